@@ -15,7 +15,7 @@ retrieve = (
     "files/[conf]/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
 )
 # also what the files depend on, each checked by the repository's own sum
-artifacts.ivy(text, folder, retrieve, "-Dpoms=true", "-Dchecksums=sha1")
+artifacts.run_ivy(text, folder, retrieve, "-Dpoms=true", "-Dchecksums=sha1")
 lines = []
 for path in (folder / "files").rglob("*"):
     if path.is_file():

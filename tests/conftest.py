@@ -39,10 +39,10 @@ def world():
 
     artifacts.install()
     loaded = params.load("local")
-    with instance.only_run():
+    with instance.exclusive_run():
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        instance.down_with(os.getpid(), remove=True)
+        instance.stop_with_process(os.getpid(), remove=True)
         stack.up(loaded)
         yield loaded
         stack.down()

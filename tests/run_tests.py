@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 from workbench.base import paths
-from workbench.base.errors import nearest
+from workbench.base.errors import did_you_mean
 
 sys.path.append(str(Path(__file__).parent / "help"))  # pytest does so by itself
 import instance  # noqa: E402
@@ -44,7 +44,7 @@ def main(words):
     chosen = list(takewhile(lambda word: not word.startswith("-"), words))
     for kind in chosen:
         if kind not in KINDS:
-            print(f"there are no tests {kind!r}: {nearest(kind, KINDS)}", file=sys.stderr)
+            print(f"there are no tests {kind!r}: {did_you_mean(kind, KINDS)}", file=sys.stderr)
             return 2
     folders = [f"tests/{kind}" for kind in KINDS if kind in (chosen or KINDS)]
     command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen) :]]
@@ -55,7 +55,7 @@ def main(words):
     )  # they take down what a killed process could not
     left = [
         f"process {p.pid} of {name}: {' '.join(p.cmdline())[:200]}"
-        for p, name in instance.marked(f"{paths.VAR}/test")
+        for p, name in instance.find_service_processes(f"{paths.VAR_DIR}/test")
     ]
     left += [f"changed or new file: {line}" for line in sorted(changed_files() - before)]
     if left:

@@ -13,10 +13,10 @@ from typing import Optional
 import typer
 
 from . import cli_aws, cli_dlq, cli_storefront, stack
-from .base import WorkbenchError, nearest, params, paths, pidfiles
-from .base.errors import without_logins
-from .base.terminal import printable
-from .base.terminal import say as _say
+from .base import WorkbenchError, did_you_mean, params, paths, pidfiles
+from .base.errors import redact_credentials
+from .base.terminal import echo as _say
+from .base.terminal import escape_unprintable
 from .run import run_record
 from .stack import artifacts, process, services
 from .stack import doctor as doctors
@@ -31,7 +31,7 @@ app.add_typer(cli_aws.app, name="aws")
 app.add_typer(cli_dlq.app, name="dlq")
 app.add_typer(cli_storefront.app, name="storefront")
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
-SOURCE = typer.Option(
+FROM_DIR = typer.Option(
     None,
     "--from",
     help="Folder with the original data, instead of generated ones.",
@@ -50,7 +50,7 @@ def main(arguments: Optional[list[str]] = None) -> None:
         app(arguments)
     except Exception as e:  # noqa: BLE001 - no text of a service or of data reaches the terminal as it is
         _say(
-            str(e if isinstance(e, WorkbenchError) else _not_written(e) or _unexpected(e)),
+            str(e if isinstance(e, WorkbenchError) else _to_user_error(e) or _unexpected_error(e)),
             "red",
             stderr=True,
         )
@@ -62,12 +62,12 @@ def install(world: str = WORLD) -> None:
     """Fetch the jars and binaries of a world, pinned and checksummed; what is there already is not
     fetched again.
     """
-    count = artifacts.install(_say, *services.on_demand(params.load(world)))
+    count = artifacts.install(_say, *services.optional_artifacts(params.load(world)))
     _say(f"{count} files fetched" if count else "everything is there")
 
 
 @app.command()
-def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
+def demo(world: str = WORLD, source: Optional[Path] = FROM_DIR) -> None:
     """Look at the machine, install, start the stack, run the first walkthrough and write its
     report.
     """
@@ -75,15 +75,15 @@ def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
     findings = [
         f for f in doctors.examine(loaded) if f.subject != "jars"
     ]  # bad ones are what install mends
-    _findings([f for f in findings if f.level != "ok"])
+    _print_findings([f for f in findings if f.level != "ok"])
     if loaded.stack.embedded:
-        artifacts.install(_say, *services.on_demand(loaded))
+        artifacts.install(_say, *services.optional_artifacts(loaded))
     _say("starting the stack …")
-    stack.up(loaded, say=_say)
+    stack.up(loaded, progress=_say)
     first = sorted(p.stem for p in (paths.ROOT / "notebooks").glob("[0-9]*"))[
         :2
     ]  # 00_start_here, and a walkthrough
-    code = _run(first, world, {"from_dir": str(source)} if source else {}, False, 600)
+    code = _run_notebooks(first, world, {"from_dir": str(source)} if source else {}, False, 600)
     _say("The stack still runs: `make lab` opens the notebooks, `make down` stops it.")
     raise typer.Exit(code)
 
@@ -96,7 +96,7 @@ def up(
     world: str = WORLD,
 ) -> None:
     """Start the services that are not running, and wait until they answer."""
-    _table(stack.up(params.load(world), services or None, say=_say))
+    _print_status(stack.up(params.load(world), services or None, progress=_say))
 
 
 @app.command()
@@ -107,11 +107,11 @@ def status(world: str = WORLD) -> None:
     from .source import capture_health
 
     loaded = params.load(world)
-    _table(stack.status(loaded))
-    for line in capture_health.slots(loaded):
+    _print_status(stack.status(loaded))
+    for line in capture_health.describe_slots(loaded):
         _say(line)
-    if process.full_disk():
-        _say(process.full_disk(), "red")
+    if process.disk_full_message():
+        _say(process.disk_full_message(), "red")
 
 
 @app.command()
@@ -135,10 +135,12 @@ def run(
     if not targets and not params.load(world).stack.embedded:
         from . import walkthroughs
 
-        others = {flow.folder.name for flow in walkthroughs.ALL if flow.embedded}
+        others = {flow.folder.name for flow in walkthroughs.ALL if flow.local_only}
         targets = sorted({path.stem for path in (paths.ROOT / "notebooks").glob("[0-9]*")} - others)
     raise typer.Exit(
-        _run(targets or [], world, cli_aws.given(param, "--param"), resume, timeout, on)
+        _run_notebooks(
+            targets or [], world, cli_aws.parse_key_values(param, "--param"), resume, timeout, on
+        )
     )
 
 
@@ -171,7 +173,7 @@ def doctor(world: str = WORLD) -> None:
     from .source import capture_health
 
     loaded = params.load(world)
-    _findings([*doctors.examine(loaded), *capture_health.examine(loaded)])
+    _print_findings([*doctors.examine(loaded), *capture_health.examine(loaded)])
 
 
 @app.command()
@@ -179,10 +181,10 @@ def down(yes: bool = YES) -> None:
     """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in
     this checkout. Asks first where a run is going on.
     """
-    _ask_under_a_run(run_record.going_on(), yes)
+    _confirm_stopping_run(run_record.running_pids(), yes)
     if not stack.down(_say):
         _say("nothing was running")
-    for other in sorted(pidfiles.instances() - {paths.instance()}):
+    for other in sorted(pidfiles.running_instances() - {paths.instance_name()}):
         _say(f"services of instance {other} still run: WORKBENCH_INSTANCE={other} workbench down")
 
 
@@ -199,17 +201,17 @@ def clean(
     running = stack.running()
     if running:
         raise WorkbenchError(
-            f"{', '.join(running)} still run{'s' * (len(running) == 1)}", next_step="workbench down"
+            f"{', '.join(running)} still run{'s' * (len(running) == 1)}", hint="workbench down"
         )
-    others = pidfiles.instances() - {paths.instance()}
+    others = pidfiles.running_instances() - {paths.instance_name()}
     if others:  # runs/ is everybody's, and with --all so is what they work in
         raise WorkbenchError(
             f"services of {', '.join(sorted(others))} still run in this checkout",
-            next_step="WORKBENCH_INSTANCE=<each of them> workbench down",
+            hint="WORKBENCH_INSTANCE=<each of them> workbench down",
         )
-    _ask_under_a_run(run_record.going_on(*paths.VAR.glob("*/run.lock")), yes)
-    service_state = paths.VAR if everything else paths.state_dir()
-    folders = [f for f in (service_state, *run_record.folders()) if f.is_dir()]
+    _confirm_stopping_run(run_record.running_pids(*paths.VAR_DIR.glob("*/run.lock")), yes)
+    service_state = paths.VAR_DIR if everything else paths.state_dir()
+    folders = [f for f in (service_state, *run_record.run_locations()) if f.is_dir()]
     for folder in folders:
         total = sum(
             p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink()
@@ -227,7 +229,7 @@ def clean(
 def load(
     name: str = typer.Argument(..., help="Whose data."),
     world: str = WORLD,
-    source: Optional[Path] = SOURCE,
+    source: Optional[Path] = FROM_DIR,
     scale: Optional[float] = typer.Option(
         None, min=0.001, help="How much is generated, as the notebook says."
     ),
@@ -237,9 +239,11 @@ def load(
     from .walkthroughs import LOADERS
 
     if name not in LOADERS:
-        raise WorkbenchError(f"there is no loader of {name!r}", expected=nearest(name, LOADERS))
+        raise WorkbenchError(
+            f"there is no loader of {name!r}", expected=did_you_mean(name, LOADERS)
+        )
     loaded = params.load(world)
-    stack.need(loaded, "postgres")
+    stack.ensure_running(loaded, "postgres")
     how = {} if scale is None else {"scale": int(scale) if scale.is_integer() else scale}
     if not LOADERS[name].load(
         loaded, from_dir=source, confirm=lambda question: yes or typer.confirm(question), **how
@@ -274,10 +278,10 @@ def ingest(
     from .walkthroughs import flow
     from .walkthroughs import ingest as here
 
-    params.choice("--on", on, "here", *emr_jobs.PLACES)
+    params.require_choice("--on", on, "here", *emr_jobs.EXECUTORS)
     if source:
-        params.choice("--source", source, *flow.KINDS)
-    walkthroughs.captured(name)  # a misspelt one is told before anything is started
+        params.require_choice("--source", source, *flow.SOURCE_KINDS)
+    walkthroughs.find_captured_table(name)  # a misspelt one is told before anything is started
     loaded = params.load(world)
     if on == "here":
         raise typer.Exit(here.ingest(loaded, name, source, continuous, _say))
@@ -289,7 +293,7 @@ def ingest(
             ["ingest", name, "--world", world, *more],
             continuous=continuous,
             wait=wait,
-            say=_say,
+            progress=_say,
         )
     )
 
@@ -307,28 +311,30 @@ def trace(
     from . import walkthroughs
 
     loaded = params.load(world)
-    traces.show(traces.row(loaded, walkthroughs.traced(loaded, table), key))
+    traces.show(traces.row(loaded, walkthroughs.traced_table(loaded, table), key))
 
 
-def _unexpected(e: Exception) -> WorkbenchError:
+def _unexpected_error(e: Exception) -> WorkbenchError:
     """Return the error shown for an exception that no code expected. Its text may come from a
     service or from data. The traceback is written to a file that only the user can read.
     """
     trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
     file = paths.state_dir() / "log" / "traceback.txt"
     try:
-        paths.write_closed(file, without_logins(trace).encode("utf-8", "backslashreplace"))
-        where = f"traceback in {paths.shown(file)}"
+        paths.write_private_file(
+            file, redact_credentials(trace).encode("utf-8", "backslashreplace")
+        )
+        where = f"traceback in {paths.display_path(file)}"
     except OSError as refused:
-        where = f"traceback not written to {paths.shown(file)}: {refused.strerror}"
+        where = f"traceback not written to {paths.display_path(file)}: {refused.strerror}"
     return WorkbenchError(
-        f"{type(e).__name__}: {printable(str(e))}",
-        where=where,
-        next_step="this is unexpected: look at the traceback, and report it",
+        f"{type(e).__name__}: {escape_unprintable(str(e))}",
+        location=where,
+        hint="this is unexpected: look at the traceback, and report it",
     )
 
 
-def _not_written(e: Exception) -> Optional[WorkbenchError]:
+def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
     """What a person does about a full disk, or about files of somebody else's (after one `sudo
     make`); None of any other error.
     """
@@ -337,20 +343,20 @@ def _not_written(e: Exception) -> Optional[WorkbenchError]:
     if e.errno in (errno.ENOSPC, errno.EDQUOT):
         return WorkbenchError(
             f"the disk is full: {e.strerror}",
-            where=e.filename or f"var/ or runs/ of {paths.ROOT}",
-            next_step="make room (`make clean` removes service data, lake and runs), then again",
+            location=e.filename or f"var/ or runs/ of {paths.ROOT}",
+            hint="make room (`make clean` removes service data, lake and runs), then again",
         )
     if e.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
         return None
     return WorkbenchError(
         f"a file cannot be read or written: {e.strerror}",
-        where=f"{e.filename or paths.VAR}",
+        location=f"{e.filename or paths.VAR_DIR}",
         expected="var/ and runs/ to belong to who runs this",
-        next_step='sudo chown -R "$(id -un)" var runs',
+        hint='sudo chown -R "$(id -un)" var runs',
     )
 
 
-def _ask_under_a_run(pids: list[str], yes: bool) -> None:
+def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
     """Stop here where a run is going on, unless a person says yes."""
     if pids and not yes:
         _say(
@@ -360,18 +366,18 @@ def _ask_under_a_run(pids: list[str], yes: bool) -> None:
         typer.confirm("End it?", default=False, abort=True)
 
 
-def _run(
+def _run_notebooks(
     targets: list[str], world: str, values: dict, resume: bool, timeout: float, on: str = "here"
 ) -> int:
     from .run import runner
 
-    result = runner.run(targets, world, values, resume=resume, timeout=timeout, on=on)
+    result = runner.run(targets, world, values, resume=resume, timeout=timeout, executor=on)
     _say(str(result), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")
     return result.exit_code
 
 
-def _table(rows: list) -> None:
+def _print_status(rows: list) -> None:
     row = "{:<16}  {:<9}  {:>5}  {:>7}  {:>7}  {:>8}  {}".format
     _say(row("service", "state", "port", "pid", "since", "memory", "log"), "bold")
     for s in rows:
@@ -388,7 +394,7 @@ def _table(rows: list) -> None:
                 s.pid or "",
                 since,
                 memory,
-                s.log and paths.shown(Path(s.log)),
+                s.log and paths.display_path(Path(s.log)),
             ),
             colour,
         )
@@ -399,12 +405,12 @@ def _table(rows: list) -> None:
         _say(f"{total:,.0f} MB together")
 
 
-def _findings(findings: list) -> None:
+def _print_findings(findings: list) -> None:
     """Show what the doctor found, and stop here where it is a problem."""
     marks = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
     for f in findings:
         mark, colour = marks[f.level]
-        _say(f"{mark} {f.subject}: {f.seen}" + (f"\n    {f.fix}" if f.fix else ""), colour)
+        _say(f"{mark} {f.subject}: {f.detail}" + (f"\n    {f.remedy}" if f.remedy else ""), colour)
     if any(f.level == "problem" for f in findings):
         raise typer.Exit(1)
 

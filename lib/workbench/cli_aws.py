@@ -17,15 +17,15 @@ WORLD = typer.Option(
 )
 STACKS = typer.Argument(None, help="Templates, such as network; all of deploy/ by default.")
 PARAMETER = typer.Option(None, "--parameter", "-p", help="name=value, of the templates.")
-MINE = typer.Option(False, help="Also stacks that you made by another name.")
+TAKE_OWNERSHIP = typer.Option(False, help="Also stacks that you made by another name.")
 YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
 
 
-def _on(world: str) -> cloud.Deployment:
-    return cloud.Deployment(*params.deployment(world))
+def _deployment(world: str) -> cloud.Deployment:
+    return cloud.Deployment(*params.read_deployment(world))
 
 
-def given(parameters: Optional[list[str]], hint: str = "--parameter") -> dict[str, str]:
+def parse_key_values(parameters: Optional[list[str]], hint: str = "--parameter") -> dict[str, str]:
     """What options of the form name=value give. Raises typer.BadParameter, which names the option
     as hint.
     """
@@ -38,10 +38,10 @@ def given(parameters: Optional[list[str]], hint: str = "--parameter") -> dict[st
     return {name: value for name, _, value in pairs}
 
 
-def _bill(
+def _print_cost(
     parameters: dict[str, str], only: Optional[Sequence[str]], before: Optional[dict] = None
 ) -> None:
-    rows, day = cloud.cost(parameters, only or (), before)
+    rows, day = cloud.hourly_cost(parameters, only or (), before)
     for stack, name, usd in rows:
         print(f"{stack:<10} {name:<20} {usd:>8.4f}")
     total = sum(usd for *_, usd in rows)
@@ -54,7 +54,7 @@ def _bill(
 @app.command()
 def cost(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PARAMETER) -> None:
     """Reckon what a deployment costs per hour. Asks nobody, needs no account."""
-    _bill(given(parameter), stacks)
+    _print_cost(parse_key_values(parameter), stacks)
 
 
 @app.command()
@@ -62,51 +62,59 @@ def up(
     stacks: Optional[list[str]] = STACKS,
     parameter: Optional[list[str]] = PARAMETER,
     world: str = WORLD,
-    mine: bool = MINE,
+    mine: bool = TAKE_OWNERSHIP,
     yes: bool = YES,
 ) -> None:
     """Show what it costs per hour, ask, then make or update the stacks in their order; the lake's
     is filled at once. Parameters that are not given stay as they are.
     """
-    on, parameters = _on(world), given(parameter)
-    _bill(parameters, stacks, cloud.kept(cloud.stacks(on, stacks or ())))
+    on, parameters = _deployment(world), parse_key_values(parameter)
+    _print_cost(
+        parameters, stacks, cloud.current_parameters(cloud.describe_stacks(on, stacks or ()))
+    )
     if not yes:
         typer.confirm(
             f"Make this as deployment {on.name!r} in {on.region}?", default=False, abort=True
         )
-    cloud.up(on, parameters, stacks or (), mine=mine, after={"lake": lambda: publish(world)})
+    cloud.up(
+        on,
+        parameters,
+        stacks or (),
+        take_ownership=mine,
+        after_create={"lake": lambda: publish(world)},
+    )
     print(f"it costs from now on: `workbench aws down --world {world}` ends it")
 
 
 @app.command()
 def status(world: str = WORLD) -> None:
     """Show the stacks of a deployment, what they cost per hour, and what bears its tag."""
-    on = _on(world)
-    found = cloud.stacks(on)
+    on = _deployment(world)
+    found = cloud.describe_stacks(on)
     for name, stack in found.items():
-        print(f"{on.stack(name):<24} {stack['StackStatus']}")
-    there = cloud.kept(found)
+        print(f"{on.stack_name(name):<24} {stack['StackStatus']}")
+    there = cloud.current_parameters(found)
     if there:
-        _bill({}, list(there), there)
-    for arn in cloud.left(on):
+        _print_cost({}, list(there), there)
+    for arn in cloud.remaining_resources(on):
         print(f"  {arn}")
 
 
 @app.command()
-def down(world: str = WORLD, mine: bool = MINE, yes: bool = YES) -> None:
+def down(world: str = WORLD, mine: bool = TAKE_OWNERSHIP, yes: bool = YES) -> None:
     """Remove a deployment with all that is in it, and look that nothing is left."""
-    on = _on(world)
+    on = _deployment(world)
     if not yes:
         typer.confirm(
             f"Remove deployment {on.name!r} in {on.region}, its lake and its databases?",
             default=False,
             abort=True,
         )
-    cloud.down(on, lambda: _release(world), mine=mine)
+    cloud.down(on, lambda: _drop_replication_objects(world), take_ownership=mine)
     print("nothing is left that bears the deployment's tag")
 
 
-def _release(world: str) -> None:
+def _drop_replication_objects(world: str) -> None:
     """Drop this world's replication slots and publications, where its databases can be reached."""
     from . import walkthroughs
     from .source import postgres
@@ -116,12 +124,12 @@ def _release(world: str) -> None:
         there = postgres.databases(loaded)
         ours = [f for f in walkthroughs.ALL if f.engine == "postgres"]
         for flow in (f for f in ours if (f.database or loaded.postgres.database) in there):
-            for slot in postgres.own_slots(loaded, flow.database):
+            for slot in postgres.connector_slots(loaded, flow.database):
                 postgres.drop_slot(loaded, slot, flow.database)
             if flow.publication:
                 postgres.drop_publication(loaded, flow.publication, flow.database)
     except WorkbenchError as e:  # an own database keeps them then: its log grows
-        print(f"slots and publications were not looked for: {e.what} ({e.where})")
+        print(f"slots and publications were not looked for: {e.message} ({e.location})")
 
 
 @app.command()
@@ -131,6 +139,6 @@ def publish(world: str = WORLD) -> None:
     """
     from .run import publish as publishing
 
-    on = _on(world)
+    on = _deployment(world)
     count = publishing.publish(on.region, aws.parameter(on.region, on.name, "lake/bucket"))
     print(f"{count} objects were new or had changed")

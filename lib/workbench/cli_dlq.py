@@ -7,7 +7,7 @@ from typing import Optional
 import typer
 
 from .base import params
-from .base.terminal import printable, say
+from .base.terminal import echo, escape_unprintable
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at messages that could not be read, and send them back."
@@ -24,9 +24,9 @@ def list_(world: str = WORLD) -> None:
     """
     from .topic import dlq
 
-    for one in dlq.counts(params.load(world)).itertuples():
-        say(
-            f"{printable(one.place)}: {one.letters} from {printable(one.origin)}, {one.replayed} sent back\n"
+    for one in dlq.summary(params.load(world)).itertuples():
+        echo(
+            f"{escape_unprintable(one.place)}: {one.letters} from {escape_unprintable(one.origin)}, {one.replayed} sent back\n"
             f"    {one.reason!r}"
         )
 
@@ -42,12 +42,12 @@ def show(
     """
     from .topic import dlq
 
-    found = dlq.letters(params.load(world), topic)
+    found = dlq.read(params.load(world), topic)
     for one in found.head(limit).itertuples():
-        say(f"offset {one.offset}{', sent back' * one.replayed}: {one.reason!r}")
+        echo(f"offset {one.offset}{', sent back' * one.replayed}: {one.reason!r}")
         for name, value in (*one.headers, ("key", one.key), ("value", one.value)):
-            say(f"    {printable(name)}: {value!r:.400}")
-    say(f"{min(limit, len(found))} of {len(found)} letters")
+            echo(f"    {escape_unprintable(name)}: {value!r:.400}")
+    echo(f"{min(limit, len(found))} of {len(found)} letters")
 
 
 @app.command()
@@ -59,4 +59,4 @@ def replay(
     """Send letters back to the topics that they came from, unchanged, each once."""
     from .topic import dlq
 
-    say(f"letters sent back: {dlq.replay(params.load(world), topic, offsets=offset or ())}")
+    echo(f"letters sent back: {dlq.replay(params.load(world), topic, offsets=offset or ())}")

@@ -28,7 +28,7 @@ def up(
     loaded = params.load(world)
     storefront.up(loaded, instances)
     if outbox:
-        storefront.hand_over(loaded)
+        storefront.enable_outbox_connectors(loaded)
     status(world)
 
 
@@ -44,19 +44,19 @@ def load(
     from .walkthroughs import storefront, storefront_load
 
     loaded = params.load(world)
-    storefront.there(loaded)
-    for name in storefront.flow.stores:  # one that does not run is told of at once
-        storefront.ask(loaded, name, "GET", "health")
+    storefront.require_created(loaded)
+    for name in storefront.flow.service_databases:  # one that does not run is told of at once
+        storefront.call(loaded, name, "GET", "health")
     took = storefront_load.load(
-        loaded, storefront_load.operations(int(time.time()), changes), rate=rate
+        loaded, storefront_load.random_operations(int(time.time()), changes), rate=rate
     )
-    storefront.settle(loaded)
-    apart = storefront.windows(loaded)["seconds"].tail(changes)
+    storefront.wait_until_consistent(loaded)
+    apart = storefront.replication_lag(loaded)["seconds"].tail(changes)
     print(
         f"{changes:,} changes in {took:.1f} s. Until all copies had one: half within "
         f"{1000 * apart.quantile(0.5):,.0f} ms, 95 % within {1000 * apart.quantile(0.95):,.0f} ms"
     )
-    print(f"documents that differ now: {len(storefront.differ(loaded))}")
+    print(f"documents that differ now: {len(storefront.find_divergent(loaded))}")
 
 
 @app.command()
@@ -65,9 +65,9 @@ def status(world: str = WORLD) -> None:
     from .walkthroughs import storefront
 
     loaded = params.load(world)
-    storefront.there(loaded)
-    behind, unsent = storefront.lag(loaded), storefront.unsent(loaded)
-    for name, address, said in storefront.states(loaded):
+    storefront.require_created(loaded)
+    behind, unsent = storefront.lag(loaded), storefront.pending_events(loaded)
+    for name, address, said in storefront.instance_states(loaded):
         of = name.partition("_")[0]
         print(f"{name:<14} {address}  {said}, unsent {unsent[of]}, lag {behind.get(of, 0)}")
 

@@ -19,33 +19,39 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from . import connect, hudi
-from .base import ConnectorError, LakeError, WorkbenchError, World, files, nearest, wait_until
-from .connect.configs import HISTORY
-from .hudi import decode, evolving, tables
-from .hudi.ingesting import PROGRESS, REPLACED_BY, check_ordering, last_commit, progress_in
-from .hudi.rewriting import finish, rewrite
-from .hudi.timeline import SCHEMA_CHANGE, completed
-from .landing.sources import topic_of
+from .base import ConnectorError, LakeError, WorkbenchError, World, did_you_mean, files, wait_until
+from .connect.configs import SCHEMA_HISTORY_PREFIX
+from .hudi import decode, evolution, tables
+from .hudi.ingesting import (
+    PROGRESS_KEY,
+    REPLACED_BY,
+    check_ordering,
+    last_ingest_commit,
+    read_progress,
+)
+from .hudi.rewriting import finish_rewrite, rewrite
+from .hudi.timeline import SCHEMA_CHANGE_KEY, completed_actions
+from .landing.sources import topic_name
 from .results import check_values
 from .source import mariadb, postgres
 from .source.names import identifier
 from .topic import registry, topics
 
-INCLUDED = "table.include.list"
-SLOT = "debezium"  # the slot of a PostgreSQL connector that names none
+INCLUDE_LIST = "table.include.list"
+DEFAULT_SLOT = "debezium"  # the slot of a PostgreSQL connector that names none
 JOURNAL_KEYS = (
     "connector.class",
     "topic.prefix",
-    INCLUDED,
+    INCLUDE_LIST,
     "slot.name",
     "database.dbname",
-    f"{HISTORY}.kafka.topic",
+    f"{SCHEMA_HISTORY_PREFIX}.kafka.topic",
 )
 ENGINES = {"PostgresConnector": postgres, "MariaDbConnector": mariadb, "MySqlConnector": mariadb}
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedTable:
     """A source table and a lake table that holds its rows.
 
     source: `schema.table`, of MariaDB `database.table`. schema: of JSON messages, as of
@@ -59,17 +65,17 @@ class Captured:
     source: str
     table: hudi.Table
     schema: Optional[T.StructType] = None
-    truth: str = ""
-    former: str = ""
+    expected_sql: str = ""
+    former_name: str = ""
 
     @property
     def names(self) -> list[str]:
         """The names that the table has and had at the source."""
-        return [name for name in (self.source, self.former) if name]
+        return [name for name in (self.source, self.former_name) if name]
 
 
 @dataclass(frozen=True)
-class Recaptured:
+class RecaptureResult:
     """What a recapture has left.
 
     connector, config: of the new connector. rows: {lake table: rows}. old_topics: topics without a
@@ -87,10 +93,10 @@ def run(
     world: World,
     connector: str,
     config: dict[str, str],
-    *captured: Captured,
+    *captured: CapturedTable,
     timeout: Optional[float] = None,
-    say: Callable[[str], None] = print,
-) -> Recaptured:
+    progress: Callable[[str], None] = print,
+) -> RecaptureResult:
     """Capture tables anew: with a new connector, topic prefix, replication slot and snapshot.
 
     The lake tables keep their names, places and labels, and get the columns that the source has
@@ -116,8 +122,10 @@ def run(
             into a table is going on; another recapture of this connector is not finished.
         The old tables and the old connector are as they were then.
     """
-    job = _Job(spark, world, connector, config, captured, _engine(connector, config), timeout, say)
-    with files.alone(job.journal, f"recapture of {connector}", "wait until it is done"):
+    job = _Recapture(
+        spark, world, connector, config, captured, _engine(connector, config), timeout, progress
+    )
+    with files.exclusive_lock(job.journal, f"recapture of {connector}", "wait until it is done"):
         return job.run()
 
 
@@ -125,7 +133,7 @@ def _engine(connector: str, config: dict[str, str]) -> ModuleType:
     """The functions of the database that a connector captures. Raises ConnectorError: it captures
     none of ours.
     """
-    kind = _kind(config)
+    kind = _connector_class(config)
     if kind not in ENGINES:
         raise ConnectorError(
             f"connector {connector!r} cannot be recaptured: its class is {kind!r}",
@@ -134,30 +142,34 @@ def _engine(connector: str, config: dict[str, str]) -> ModuleType:
     return ENGINES[kind]
 
 
-def _kind(config: dict[str, str]) -> str:
+def _connector_class(config: dict[str, str]) -> str:
     return config.get("connector.class", "").rpartition(".")[2]
 
 
-def _slot(config: dict[str, str]) -> str:
+def _slot_name(config: dict[str, str]) -> str:
     """The replication slot that a connector reads; "" where its database has none."""
-    return config.get("slot.name", SLOT) if ENGINES.get(_kind(config)) is postgres else ""
+    return (
+        config.get("slot.name", DEFAULT_SLOT)
+        if ENGINES.get(_connector_class(config)) is postgres
+        else ""
+    )
 
 
-def _suffixed(text: str, suffix: str) -> str:
+def _with_suffix(text: str, suffix: str) -> str:
     return re.sub(r"_r\d+$", "", text) + suffix
 
 
-def renamed(config: dict[str, str], suffix: str, sources: list[str]) -> dict[str, str]:
+def renamed_config(config: dict[str, str], suffix: str, sources: list[str]) -> dict[str, str]:
     """Return the configuration of a new connector for some of the tables: another topic prefix and
     slot, of MySQL and MariaDB another server id and topic of schema history, and a snapshot.
     suffix: such as `_r2`.
     """
-    new = {**config, INCLUDED: ",".join(sources), "snapshot.mode": "initial"}
+    new = {**config, INCLUDE_LIST: ",".join(sources), "snapshot.mode": "initial"}
     new.pop("name", None)
-    if _slot(config):
-        new["slot.name"] = _slot(config)
-    for key in {"topic.prefix", "slot.name", f"{HISTORY}.kafka.topic"} & new.keys():
-        new[key] = _suffixed(new[key], suffix)
+    if _slot_name(config):
+        new["slot.name"] = _slot_name(config)
+    for key in {"topic.prefix", "slot.name", f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"} & new.keys():
+        new[key] = _with_suffix(new[key], suffix)
     if "database.server.id" in new:
         new["database.server.id"] = str(1 + zlib.crc32(new["topic.prefix"].encode()) % (2**31 - 1))
     return new
@@ -168,11 +180,11 @@ def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
     recaptures deployed in their place.
     """
     folder = f"{world.lake.checkpoints}/recapture"
-    existing = files.below(folder) if connectors else {}
+    existing = files.list_files(folder) if connectors else {}
     contents: dict[str, dict[str, Any]] = {}
     waiting = [*connectors]
     while waiting:
-        name = f"{tables.plain(waiting.pop())}.json"
+        name = f"{tables.safe_file_name(waiting.pop())}.json"
         address = f"{folder}/{name}"
         if name in existing and address not in contents:
             contents[address] = json.loads(files.read_text(address) or "{}")
@@ -180,7 +192,7 @@ def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
     return contents
 
 
-def deployed_by(world: World, *connectors: str) -> dict[str, dict[str, str]]:
+def connectors_of_recaptures(world: World, *connectors: str) -> dict[str, dict[str, str]]:
     """Return {connector: its configuration's JOURNAL_KEYS} of the connectors that recaptures of
     these have deployed. A connector that was deleted since is included: its topics and its slot may
     still exist.
@@ -192,7 +204,7 @@ def deployed_by(world: World, *connectors: str) -> dict[str, dict[str, str]]:
     }
 
 
-class _Job:
+class _Recapture:
     """One recapture. Its journal names the new connector, from before its deployment on."""
 
     def __init__(
@@ -201,14 +213,14 @@ class _Job:
         world: World,
         connector: str,
         config: dict[str, str],
-        captured: tuple[Captured, ...],
+        captured: tuple[CapturedTable, ...],
         engine: ModuleType,
         timeout: Optional[float],
         say: Callable[[str], None],
     ):
         self.spark, self.world, self.old, self.config = spark, world, connector, config
         self.captured, self.timeout, self.say = captured, timeout, say
-        self.journal = f"{world.lake.checkpoints}/recapture/{tables.plain(connector)}.json"
+        self.journal = f"{world.lake.checkpoints}/recapture/{tables.safe_file_name(connector)}.json"
         self.sources = list(dict.fromkeys(c.source for c in captured))
         self.names = list(
             dict.fromkeys([*self.sources, *(name for c in captured for name in c.names)])
@@ -216,7 +228,7 @@ class _Job:
         self.db, self.database = engine, config.get("database.dbname")
         self.format = "avro" if "avro" in config.get("value.converter", "").lower() else "json"
 
-    def run(self) -> Recaptured:
+    def run(self) -> RecaptureResult:
         journal = self._read_journal()
         if journal.get("done") and self._is_finished(journal):
             self._set_suffix(journal["suffix"])
@@ -244,10 +256,10 @@ class _Job:
         return self._result(self.new_config)
 
     def _set_suffix(self, suffix: str) -> None:
-        self.new = _suffixed(self.old, suffix)
-        self.new_config = renamed(self.config, suffix, self.sources)
+        self.new = _with_suffix(self.old, suffix)
+        self.new_config = renamed_config(self.config, suffix, self.sources)
 
-    def _result(self, config: dict[str, str]) -> Recaptured:
+    def _result(self, config: dict[str, str]) -> RecaptureResult:
         named = {key: value for key, value in config.items() if key != "name"}
         changed = [
             f"{key}={value}"
@@ -259,12 +271,14 @@ class _Job:
         existing = topics.names(self.world)
         names = [
             *self._released_names(),
-            *(name for name in self.names if not _captures(self.config, name)),
+            *(name for name in self.names if not _captures_table(self.config, name)),
         ]
         old_topics = [
-            topic for topic in (topic_of(self.config, name) for name in names) if topic in existing
+            topic
+            for topic in (topic_name(self.config, name) for name in names)
+            if topic in existing
         ]
-        return Recaptured(self.new, named, rows, old_topics if self._are_literal() else [])
+        return RecaptureResult(self.new, named, rows, old_topics if self._are_literal() else [])
 
     # --- which connector
     # ---------------------------------------------------------------------------------------------
@@ -279,32 +293,32 @@ class _Job:
         deployed = connect.names(self.world)
         if (
             journal["tables"] != self._tables()
-            or _suffixed(self.old, journal["suffix"]) not in deployed
+            or _with_suffix(self.old, journal["suffix"]) not in deployed
         ):
             return False
         if self.old not in deployed:
             return True
         old = connect.deployed(self.world, self.old)
-        return not any(_captures(old, name) for name in self._released_names())
+        return not any(_captures_table(old, name) for name in self._released_names())
 
     def _suffix_to_resume(self, journal: dict[str, Any]) -> str:
         """Return the suffix of a recapture of these tables that was interrupted after its connector
         was deployed, or "" without such a recapture.
         """
-        if journal.get("done", True) or _suffixed(self.old, journal["suffix"]) not in connect.names(
-            self.world
-        ):
+        if journal.get("done", True) or _with_suffix(
+            self.old, journal["suffix"]
+        ) not in connect.names(self.world):
             return ""
         if journal["tables"] != self._tables():
             raise LakeError(
                 f"another recapture of {self.old} is not finished",
-                where=self.journal,
+                location=self.journal,
                 expected="the same tables: "
                 + ", ".join(
                     " into ".join(each[:2]) + "".join(f", former={name}" for name in each[2:])
                     for each in journal["tables"]
                 ),
-                next_step="repeat it with those first",
+                hint="repeat it with those first",
             )
         return str(journal["suffix"])
 
@@ -321,46 +335,50 @@ class _Job:
         if self.old not in deployed:
             raise ConnectorError(
                 f"there is no connector {self.old!r}",
-                where=self.world.connect.url,
-                expected=nearest(self.old, deployed),
+                location=self.world.connect.url,
+                expected=did_you_mean(self.old, deployed),
             )
         for source in self.sources:
-            if not _captures(self.config, source):
+            if not _captures_table(self.config, source):
                 raise ConnectorError(
                     f"connector {self.old!r} does not capture {source}",
-                    expected=nearest(source, _patterns(self.config)),
-                    where=f"{INCLUDED}: {self.config[INCLUDED]}",
+                    expected=did_you_mean(source, _include_patterns(self.config)),
+                    location=f"{INCLUDE_LIST}: {self.config[INCLUDE_LIST]}",
                 )
         bases = [each.table.base for each in self.captured]
         for each in self.captured:
             if bases.count(each.table.base) > 1:
                 raise LakeError(
                     f"table {each.table.name} is named twice",
-                    where=each.table.base,
+                    location=each.table.base,
                     expected="one source for each lake table, which the copy of that source replaces",
                 )
             self._own_progress(each)
             self._check_former(each)
-            check_ordering(each.table, evolving.columns(completed(each.table)) or T.StructType())
+            check_ordering(
+                each.table, evolution.table_columns(completed_actions(each.table)) or T.StructType()
+            )
             if not self._count(each):
                 raise LakeError(
                     f"{each.source} is empty: there is no message to make a table of",
-                    next_step="hudi.drop removes the table; the next row makes it again",
+                    hint="hudi.drop removes the table; the next row makes it again",
                 )
         for each in self.captured:
             hudi.drop(None, self.world, self._copy(each))  # of a try that was given up
         suffix = next(suffix for suffix in self._suffixes() if self._is_free(suffix))
         connect.validate(
-            self.world, renamed(self.config, suffix, self.sources), _suffixed(self.old, suffix)
+            self.world,
+            renamed_config(self.config, suffix, self.sources),
+            _with_suffix(self.old, suffix),
         )
         self._write_journal(suffix, done=False)
         return suffix
 
     def _write_journal(self, suffix: str, *, done: bool) -> None:
-        new = renamed(self.config, suffix, self.sources)
+        new = renamed_config(self.config, suffix, self.sources)
         deployed = {
             **self._read_journal().get("made", {}),
-            _suffixed(self.old, suffix): {key: new[key] for key in JOURNAL_KEYS if key in new},
+            _with_suffix(self.old, suffix): {key: new[key] for key in JOURNAL_KEYS if key in new},
         }
         files.write_text(
             self.journal,
@@ -376,14 +394,14 @@ class _Job:
 
     def _is_free(self, suffix: str) -> bool:
         """Whether no connector, topic, schema or slot has the names of this suffix."""
-        config = renamed(self.config, suffix, self.sources)
+        config = renamed_config(self.config, suffix, self.sources)
         names = [
             *topics.names(self.world),
             *(registry.names(self.world) if self.format == "avro" else ()),
         ]
         slots = list(postgres.all_slots(self.world)["slot_name"]) if self.db is postgres else []
         return (
-            _suffixed(self.old, suffix) not in connect.names(self.world)
+            _with_suffix(self.old, suffix) not in connect.names(self.world)
             and config.get("slot.name") not in slots
             and not any(name.startswith(f"{config['topic.prefix']}.") for name in names)
         )
@@ -391,7 +409,7 @@ class _Job:
     # --- the copies
     # --------------------------------------------------------------------------------------------------
 
-    def _copy(self, captured: Captured) -> hudi.Table:
+    def _copy(self, captured: CapturedTable) -> hudi.Table:
         """The copy of a lake table that is filled from the new topic. Its name is in no catalog: of
         a table without a commit, Hudi would take the columns that the catalog has under its
         name.
@@ -400,31 +418,35 @@ class _Job:
             captured.table,
             name=f"{captured.table.name}_recapture",
             catalog="",
-            base=f"{tables.state(self.world, captured.table)}/recapture",
+            base=f"{tables.table_state_dir(self.world, captured.table)}/recapture",
         )
 
-    def _schema(self, captured: Captured) -> Optional[T.StructType]:
+    def _schema(self, captured: CapturedTable) -> Optional[T.StructType]:
         """The reader schema of a topic; of Avro the registry has it."""
         return captured.schema or (
             decode.reader_schema(captured.table.name) if self.format == "json" else None
         )
 
-    def _topic(self, captured: Captured, config: Optional[dict[str, str]] = None) -> hudi.Topic:
-        return hudi.Topic(topic_of(config or self.new_config, captured.source), format=self.format)
+    def _topic(
+        self, captured: CapturedTable, config: Optional[dict[str, str]] = None
+    ) -> hudi.Topic:
+        return hudi.Topic(
+            topic_name(config or self.new_config, captured.source), format=self.format
+        )
 
-    def _is_replaced(self, captured: Captured) -> bool:
-        last = progress_in(last_commit(captured.table)).get(self._topic(captured).id)
+    def _is_replaced(self, captured: CapturedTable) -> bool:
+        last = read_progress(last_ingest_commit(captured.table)).get(self._topic(captured).id)
         return last is not None and REPLACED_BY not in last
 
-    def _own_progress(self, captured: Captured) -> dict[str, dict[str, Any]]:
+    def _own_progress(self, captured: CapturedTable) -> dict[str, dict[str, Any]]:
         """How far the table has read the topics of this source, under its former name too, and what
         was landed of them, by this prefix or earlier ones. Raises LakeError: it holds rows of other
         sources, which the new rows would remove.
         """
-        prefix = re.escape(tables.plain(_suffixed(self.config["topic.prefix"], "")))
-        sources = "|".join(re.escape(tables.plain(name)) for name in captured.names)
+        prefix = re.escape(tables.safe_file_name(_with_suffix(self.config["topic.prefix"], "")))
+        sources = "|".join(re.escape(tables.safe_file_name(name)) for name in captured.names)
         pattern = rf"(topic-|landed-(.*_)?){prefix}(_r\d+)?\.({sources})(_partition_\d+)?_?"
-        progress = progress_in(last_commit(captured.table))
+        progress = read_progress(last_ingest_commit(captured.table))
         foreign = [
             name
             for name, last in progress.items()
@@ -433,49 +455,49 @@ class _Job:
         if foreign:
             raise LakeError(
                 f"table {captured.table.name} holds rows of other sources than {captured.source}",
-                where=f"read into it: {', '.join(foreign)} (*: not known what)",
-                expected=f"rows of {topic_of(self.config, captured.source)} only: all rows are replaced",
-                next_step="if the source table was renamed: recapture.Captured(…, former=its name before). "
+                location=f"read into it: {', '.join(foreign)} (*: not known what)",
+                expected=f"rows of {topic_name(self.config, captured.source)} only: all rows are replaced",
+                hint="if the source table was renamed: recapture.Captured(…, former=its name before). "
                 "Else a table of its own for each source: hudi.drop, and repeat the recapture",
             )
         return progress
 
-    def _check_former(self, captured: Captured) -> None:
+    def _check_former(self, captured: CapturedTable) -> None:
         """Raises LakeError: the former name is another table's, which the old connector would no
         longer capture.
         """
-        if not captured.former:
+        if not captured.former_name:
             return
-        schema, _, name = captured.former.rpartition(".")
-        found = self.db.frame(
+        schema, _, name = captured.former_name.rpartition(".")
+        found = self.db.query(
             self.world,
             "SELECT count(*) AS n FROM information_schema.tables "
             "WHERE table_schema = %s AND table_name = %s",
             [schema, name],
             self.database,
         )
-        if found["n"][0] or captured.former in self.sources:
+        if found["n"][0] or captured.former_name in self.sources:
             raise LakeError(
-                f"{captured.former} is a table of its own, not the former name of {captured.source}",
+                f"{captured.former_name} is a table of its own, not the former name of {captured.source}",
                 expected="a name that no table of the source has now",
-                next_step="leave former= out, or rename the other table for the time of the recapture",
+                hint="leave former= out, or rename the other table for the time of the recapture",
             )
 
-    def _source_rows(self, captured: Captured, columns: str = "*") -> Any:
+    def _source_rows(self, captured: CapturedTable, columns: str = "*") -> Any:
         rows = identifier(captured.source)
-        if captured.truth:
-            rows = sql.SQL('({}) AS "rows"').format(sql.SQL(captured.truth))
+        if captured.expected_sql:
+            rows = sql.SQL('({}) AS "rows"').format(sql.SQL(captured.expected_sql))
         query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(columns), rows)
-        return self.db.frame(self.world, query, database=self.database)
+        return self.db.query(self.world, query, database=self.database)
 
-    def _count(self, captured: Captured) -> int:
+    def _count(self, captured: CapturedTable) -> int:
         return int(self._source_rows(captured, "count(*) AS n")["n"][0])
 
-    def _fill_copy(self, captured: Captured) -> None:
+    def _fill_copy(self, captured: CapturedTable) -> None:
         """Ingest the new topic into the copy until it equals the source."""
         copy = self._copy(captured)
         timeout = 60 + self._count(captured) / 500 if self.timeout is None else self.timeout
-        topics.wait_count(
+        topics.wait_for_messages(
             self.world, self._topic(captured).name, 1, timeout=timeout, connector=self.new
         )
         differences: list[LakeError] = []
@@ -512,10 +534,10 @@ class _Job:
             equal,
             f"the copy of {captured.table.name} to equal {captured.source}",
             timeout=timeout,
-            every=0.5,
+            interval=0.5,
             error=LakeError,
-            failed=lambda: connect.failure(self.world, self.new),
-            next_step="the table is as it was. A column that travels as another type: give truth=, SQL of the rows as "
+            failure_reason=lambda: connect.failure(self.world, self.new),
+            hint="the table is as it was. A column that travels as another type: give truth=, SQL of the rows as "
             "the lake has them. A source that is written without a pause: repeat it when it rests, or with a "
             f"longer timeout. To give up: connect.delete(world, {self.new!r}), and drop its slot",
         )
@@ -528,21 +550,21 @@ class _Job:
         if letters:
             raise LakeError(
                 f"a message cannot be decoded: {letters[0]['reason']}",
-                where=f"table {copy.name}",
-                next_step="correct the row at the source, or the schema; then repeat the recapture",
+                location=f"table {copy.name}",
+                hint="correct the row at the source, or the schema; then repeat the recapture",
             )
 
-    def _replace_rows(self, captured: Captured) -> None:
+    def _replace_rows(self, captured: CapturedTable) -> None:
         """Put the rows of the copy in the place of the table's, where that is not done; then what
         follows from it.
         """
-        with tables.alone(self.world, captured.table):
+        with tables.table_lock(self.world, captured.table):
             replaced = self._is_replaced(captured)
             if replaced:
-                finish(self.spark, captured.table)
+                finish_rewrite(self.spark, captured.table)
             else:
                 self._rewrite(captured)
-            for name, last in progress_in(last_commit(captured.table)).items():
+            for name, last in read_progress(last_ingest_commit(captured.table)).items():
                 if REPLACED_BY in last:
                     files.remove(f"{hudi.dead_letters_path(self.world, captured.table)}/{name}")
         if not replaced:
@@ -551,14 +573,14 @@ class _Job:
                 "from now on"
             )
 
-    def _rewrite(self, captured: Captured) -> None:
+    def _rewrite(self, captured: CapturedTable) -> None:
         """Replace the rows, with the progress of the copy; the old topic and its files are refused
         from then on: the old connector still writes to it, and what the new rows lack, because it
         was deleted, would come again.
         """
         copy, new = self._copy(captured), self._topic(captured).name
         topics_before = [
-            hudi.Topic(topic_of(self.config, name), format=self.format) for name in captured.names
+            hudi.Topic(topic_name(self.config, name), format=self.format) for name in captured.names
         ]
         old = {**{topic.id: {} for topic in topics_before}, **self._own_progress(captured)}
         progress = {name: {**last, REPLACED_BY: new} for name, last in old.items()}
@@ -566,10 +588,10 @@ class _Job:
             self.spark,
             captured.table,
             hudi.read(self.spark, copy),
-            evolving.columns(completed(copy)),
+            evolution.table_columns(completed_actions(copy)),
             {
-                PROGRESS: json.dumps({**progress, **progress_in(last_commit(copy))}),
-                SCHEMA_CHANGE: f"captured anew from topic {new}",
+                PROGRESS_KEY: json.dumps({**progress, **read_progress(last_ingest_commit(copy))}),
+                SCHEMA_CHANGE_KEY: f"captured anew from topic {new}",
             },
         )
 
@@ -581,7 +603,7 @@ class _Job:
         nothing else}.
         """
         return {
-            name: [p for p in _patterns(self.config) if p.replace("\\", "") == name]
+            name: [p for p in _include_patterns(self.config) if p.replace("\\", "") == name]
             for name in self.names
         }
 
@@ -600,25 +622,27 @@ class _Job:
     def _release_old_connector(self) -> None:
         """Take the tables from the old connector."""
         literal = self._literal_patterns()
-        remaining = [p for p in _patterns(self.config) if p not in sum(literal.values(), [])]
+        remaining = [
+            p for p in _include_patterns(self.config) if p not in sum(literal.values(), [])
+        ]
         if not self._are_literal():
             self.say(
-                f"connector {self.old} stays, and still captures them: its {INCLUDED} does not name each of them"
+                f"connector {self.old} stays, and still captures them: its {INCLUDE_LIST} does not name each of them"
             )
         elif not remaining:
             connect.delete(self.world, self.old)
             if self.db is postgres:
-                postgres.drop_slot(self.world, _slot(self.config), self.database)
+                postgres.drop_slot(self.world, _slot_name(self.config), self.database)
             self.say(f"connector {self.old} is deleted")
         elif self.old in connect.names(self.world):
-            connect.apply(self.world, self.old, {**self.config, INCLUDED: ",".join(remaining)})
-            self.say(f"connector {self.old} has {INCLUDED}={','.join(remaining)} from now on")
+            connect.apply(self.world, self.old, {**self.config, INCLUDE_LIST: ",".join(remaining)})
+            self.say(f"connector {self.old} has {INCLUDE_LIST}={','.join(remaining)} from now on")
 
 
-def _captures(config: dict[str, str], source: str) -> bool:
-    patterns = _patterns(config)
+def _captures_table(config: dict[str, str], source: str) -> bool:
+    patterns = _include_patterns(config)
     return not patterns or any(re.fullmatch(pattern, source, re.I) for pattern in patterns)
 
 
-def _patterns(config: dict[str, str]) -> list[str]:
-    return [p.strip() for p in config.get(INCLUDED, "").split(",") if p.strip()]
+def _include_patterns(config: dict[str, str]) -> list[str]:
+    return [p.strip() for p in config.get(INCLUDE_LIST, "").split(",") if p.strip()]

@@ -34,10 +34,10 @@ from workbench.base.params import World
 from workbench.base.paths import state_dir
 from workbench.base.wait import wait_until
 from workbench.hudi.decode import DELETED
-from workbench.hudi.ingesting import PROGRESS
-from workbench.hudi.loading import first_load, newest
-from workbench.hudi.timeline import completed
-from workbench.run.run_record import commit, runs_dir
+from workbench.hudi.ingesting import PROGRESS_KEY
+from workbench.hudi.loading import bulk_insert_options, deduplicate
+from workbench.hudi.timeline import completed_actions
+from workbench.run.run_record import checkout_commit, runs_dir
 from workbench.source import postgres
 from workbench.spark import session
 from workbench.stack import artifacts
@@ -114,11 +114,11 @@ def _capture(world: World, spark: SparkSession, rows: int) -> tuple[float, float
     begun = time.monotonic()
     connect.apply(world, outbox.CONNECTOR, settings)
     wait_until(
-        lambda: topics.count(world, topic) >= rows,
+        lambda: topics.offset_span(world, topic) >= rows,
         "the snapshot",
         timeout=300,
-        every=0.02,
-        failed=lambda: connect.failure(world, outbox.CONNECTOR),
+        interval=0.02,
+        failure_reason=lambda: connect.failure(world, outbox.CONNECTOR),
     )
     there = time.monotonic()
     hudi.ingest(spark, world, hudi.Topic(topic), table)
@@ -163,13 +163,17 @@ def freshness(
     hudi.drop(spark, world, table)
     reached = {
         topic.id: {
-            "offsets": {str(p): n for p, n in topics.ends(world, topic.name).items()},
+            "offsets": {str(p): n for p, n in topics.end_offsets(world, topic.name).items()},
             "batch": 0,
         }
     }
-    write(rows, table, {**table.options(), **first_load(ROWS), PROGRESS: json.dumps(reached)})
+    write(
+        rows,
+        table,
+        {**table.options(), **bulk_insert_options(ROWS), PROGRESS_KEY: json.dumps(reached)},
+    )
     stream = hudi.stream(spark, world, topic, table, schema=hudi.reader_schema("cdc_events"))
-    ids = postgres.frame(world, "SELECT order_id, ship_country FROM cdc_events ORDER BY order_id")
+    ids = postgres.query(world, "SELECT order_id, ship_country FROM cdc_events ORDER BY order_id")
     random, between, waited = Random(SEED), threading.Event(), []
     try:
         with postgres.connect(world) as source:
@@ -206,8 +210,8 @@ def _visible(
             lambda known=seen: _instants(table) - known,
             "a commit of the stream",
             timeout=60,
-            every=0.02,
-            failed=stream.failure,
+            interval=0.02,
+            failure_reason=stream.failure,
         )
         took = time.monotonic() - begun
         row = (
@@ -222,7 +226,7 @@ def _visible(
 def _instants(table: hudi.Table) -> set[str]:
     """What is in the timeline. (How many there are says nothing: after a compaction Hudi archives
     the oldest.)"""
-    return {done.instant for done in completed(table)}
+    return {done.instant for done in completed_actions(table)}
 
 
 def upsert(world: World, spark: SparkSession) -> list[Line]:
@@ -257,13 +261,15 @@ def upsert(world: World, spark: SparkSession) -> list[Line]:
                 lambda: rows.write.mode("overwrite").partitionBy(*ours.partition).parquet(plain)
             )
         )
-        for name, loaded in (("merged", newest(versions, ours)), ("load", rows)):
+        for name, loaded in (("merged", deduplicate(versions, ours)), ("load", rows)):
             hudi.drop(spark, world, ours)
             took[name].append(
-                seconds(lambda r=loaded: write(r, ours, {**ours.options(), **first_load(ROWS)}))
+                seconds(
+                    lambda r=loaded: write(r, ours, {**ours.options(), **bulk_insert_options(ROWS)})
+                )
             )
             _holds(spark, ours, ROWS - (deleted if name == "merged" else 0))
-    write(rows, shipped, {**shipped.options(), **first_load(ROWS)})
+    write(rows, shipped, {**shipped.options(), **bulk_insert_options(ROWS)})
     write(rows, usual, {**mandatory, "hoodie.datasource.write.operation": "bulk_insert"})
     every = ROWS // CHANGED
     for n in range(ROUNDS + 1):
@@ -380,7 +386,7 @@ def second(world: World, spark: SparkSession) -> list[Line]:
 def runner(*_: Any) -> list[Line]:
     """The runner's own time over that of the cells, from the newest run of this commit that
     passed."""
-    now = commit()
+    now = checkout_commit()
     for path in sorted(runs_dir().glob("*/run.json"), reverse=True):
         run = json.loads(path.read_text(encoding="utf-8"))
         if run.get("status") == "passed" and run.get("cell_seconds") and run.get("commit") == now:
@@ -408,7 +414,7 @@ MEASURES = {
     "landing": bench_landing.landed,
     "snapshot": bench_snapshot.through,
     "sizes": bench_travel.sizes,
-    "trace": bench_travel.traced,
+    "trace": bench_travel.traced_table,
     "stream": bench_stream.streamed,
     "storefront": bench_storefront.converged,
     "runner": runner,
@@ -457,7 +463,7 @@ def main() -> None:
     os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")
     artifacts.install()
     world, lines = load_world(), []
-    with instance.only_run():
+    with instance.exclusive_run():
         measure(chosen, world, lines)
     show(lines)
     print("java_compiler: full (params/local.yaml has quick, for small data)")
@@ -470,7 +476,7 @@ def measure(chosen: list[str], world: World, lines: list[Line]) -> None:
     """Start the stack, add the lines of these measures, and leave nothing behind."""
     stack.down()
     shutil.rmtree(state_dir(), ignore_errors=True)
-    instance.down_with(os.getpid(), remove=True)
+    instance.stop_with_process(os.getpid(), remove=True)
     try:
         spark = None
         if set(chosen) - WITHOUT_STACK:

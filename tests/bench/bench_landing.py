@@ -28,7 +28,7 @@ FORMATS = {"json": ("json", "JsonFormat", 30_000), "avro": ("parquet", "ParquetF
 def landed(world: World, spark: SparkSession) -> list[Line]:
     """Both topics: Debezium's own messages of the outbox, four times over, in as many partitions as
     there are cores."""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     return [_line(world, spark, kind, outbox_rows(world)) for kind in FORMATS]
 
 
@@ -78,10 +78,10 @@ def _filled(world: World, kind: str, rows: int) -> str:
     source, topic = f"{name}.{outbox.TABLE}", f"{name}_copies"
     connect.apply(world, name, config)
     wait_until(
-        lambda: topics.count(world, source) >= rows,
+        lambda: topics.offset_span(world, source) >= rows,
         "the snapshot",
         timeout=300,
-        failed=lambda: connect.failure(world, name),
+        failure_reason=lambda: connect.failure(world, name),
     )
     connect.delete(world, name)
     postgres.drop_slot(world, name)
@@ -90,7 +90,7 @@ def _filled(world: World, kind: str, rows: int) -> str:
         Producer(topics.settings(world, **{"linger.ms": 20})),
     )
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
-    with contextlib.closing(topics.messages(world, source, {0: 0}, {0: rows})) as found:
+    with contextlib.closing(topics.consume(world, source, {0: 0}, {0: rows})) as found:
         messages = [(m.key(), m.value()) for m in found]
     for number, (key, value) in enumerate(
         itertools.chain.from_iterable(itertools.repeat(messages, COPIES))

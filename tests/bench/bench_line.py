@@ -60,7 +60,9 @@ def outbox_rows(world: World) -> int:
 
     Several measures need the source, and the loader refuses to load it a second time.
     """
-    loaded = northwind.loader.load(world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)
+    loaded = northwind.loader.load(
+        world, scale=SCALE, confirm=lambda _: True, progress=lambda _: None
+    )
     postgres.grant_replication(world, [outbox.TABLE])
     postgres.create_publication(world, outbox.flow.publication, [outbox.TABLE])
     return loaded["cdc_events"]

@@ -59,8 +59,8 @@ FLOW = Flow(
 def through(world: World, spark: SparkSession) -> list[Line]:
     """Connector applied → every row in the topic → every row in Hudi; rates of the first alone, and
     of both."""
-    stack.need(world, "apicurio")
-    pagila.loader.load(world, confirm=lambda _: True, say=lambda _: None)
+    stack.ensure_running(world, "apicurio")
+    pagila.loader.load(world, confirm=lambda _: True, progress=lambda _: None)
     postgres.execute(world, MANY, database=DATABASE)
     postgres.execute(world, f"ALTER TABLE {NAME} ADD PRIMARY KEY (address_id)", database=DATABASE)
     postgres.grant_replication(world, [f"public.{NAME}"], DATABASE)
@@ -90,11 +90,11 @@ def _once(world: World, spark: SparkSession, rows: int) -> tuple[float, float]:
     begun = time.monotonic()
     connect.apply(world, "pagila_source", _config(world, "pagila_source"))
     wait_until(
-        lambda: topics.count(world, topic) >= rows,
+        lambda: topics.offset_span(world, topic) >= rows,
         "the snapshot",
         timeout=300,
-        every=0.02,
-        failed=lambda: connect.failure(world, "pagila_source"),
+        interval=0.02,
+        failure_reason=lambda: connect.failure(world, "pagila_source"),
     )
     there = time.monotonic()
     hudi.ingest(spark, world, source, table, batch=rows)

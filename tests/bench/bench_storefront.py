@@ -17,9 +17,9 @@ RATE, COUNT, WARM = 100, 3_000, 300
 def converged(world: World, _: SparkSession) -> list[Line]:
     """From the commit of a change to that of its last copy, events sent by the services, and by
     connectors."""
-    storefront.begin(world)
+    storefront.restart_clean(world)
     direct = _apart(world, seed=1)
-    storefront.hand_over(world)
+    storefront.enable_outbox_connectors(world)
     outbox = _apart(world, seed=2)
     storefront.flow.reset(world)
     what = f"a change → in all stores, at {RATE} changes/s, p95 of {COUNT:,}"
@@ -44,12 +44,12 @@ def converged(world: World, _: SparkSession) -> list[Line]:
 
 
 def _apart(world: World, seed: int) -> tuple[float, ...]:
-    storefront_load.load(world, storefront_load.operations(100 + seed, WARM), rate=RATE)
-    asked = storefront_load.operations(seed, COUNT)
+    storefront_load.load(world, storefront_load.random_operations(100 + seed, WARM), rate=RATE)
+    asked = storefront_load.random_operations(seed, COUNT)
     took = storefront_load.load(world, asked, rate=RATE)
-    storefront.settle(world)
+    storefront.wait_until_consistent(world)
     assert took < 1.05 * COUNT / RATE, f"the services did not keep up: {took:.1f} s"
-    assert not len(storefront.differ(world)), "a copy differs"
-    seconds = storefront.windows(world)["seconds"].tail(COUNT)
+    assert not len(storefront.find_divergent(world)), "a copy differs"
+    seconds = storefront.replication_lag(world)["seconds"].tail(COUNT)
     assert seconds.notna().all(), "every change has arrived"
     return tuple(float(seconds.quantile(share)) for share in (0.5, 0.95, 1))

@@ -21,23 +21,23 @@ TIMES, ROUNDS = 100, 3  # the 1,800 sales so many times
 
 def streamed(world: World, spark: SparkSession) -> list[Line]:
     """Both from an empty checkpoint to the end of the topic, in the same batches."""
-    stack.need(world, *sales.flow.services)
-    sales.register(world)
-    sales.forget_trials(spark, world)
+    stack.ensure_running(world, *sales.flow.services)
+    sales.register_schemas(world)
+    sales.delete_scratch_queries(spark, world)
     for _ in range(TIMES):
-        sales.produce(world, topic=sales.TRIAL)
-    count, took = TIMES * len(sales.sales()), {"query": [], "copy": []}  # type: ignore[var-annotated]
+        sales.produce(world, topic=sales.SCRATCH_TOPIC)
+    count, took = TIMES * len(sales.read_sales()), {"query": [], "copy": []}  # type: ignore[var-annotated]
     for _ in range(ROUNDS + 1):  # the first warms up
         for name, start in (("query", _query), ("copy", _copy)):
-            streams.forget(spark, sales.checkpoint(world, name))
+            streams.delete_checkpoint(spark, sales.checkpoint(world, name))
             took[name].append(seconds(lambda start=start: _whole(start(world, spark), count)))
-    windows = sales.latest(spark, world, f"{sales.TRIAL}.query")
+    windows = sales.latest(spark, world, f"{sales.SCRATCH_TOPIC}.query")
     assert int(windows["orders"].sum()) == 2 * count, "each sale in two windows, once"
     ours, plain = (statistics.median(t[1:]) for t in took.values())
     for name in took:
-        streams.forget(spark, sales.checkpoint(world, name))
-    topics.delete(world, f"{sales.TRIAL}.query", f"{sales.TRIAL}.copy")
-    sales.forget_trials(spark, world)
+        streams.delete_checkpoint(spark, sales.checkpoint(world, name))
+    topics.delete(world, f"{sales.SCRATCH_TOPIC}.query", f"{sales.SCRATCH_TOPIC}.copy")
+    sales.delete_scratch_queries(spark, world)
     return [
         Line(
             f"streaming query over {count:,} sales, in windows",
@@ -52,14 +52,16 @@ def streamed(world: World, spark: SparkSession) -> list[Line]:
 
 
 def _query(world: World, spark: SparkSession) -> Any:
-    return sales.start(spark, world, name="query", most=60_000, every="0 seconds")
+    return sales.start_query(
+        spark, world, name="query", max_records=60_000, trigger_interval="0 seconds"
+    )
 
 
 def _copy(world: World, spark: SparkSession) -> Any:
-    topics.create(world, f"{sales.TRIAL}.copy")
+    topics.create(world, f"{sales.SCRATCH_TOPIC}.copy")
     read = spark.readStream.format("kafka").options(
         **topics.spark_options(world),
-        subscribe=sales.TRIAL,
+        subscribe=sales.SCRATCH_TOPIC,
         startingOffsets="earliest",
         maxOffsetsPerTrigger=60_000,
     )
@@ -69,7 +71,7 @@ def _copy(world: World, spark: SparkSession) -> Any:
         .writeStream.format("kafka")
         .options(
             **topics.spark_options(world),
-            topic=f"{sales.TRIAL}.copy",
+            topic=f"{sales.SCRATCH_TOPIC}.copy",
             checkpointLocation=sales.checkpoint(world, "copy"),
         )
         .trigger(processingTime="0 seconds")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench_line import Line, say, seconds, write
 from workbench import connect, hudi, landing, stack, trace
-from workbench.hudi.loading import first_load
-from workbench.hudi.tables import TYPES
+from workbench.hudi.loading import bulk_insert_options
+from workbench.hudi.tables import TABLE_TYPES
 from workbench.source import postgres
 from workbench.walkthroughs import moma, museum
 
@@ -73,7 +73,7 @@ def cases(world: World, size: int) -> list[Case]:
         )
         mandatory = {
             "hoodie.table.name": usual.name,
-            "hoodie.datasource.write.table.type": TYPES[kind],
+            "hoodie.datasource.write.table.type": TABLE_TYPES[kind],
             "hoodie.datasource.write.recordkey.field": "id",
             "hoodie.datasource.write.partitionpath.field": "part",
             "hoodie.datasource.write.precombine.field": "v",
@@ -98,7 +98,7 @@ def measure(spark: SparkSession, world: World, size: int) -> dict[tuple[str, str
     try:
         for case in made:
             plain = {"hoodie.datasource.write.operation": "bulk_insert"}
-            first = plain if case.who == "defaults" else first_load(size)
+            first = plain if case.who == "defaults" else bulk_insert_options(size)
             write(all_rows, case.table, {**case.options, **first})
         for number in range(ROUNDS + 1):
             changed = all_rows.where(f"id % {every} = {number}").selectExpr(
@@ -178,20 +178,20 @@ def sizes(world: World, spark: SparkSession) -> list[Line]:
 def traced(world: World, spark: SparkSession) -> list[Line]:
     """One row of each table followed from the source's log to the lake, in a museum of its full
     size."""
-    stack.need(world, "apicurio")
-    moma.loader.load(world, scale=1, confirm=lambda _: True, say=lambda _: None)
+    stack.ensure_running(world, "apicurio")
+    moma.loader.load(world, scale=1, confirm=lambda _: True, progress=lambda _: None)
     both = [f"public.{name}" for name in museum.flow.names]
     postgres.create_publication(world, museum.flow.publication, both, database=museum.DATABASE)
     postgres.grant_replication(world, both, database=museum.DATABASE)
     loaded = museum.flow.deploy(world)
-    museum.flow.follow(spark, world)
+    museum.flow.sync(spark, world)
     lines = []
     for name, key, changed in (
-        ("artists", museum.BAKKER, museum.LIFE["t1"][0]),
+        ("artists", museum.BAKKER, museum.RECORD_HISTORY["t1"][0]),
         ("artworks", museum.PICADOR, museum.UPDATES["u1"]),
     ):
         museum.flow.change(world, name, key, **changed)
-        museum.flow.follow(spark, world, *museum.flow.tables(world, name))
+        museum.flow.sync(spark, world, *museum.flow.tables(world, name))
         landing.run(spark, world, connect.config(world, museum.SINK))
         asks = [
             sys.executable,
@@ -208,7 +208,7 @@ def traced(world: World, spark: SparkSession) -> list[Line]:
             )
             for _ in range(3)
         ]
-        found = trace.row(world, museum.flow.traced(world, name), key).changes
+        found = trace.row(world, museum.flow.traced_table(world, name), key).changes
         if len(found) != 2 or not found["landed"].astype(bool).all():
             raise SystemExit(
                 f"{name} {key} has not both its versions, landed: the measurement would mean nothing"

@@ -7,17 +7,17 @@ import fastavro
 from workbench.topic import avro
 
 
-def number(n):
+def encode_long(n):
     out = io.BytesIO()
     fastavro.schemaless_writer(out, "long", n)
     return out.getvalue()
 
 
-def text(t):
-    return number(len(t.encode())) + t.encode()
+def encode_string(t):
+    return encode_long(len(t.encode())) + t.encode()
 
 
-def record(name, **fields):
+def record_schema(name, **fields):
     return {
         "type": "record",
         "name": name,
@@ -26,11 +26,11 @@ def record(name, **fields):
     }
 
 
-def framed(id, body, size=8):
+def wire_message(id, body, size=8):
     return b"\0" + id.to_bytes(size, "big") + body
 
 
-def opened(data):
+def read_container(data):
     """A container file: its schema (JSON), its metadata, its records."""
-    schema, reader = avro.schema_of(data), fastavro.reader(io.BytesIO(data))
+    schema, reader = avro.container_schema(data), fastavro.reader(io.BytesIO(data))
     return SimpleNamespace(schema=schema, meta=dict(reader.metadata), records=list(reader))

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 import botocore.session
 from botocore.validate import ParamValidator
-from workbench.connect.judging import first_line
+from workbench.connect.validation import summarize_stacktrace
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc).isoformat()
 # names that requests are signed with
@@ -31,11 +31,13 @@ ALIASES = {
     "tagging": "resourcegroupstaggingapi",
     "monitoring": "cloudwatch",
 }
-WRONG = "DoubleIsWrong"  # an error that AWS has not, so that nobody takes it for one that is fine
+DOUBLE_ERROR = (
+    "DoubleIsWrong"  # an error that AWS has not, so that nobody takes it for one that is fine
+)
 _session = botocore.session.get_session()
 
 
-class Refused(Exception):
+class AwsError(Exception):
     """What a service answers instead: (code, message)."""
 
 
@@ -79,7 +81,7 @@ class Double:
         service = ALIASES.get(signed[1], signed[1]) if signed else "unsigned"
         if service in ("s3", "unsigned"):
             return self.forward(request, body)
-        operation, given = asked(service, request, body)
+        operation, given = parse_request(service, request, body)
         self.calls.append((service, operation, given))
         try:
             if (service, operation) not in self.answers:
@@ -87,13 +89,18 @@ class Double:
             answer, status = self.answers[service, operation](given), 200
             shape = _session.get_service_model(service).operation_model(operation).output_shape
             wrong = (
-                ParamValidator().validate(timed(answer), shape).generate_report() if shape else ""
+                ParamValidator().validate(parse_times(answer), shape).generate_report()
+                if shape
+                else ""
             )
             assert not wrong, f"the double's answer to {service}.{operation} is not AWS's: {wrong}"
-        except Refused as e:
+        except AwsError as e:
             answer, status = {"__type": e.args[0], "message": e.args[1], "Message": e.args[1]}, 400
         except Exception as e:  # noqa: BLE001 - else the client would try it again and again
-            answer, status = {"__type": WRONG, "message": f"double: {type(e).__name__}: {e}"}, 400
+            answer, status = (
+                {"__type": DOUBLE_ERROR, "message": f"double: {type(e).__name__}: {e}"},
+                400,
+            )
         data = json.dumps(answer).encode()
         request.send_response(status)
         if status >= 400:
@@ -124,12 +131,12 @@ class Double:
         to.close()
 
 
-def timed(answer):
+def parse_times(answer):
     """An answer whose times are times again, as the validator wants them."""
     if isinstance(answer, dict):
-        return {k: timed(v) for k, v in answer.items()}
+        return {k: parse_times(v) for k, v in answer.items()}
     if isinstance(answer, list):
-        return [timed(v) for v in answer]
+        return [parse_times(v) for v in answer]
     return (
         dt.datetime.fromisoformat(answer)
         if isinstance(answer, str) and answer.startswith("2026-01-01T")
@@ -137,7 +144,7 @@ def timed(answer):
     )
 
 
-def asked(service, request, body):
+def parse_request(service, request, body):
     """The operation of a request and its parameters, by the service's own model."""
     model = _session.get_service_model(service)
     target = request.headers.get("X-Amz-Target")
@@ -160,7 +167,7 @@ def asked(service, request, body):
     raise AssertionError(f"{service} has no operation {request.command} {request.path}")
 
 
-READS = (
+READ_PREFIXES = (
     "Get",
     "List",
     "Describe",
@@ -168,7 +175,7 @@ READS = (
     "Filter",
     "Search",
 )  # what asks, and changes nothing
-UNTOLD = {
+OMITTED_PARAMETERS = {
     "clientToken",
     "ClientRequestToken",
     "nextToken",
@@ -180,21 +187,21 @@ UNTOLD = {
 }
 
 
-BY_CHANCE = {
+NONDETERMINISTIC_CALLS = {
     ("cloudwatch", "GetMetricStatistics")
 }  # asked of a connector that runs while something is waited for
 
 
-def told(calls):
+def recording(calls):
     """The recording, as text: the calls in order with their parameters in the order of their names,
     what differs from run to run left out. What is only asked stands where it was asked first: how
     often a poll asks, and what happens to stand beside it at the time, is chance. So is the order
     of queries that are asked side by side."""
     lines, asked_before = [], set()
     for service, operation, given in calls:
-        line = f"{service}.{operation}{_shown(given, 4)}"
-        if operation.startswith(READS):
-            if line in asked_before or (service, operation) in BY_CHANCE:
+        line = f"{service}.{operation}{_format_parameters(given, 4)}"
+        if operation.startswith(READ_PREFIXES):
+            if line in asked_before or (service, operation) in NONDETERMINISTIC_CALLS:
                 continue
             asked_before.add(line)
         lines.append(line)
@@ -209,23 +216,23 @@ def told(calls):
     )
 
 
-def _shown(given, indent):
+def _format_parameters(given, indent):
     """Parameters as lines, a mapping's own below its name."""
     text = ""
     for key, value in sorted(given.items()):
-        if key not in UNTOLD:
+        if key not in OMITTED_PARAMETERS:
             text += f"\n{' ' * indent}{key}:"
             if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
                 value = value[0]
             text += (
-                _shown(value, indent + 4)
+                _format_parameters(value, indent + 4)
                 if isinstance(value, dict) and value
-                else f" {_plain(value, key)}"
+                else f" {_format_value(value, key)}"
             )
     return text
 
 
-def _plain(value, key):
+def _format_value(value, key):
     if key.endswith(".port"):
         return "<port>"
     if isinstance(value, list) and all(
@@ -263,7 +270,7 @@ def msk_connect(rest, region, account, embedded, plugins):
             (n for n, one in made.items() if one["connectorArn"] == given["connectorArn"]), None
         )
         if found is None:
-            raise Refused("NotFoundException", "there is no such connector")
+            raise AwsError("NotFoundException", "there is no such connector")
         return found
 
     def put(name, config):
@@ -314,7 +321,7 @@ def msk_connect(rest, region, account, embedded, plugins):
     def create(given):
         name = given["connectorName"]
         if name in made:
-            raise Refused("ConflictException", f"there is a connector {name}")
+            raise AwsError("ConflictException", f"there is a connector {name}")
         made[name] = {
             **given,
             "connectorArn": f"{arn}:connector/{name}/0a1b2c3d-0000-0000-0000-{len(made):012}-2",
@@ -344,7 +351,12 @@ def msk_connect(rest, region, account, embedded, plugins):
                 if k in one
             },
             **(
-                {"stateDescription": {"code": "UnknownError", "message": first_line(trace)}}
+                {
+                    "stateDescription": {
+                        "code": "UnknownError",
+                        "message": summarize_stacktrace(trace),
+                    }
+                }
                 if trace
                 else {}
             ),
@@ -431,7 +443,7 @@ APPLICATION = "arn:aws:emr-serverless:ap-southeast-2:123456789012:/applications/
 
 
 def emr_serverless(endpoint, release):
-    """Answers of emr-serverless. endpoint: where the session's TLS listens."""
+    """Answers of emr-serverless. endpoint: where the session's TLS caught_up."""
     sessions = {}
 
     def start(given):
@@ -510,7 +522,7 @@ def emr_serverless(endpoint, release):
     }
 
 
-class Tls:
+class TlsProxy:
     """TLS before a server that speaks HTTP/2 in plain text, as gRPC does; certificate: (its file,
     its key's)."""
 
@@ -622,8 +634,8 @@ def athena(ask, bucket):
                 "Name": name,
                 "Label": name,
                 "Type": TYPES.get(kind, re.split(r"[(<]", kind)[0]).replace("struct", "row"),
-                "Precision": number(kind, 0),
-                "Scale": number(kind, 1),
+                "Precision": type_argument(kind, 0),
+                "Scale": type_argument(kind, 1),
                 "Nullable": "UNKNOWN",
                 "CaseSensitive": False,
             }
@@ -649,7 +661,7 @@ def athena(ask, bucket):
     }
 
 
-def number(kind, which):
+def type_argument(kind, which):
     found = re.findall(r"\d+", kind)
     return int(found[which]) if len(found) > which and kind.startswith("decimal") else 0
 

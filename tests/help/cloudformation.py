@@ -21,14 +21,14 @@ PSEUDO = {
     "AWS::Partition": "aws",
     "AWS::StackName": "stack",
 }
-NAMED = {  # what Ref gives where that is a name which the template gives
+REF_NAME_PROPERTIES = {  # what Ref gives where that is a name which the template gives
     "AWS::IAM::Role": "RoleName",
     "AWS::S3::Bucket": "BucketName",
     "AWS::Logs::LogGroup": "LogGroupName",
     "AWS::Glue::Registry": "Name",
     "AWS::Athena::WorkGroup": "Name",
 }
-ARNS = {  # an ARN of a type, {} its name: by Ref or by GetAtt
+ARN_PATTERNS = {  # an ARN of a type, {} its name: by Ref or by GetAtt
     "AWS::IAM::Role": "arn:aws:iam::{account}:role/{RoleName}",
     "AWS::IAM::ManagedPolicy": "arn:aws:iam::{account}:policy/{ManagedPolicyName}",
     "AWS::S3::Bucket": "arn:aws:s3:::{BucketName}",
@@ -38,7 +38,7 @@ ARNS = {  # an ARN of a type, {} its name: by Ref or by GetAtt
     "AWS::MSK::Cluster": "arn:aws:kafka:{region}:{account}:cluster/{ClusterName}/1b2c3d4e-5f60-7081-92a3-b4c5d6e7f8-2",
     "AWS::EMRServerless::Application": "arn:aws:emr-serverless:{region}:{account}:/applications/00f1r4c2hs0mq01p",
 }
-BY_REF = (
+REF_IS_ARN = (
     "AWS::IAM::ManagedPolicy",
     "AWS::SecretsManager::Secret",
     "AWS::MSK::Cluster",
@@ -69,7 +69,7 @@ def template(name: str) -> Any:
 
 
 @functools.cache
-def _teller(name: str, **given: str) -> Any:
+def _resolver(name: str, **given: str) -> Any:
     """What works out any part of a template; given: its parameters, where they are not their
     defaults."""
     raw = template(name)
@@ -82,12 +82,12 @@ def _teller(name: str, **given: str) -> Any:
     def resource(key: str, attribute: str = "") -> Any:
         one = raw["Resources"][key]
         names = {k: told(v) for k, v in one.get("Properties", {}).items() if k.endswith("Name")}
-        if one["Type"] in ARNS and (
-            attribute == "Arn" or (not attribute and one["Type"] in BY_REF)
+        if one["Type"] in ARN_PATTERNS and (
+            attribute == "Arn" or (not attribute and one["Type"] in REF_IS_ARN)
         ):
-            return ARNS[one["Type"]].format(region=REGION, account=ACCOUNT, **names)
-        if not attribute and one["Type"] in NAMED:
-            return names[NAMED[one["Type"]]]
+            return ARN_PATTERNS[one["Type"]].format(region=REGION, account=ACCOUNT, **names)
+        if not attribute and one["Type"] in REF_NAME_PROPERTIES:
+            return names[REF_NAME_PROPERTIES[one["Type"]]]
         return f"<{key}.{attribute}>" if attribute else f"<{key}>"
 
     def named(key: str) -> Any:
@@ -136,7 +136,10 @@ def _teller(name: str, **given: str) -> Any:
 def exports() -> dict[str, tuple[str, Any]]:
     """{what a stack exports: (its template, what gives the value)}"""
     return {
-        _teller(name)(one["Export"]["Name"]): (name, functools.partial(_teller(name), one["Value"]))
+        _resolver(name)(one["Export"]["Name"]): (
+            name,
+            functools.partial(_resolver(name), one["Value"]),
+        )
         for name in FILES
         for one in template(name).get("Outputs", {}).values()
         if "Export" in one
@@ -157,7 +160,7 @@ def resources(**given: str) -> dict[tuple[str, str], Any]:
     leaves out; given: parameters of any template."""
     found = {}
     for name in FILES:
-        told, raw = _teller(name, **given), template(name)
+        told, raw = _resolver(name, **given), template(name)
         found.update(
             {
                 (name, key): {"Properties": {}, **told(one)}
@@ -168,6 +171,6 @@ def resources(**given: str) -> dict[tuple[str, str], Any]:
     return found
 
 
-def of_type(kind: str, **given: str) -> list[Any]:
+def resources_of_type(kind: str, **given: str) -> list[Any]:
     """The properties of all resources of a type."""
     return [one["Properties"] for one in resources(**given).values() if one["Type"] == kind]

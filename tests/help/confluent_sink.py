@@ -27,11 +27,11 @@ PARQUET = {
     "format.class": f"{CONFLUENT}.s3.format.parquet.ParquetFormat",
     "parquet.codec": "gzip",
 }
-BY_COUNTRY = {
+FIELD_PARTITIONER = {
     "partitioner.class": f"{CONFLUENT}.storage.partitioner.FieldPartitioner",
     "partition.field.name": "country",
 }
-BY_DAY = {
+TIME_PARTITIONER = {
     "partitioner.class": f"{CONFLUENT}.storage.partitioner.TimeBasedPartitioner",
     "locale": "en_US",
     "path.format": "'year'=YYYY/'day'=MM-dd",
@@ -39,7 +39,7 @@ BY_DAY = {
     "timestamp.extractor": "Record",
 }
 INSERT = "org.apache.kafka.connect.transforms.InsertField$Value"
-FOUR = {
+FOUR_TRANSFORMS = {
     "transforms": "RenameField, insertStaticField1,insertStaticField2,insertStaticField3",
     "transforms.RenameField.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
     "transforms.RenameField.renames": "district:state_province",
@@ -56,7 +56,7 @@ FOUR = {
 TIMESTAMP = {"type": "int64", "optional": False, "name": connect_schema.TIMESTAMP, "version": 1}
 
 
-def struct(**fields):
+def struct_schema(**fields):
     return {
         "type": "struct",
         "optional": False,
@@ -71,7 +71,7 @@ def struct(**fields):
     }
 
 
-ADDRESS = struct(
+ADDRESS_SCHEMA = struct_schema(
     address_id={"type": "int32", "optional": False},
     address="string",
     district="string",
@@ -80,7 +80,7 @@ ADDRESS = struct(
 )
 
 
-def address(n, **more):
+def address_row(n, **more):
     return {
         "address_id": n,
         "address": f"{n} Way",
@@ -91,5 +91,5 @@ def address(n, **more):
     }
 
 
-def wrapped(value, schema=ADDRESS):
+def json_message(value, schema=ADDRESS_SCHEMA):
     return json.dumps({"schema": schema, "payload": value}, separators=(",", ":")).encode()

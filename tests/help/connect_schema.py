@@ -52,9 +52,9 @@ def connect_schema_to_avro(schema: dict[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(schema, dict) or schema.get("type") != "struct":
         raise LakeError(
             "the schema of a change event is not a struct",
-            where=name,
+            location=name,
             expected='{"type": "struct", "fields": […]}',
-            next_step="is value.converter.schemas.enable true? Hand over the message's 'schema' part",
+            hint="is value.converter.schemas.enable true? Hand over the message's 'schema' part",
         )
     return _record(schema, name, {})
 
@@ -64,7 +64,7 @@ def _record(schema: dict[str, Any], name: str, done: dict[str, Any]) -> Any:
     if name in done:
         if done[name] == schema["fields"]:
             return name
-        raise LakeError(f"two different records are called {name!r}", where=name)
+        raise LakeError(f"two different records are called {name!r}", location=name)
     done[name] = schema["fields"]
     space, _, short = name.rpartition(".")
     for part in name.split("."):
@@ -84,9 +84,9 @@ def _check_name(text: Any, where: str) -> None:
     if not isinstance(text, str) or not NAME.fullmatch(text):
         raise LakeError(
             f"{text!r} is not an Avro name",
-            where=where,
+            location=where,
             expected="letters, digits and _, no digit first",
-            next_step="Debezium: field.name.adjustment.mode=avro, schema.name.adjustment.mode=avro",
+            hint="Debezium: field.name.adjustment.mode=avro, schema.name.adjustment.mode=avro",
         )
 
 
@@ -112,7 +112,7 @@ def _type(schema: dict[str, Any], where: str, done: dict[str, Any]) -> Any:
     if kind not in PRIMITIVES:
         raise LakeError(
             f"no Avro type for Connect type {kind!r}",
-            where=where,
+            location=where,
             expected=", ".join([*PRIMITIVES, "struct", "array", "map with text keys"]),
         )
     extra: dict[str, Any] = {}

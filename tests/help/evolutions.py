@@ -3,7 +3,7 @@ movies."""
 
 from workbench.walkthroughs import movies
 
-FIRST, CHANGES = movies.changes()
+FIRST, CHANGES = movies.schema_changes()
 BOTH = {"change order"}
 BACKWARD = BOTH | {
     "add nullable",
@@ -19,7 +19,7 @@ FORWARD = BOTH | {
 ALLOWED = {"NONE": {*CHANGES}, "BACKWARD": BACKWARD, "FORWARD": FORWARD, "FULL": BACKWARD & FORWARD}
 
 
-def allowed(change, mode):
+def is_allowed(change, mode):
     """Whether Avro's rules let a change through, by their text (specification, "Schema
     Resolution")."""
     return change in ALLOWED[mode.partition("_")[0]]

@@ -10,26 +10,26 @@ import psutil
 from workbench import stack
 from workbench.base import paths, pidfiles
 from workbench.base.errors import StackError
-from workbench.base.wait import alone
+from workbench.base.wait import file_lock
 from workbench.stack import process
 
 
-def only_run():
+def exclusive_run():
     """Hold this instance for one run, which begins and ends by removing all of it.
 
     Raises (when it is entered): StackError: another run has it; names its process.
     """
-    return alone(
+    return file_lock(
         paths.state_dir().with_suffix(".lock"),
         lambda pid: StackError(
-            f"another run uses the instance {paths.instance()}",
-            where=f"process {pid}",
-            next_step="wait until it is done",
+            f"another run uses the instance {paths.instance_name()}",
+            location=f"process {pid}",
+            hint="wait until it is done",
         ),
     )
 
 
-def down_with(pid, *, remove):
+def stop_with_process(pid, *, remove):
     """See to it that this instance goes down when process `pid` is gone, however it ended.
 
     Args:
@@ -51,14 +51,14 @@ def watchers():
     return [p for p in psutil.process_iter(["cmdline"]) if __file__ in (p.info["cmdline"] or ())]
 
 
-def marked(start):
+def find_service_processes(start):
     """Living processes with a mark that begins so, and their marks: `<folder of the
     instance>:<service>`."""
     found = (
-        (p, (p.info["environ"] or {}).get(process.MARK, ""))
+        (p, (p.info["environ"] or {}).get(process.SERVICE_ID_ENV, ""))
         for p in psutil.process_iter(["environ"])
     )
-    return [(p, seen) for p, seen in found if seen.startswith(start) and pidfiles.alive(p)]
+    return [(p, seen) for p, seen in found if seen.startswith(start) and pidfiles.is_alive(p)]
 
 
 if __name__ == "__main__":

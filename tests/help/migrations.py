@@ -8,13 +8,15 @@ and gets a third.
 from dataclasses import dataclass
 
 EQUAL = "equal"  # the lake equals the source after the next ingest
-TOUCHED = "equal after an UPDATE of all rows"  # an ALTER makes no event of the rows that are there
-ANEW = "equal after a recapture"  # refused, with a message that names it, or different
+AFTER_UPDATE = (
+    "equal after an UPDATE of all rows"  # an ALTER makes no event of the rows that are there
+)
+AFTER_RECAPTURE = "equal after a recapture"  # refused, with a message that names it, or different
 LIMIT = "limit"  # docs/limits.md says what is to be done
 
 
 @dataclass(frozen=True)
-class Kind:
+class Migration:
     """One kind.
 
     style: an application that makes such a migration. c: type of the column. old: SQL of its values
@@ -25,25 +27,33 @@ class Kind:
     another name that the table has afterwards. first: a statement before the table is made.
     """
 
-    style: str
-    c: str
-    old: tuple[str, str]
-    change: str
-    new: str = ""
-    end: str = EQUAL
-    refused: bool = False
+    application: str
+    column_type: str
+    old_values: tuple[str, str]
+    statements: str
+    new_values: str = ""
+    outcome: str = EQUAL
+    is_refused: bool = False
     columns: str = "c"
-    key: str = "int PRIMARY KEY"
-    source: str = ""
-    first: str = ""
+    key_type: str = "int PRIMARY KEY"
+    renamed_to: str = ""
+    setup: str = ""
 
 
-def to(style, old_type, old, new_type, new, end=EQUAL, using="", **more):
+def type_change(style, old_type, old, new_type, new, outcome=EQUAL, using="", **more):
     """A change of the column's type. One that ends in a recapture is refused by the ingest."""
     change = f"ALTER TABLE {{t}} ALTER COLUMN c TYPE {new_type}" + (
         f" USING {using}" if using else ""
     )
-    return Kind(style, old_type, old, change, new, end, **{"refused": end == ANEW, **more})
+    return Migration(
+        style,
+        old_type,
+        old,
+        change,
+        new,
+        outcome,
+        **{"refused": outcome == AFTER_RECAPTURE, **more},
+    )
 
 
 NUMBERS, PRICES, TEXTS = ("1", "2"), ("1.25", "NULL"), ("'a'", "'b'")
@@ -54,28 +64,28 @@ TIMES, JSONS = (
 
 POSTGRES = {
     # columns that come and go
-    "add a column": Kind(
+    "add a column": Migration(
         "Discourse", "int", NUMBERS, "ALTER TABLE {t} ADD COLUMN d text", "3, 'x'", columns="c, d"
     ),
-    "add a column with a default": Kind(
+    "add a column with a default": Migration(
         "Discourse",
         "int",
         NUMBERS,
         "ALTER TABLE {t} ADD COLUMN d int DEFAULT 7",
         "3, 8",
-        TOUCHED,
+        AFTER_UPDATE,
         columns="c, d",
     ),
-    "add a required column": Kind(
+    "add a required column": Migration(
         "Django",
         "int",
         NUMBERS,
         "ALTER TABLE {t} ADD COLUMN d boolean NOT NULL DEFAULT false",
         "3, true",
-        TOUCHED,
+        AFTER_UPDATE,
         columns="c, d",
     ),
-    "add a column and fill it": Kind(
+    "add a column and fill it": Migration(
         "GitLab",
         "int",
         NUMBERS,
@@ -84,41 +94,43 @@ POSTGRES = {
         "3, 30",
         columns="c, d",
     ),
-    "add a list with a default": Kind(
+    "add a list with a default": Migration(
         "Discourse",
         "int",
         NUMBERS,
         "ALTER TABLE {t} ADD COLUMN d text[] NOT NULL DEFAULT '{{}}'",
         "3, ARRAY['x', NULL]",
-        TOUCHED,
+        AFTER_UPDATE,
         columns="c, d",
     ),
     # until a row's next change: docs/limits.md
-    "add a generated column": Kind(
+    "add a generated column": Migration(
         "GitLab",
         "int",
         NUMBERS,
         "ALTER TABLE {t} ADD COLUMN d int GENERATED ALWAYS AS (c * 2) STORED",
         "3",
-        ANEW,
+        AFTER_RECAPTURE,
     ),
-    "drop a column": Kind("Discourse", "int", NUMBERS, "ALTER TABLE {t} DROP COLUMN c", columns=""),
-    "drop a column that is required": Kind(
+    "drop a column": Migration(
+        "Discourse", "int", NUMBERS, "ALTER TABLE {t} DROP COLUMN c", columns=""
+    ),
+    "drop a column that is required": Migration(
         "Django", "int NOT NULL", NUMBERS, "ALTER TABLE {t} DROP COLUMN c", columns=""
     ),
-    "rename a column": Kind(
-        "Django", "text", TEXTS, "ALTER TABLE {t} RENAME c TO d", "'c'", TOUCHED, columns="d"
+    "rename a column": Migration(
+        "Django", "text", TEXTS, "ALTER TABLE {t} RENAME c TO d", "'c'", AFTER_UPDATE, columns="d"
     ),
-    "drop a column and add it as another type": Kind(
+    "drop a column and add it as another type": Migration(
         "GitLab",
         "int",
         NUMBERS,
         "ALTER TABLE {t} DROP COLUMN c; ALTER TABLE {t} ADD COLUMN c text",
         "'x'",
-        ANEW,
-        refused=True,
+        AFTER_RECAPTURE,
+        is_refused=True,
     ),
-    "swap an int for a bigint": Kind(
+    "swap an int for a bigint": Migration(
         "GitLab",
         "int",
         NUMBERS,
@@ -126,14 +138,14 @@ POSTGRES = {
         "ALTER TABLE {t} DROP COLUMN c; ALTER TABLE {t} RENAME big TO c",
         str(2**40),
     ),
-    "split columns off into a table": Kind(
+    "split columns off into a table": Migration(
         "Discourse",
         "int",
         NUMBERS,
         "CREATE TABLE {t}_parts AS SELECT id, c FROM {t}; ALTER TABLE {t} DROP COLUMN c",
         columns="",
     ),
-    "merge the rows of a table": Kind(
+    "merge the rows of a table": Migration(
         "GitLab",
         "int",
         NUMBERS,
@@ -141,57 +153,77 @@ POSTGRES = {
         "3",
     ),
     # defaults and rules
-    "change a default": Kind(
+    "change a default": Migration(
         "Django", "int", NUMBERS, "ALTER TABLE {t} ALTER COLUMN c SET DEFAULT 5", "DEFAULT"
     ),
-    "set NOT NULL": Kind(
+    "set NOT NULL": Migration(
         "GitLab", "int", NUMBERS, "ALTER TABLE {t} ALTER COLUMN c SET NOT NULL", "3"
     ),
-    "drop NOT NULL": Kind(
+    "drop NOT NULL": Migration(
         "Discourse", "int NOT NULL", NUMBERS, "ALTER TABLE {t} ALTER COLUMN c DROP NOT NULL", "NULL"
     ),
-    "add a check": Kind(
+    "add a check": Migration(
         "GitLab", "int", NUMBERS, "ALTER TABLE {t} ADD CHECK (c > 0) NOT VALID", "3"
     ),
-    "add a unique index": Kind("Discourse", "int", NUMBERS, "CREATE UNIQUE INDEX ON {t} (c)", "3"),
-    "add a replica identity": Kind(
+    "add a unique index": Migration(
+        "Discourse", "int", NUMBERS, "CREATE UNIQUE INDEX ON {t} (c)", "3"
+    ),
+    "add a replica identity": Migration(
         "GitLab", "int", NUMBERS, "ALTER TABLE {t} REPLICA IDENTITY FULL", "3"
     ),
     # numbers
-    "int to bigint": to("Django", "int", NUMBERS, "bigint", str(2**40)),
-    "smallint to int": to("Django", "smallint", NUMBERS, "int", str(2**30)),
-    "bigint to int": to("Django", "bigint", NUMBERS, "int", "3"),
-    "int to numeric": to("Django", "int", NUMBERS, "numeric(12,2)", "3.50", ANEW),
-    "int to double": to("Discourse", "int", NUMBERS, "double precision", "3.5"),
-    "real to double": to("Discourse", "real", ("1.5", "2.25"), "double precision", "3.1"),
-    "numeric(10,2) to (12,4)": to(
+    "int to bigint": type_change("Django", "int", NUMBERS, "bigint", str(2**40)),
+    "smallint to int": type_change("Django", "smallint", NUMBERS, "int", str(2**30)),
+    "bigint to int": type_change("Django", "bigint", NUMBERS, "int", "3"),
+    "int to numeric": type_change(
+        "Django", "int", NUMBERS, "numeric(12,2)", "3.50", AFTER_RECAPTURE
+    ),
+    "int to double": type_change("Discourse", "int", NUMBERS, "double precision", "3.5"),
+    "real to double": type_change("Discourse", "real", ("1.5", "2.25"), "double precision", "3.1"),
+    "numeric(10,2) to (12,4)": type_change(
         "Django", "numeric(10,2)", PRICES, "numeric(12,4)", "99999999.9999"
     ),
-    "numeric(10,2) to (14,2)": to(
+    "numeric(10,2) to (14,2)": type_change(
         "Django", "numeric(10,2)", PRICES, "numeric(14,2)", "999999999999.99"
     ),
-    "numeric(10,2) to (26,8)": to("Django", "numeric(10,2)", PRICES, "numeric(26,8)", "1.12345678"),
-    "numeric(10,2) to (10,4)": to(
-        "Django", "numeric(10,2)", PRICES, "numeric(10,4)", "1.1234", ANEW
+    "numeric(10,2) to (26,8)": type_change(
+        "Django", "numeric(10,2)", PRICES, "numeric(26,8)", "1.12345678"
     ),
-    "numeric(10,2) to (8,1)": to("Django", "numeric(10,2)", PRICES, "numeric(8,1)", "1.2", TOUCHED),
-    "int to boolean": to("Django", "int", ("0", "1"), "boolean", "true", ANEW, using="c <> 0"),
-    "boolean to smallint": to(
-        "Django", "boolean", ("true", "false"), "smallint", "2", ANEW, using="c::int::smallint"
+    "numeric(10,2) to (10,4)": type_change(
+        "Django", "numeric(10,2)", PRICES, "numeric(10,4)", "1.1234", AFTER_RECAPTURE
+    ),
+    "numeric(10,2) to (8,1)": type_change(
+        "Django", "numeric(10,2)", PRICES, "numeric(8,1)", "1.2", AFTER_UPDATE
+    ),
+    "int to boolean": type_change(
+        "Django", "int", ("0", "1"), "boolean", "true", AFTER_RECAPTURE, using="c <> 0"
+    ),
+    "boolean to smallint": type_change(
+        "Django",
+        "boolean",
+        ("true", "false"),
+        "smallint",
+        "2",
+        AFTER_RECAPTURE,
+        using="c::int::smallint",
     ),
     # texts
-    "varchar(20) to varchar(255)": to(
+    "varchar(20) to varchar(255)": type_change(
         "Django", "varchar(20)", TEXTS, "varchar(255)", "repeat('x', 200)"
     ),
-    "varchar to text": to("GitLab", "varchar(20)", TEXTS, "text", "repeat('x', 2000)"),
-    "text to varchar": to("Discourse", "text", TEXTS, "varchar(10)", "'c'"),
-    "text in lower case": to(
-        "Discourse", "text", ("'A'", "'b'"), "text", "'c'", TOUCHED, using="lower(c)"
+    "varchar to text": type_change("GitLab", "varchar(20)", TEXTS, "text", "repeat('x', 2000)"),
+    "text to varchar": type_change("Discourse", "text", TEXTS, "varchar(10)", "'c'"),
+    "text in lower case": type_change(
+        "Discourse", "text", ("'A'", "'b'"), "text", "'c'", AFTER_UPDATE, using="lower(c)"
     ),
-    "int to text": to("Discourse", "int", NUMBERS, "text", "'x'", ANEW),
-    "text to int": to("Django", "text", ("'1'", "'2'"), "int", "3", ANEW, using="c::int"),
-    "text to bytea": to("GitLab", "text", TEXTS, "bytea", "'\\x00ff'", ANEW, using="c::bytea"),
-    "text to uuid": to(
+    "int to text": type_change("Discourse", "int", NUMBERS, "text", "'x'", AFTER_RECAPTURE),
+    "text to int": type_change(
+        "Django", "text", ("'1'", "'2'"), "int", "3", AFTER_RECAPTURE, using="c::int"
+    ),
+    "text to bytea": type_change(
+        "GitLab", "text", TEXTS, "bytea", "'\\x00ff'", AFTER_RECAPTURE, using="c::bytea"
+    ),
+    "text to uuid": type_change(
         "Django",
         "text",
         ("'00000000-0000-0000-0000-000000000001'", "NULL"),
@@ -199,42 +231,42 @@ POSTGRES = {
         "'00000000-0000-0000-0000-000000000002'",
         using="c::uuid",
     ),
-    "text to inet": to(
+    "text to inet": type_change(
         "Discourse", "text", ("'10.0.0.1'", "NULL"), "inet", "'10.0.0.2'", using="c::inet"
     ),
-    "json to jsonb": to("GitLab", "json", JSONS, "jsonb", "'{}'"),
-    "text to jsonb": to("Discourse", "text", JSONS, "jsonb", "'{}'", using="c::jsonb"),
-    "text to a list": to(
+    "json to jsonb": type_change("GitLab", "json", JSONS, "jsonb", "'{}'"),
+    "text to jsonb": type_change("Discourse", "text", JSONS, "jsonb", "'{}'", using="c::jsonb"),
+    "text to a list": type_change(
         "Discourse",
         "text",
         ("'a,b'", "NULL"),
         "text[]",
         "ARRAY['x']",
-        ANEW,
+        AFTER_RECAPTURE,
         using="string_to_array(c, ',')",
     ),
-    "list of int to list of bigint": to(
+    "list of int to list of bigint": type_change(
         "GitLab", "int[]", ("'{1,NULL}'", "'{}'"), "bigint[]", f"'{{{2**40}}}'"
     ),
     # enums
-    "an enum grows": Kind(
+    "an enum grows": Migration(
         "GitLab",
         "{t}_e",
         TEXTS,
         "ALTER TYPE {t}_e ADD VALUE 'c'",
         "'c'",
-        first="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
+        setup="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
     ),
-    "a value of an enum is renamed": Kind(
+    "a value of an enum is renamed": Migration(
         "GitLab",
         "{t}_e",
         TEXTS,
         "ALTER TYPE {t}_e RENAME VALUE 'a' TO 'z'",
         "'b'",
-        TOUCHED,
-        first="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
+        AFTER_UPDATE,
+        setup="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
     ),
-    "text to enum": to(
+    "text to enum": type_change(
         "GitLab",
         "text",
         TEXTS,
@@ -244,137 +276,162 @@ POSTGRES = {
         first="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
     ),
     # times
-    "timestamp to timestamptz": to(
+    "timestamp to timestamptz": type_change(
         "Django",
         "timestamp",
         TIMES,
         "timestamptz",
         "'2024-03-01 00:00:00+02'",
-        ANEW,
+        AFTER_RECAPTURE,
         using="c AT TIME ZONE 'UTC'",
     ),
-    "timestamptz to timestamp": to(
+    "timestamptz to timestamp": type_change(
         "Django",
         "timestamptz",
         TIMES,
         "timestamp",
         "'2024-03-01 00:00:00'",
-        ANEW,
+        AFTER_RECAPTURE,
         using="c AT TIME ZONE 'UTC'",
     ),
-    "date to timestamp": to(
-        "Django", "date", ("'2024-02-29'", "NULL"), "timestamp", "'2024-03-01 10:00:00'", ANEW
+    "date to timestamp": type_change(
+        "Django",
+        "date",
+        ("'2024-02-29'", "NULL"),
+        "timestamp",
+        "'2024-03-01 10:00:00'",
+        AFTER_RECAPTURE,
     ),
-    "int to timestamptz": to(
+    "int to timestamptz": type_change(
         "MediaWiki",
         "int",
         ("0", "1700000000"),
         "timestamptz",
         "now()",
-        ANEW,
+        AFTER_RECAPTURE,
         using="to_timestamp(c)",
     ),
-    "timestamp(3) to timestamp(6)": to("Django", "timestamp(3)", TIMES, "timestamp(6)", TIMES[1]),
+    "timestamp(3) to timestamp(6)": type_change(
+        "Django", "timestamp(3)", TIMES, "timestamp(6)", TIMES[1]
+    ),
     # keys and names of tables
-    "a key from int to bigint": Kind(
+    "a key from int to bigint": Migration(
         "GitLab", "int", NUMBERS, "ALTER TABLE {t} ALTER COLUMN id TYPE bigint", "3"
     ),
-    "a key is made anew": Kind(
+    "a key is made anew": Migration(
         "Django",
         "int",
         NUMBERS,
         "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey; ALTER TABLE {t} ADD PRIMARY KEY (id)",
         "3",
     ),
-    "rename a table": Kind(
+    "rename a table": Migration(
         "Discourse",
         "int",
         NUMBERS,
         "ALTER TABLE {t} RENAME TO {t}_new",
         "3",
-        ANEW,
-        source="{t}_new",
+        AFTER_RECAPTURE,
+        renamed_to="{t}_new",
     ),
-    "a key from int to text": Kind(
+    "a key from int to text": Migration(
         "Django",
         "int",
         NUMBERS,
         "ALTER TABLE {t} ALTER COLUMN id TYPE text",
         "3",
-        ANEW,
-        refused=True,
+        AFTER_RECAPTURE,
+        is_refused=True,
     ),
-    "rename a key column": Kind(
-        "Django", "int", NUMBERS, "ALTER TABLE {t} RENAME id TO post_id", "3", LIMIT, refused=True
+    "rename a key column": Migration(
+        "Django",
+        "int",
+        NUMBERS,
+        "ALTER TABLE {t} RENAME id TO post_id",
+        "3",
+        LIMIT,
+        is_refused=True,
     ),
 }
 
 MARIADB = {
-    "add a required column": Kind(
+    "add a required column": Migration(
         "WordPress",
         "int",
         NUMBERS,
         "ALTER TABLE {t} ADD COLUMN d int NOT NULL DEFAULT 7",
         "3, 8",
-        TOUCHED,
+        AFTER_UPDATE,
         columns="c, d",
     ),
-    "rename a column": Kind(
-        "MediaWiki", "int", NUMBERS, "ALTER TABLE {t} CHANGE c d int", "3", TOUCHED, columns="d"
+    "rename a column": Migration(
+        "MediaWiki",
+        "int",
+        NUMBERS,
+        "ALTER TABLE {t} CHANGE c d int",
+        "3",
+        AFTER_UPDATE,
+        columns="d",
     ),
-    "int to bigint": Kind(
+    "int to bigint": Migration(
         "MediaWiki", "int", NUMBERS, "ALTER TABLE {t} MODIFY c bigint", str(2**40)
     ),
-    "int to varchar": Kind(
-        "WordPress", "int", NUMBERS, "ALTER TABLE {t} MODIFY c varchar(20)", "'x'", ANEW, True
+    "int to varchar": Migration(
+        "WordPress",
+        "int",
+        NUMBERS,
+        "ALTER TABLE {t} MODIFY c varchar(20)",
+        "'x'",
+        AFTER_RECAPTURE,
+        True,
     ),
-    "varchar to longtext": Kind(
+    "varchar to longtext": Migration(
         "WordPress", "varchar(20)", TEXTS, "ALTER TABLE {t} MODIFY c longtext", "'c'"
     ),
-    "varbinary to blob": Kind(
+    "varbinary to blob": Migration(
         "MediaWiki", "varbinary(20)", TEXTS, "ALTER TABLE {t} MODIFY c blob", "'c'"
     ),
-    "decimal(10,2) to (12,4)": Kind(
+    "decimal(10,2) to (12,4)": Migration(
         "WordPress",
         "decimal(10,2)",
         PRICES,
         "ALTER TABLE {t} MODIFY c decimal(12,4)",
         "99999999.9999",
     ),
-    "an enum grows": Kind(
+    "an enum grows": Migration(
         "MediaWiki", "ENUM('a', 'b')", TEXTS, "ALTER TABLE {t} MODIFY c ENUM('a', 'b', 'c')", "'c'"
     ),
-    "int unsigned to bigint unsigned": Kind(
+    "int unsigned to bigint unsigned": Migration(
         "MediaWiki",
         "int unsigned",
         NUMBERS,
         "ALTER TABLE {t} MODIFY c bigint unsigned",
         str(2**63),
-        ANEW,
+        AFTER_RECAPTURE,
         True,
     ),
-    "datetime to timestamp": Kind(
+    "datetime to timestamp": Migration(
         "WordPress",
         "datetime",
         ("'2024-02-29 10:00:00'", "NULL"),
         "ALTER TABLE {t} MODIFY c timestamp NULL",
         "'2024-03-01 00:00:00'",
-        ANEW,
+        AFTER_RECAPTURE,
         True,
     ),
-    "another character set": Kind(
+    "another character set": Migration(
         "WordPress",
         "varchar(20) CHARACTER SET latin1",
         ("'\u00e9'", "'b'"),
         "ALTER TABLE {t} CONVERT TO CHARACTER SET utf8mb4",
         "'\u2603'",
     ),
-    "a key without sign": Kind(
+    "a key without sign": Migration(
         "WordPress",
         "int",
         NUMBERS,
         "ALTER TABLE {t} ADD KEY (c)",
         "3",
-        key="bigint unsigned PRIMARY KEY AUTO_INCREMENT",
+        key_type="bigint unsigned PRIMARY KEY AUTO_INCREMENT",
     ),
 }

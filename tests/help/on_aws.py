@@ -48,7 +48,7 @@ def world(name="aws", **more):
 
 
 @contextlib.contextmanager
-def stubbed(service, region=REGION):
+def stubbed_client(service, region=REGION):
     """The Stubber of a service's client; in the end each answer that was added must have been asked
     for."""
     environment = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
@@ -57,7 +57,7 @@ def stubbed(service, region=REGION):
         stub.assert_no_pending_responses()
 
 
-def once(waited):
+def sleep_once(waited):
     """A sleep that sleeps not, notes in `waited` how long it should, and bears to be called
     once."""
 

@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from decimal import Decimal
 
-LOOSE = "struct<scale:int,value:binary>"
+VARIABLE_SCALE_DECIMAL = "struct<scale:int,value:binary>"
 POINT = "struct<x:double,y:double,wkb:binary,srid:int>"
 
 
@@ -49,14 +49,14 @@ def instant(text):
 
 
 def bits(text):
-    return based(int(text, 2).to_bytes(-(-len(text) // 8), "little")) if text else ""
+    return base64_text(int(text, 2).to_bytes(-(-len(text) // 8), "little")) if text else ""
 
 
-def based(data):
+def base64_text(data):
     return base64.b64encode(data).decode()
 
 
-def utc(text):
+def to_utc(text):
     """ "10:00:00.5+02" as "08:00:00.5Z"."""
     time, hours, minutes = re.fullmatch(r"(.*?)([+-]\d\d)(?::(\d\d))?", text).groups()
     shift = (int(hours) * 60 + int(f"{hours[0]}{minutes or 0}")) * 60_000_000
@@ -65,7 +65,7 @@ def utc(text):
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{part}Z"
 
 
-def zoned(text, digits):
+def zoned_timestamp(text, digits):
     day, time = text.removesuffix("+00").split()
     seconds, _, part = time.partition(".")
     return f"{day}T{seconds}.{part.ljust(digits, '0')}Z"
@@ -89,10 +89,10 @@ def duration(text):
 
 def point(text):
     x, y = (float(n) for n in text.strip("()").split(","))
-    return {"x": x, "y": y, "wkb": based(struct.pack("<BIdd", 1, 1, x, y)), "srid": None}
+    return {"x": x, "y": y, "wkb": base64_text(struct.pack("<BIdd", 1, 1, x, y)), "srid": None}
 
 
-def number(text):
+def parse_float(text):
     return text if text[-1] in "Ny" else float(text)
 
 
@@ -103,10 +103,10 @@ RULES = {
         lambda text, avro: {"t": True, "f": False}[text] if text in "tf" else int(text),
     ),
     "bit": ("true where it is 1", lambda text, avro: text == "1"),
-    "float": ("the same value; NaN and the infinities, too", lambda text, avro: number(text)),
+    "float": ("the same value; NaN and the infinities, too", lambda text, avro: parse_float(text)),
     "text": ("the same text", lambda text, avro: text),
     "bits": ("the bits as bytes, the lowest bits first", lambda text, avro: bits(text)),
-    "bytes": ("the same bytes", lambda text, avro: based(bytes.fromhex(text[2:]))),
+    "bytes": ("the same bytes", lambda text, avro: base64_text(bytes.fromhex(text[2:]))),
     "date": (
         "JSON: days since 1970-01-01 (`date_from_unix_date(x)`); Avro: the same day",
         lambda text, avro: days(text),
@@ -121,14 +121,17 @@ RULES = {
     ),
     "time": ("microseconds since midnight", lambda text, avro: clock(text)),
     "time3": ("milliseconds since midnight", lambda text, avro: clock(text) // 1000),
-    "timetz": ("a text, in UTC: `08:00:00.5Z`; 24:00 is `00:00:00Z`", lambda text, avro: utc(text)),
+    "timetz": (
+        "a text, in UTC: `08:00:00.5Z`; 24:00 is `00:00:00Z`",
+        lambda text, avro: to_utc(text),
+    ),
     "zoned": (
         "a text, in UTC: `2001-02-03T02:05:06.789012Z` (`to_timestamp(x)`)",
-        lambda text, avro: zoned(text, 6),
+        lambda text, avro: zoned_timestamp(text, 6),
     ),
     "zoned3": (
         "a text, in UTC: `2001-02-03T02:05:06.789Z` (`to_timestamp(x)`)",
-        lambda text, avro: zoned(text, 3),
+        lambda text, avro: zoned_timestamp(text, 3),
     ),
     "interval": (
         "microseconds; a month counts as 365.25 / 12 days",
@@ -248,8 +251,8 @@ TYPES = (
     ),
     Type(
         "numeric",
-        LOOSE,
-        LOOSE,
+        VARIABLE_SCALE_DECIMAL,
+        VARIABLE_SCALE_DECIMAL,
         "loose",
         (
             "1.5",
@@ -294,7 +297,7 @@ TYPES = (
     Type("tsvector", "string", "string", "text", ("'a fat:2 cat'",)),
     Type("mood", "string", "string", "text", ("'happy'", "'sad'")),
     Type("positive", "int", "int", "same", ("1", "5")),
-    Type("loose", LOOSE, LOOSE, "loose", ("1.5",)),
+    Type("loose", VARIABLE_SCALE_DECIMAL, VARIABLE_SCALE_DECIMAL, "loose", ("1.5",)),
     Type("boolean[]", "array<boolean>", "array<boolean>", "same", ("'{t,NULL}'", "'{}'")),
     Type("smallint[]", "array<int>", "array<int>", "same", ("'{1,NULL}'",)),
     Type("integer[]", "array<int>", "array<int>", "same", ("'{1,NULL,3}'", "'{}'", "'{NULL}'")),
@@ -312,7 +315,11 @@ TYPES = (
         ("'{1.50,NULL}'", "'{NaN,1}'"),
     ),
     Type(
-        "numeric[]", f"array<{LOOSE}>", f"array<{LOOSE}>", "loose", ("'{1.50,NULL,2}'", "'{NaN,1}'")
+        "numeric[]",
+        f"array<{VARIABLE_SCALE_DECIMAL}>",
+        f"array<{VARIABLE_SCALE_DECIMAL}>",
+        "loose",
+        ("'{1.50,NULL,2}'", "'{NaN,1}'"),
     ),
     Type("char(3)[]", "array<string>", "array<string>", "text", ("'{a,NULL}'",)),
     Type("varchar(5)[]", "array<string>", "array<string>", "text", ("'{a,NULL,\"\"}'",)),
@@ -395,7 +402,7 @@ TYPES = (
 
 # (type, PostgreSQL's text): what comes out of the first snapshot, and of the log later, both in the
 # terms of JSON
-WRONG = {
+DEBEZIUM_ERRORS = {
     ("date", "infinity"): (-622191234, -2147472692),
     ("date", "-infinity"): (-625821272, -2147472691),
     ("date", "0044-03-15 BC"): (days("0044-03-15"), days("0044-03-15 BC")),
@@ -440,8 +447,8 @@ def expected(kind, text, avro, snapshot):
     JSON of its texts)."""
     if text is None:
         return None
-    if (kind.name, text) in WRONG:
-        said = WRONG[kind.name, text][0 if snapshot else 1]
+    if (kind.name, text) in DEBEZIUM_ERRORS:
+        said = DEBEZIUM_ERRORS[kind.name, text][0 if snapshot else 1]
         return said * 1000 if avro and kind.name == "timestamp(3)" else said
     rule = RULES[kind.rule][1]
     if kind.name.endswith("[]"):
@@ -449,11 +456,11 @@ def expected(kind, text, avro, snapshot):
     return rule(text, avro)
 
 
-def tables():
+def doc_tables():
     """The rows of the two tables of docs/types.md."""
     types = [f"| `{t.name}` | `{t.json}` | `{t.avro}` | {RULES[t.rule][0]} |" for t in TYPES]
     wrong = [
         f"| `{kind}` | `{text}` | `{json.dumps(first)}` | `{json.dumps(later)}` |"
-        for (kind, text), (first, later) in WRONG.items()
+        for (kind, text), (first, later) in DEBEZIUM_ERRORS.items()
     ]
     return types, wrong

@@ -14,101 +14,105 @@ import struct
 import psutil
 import requests
 
-FOREIGN = {
+FOREIGN_HEADERS = {
     "Host": "page.example",
     "Origin": "http://page.example",
     "Referer": "http://page.example/page",
 }
-GUESSED = (
+GUESSED_SIGNATURE = (
     "AWS4-HMAC-SHA256 Credential=guess/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, "
     "Signature=0123456789abcdef"
 )
 # what a page may say of itself: rebound; with a guessed password; and from its own name to ours, as
 # a form sends it
 PAGES = [
-    FOREIGN,
-    {**FOREIGN, "Authorization": "Basic d29ya2JlbmNoOmd1ZXNz"},
+    FOREIGN_HEADERS,
+    {**FOREIGN_HEADERS, "Authorization": "Basic d29ya2JlbmNoOmd1ZXNz"},
     {
         "Origin": "http://page.example",
         "Referer": "http://page.example/page",
         "Content-Type": "text/plain",
     },
     # and what moto takes for an operation without a signature, of a bucket that the host names
-    {**FOREIGN, "Authorization": GUESSED, "X-Amz-Target": "AWSCognitoIdentityService.GetId"},
+    {
+        **FOREIGN_HEADERS,
+        "Authorization": GUESSED_SIGNATURE,
+        "X-Amz-Target": "AWSCognitoIdentityService.GetId",
+    },
     {
         "Host": "lake.page.example",
-        "Authorization": GUESSED,
+        "Authorization": GUESSED_SIGNATURE,
         "X-Amz-Target": "AWSCognitoIdentityService.GetId",
     },
 ]
-READ, CHANGE = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH", "DELETE")
+READ_METHODS, CHANGE_METHODS = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH", "DELETE")
 REQUESTS = {  # {path: methods}: to list, to read files and secrets, to write, to change, to stop
     # Kafka Connect
-    "/": (*READ, "POST"),
-    "/connectors": (*READ, "POST"),
-    "/connectors?expand=info&expand=status": READ,
+    "/": (*READ_METHODS, "POST"),
+    "/connectors": (*READ_METHODS, "POST"),
+    "/connectors?expand=info&expand=status": READ_METHODS,
     "/connectors/canary": ("GET", "DELETE"),
     "/connectors/canary/config": ("GET", "PUT", "PATCH"),
-    "/connectors/canary/restart": (*READ, "POST"),
+    "/connectors/canary/restart": (*READ_METHODS, "POST"),
     "/connectors/canary/restart?includeTasks=true": ("POST",),
-    "/connectors/canary/tasks": READ + CHANGE,
+    "/connectors/canary/tasks": READ_METHODS + CHANGE_METHODS,
     "/connectors/canary/tasks/0/restart": ("POST",),
-    "/connectors/canary/fence": CHANGE,
+    "/connectors/canary/fence": CHANGE_METHODS,
     "/connectors/canary/stop": ("PUT",),
     "/connectors/canary/pause": ("PUT",),
-    "/connectors/canary/offsets": READ + CHANGE,
-    "/admin/loggers": READ,
+    "/connectors/canary/offsets": READ_METHODS + CHANGE_METHODS,
+    "/admin/loggers": READ_METHODS,
     "/admin/loggers/root": ("PUT",),
-    "/connector-plugins": READ,
+    "/connector-plugins": READ_METHODS,
     "/connector-plugins/PostgresConnector/config/validate": ("OPTIONS", "PUT"),
     "/application.wadl": ("GET",),
-    "/health": READ,
+    "/health": READ_METHODS,
     # the registry
-    "/apis/registry/v2/search/artifacts": READ,
+    "/apis/registry/v2/search/artifacts": READ_METHODS,
     "/apis/registry/v2/groups/default/artifacts": ("POST", "DELETE"),
-    "/apis/ccompat/v7/subjects": READ,
+    "/apis/ccompat/v7/subjects": READ_METHODS,
     "/q/health": ("GET",),
     # the storefront
-    "/metrics": READ,
+    "/metrics": READ_METHODS,
     "/faults": ("POST",),
-    "/customers": READ + CHANGE,
-    "/customers/1": READ + CHANGE,
-    "/orders": CHANGE,
+    "/customers": READ_METHODS + CHANGE_METHODS,
+    "/customers/1": READ_METHODS + CHANGE_METHODS,
+    "/orders": CHANGE_METHODS,
     # S3
-    "/lake": READ + CHANGE,
-    "/lake?list-type=2": READ,
-    "/lake/stolen": CHANGE,
-    "/moto-api/": READ,
+    "/lake": READ_METHODS + CHANGE_METHODS,
+    "/lake?list-type=2": READ_METHODS,
+    "/lake/stolen": CHANGE_METHODS,
+    "/moto-api/": READ_METHODS,
     "/moto-api/reset": ("POST",),
     "/moto-api/data.json": ("GET",),
     # Spark
-    "/json/": READ,
-    "/json/clusterinfo": READ,
-    "/metrics/json": READ,
-    "/metrics/prometheus": READ,
-    "/environment": READ,
+    "/json/": READ_METHODS,
+    "/json/clusterinfo": READ_METHODS,
+    "/metrics/json": READ_METHODS,
+    "/metrics/prometheus": READ_METHODS,
+    "/environment": READ_METHODS,
     "/app/kill/?id=app&terminate=true": ("POST",),
     "/driver/kill/": ("POST",),
     "/workers/kill/": ("POST",),
-    "/logPage/": READ,
-    "/log?appId=x&executorId=0&logType=stderr": READ,
-    "/api/v1/applications": READ,
+    "/logPage/": READ_METHODS,
+    "/log?appId=x&executorId=0&logType=stderr": READ_METHODS,
+    "/api/v1/applications": READ_METHODS,
     "/v1/submissions/create": ("POST",),
     # JupyterLab
-    "/api": READ,
-    "/api/contents": READ + CHANGE,
-    "/api/kernels": READ + CHANGE,
-    "/api/sessions": READ,
-    "/lab": READ,
+    "/api": READ_METHODS,
+    "/api/contents": READ_METHODS + CHANGE_METHODS,
+    "/api/kernels": READ_METHODS + CHANGE_METHODS,
+    "/api/sessions": READ_METHODS,
+    "/lab": READ_METHODS,
     "/api/terminals": ("GET", "POST"),
-    "/files/README.md": READ,
-    "/login": READ,
+    "/files/README.md": READ_METHODS,
+    "/login": READ_METHODS,
     "/api/shutdown": ("POST",),
 }
-REFUSED = (400, 401, 403, 404, 405, 415, 501)
+REFUSED_STATUSES = (400, 401, 403, 404, 405, 415, 501)
 
 
-def talk(port, message=b"", timeout=5.0, size=4096):
+def exchange(port, message=b"", timeout=5.0, size=4096):
     """The first bytes that a listener sends after a message; empty where it sends none in time, or
     hangs up."""
     with (
@@ -157,12 +161,12 @@ def _speaks_spark(port):
     """Spark's RPC (TransportServer): a request that it cannot read is answered by a failure of the
     same number."""
     body = struct.pack("!BqI", 3, 7, 1) + b"x"
-    return talk(port, struct.pack("!q", 8 + len(body)) + body)[8:17] == struct.pack("!Bq", 5, 7)
+    return exchange(port, struct.pack("!q", 8 + len(body)) + body)[8:17] == struct.pack("!Bq", 5, 7)
 
 
 def _speaks_kafka(port):
     """ApiVersions, version 0, of a client without a name."""
-    return talk(port, struct.pack("!IhhIh", 10, 18, 0, 7, -1))[4:8] == struct.pack("!I", 7)
+    return exchange(port, struct.pack("!IhhIh", 10, 18, 0, 7, -1))[4:8] == struct.pack("!I", 7)
 
 
 GREETINGS = {
@@ -173,25 +177,25 @@ GREETINGS = {
 # of its own.
 BINARY = {
     "gRPC": lambda port: (
-        talk(port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4" + bytes(5))[3:4] == b"\4"
+        exchange(port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4" + bytes(5))[3:4] == b"\4"
     ),
-    "PostgreSQL": lambda port: talk(port, struct.pack("!II", 8, 80877103)) in (b"S", b"N"),
+    "PostgreSQL": lambda port: exchange(port, struct.pack("!II", 8, 80877103)) in (b"S", b"N"),
     "Kafka": _speaks_kafka,
     "Spark": _speaks_spark,
-    "Py4J": lambda port: talk(port, b"A\nguess\ne\n").startswith(b"!x"),
+    "Py4J": lambda port: exchange(port, b"A\nguess\ne\n").startswith(b"!x"),
 }
 # Those that say nothing to a stranger, by a part of their process's command line.
-SILENT = {
+SILENT_PROCESSES = {
     "pyspark.daemon": "a Python worker: it says its process id, and wants the secret of its Java first",
     "io.quarkus.runner.GeneratedMain": "a socket on which no thread of the registry's Java accepts anything",
     "workbench.spark.server": "PySpark's accumulators: they want the token of their Java first",
 }
 
 
-def protocol(process, port):
+def detect_protocol(process, port):
     """The protocol that a listener speaks. AssertionError where it is none that this module can
     judge."""
-    answer = talk(port, b"GET / HTTP/1.1\r\nHost: page.example\r\nConnection: close\r\n\r\n")
+    answer = exchange(port, b"GET / HTTP/1.1\r\nHost: page.example\r\nConnection: close\r\n\r\n")
     for name, greets in GREETINGS.items():
         if greets(answer):
             return name
@@ -200,7 +204,7 @@ def protocol(process, port):
     if certificate_names(port):
         return "HTTPS"
     command = " ".join(process.cmdline())
-    silent = next((part for part in SILENT if part in command), None)
+    silent = next((part for part in SILENT_PROCESSES if part in command), None)
     if silent and len(answer) <= 4:
         return silent
     for name, speaks in BINARY.items():
@@ -211,7 +215,7 @@ def protocol(process, port):
     )
 
 
-def let_in(port, secrets_=(), pages=PAGES):
+def find_accepted_requests(port, secrets_=(), pages=PAGES):
     """What a server of HTTP did not refuse: [(method, path, page, status, text)], empty where it is
     safe.
 
@@ -222,30 +226,32 @@ def let_in(port, secrets_=(), pages=PAGES):
     for path, methods in REQUESTS.items():
         for method, (number, page) in itertools.product(methods, enumerate(pages)):
             try:
-                answer = _answer(method, port, path, page)
+                answer = _final_response(method, port, path, page)
             except requests.ConnectionError:  # it hangs up
                 continue
             to_https = answer.is_redirect and answer.headers["Location"].startswith("https://")
             readable = answer.headers.get("Access-Control-Allow-Origin") in (
                 "*",
                 "null",
-                FOREIGN["Origin"],
+                FOREIGN_HEADERS["Origin"],
             )
             told = [text for text in secrets_ if text in answer.text]
             # what comes from our own name a browser shows to no page of another, unless the answer
             # allows it
-            unseen = "Host" not in page and method in READ
-            refused = answer.status_code in REFUSED or to_https and not answer.text or unseen
+            unseen = "Host" not in page and method in READ_METHODS
+            refused = (
+                answer.status_code in REFUSED_STATUSES or to_https and not answer.text or unseen
+            )
             if not refused or readable or told:
                 faults.append((method, path, number, answer.status_code, answer.text[:120]))
     return faults
 
 
-def _answer(method, port, path, page):
+def _final_response(method, port, path, page):
     """What a server answers in the end, over a connection of its own: redirects to itself are
     followed."""
-    headers = page if method in READ else {"Content-Type": "application/json", **page}
-    body = None if method in READ else "[]"
+    headers = page if method in READ_METHODS else {"Content-Type": "application/json", **page}
+    body = None if method in READ_METHODS else "[]"
     answer = requests.request(
         method,
         f"http://127.0.0.1:{port}{path}",
@@ -255,11 +261,11 @@ def _answer(method, port, path, page):
         allow_redirects=False,
     )
     if answer.is_redirect and answer.headers["Location"].startswith("/"):
-        return _answer("GET", port, answer.headers["Location"], page)
+        return _final_response("GET", port, answer.headers["Location"], page)
     return answer
 
 
-def listeners(processes):
+def listening_sockets(processes):
     """{port: process} of the listening sockets of these processes."""
     found = {}
     for p in processes:
@@ -274,20 +280,20 @@ def listeners(processes):
     return found
 
 
-def judged(processes, secrets_=(), pages=PAGES):
+def check_listeners(processes, secrets_=(), pages=PAGES):
     """Judge every listener of these processes: ({port: protocol}, {port: what a web page gets}).
 
     Raises:
         AssertionError: a listener speaks a protocol that this module does not know.
     """
     spoken, faults = {}, {}
-    for port, process in sorted(listeners(processes).items()):
+    for port, process in sorted(listening_sockets(processes).items()):
         try:
-            spoken[port] = protocol(process, port)
+            spoken[port] = detect_protocol(process, port)
         except psutil.NoSuchProcess:  # a Python worker that has ended
             continue
         if spoken[port] == "HTTP":
-            faults[port] = let_in(port, secrets_, pages)
+            faults[port] = find_accepted_requests(port, secrets_, pages)
         elif spoken[port] == "HTTPS":
             faults[port] = sorted(certificate_names(port) - {"127.0.0.1", "localhost"}) + [
                 "trusted"

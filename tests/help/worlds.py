@@ -1,7 +1,7 @@
 """Worlds that differ from a loaded one."""
 
 
-def varied(world, **parts):
+def with_settings(world, **parts):
     """A copy of a world: values of it, and of its parts as dicts, `connect={"kind": "msk"}`."""
     return world.model_copy(
         update={

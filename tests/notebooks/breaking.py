@@ -47,7 +47,7 @@ from workbench.walkthroughs import ALL
 
 # A check that fails shows its red line before it raises. One inside `expect_failure` is asked to
 # raise, and does.
-GOES_ON = """
+CONTINUE_ON_RED = """
 import functools
 from workbench.base.errors import CheckFailed as _CheckFailed
 from workbench.results import check as _check
@@ -68,7 +68,7 @@ for _name in set(_check.__all__) - {"MIME"}:
 
 
 # of a notebook that stores what a cell prints; nbval compares it, a break changes it
-KEPT = "the kept output"
+STORED_OUTPUT = "the kept output"
 
 
 @dataclass(frozen=True)
@@ -78,19 +78,19 @@ class Break:
     before: str
     code: str
     red: dict
-    back: str = ""
-    also: tuple = ()
+    undo: str = ""
+    also_red: tuple = ()
 
 
 class Run:
     """One execution of a notebook with breaks that do not hide each other."""
 
-    def __init__(self, *breaks: Break, harms: str = "", values: dict = None) -> None:
-        self.breaks, self.harms, self.values = breaks, harms, values or {}
+    def __init__(self, *breaks: Break, reset_from: str = "", parameters: dict = None) -> None:
+        self.breaks, self.reset_from, self.parameters = breaks, reset_from, parameters or {}
 
 
 @dataclass
-class Seen:
+class Observations:
     """What the runs of a notebook have shown so far."""
 
     checks: set = field(default_factory=set)
@@ -98,20 +98,20 @@ class Seen:
     problems: list = field(default_factory=list)
 
 
-def problems(world, name, runs, tmp_path):
+def find_problems(world, name, runs, tmp_path):
     """Execute the runs of a notebook; return what is not as it should be, one sentence each."""
-    seen = Seen()
+    seen = Observations()
     (path,) = (ROOT / "notebooks").rglob(f"{name}.ipynb")
     for number, run in enumerate(runs, 1):
-        lines, errors = _executed(path, run, tmp_path)
+        lines, errors = _execute_with_breaks(path, run, tmp_path)
         seen.problems += [
-            f"run {number}: {problem}" for problem in [*errors, *_differs(run, lines)]
+            f"run {number}: {problem}" for problem in [*errors, *_find_differences(run, lines)]
         ]
         seen.checks |= {line["what"] for line in lines}
         seen.red |= {what for one in run.breaks for what in one.red}
-        if run.harms:
+        if run.reset_from:
             (walkthrough,) = (each for each in ALL if each.folder == path.parent)
-            walkthrough.reset(world, run.harms)
+            walkthrough.reset(world, run.reset_from)
     never = [f"no break turns this check red: {what}" for what in sorted(seen.checks - seen.red)]
     return seen.problems + never
 
@@ -129,14 +129,14 @@ def _unformatted(code):
     return re.sub(r"[(),]", "", without_breaks)
 
 
-def _differs(run, lines):
+def _find_differences(run, lines):
     """What the lines of a run say that its breaks do not."""
     expected = {
         what: (text,) if isinstance(text, str) else text
         for b in run.breaks
         for what, text in b.red.items()
     }
-    allowed = {*expected, *(what for b in run.breaks for what in b.also)}
+    allowed = {*expected, *(what for b in run.breaks for what in b.also_red)}
     said = {line["what"]: check.as_text(line) for line in lines if not line["ok"]}
     found = [
         f"red, and no break names it: {text}" for what, text in said.items() if what not in allowed
@@ -159,7 +159,7 @@ def _differs(run, lines):
     ]
 
 
-def _executed(path, run, tmp_path):
+def _execute_with_breaks(path, run, tmp_path):
     """Execute a copy of a notebook with the run's breaks in it; return the lines of its checks, and
     its errors."""
     book = nbformat.read(path, as_version=4)
@@ -167,29 +167,29 @@ def _executed(path, run, tmp_path):
         at = [i for i, cell in enumerate(book.cells) if has_anchor(cell.source, one.before)]
         if len(at) != 1:
             return [], [f"{len(at)} cells hold {one.before!r}; it has to be one"]
-        if one.back:
-            book.cells.insert(at[0] + 1, nbformat.v4.new_code_cell(one.back))
+        if one.undo:
+            book.cells.insert(at[0] + 1, nbformat.v4.new_code_cell(one.undo))
         book.cells.insert(at[0], nbformat.v4.new_code_cell(one.code))
     kept = [
-        (cell.id, _printed(cell))
+        (cell.id, _stdout(cell))
         for cell in book.cells
         if "keep_output" in cell.metadata.get("tags", [])
     ]
     parameters = next(
         i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", [])
     )
-    book.cells.insert(parameters + 1, nbformat.v4.new_code_cell(GOES_ON))
+    book.cells.insert(parameters + 1, nbformat.v4.new_code_cell(CONTINUE_ON_RED))
     changed = tmp_path / path.name
     nbformat.write(book, changed)
-    done = execute.notebook(changed, {"world": "local", **run.values})
-    printed = {cell.id: _printed(cell) for cell in done.book.cells if cell.cell_type == "code"}
-    outputs = [o for cell in done.book.cells if cell.cell_type == "code" for o in cell.outputs]
+    done = execute.execute_notebook(changed, {"world": "local", **run.parameters})
+    printed = {cell.id: _stdout(cell) for cell in done.notebook.cells if cell.cell_type == "code"}
+    outputs = [o for cell in done.notebook.cells if cell.cell_type == "code" for o in cell.outputs]
     errors = [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"]
     lines = [o["data"][check.MIME] for o in outputs if check.MIME in o.get("data", {})]
     lines += [
         {
             "ok": printed[id] == text,
-            "what": KEPT,
+            "what": STORED_OUTPUT,
             "left": "printed",
             "right": "stored",
             "left_label": "output",
@@ -198,8 +198,8 @@ def _executed(path, run, tmp_path):
         }
         for id, text in kept
     ]
-    return lines, [*errors, *([done.why] if done.why else [])]
+    return lines, [*errors, *([done.reason] if done.reason else [])]
 
 
-def _printed(cell):
+def _stdout(cell):
     return "".join(o["text"] for o in cell.outputs if o.output_type == "stream")

@@ -13,7 +13,7 @@ SOURCE_DATABASE = [
             "stamp = ",
             SOURCE + 'source("ALTER TABLE language DISABLE TRIGGER ALL")',
             {"an update has set last_update": "later time"},
-            back='source("ALTER TABLE language ENABLE TRIGGER ALL")',
+            undo='source("ALTER TABLE language ENABLE TRIGGER ALL")',
         ),
         Break(
             'films = log_based.flow.rows(world, "film"',
@@ -47,7 +47,7 @@ source(f"GRANT SELECT ON inventory TO {user}; GRANT DELETE ON film TO {user}")""
             {"rows of the six tables": "film_actor", "actors of films 375 and 376": "375"},
         ),
         Break(
-            "stamped = postgres.frame(",
+            "stamped = postgres.query(",
             'source("DROP TRIGGER update_last_update_column_language ON language")',
             {"tables with a trigger for last_update": "language"},
         ),
@@ -62,11 +62,11 @@ source(f"CREATE PUBLICATION {log_based.flow.publication} FOR ALL TABLES")""",
                 "published FOR ALL TABLES": "database true",
                 "old rows are told by": "full row",
             },
-            back="""
+            undo="""
 postgres.drop_publication(world, log_based.flow.publication, log_based.DATABASE)
 source("DROP TABLE loans")""",
         ),
-        harms="31_source_database",
+        reset_from="31_source_database",
     )
 ]
 
@@ -97,7 +97,7 @@ import pyarrow
 from pyarrow import parquet
 from workbench.base import files as _files
 
-(first_file,) = pathlib.Path(_files.open_address(log_based.flow.landing_folder(world, "actor"))[1]).rglob("*.parquet")
+(first_file,) = pathlib.Path(_files.open_filesystem(log_based.flow.landing_folder(world, "actor"))[1]).rglob("*.parquet")
 stray = first_file.with_name("pagila.public.actor+0+0000000900.snappy.parquet")
 actors = parquet.ParquetFile(first_file).read()
 parquet.write_table(pyarrow.concat_tables([actors] * 2).slice(0, 301), stray, compression="snappy")"""
@@ -137,7 +137,7 @@ CONNECTORS = [
             'published.compare(world, "S7/sink_connector"',
             '_sink, sink = sink, {**sink, "tasks.max": "51"}',
             {"differences from S7/sink_connector": "key='tasks.max'"},
-            back="sink = _sink",
+            undo="sink = _sink",
         ),
         Break(
             "objects = pd.concat(",
@@ -147,7 +147,7 @@ CONNECTORS = [
                 "records in the fullest file": "seen 301",
                 "names of the files": "0000000900.snappy",
             },
-            back="stray.unlink()",
+            undo="stray.unlink()",
         ),
         Break(
             'published.compare(world, "S7/source_connector"',
@@ -155,7 +155,7 @@ CONNECTORS = [
             {
                 "differences from S7/source_connector": "key='poll.interval.ms', here: here '51', table '50'"
             },
-            back="config = _config",
+            undo="config = _config",
         ),
         Break(
             "connect.apply(world, log_based.CONNECTOR, config)",
@@ -170,7 +170,7 @@ config = {**config, "transforms.unwrap.add.fields": "op,db,table,schema,lsn,sour
             "two shapes in one folder are caught",
             '_rows, rows = rows, {**rows, "actor": 1}',
             {"two shapes in one folder are caught": "no failure"},
-            back="rows = _rows",
+            undo="rows = _rows",
         ),
         Break(
             "found = {t.rpartition(",
@@ -191,7 +191,7 @@ source(f"UPDATE actor SET last_name = 'Somebody' WHERE actor_id = {old['record']
                 "fields of the first version": "first deployment ['before'",
                 "actor of the old message": "'Somebody'",
             },
-            back='http.call("the registry", "DELETE", f"{api}/pagila.public.extra-value").raise_for_status()',
+            undo='http.call("the registry", "DELETE", f"{api}/pagila.public.extra-value").raise_for_status()',
         ),
         Break(
             'columns = list(log_based.flow.rows(world, "actor", "false"))',
@@ -211,7 +211,7 @@ rest._call(world, "PUT", f"/connectors/{log_based.CONNECTOR}/pause")
 rest.wait_until(lambda: rest.states(connect.status(world, log_based.CONNECTOR)) == {"PAUSED"}, "a pause")""",
             {"states of connector and task": "'PAUSED', 'PAUSED'"},
         ),
-        harms="31_source_database",
+        reset_from="31_source_database",
     )
 ]
 
@@ -235,7 +235,7 @@ import pathlib, shutil
 from workbench.base import files as _files
 
 for name in log_based.flow.names:
-    folder = pathlib.Path(_files.open_address(log_based.flow.landing_folder(world, name))[1])
+    folder = pathlib.Path(_files.open_filesystem(log_based.flow.landing_folder(world, name))[1])
     one = sorted(folder.rglob("*.parquet"))[0]
     shutil.copy(one, one.with_name(one.name.replace("0000000", "0000009")))"""
 CHANGES = [
@@ -250,7 +250,7 @@ CHANGES = [
                 "last_update of the deleted": "before '2017",
                 "film 1 in the second snapshot": "2022",
             },
-            back=AS_IT_WAS,
+            undo=AS_IT_WAS,
         ),
         Break(
             "ALTER TABLE language REPLICA IDENTITY NOTHING",
@@ -260,7 +260,7 @@ source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")"""
                 "refused under NOTHING: UPDATE": "no failure",
                 "refused under NOTHING: DELETE": "does not have",
             },
-            back='source(f"ALTER PUBLICATION {log_based.flow.publication} ADD TABLE language")',
+            undo='source(f"ALTER PUBLICATION {log_based.flow.publication} ADD TABLE language")',
         ),
         Break(
             "one = pd.concat(",
@@ -279,7 +279,7 @@ source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")"""
             "a row that an open transaction has changed is locked",
             '_touch, touch = touch, touch.replace("= {}", "= -{}")',
             {"a row that an open transaction has changed is locked": "no failure"},
-            back="touch = _touch",
+            undo="touch = _touch",
         ),
         Break(
             'change("film_actor", "UPDATE film_actor SET film_id = 100',
@@ -339,7 +339,7 @@ source("INSERT INTO film_actor (actor_id, film_id) VALUES (1, 375)")""",
             TWICE,
             {f"events of {name} in the files": "2 rows in files" for name in SIX},
         ),
-        harms="31_source_database",
+        reset_from="31_source_database",
     )
 ]
 
@@ -373,7 +373,7 @@ log_based.flow.land(spark, world)""",
             "film_2 = history[",
             """_history, history = history, history[history["rental_duration"] != 8]""",
             {},
-            back="history = _history",
+            undo="history = _history",
         ),
         Break(
             "joined = {when",
@@ -387,7 +387,7 @@ log_based.flow.land(spark, world)""",
             "last = max(int(history",
             'source("INSERT INTO film_category (film_id, category_id) VALUES (3, 1)")',
             {"film_category at the last position = source": "film_id=3"},
-            back='source("DELETE FROM film_category WHERE film_id = 3 AND category_id = 1")',
+            undo='source("DELETE FROM film_category WHERE film_id = 3 AND category_id = 1")',
         ),
         Break(
             'held = "__debezium',
@@ -403,7 +403,7 @@ log_based.flow.land(spark, world)""",
             "catalog = sorted(",
             'spark.sql("CREATE TABLE pagila_kafka_connect.extra (n int) USING parquet")',
             {"tables in the catalog": "extra"},
-            back='spark.sql("DROP TABLE pagila_kafka_connect.extra")',
+            undo='spark.sql("DROP TABLE pagila_kafka_connect.extra")',
         ),
         Break(
             "steampunk = in_category[",
@@ -416,7 +416,7 @@ log_based.flow.land(spark, world)""",
                 "actors of film 375 in the lake": "raw files 1",
             },
         ),
-        harms="31_source_database",
+        reset_from="31_source_database",
     )
 ]
 
@@ -432,7 +432,7 @@ postgres.execute(world, """
         'BEGIN NEW.rental_rate = OLD.rental_rate; RETURN NEW; END';
     CREATE TRIGGER hold BEFORE UPDATE ON film FOR EACH ROW EXECUTE FUNCTION hold()""", database=log_based.DATABASE)''',
             {"a refined table that is out of date is caught": "no failure"},
-            back='postgres.execute(world, "DROP FUNCTION hold CASCADE", database=log_based.DATABASE)',
+            undo='postgres.execute(world, "DROP FUNCTION hold CASCADE", database=log_based.DATABASE)',
         ),
         Break(
             "rows = query.sql(spark, everything)",
@@ -443,7 +443,7 @@ import pyarrow
 name = "pagila_kafka_connect.pagila_public_film_refined"
 spark.sql(f"ALTER TABLE {name} ADD COLUMNS (extra string)")
 spark.sql(f"INSERT INTO {name} VALUES (5, 'X', 2000, 1, 1, 't', 'e', 'PG'), (1002, 'Y', 2000, 1, 1, 't', 'e', 'NR')")
-unknown = pathlib.Path(files.open_address(place)[1]) / "rating=X" / "unknown.parquet"
+unknown = pathlib.Path(files.open_filesystem(place)[1]) / "rating=X" / "unknown.parquet"
 unknown.parent.mkdir()
 parquet.write_table(pyarrow.table({"film_id": [1]}), unknown, compression="gzip")""",
             {
@@ -461,7 +461,7 @@ parquet.write_table(pyarrow.table({"film_id": [1]}), unknown, compression="gzip"
             'by_rating["PG"] = whole',
             {"one rating is less to read than all": "less than"},
         ),
-        harms="31_source_database",
+        reset_from="31_source_database",
     )
 ]
 
@@ -473,12 +473,12 @@ COMPARE = [
 _rows = log_based.flow.rows(world, "actor").drop(columns="last_update")
 _newest, newest_polled = newest_polled, lambda name: _rows.copy()""",
             {"the poller's state of the actors is not the source's": "no failure"},
-            back="newest_polled = _newest",
+            undo="newest_polled = _newest",
         ),
         Break(
             'check.eventually("an event for each change of a row"',
             """
-postgres.frame(world, "SELECT * FROM actor", database=log_based.DATABASE)
+postgres.query(world, "SELECT * FROM actor", database=log_based.DATABASE)
 made["actor"] += 1
 log_based.flow.execute(world, "actor", "INSERT INTO actor (first_name, last_name) VALUES ('NEW', 'ACTOR')")
 made["language"] += 1
@@ -489,7 +489,7 @@ check_eventually, check.eventually = check.eventually, lambda what, call: check_
                 "rows of the source that the poller has not": "actor",
                 "rows read from the tables by the log's reader": "expected 0",
             },
-            back="check.eventually = check_eventually",
+            undo="check.eventually = check_eventually",
         ),
         Break(
             "log_based.flow.land(spark, world)",
@@ -502,7 +502,7 @@ for name in TABLES:
                 f"latest state of {name} by the log = source": "last_update"
                 for name in ("actor", "category", "language")
             },
-            back="""
+            undo="""
 for name in TABLES:
     publish = f"ALTER PUBLICATION {log_based.flow.publication} ADD TABLE {name}"
     postgres.execute(world, publish, database=log_based.DATABASE)""",
@@ -538,7 +538,7 @@ met -= deleted""",
             'asked["rows read"] = 0\nby_log = by_log + 1000',
             {"the poller reads the tables": "seen 0", "the log is sooner": "less than"},
         ),
-        harms="31_source_database",
+        reset_from="31_source_database",
     )
 ]
 

@@ -12,11 +12,11 @@ SOURCE_DATABASE = [
         Break(
             'wanted = ("log_bin"',
             """
-days = float(mariadb.frame(world, "SELECT @@expire_logs_days").iloc[0, 0])
+days = float(mariadb.query(world, "SELECT @@expire_logs_days").iloc[0, 0])
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'MINIMAL'")
 mariadb.execute(world, "SET GLOBAL expire_logs_days = 0")""",
             {"settings of the log": "'MINIMAL'", "the log is kept for a while": "seen 0"},
-            back="""
+            undo="""
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'FULL'")
 mariadb.execute(world, f"SET GLOBAL expire_logs_days = {days}")""",
         ),
@@ -31,7 +31,7 @@ movies.execute(world, "UPDATE scratch SET title = 'M' WHERE id = 2")""",
                 "inserts in the log": "log 2",
                 "updates in the log": "log 2",
             },
-            back='movies.execute(world, "DROP TABLE another")',
+            undo='movies.execute(world, "DROP TABLE another")',
         ),
         Break(
             "def as_connector(",
@@ -45,12 +45,12 @@ movies.execute(world, "UPDATE scratch SET title = 'M' WHERE id = 2")""",
             "there = ",
             "",
             {"tables": "'t'", "databases that the connector sees": "'mysql'"},
-            back="""
+            undo="""
 movies.execute(world, "DROP TABLE t")
 mariadb.execute(world, f"REVOKE CREATE ON sampledatabase.* FROM {connector}")
 mariadb.execute(world, f"REVOKE SELECT ON mysql.* FROM {connector}")""",
         ),
-        harms="41_source_database",
+        reset_from="41_source_database",
     )
 ]
 
@@ -72,7 +72,7 @@ import pyarrow
 from pyarrow import parquet
 
 def opened(found):
-    return [Path(_files.open_address(one.folder)[1]) / one.file for one in found.itertuples()]
+    return [Path(_files.open_filesystem(one.folder)[1]) / one.file for one in found.itertuples()]
 """
 NARROW_FILES = (
     OPEN
@@ -86,7 +86,7 @@ CONNECTORS = [
             'published.compare(world, "S4/source_connector"',
             '_config, config = config, {**config, "heartbeat.interval.ms": "10001"}',
             {"differences from S4/source_connector": ("key='heartbeat.interval.ms'", "10001")},
-            back="config = _config",
+            undo="config = _config",
         ),
         Break(
             'published.compare(world, "S4/sink_connector"',
@@ -99,7 +99,7 @@ told, connect.config = connect.config, other_config""",
                 "differences from S4/sink_connector": "key='flush.size'",
                 "records in each file": "[11, 2]",
             },
-            back="connect.config = told",
+            undo="connect.config = told",
         ),
         Break(
             "connect.apply(world, movies.CONNECTOR, config)\n\n\ndef states",
@@ -122,7 +122,7 @@ told, connect.config = connect.config, other_config""",
         Break(
             'rows = movies.flow.count(world, "movies")',
             """
-topics.wait_count(world, movies.TOPIC, 12, connector=movies.CONNECTOR)
+topics.wait_for_messages(world, movies.TOPIC, 12, connector=movies.CONNECTOR)
 movies.flow.change(world, "movies", 101, title="Spoilt")""",
             {
                 "what happened to each row": "'u'",
@@ -137,14 +137,14 @@ registry.register(world, f"{movies.TOPIC}-value", {**value_schema, "doc": "anoth
                 "versions of both schemas": ("movies-extra", "'1', '2'"),
                 "schema ids in the messages": "registry",
             },
-            back='registry.delete(world, f"{movies.TOPIC}-extra")',
+            undo='registry.delete(world, f"{movies.TOPIC}-extra")',
         ),
         Break(
             "a connector without its schema history stops",
             """
 topics.create(world, "dbhistory.lost")
 known = topics.read(world, config["schema.history.internal.kafka.topic"])
-topics.send(world, "dbhistory.lost", [(None, value) for value in known["value"]])""",
+topics.produce(world, "dbhistory.lost", [(None, value) for value in known["value"]])""",
             {"a connector without its schema history stops, and says so": "no failure"},
         ),
         Break(
@@ -174,18 +174,18 @@ records.loc[0, "__source_ts_ms"] = 0""",
 patient = check.eventually
 check.eventually = lambda what, condition, timeout=5, **more: patient(what, condition, timeout, **more)""",
             {"lines of the sink that waited": "not yet"},
-            back="check.eventually = patient",
+            undo="check.eventually = patient",
         ),
-        harms="42_connectors",
+        reset_from="42_connectors",
     )
 ]
 
 # the first message once more, with another title
 ANOTHER_MESSAGE = """
 seen = topics.read(world, movies.TOPIC, limit=1).iloc[0]
-record = {**registry.peek(world, seen["value"])["record"], "title": "Spoilt"}
-spoilt = registry.encoded(world, int(versions().iloc[0]["global_id"]), record)
-topics.send(world, movies.TOPIC, [(seen["key"], spoilt)])"""
+record = {**registry.inspect_message(world, seen["value"])["record"], "title": "Spoilt"}
+spoilt = registry.encode(world, int(versions().iloc[0]["global_id"]), record)
+topics.produce(world, movies.TOPIC, [(seen["key"], spoilt)])"""
 # whoever lands takes a row out of the oldest file, and puts those of the last two into one
 OTHER_LANDING = (
     "from pathlib import Path\n"
@@ -200,12 +200,12 @@ def spoiling(*asked):
     paths[-2].unlink()
     return done
 
-landed, landing.step = landing.step, spoiling"""
+landed, landing.run_once = landing.run_once, spoiling"""
 )
 EVOLVE = [
     Run(
         Break(
-            "topics.wait_count(world, history, noted + 1",
+            "topics.wait_for_messages(world, history, noted + 1",
             ANOTHER_MESSAGE,
             {
                 "messages and versions after the ALTER": "'messages': 13",
@@ -224,7 +224,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
                 "what stands before it": "registry 'title'",
                 "a reader of version 2 cannot read version 1": "no failure",
             },
-            back="topics.wait_count(world, movies.TOPIC, rows + 1)",
+            undo="topics.wait_for_messages(world, movies.TOPIC, rows + 1)",
         ),
         Break(
             "files_before = ",
@@ -237,7 +237,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
                     "movie_id=110: missing in files",
                 ),
             },
-            back="landing.step = landed",
+            undo="landing.run_once = landed",
         ),
         Break(
             'past = hudi.as_of(spark, world, table, "version_1")',
@@ -267,14 +267,14 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
 movies.execute(world, '''
     CREATE TRIGGER shout BEFORE UPDATE ON movies FOR EACH ROW SET NEW.title = concat(OLD.title, '!')''')""",
             {"rows changed by an UPDATE to the same value": "MariaDB 24"},
-            back="""
+            undo="""
 movies.execute(world, "DROP TRIGGER shout")
 for name, n in counts.items():
-    topics.wait_count(world, movies.flow.topic(world, name), n + unchanged)
+    topics.wait_for_messages(world, movies.flow.topic(world, name), n + unchanged)
 counts = {name: n + unchanged for name, n in counts.items()}""",
         ),
         Break(
-            "sent = {name: topics.count(",
+            "sent = {name: topics.offset_span(",
             ANOTHER_MESSAGE,
             {"messages of the backfill": "'movies': 1"},
         ),
@@ -296,7 +296,7 @@ movies.flow.change(world, "positions", 101, title="Spoilt")
 movies.flow.ingest(spark, world, table)""",
             {"what the commits say of the schema": "'added extra int'"},
         ),
-        harms="42_connectors",
+        reset_from="42_connectors",
     )
 ]
 
@@ -334,7 +334,7 @@ rest._call(world, "PUT", f"/connectors/{movies.CONNECTOR}/resume")"""
 )
 LATER_MOVIE = """
 movies.execute(world, insert, [302, "Solaris", 1972, "USSR"])
-wait_until(lambda: registry.peek(world, topics.read(world, movies.TOPIC)["value"].dropna().iloc[-1])["record"][
+wait_until(lambda: registry.inspect_message(world, topics.read(world, movies.TOPIC)["value"].dropna().iloc[-1])["record"][
     "movie_id"] == 302, "a later movie")"""
 COMPATIBILITY = [
     Run(
@@ -362,7 +362,7 @@ del changes["narrow long to int"]""",
                 "registry = Avro's rules": ("change='drop', BACKWARD", "registry false"),
                 "questions asked": "registry 56",
             },
-            back="registry.register = registered",
+            undo="registry.register = registered",
         ),
         Break(
             'registry.register(world, scratch, changes["drop"])',
@@ -392,7 +392,7 @@ del changes["narrow long to int"]""",
             "def newest():",
             LATER_MOVIE,
             {"the waiting change arrives": "not yet", "the change that waited": "(302, 'Solaris')"},
-            back="check.eventually = patient",
+            undo="check.eventually = patient",
         ),
         Break(
             """RENAME COLUMN "name" TO title""",
@@ -411,22 +411,22 @@ movies.execute(world, "ALTER TABLE movies ADD COLUMN extra int")""",
                 "columns of the table at the end": "'extra'",
             },
         ),
-        harms="42_connectors",
+        reset_from="42_connectors",
     )
 ]
 
 # a letter that came from nowhere, and has no reason
 STRAY_LETTERS = """
-for topic in movies.LETTERS.values():
-    topics.send(world, topic, [("409", b"stray")])"""
+for topic in movies.DLQ_TOPICS.values():
+    topics.produce(world, topic, [("409", b"stray")])"""
 WHO = ("connect", "landing", "lake")
 DEAD_LETTERS = [
     Run(
         Break(
             "what is too large is refused at once",
-            "sent, topics.send = topics.send, lambda *asked: None",
+            "sent, topics.produce = topics.produce, lambda *asked: None",
             {"what is too large is refused at once": "no failure"},
-            back="topics.send = sent",
+            undo="topics.produce = sent",
         ),
         Break(
             "def lines():",
@@ -446,14 +446,14 @@ with written.open("a") as file:
         ),
         Break(
             "def mended(letter):",
-            'dlq.replay(world, letters["lake"], offsets=[0], mend=lambda letter: whole[letter.key.decode()])',
+            'dlq.replay(world, letters["lake"], offsets=[0], transform=lambda letter: whole[letter.key.decode()])',
             {"letters sent back, and again": "(3, 0)"},
         ),
         Break(
             "landed_again = landing.run(",
             """
-more = registry.encoded(world, id, movie(407, "Andrei Rublev", 1966))
-topics.send(world, movies.POISON, [("407", more)])""",
+more = registry.encode(world, id, movie(407, "Andrei Rublev", 1966))
+topics.produce(world, movies.POISONED_TOPIC, [("407", more)])""",
             {
                 "records in files": "landing 30",
                 "the lake = what was sent, row by row": "movie_id=407: not in source",

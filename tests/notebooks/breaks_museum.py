@@ -31,7 +31,7 @@ source("UPDATE artworks SET title = 'Toreador', classification = 'Drawing', arti
             "a table without a key is not published",
             'source("CREATE TABLE loans (artwork_id int PRIMARY KEY, lent_to text)")',
             {"a table without a key is not published": "no failure"},
-            back='postgres.drop_publication(world, "loans", museum.DATABASE)',
+            undo='postgres.drop_publication(world, "loans", museum.DATABASE)',
         ),
         Break(
             "published = postgres.publications(",
@@ -48,7 +48,7 @@ source("ALTER TABLE artists REPLICA IDENTITY FULL")""",
             'source(f"GRANT UPDATE ON artists TO {world.postgres.replication_user}")',
             {"the connector's user changes nothing": "no failure"},
         ),
-        harms="51_source_database",
+        reset_from="51_source_database",
     ),
 ]
 
@@ -110,25 +110,25 @@ asked, connect.apply = connect.apply, unasked""",
                 "the keys of Debezium 1.7 are refused": "no failure",
                 "nothing was deployed": "moma_source",
             },
-            back="connect.apply = asked\nconnect.delete(world, museum.CONNECTOR)",
+            undo="connect.apply = asked\nconnect.delete(world, museum.CONNECTOR)",
         ),
         Break(
             'published.compare(world, "S5/source_connector"',
             'config["poll.interval.ms"] = "49"',
             {"differences from S5/source_connector": ("key='poll.interval.ms', here", "49")},
-            back='config["poll.interval.ms"] = "50"',
+            undo='config["poll.interval.ms"] = "50"',
         ),
         Break(
             'published.compare(world, "S5/sink_connector"',
             'sink["flush.size"] = "9999"',
             {"differences from S5/sink_connector": "key='flush.size': not in table"},
-            back='sink["flush.size"] = "10000"',
+            undo='sink["flush.size"] = "10000"',
         ),
         Break(
             "artifacts = registry.artifacts(world)",
             REGISTRY,
             {"artifacts of both topics": "moma.public.extra-value"},
-            back='http.call("the registry", "DELETE", f"{api}/moma.public.extra-value").raise_for_status()',
+            undo='http.call("the registry", "DELETE", f"{api}/moma.public.extra-value").raise_for_status()',
         ),
         Break(
             'at = museum.flow.events(spark, world, "artists")',
@@ -144,7 +144,7 @@ asked, connect.apply = connect.apply, unasked""",
             "a message with an unknown schema id",
             "found, registry.find = registry.find, lambda *_: value_schema",
             {"a message with an unknown schema id": "no failure"},
-            back="registry.find = found",
+            undo="registry.find = found",
         ),
         Break(
             'check.equal("topics"',
@@ -158,7 +158,7 @@ asked, connect.apply = connect.apply, unasked""",
                 "row in the message of artist 1": "1999",
                 "states of the connector and its task": "PAUSED",
             },
-            back='topics.delete(world, "moma.public.extra")',
+            undo='topics.delete(world, "moma.public.extra")',
         ),
         Break(
             'raw = spark.read.format("avro")',
@@ -176,11 +176,11 @@ told, registry.latest = registry.latest, lambda *asked: {"fields": []} if "ccomp
                 "the compatible API gives the same schema of artists": "0 fields",
                 "the compatible API gives the same schema of artworks": "0 fields",
             },
-            back="""
+            undo="""
 registry.latest = told
 registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with its second version""",
         ),
-        harms="51_source_database",
+        reset_from="51_source_database",
     ),
 ]
 
@@ -188,7 +188,7 @@ registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with i
 DOUBLED_FILE = """
 import pathlib
 
-(path,) = pathlib.Path(files.open_address(artists_cow.base)[1]).glob("nationality=Albanian/*.parquet")
+(path,) = pathlib.Path(files.open_filesystem(artists_cow.base)[1]).glob("nationality=Albanian/*.parquet")
 other = path.name.replace(path.name.split("_")[0], "00000000-0000-0000-0000-000000000000-0")
 path.with_name(other).write_bytes(path.read_bytes())"""
 EMPTY_FIELD = """
@@ -219,20 +219,20 @@ HUDI_INGEST = [
                     for name in ("artists", "artworks")
                 },
             },
-            back='del vars(museum.flow)["table"]',
+            undo='del vars(museum.flow)["table"]',
         ),
         Break(
             "catalog = {d: sorted(",
             'spark.sql("CREATE TABLE moma_cow.extra (n int) USING parquet")',
             {"tables in the catalog": "extra"},
-            back='spark.sql("DROP TABLE moma_cow.extra")',
+            undo='spark.sql("DROP TABLE moma_cow.extra")',
         ),
         Break(
             "first = query.sql(",
             LAKE
             + """
 museum.flow.change(world, "artists", 1, nationality="French")
-museum.flow.follow(spark, world)
+museum.flow.sync(spark, world)
 fewer = ", ".join(f"`{c}`" for c in spark.table("moma_mor.artists_ro").columns if c != "_hoodie_commit_seqno")
 spark.sql("DROP TABLE moma_mor.artists_rt")
 spark.sql(f"CREATE VIEW moma_mor.artists_rt AS SELECT {fewer} FROM moma_cow.artists")""",
@@ -240,12 +240,12 @@ spark.sql(f"CREATE VIEW moma_mor.artists_rt AS SELECT {fewer} FROM moma_cow.arti
                 "row of artist 1": ("nationality=French", "'u'"),
                 "Hudi's own fields": "_hoodie_record_key",
             },
-            back="""
+            undo="""
 spark.sql("DROP VIEW moma_mor.artists_rt")
 hudi.register(spark, museum.flow.table(world, "artists", "mor"))""",
         ),
         Break(
-            "second = museum.flow.follow(",
+            "second = museum.flow.sync(",
             'museum.flow.change(world, "artists", 2, name="Somebody")',
             {
                 "messages of a second run": "ingest 2",
@@ -312,7 +312,7 @@ spark.sql("DROP TABLE moma_mor.artists_rt")
 other = ", ".join(f"`{c}`" for c in spark.table("moma_cow.artists").columns if c != "birth_year")
 spark.sql(f"CREATE VIEW moma_mor.artists_rt AS SELECT {other}, 'none' AS birth_year FROM moma_cow.artists")""",
             {"as in reference table S5/artists_rt_columns": "row="},
-            back="""
+            undo="""
 spark.sql("DROP VIEW moma_mor.artists_rt")
 hudi.register(spark, tables[1])""",
         ),
@@ -321,7 +321,7 @@ hudi.register(spark, tables[1])""",
             EMPTY_FIELD,
             {"rows that lack a field of Hudi's": "'moma_artists_cow': 1"},
         ),
-        harms="53_hudi_ingest",
+        reset_from="53_hudi_ingest",
     ),
 ]
 
@@ -329,7 +329,7 @@ hudi.register(spark, tables[1])""",
 SPOILS = (
     LAKE
     + """
-ingest = museum.flow.follow
+ingest = museum.flow.sync
 
 def follow(*asked, **more):
     done = ingest(*asked, **more)
@@ -384,7 +384,7 @@ UPDATES = [
             "compacted = query.record(",
             """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Toreador")
-museum.flow.follow(spark, world, cow, mor)""",
+museum.flow.sync(spark, world, cow, mor)""",
             {
                 "as in reference table S5/artwork_128447_rt": "row=4, file",
                 "file of _ro and of _rt, compacted": ".parquet",
@@ -397,12 +397,12 @@ museum.flow.follow(spark, world, cow, mor)""",
                 "u5 is in the real-time view, uncalled": "not yet",
                 "messages that the running ingest brought": "ingest 2",
             },
-            back="""
+            undo="""
 check.eventually = patient
 postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)""",
         ),
         Break(
-            "left = museum.flow.follow(",
+            "left = museum.flow.sync(",
             'museum.flow.change(world, "artworks", museum.PICADOR, title="Matador")',
             {"messages that it left for a later one": "ingest 1"},
         ),
@@ -417,10 +417,10 @@ fifth = query.record(spark, (cow, mor), museum.PICADOR, *asked)""",
             "last = query.record(",
             """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Picador")
-museum.flow.follow(spark, world, cow, mor)
+museum.flow.sync(spark, world, cow, mor)
 compact, hudi.compact = hudi.compact, lambda spark, table: compact(spark, table, "schedule")""",
             {"kinds of file, compacted again": "'log'"},
-            back="hudi.compact = compact",
+            undo="hudi.compact = compact",
         ),
         Break(
             "museum.flow.compare(",
@@ -437,7 +437,7 @@ ingest(spark, world, mor)
 ratio = written["Copy-on-Write"] / hudi.commits(mor).query("operation == 'UPSERT'")["bytes"].sum()""",
             {"CoW wrote more bytes than MoR's logs": "expected more than once"},
         ),
-        harms="53_hudi_ingest",
+        reset_from="53_hudi_ingest",
     ),
 ]
 

@@ -15,7 +15,7 @@ SOURCE_DATABASE = [
             "declining changes nothing",
             'postgres.execute(world, "CREATE SCHEMA datalake")',
             {"declining changes nothing": "datalake"},
-            back='postgres.execute(world, "DROP SCHEMA datalake")',
+            undo='postgres.execute(world, "DROP SCHEMA datalake")',
         ),
         Break(
             'UPDATE orders SET freight = %s WHERE order_id = 10248", [99.5]',
@@ -37,10 +37,10 @@ postgres.execute(world, "CREATE RULE kept AS ON DELETE TO cdc_events DO INSTEAD 
                 "reading customers is refused": "no failure",
                 "writing the outbox is refused": "no failure",
             },
-            back='postgres.execute(world, "DROP RULE kept ON cdc_events")',
+            undo='postgres.execute(world, "DROP RULE kept ON cdc_events")',
         ),
         Break(
-            "facts = postgres.frame(",
+            "facts = postgres.query(",
             """
 from workbench.source import sql_file
 postgres.execute(world, sql_file("northwind/changes/01_update_11077"))
@@ -66,15 +66,15 @@ postgres.execute(world, f"CREATE PUBLICATION {outbox.flow.publication} FOR ALL T
                 "published FOR ALL TABLES": "database true",
                 "published tables whose old rows cannot be named": "datalake.nameless",
             },
-            back="postgres.drop_publication(world, outbox.flow.publication)",
+            undo="postgres.drop_publication(world, outbox.flow.publication)",
         ),
         Break(
             "a second load is refused",
             'postgres.execute(world, "ALTER SCHEMA datalake RENAME TO elsewhere")',
             {"a second load is refused": "no failure"},
-            back='postgres.execute(world, "DROP SCHEMA elsewhere CASCADE")',
+            undo='postgres.execute(world, "DROP SCHEMA elsewhere CASCADE")',
         ),
-        harms="11_source_database",
+        reset_from="11_source_database",
     ),
 ]
 
@@ -89,13 +89,13 @@ START_HERE = [
             "services = pd.DataFrame(stack.status(world))",
             """
 from workbench.stack import process, services as rows
-_need = stack.need
+_need = stack.ensure_running
 def need(*asked):
     _need(*asked)
     process.stop(rows.SERVICES["connect"])
-stack.need = need""",
+stack.ensure_running = need""",
             {"services that answer": "'connect'"},
-            back='_need(world, "connect")',
+            undo='_need(world, "connect")',
         ),
         Break(
             "a world that does not exist",
@@ -108,7 +108,7 @@ shutil.copytree(_root / "params", paths.ROOT / "params")
 here = (paths.ROOT / "params" / "local.yaml").read_text()
 (paths.ROOT / "params" / "locale.yaml").write_text(here.replace("name: local", "name: locale"))""",
             {"a world that does not exist": "no failure"},
-            back="shutil.rmtree(paths.ROOT); paths.ROOT = _root",
+            undo="shutil.rmtree(paths.ROOT); paths.ROOT = _root",
         ),
         Break(
             "problems found by the doctor",
@@ -126,13 +126,13 @@ CONNECTORS = [
             {
                 "differences from S1/source_connector": "key='poll.interval.ms', here: here '51', table '50'"
             },
-            back="config = _config",
+            undo="config = _config",
         ),
         Break(
             'published.compare(world, "S1/sink_connector", sink)',
             '_sink, sink = sink, {**sink, "tasks.max": "51"}',
             {"differences from S1/sink_connector": "key='tasks.max'"},
-            back="sink = _sink",
+            undo="sink = _sink",
         ),
         Break(
             'wrong = {**config, "schema.include": "datalake"}',
@@ -141,7 +141,7 @@ from workbench.connect import rest
 _validate = rest.validate
 rest.validate = lambda *asked: None""",
             {"an unknown key is refused": "no failure", "nothing was deployed": "outbox_source"},
-            back="""
+            undo="""
 rest.validate = _validate
 connect.delete(world, outbox.CONNECTOR)  # it may have begun its snapshot, and would send those rows once more
 postgres.drop_slot(world, config["slot.name"])
@@ -151,8 +151,8 @@ topics.delete(world, outbox.flow.topic(world))""",
         Break(
             "messages = topics.read(world, outbox.flow.topic(world))",
             """
-count = int(postgres.frame(world, "SELECT count(*) AS n FROM cdc_events").loc[0, "n"])
-topics.wait_count(world, outbox.flow.topic(world), count)
+count = int(postgres.query(world, "SELECT count(*) AS n FROM cdc_events").loc[0, "n"])
+topics.wait_for_messages(world, outbox.flow.topic(world), count)
 message = topics.read(world, outbox.flow.topic(world), limit=1).iloc[0]
 value = json.loads(message["value"])
 value["payload"].update({"__extra": 1, "before": None, "__op": "u"})
@@ -168,23 +168,23 @@ assert _producer.flush(20) == 0""",
             },
         ),
         Break(
-            "landed = landing.step(spark, world, outbox.SINK)[outbox.SINK]",
+            "landed = landing.run_once(spark, world, outbox.SINK)[outbox.SINK]",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.flow.topic(world), len(messages) + 1)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 1)""",
             {"messages landed": ("files 831", "topic 830")},
         ),
         Break(
             "files that a second run writes",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.flow.topic(world), len(messages) + 2)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 2)""",
             {"files that a second run writes": "msk.datalake.cdc_events"},
         ),
         Break(
             "in_topic = frames.events(messages)",
             """postgres.execute(world, "UPDATE cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10251")
-topics.wait_count(world, outbox.flow.topic(world), len(messages) + 3)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 3)""",
             {
                 "every value in the topic": "order_id=10251, ship_city: topic 'Porto', source 'Atlantis'"
             },
@@ -196,7 +196,7 @@ rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
 rest.wait_until(lambda: rest.states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
 """,
             {"states of connector and task": "'PAUSED', 'PAUSED'"},
-            back="""
+            undo="""
 rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/resume")
 connect.wait_running(world, outbox.CONNECTOR)""",
         ),
@@ -218,15 +218,15 @@ _files.write_text(f"{outbox.flow.landing_folder(world)}/customer_id=ATLAN/order_
             },
         ),
         Break(
-            "waiting = landing.step(spark, world, outbox.SINK)",
+            "waiting = landing.run_once(spark, world, outbox.SINK)",
             """
 from confluent_kafka import Producer
 _producer = Producer(topics.settings(world))
 _producer.produce(outbox.flow.topic(world), "no JSON")
 assert _producer.flush(20) == 0
-ends = topics.count(world, outbox.flow.topic(world))
+ends = topics.offset_span(world, outbox.flow.topic(world))
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.flow.topic(world), ends + 1)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), ends + 1)""",
             {
                 "messages that waited for the sink": "topic 3",
                 "messages that the sink put aside": "dead letters 1",
@@ -239,7 +239,7 @@ topics.wait_count(world, outbox.flow.topic(world), ends + 1)""",
 kcql = "connect.s3.kcql"
 landing.apply(world, outbox.SINK, {**sink, kcql: sink[kcql].replace("COUNT = 50", "COUNT = 49")})""",
             {"states of the sink and its task": "'UNASSIGNED', 'UNASSIGNED'"},
-            back="landing.apply(world, outbox.SINK, sink)",
+            undo="landing.apply(world, outbox.SINK, sink)",
         ),
         Break(
             "messages of 91 changed customers",
@@ -256,9 +256,9 @@ admin.create_topics([NewTopic(other, 1, 1)])[other].result(30)''',
                 "messages of 91 changed customers and 1 outbox row": ("topic 2", "expected 1"),
                 "topics of this database's tables": "datalake.customers",
             },
-            back="topics.delete(world, other)",
+            undo="topics.delete(world, other)",
         ),
-        harms="11_source_database",
+        reset_from="11_source_database",
     )
 ]
 
@@ -276,19 +276,19 @@ whole, schema = schema, type(schema)([field for field in schema if field.name !=
                 "fields of the files that the schema does not know": "'colour'",
                 "fields that the ingest needs": "__source_ts_ms",
             },
-            back="files.remove(stray); schema = whole",
+            undo="files.remove(stray); schema = whole",
         ),
         Break(
             'published.compare(world, "S2/submit"',
             '_options, options = options, {**options, "hoodie.datasource.write.operation": "delete"}',
             {"differences from S2/submit": "key='--op'"},
-            back="options = _options",
+            undo="options = _options",
         ),
         Break(
             'published.compare(world, "S2/properties", options)',
             'options = {**options, "hoodie.datasource.write.precombine.field": "freight"}',
             {"differences from S2/properties": ("precombine.field'", "'freight'")},
-            back="options = _options",
+            undo="options = _options",
         ),
         Break(
             "first = hudi.ingest(spark, world, read_from",
@@ -296,13 +296,13 @@ whole, schema = schema, type(schema)([field for field in schema if field.name !=
 worse = f"{outbox.flow.landing_folder(world)}/worse.json"
 files.write_text(worse, '{"order_id": ')""",
             {"dead letters of the first run: every record fits the schema": "ingest 1"},
-            back="files.remove(worse)",
+            undo="files.remove(worse)",
         ),
         Break(
             'described = query.sql(spark, "DESCRIBE datalake.cdc_events")',
             ANOTHER_TABLE.format("cdc_events"),
             {"partition columns": "'ship_city'", "Hudi's own columns": "_hoodie_commit_time"},
-            back="hudi.register(spark, table)",
+            undo="hudi.register(spark, table)",
         ),
         Break(
             "properties = hudi.properties(table)",
@@ -311,14 +311,14 @@ place = f"{table.base}/.hoodie/hoodie.properties"
 text = files.read_text(place)
 files.write_text(place, text.replace("precombine.field=__lsn", "precombine.field=__source_ts_ms"))""",
             {"table properties": "('hoodie.table.precombine.field', '__source_ts_ms')"},
-            back="files.write_text(place, text)",
+            undo="files.write_text(place, text)",
         ),
         Break(
             "second = hudi.ingest(spark, world, read_from",
             """
 from workbench.source import postgres
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-outbox.flow.settle(world)
+outbox.flow.wait_until_captured(world)
 landing.run(spark, world, sink)""",
             {
                 "messages of a second run": ("ingest 2", "expected 0"),
@@ -330,7 +330,7 @@ landing.run(spark, world, sink)""",
             "dead = hudi.dead_letters(spark, world, table).toPandas()",
             """
 files.write_text(worse, '{"order_id": 10249, ')
-hudi.ingest(spark, world, hudi.Landed(outbox.PREFIX), table, schema=schema)
+hudi.ingest(spark, world, hudi.Landed(outbox.LANDED_PREFIX), table, schema=schema)
 files.remove(worse)""",
             {
                 "dead letters": "'worse.json'",
@@ -357,7 +357,7 @@ postgres.execute(world, "UPDATE cdc_events SET ship_country = 'Atlantis' WHERE o
                 "partitions": "only source: 'ship_country=Atlantis'",
             },
         ),
-        harms="11_source_database",
+        reset_from="11_source_database",
     )
 ]
 
@@ -383,19 +383,19 @@ postgres.execute(world, '''
             "def new_messages():",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
-topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2)
-_count, _eventually = topics.count, check.eventually
-topics.count = lambda *asked: sum(start.values())
+topics.wait_for_messages(world, outbox.flow.topic(world), sum(start.values()) + 2)
+_count, _eventually = topics.offset_span, check.eventually
+topics.offset_span = lambda *asked: sum(start.values())
 check.eventually = lambda *asked, **how: _eventually(*asked, **{**how, "timeout": 1})""",
             {"one new message": "not yet"},
         ),
         Break(
             "insert = frames.events(",
             """
-topics.count = _count
+topics.offset_span = _count
 postgres.execute(world, "UPDATE order_details SET quantity = 31 WHERE order_id = 11075 AND product_id = 46")
-topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5)
-topics.count = lambda *asked: sum(start.values())""",
+topics.wait_for_messages(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5)
+topics.offset_span = lambda *asked: sum(start.values())""",
             {
                 "four more": "not yet",
                 "operations of 11075": "'u', 'u', 'u', 'u']",
@@ -407,13 +407,13 @@ topics.count = lambda *asked: sum(start.values())""",
                 "ordered by time, the answer depends on arrival": "no failure",
                 "as in reference table S1/items_11075": "row=2, quantity: seen 31, reference 30",
             },
-            back="topics.count, check.eventually = _count, _eventually",
+            undo="topics.offset_span, check.eventually = _count, _eventually",
         ),
         Break(
             "print(landing.run(",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
-topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5 + 1)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5 + 1)""",
             {
                 "log, topic and commit of 11077": "trace [",
                 "messages since the start": ("topic 8", "derived 5"),
@@ -441,7 +441,7 @@ spark.sql("UPDATE datalake.cdc_events SET order_items = '[{}]' WHERE order_id = 
         ),
         Break(
             "layouts = [",
-            'outbox.by_order = lambda world: outbox.flow.table(world, name="cdc_events_by_order")',
+            'outbox.table_by_order = lambda world: outbox.flow.table(world, name="cdc_events_by_order")',
             {
                 "properties of the published layout": "('hoodie.table.partition.fields', 'ship_country')",
                 "folder of 11075": "'ship_country=Switzerland'",
@@ -452,7 +452,7 @@ spark.sql("UPDATE datalake.cdc_events SET order_items = '[{}]' WHERE order_id = 
             '"DESCRIBE datalake.cdc_events_by_order"',
             ANOTHER_TABLE.format("cdc_events_by_order"),
             {"partition columns": "'ship_city'", "Hudi's own columns": "_hoodie_commit_time"},
-            back="hudi.register(spark, layouts[0])",
+            undo="hudi.register(spark, layouts[0])",
         ),
         Break(
             "dates = files[",
@@ -463,9 +463,9 @@ admin = AdminClient(topics.settings(world))
 gone = TopicPartition(outbox.flow.topic(world), 0, 500)
 [done.result(30) for done in admin.delete_records([gone]).values()]""",
             {"messages in the topic": "expected at least 834"},
-            back="start = {partition: end - 500 for partition, end in start.items()}",
+            undo="start = {partition: end - 500 for partition, end in start.items()}",
         ),
-        harms="11_source_database",
+        reset_from="11_source_database",
     )
 ]
 
@@ -528,14 +528,14 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
     Run(
         Break(
             "## 1. From JSON to rows",
-            'postgres.execute(world, "UPDATE order_details SET discount = 0"); outbox.flow.follow(spark, world)',
+            'postgres.execute(world, "UPDATE order_details SET discount = 0"); outbox.flow.sync(spark, world)',
             {
                 "the careless revenue is caught": "no failure",
                 "as in reference table S2/items_11075": "row=1, discount: seen 0",
                 "the kept output": "0.00",
             },
         ),
-        harms="11_source_database",
+        reset_from="11_source_database",
     ),
 ]
 
@@ -573,18 +573,18 @@ if artworks not in topics.names(world):
     admin = AdminClient(topics.settings(world))
     [done.result(30) for done in admin.create_topics([NewTopic(artworks, 1, 1)]).values()]
 files.write_text(f"{outbox.flow.table(world).base}/left.txt", "")
-files.write_text(f"{museum.scratch(world).base}/left.txt", "")
+files.write_text(f"{museum.scratch_table(world).base}/left.txt", "")
 files.write_text(f"{museum.flow.landing_folder(world, 'artists')}/left.avro", "left")
 files.write_text(f"{outbox.flow.landing_folder(world)}/left.json", "{}")
 from workbench.base import http
 http.call("the registry", "POST", f"{world.registry.url}/apis/registry/v2/groups/default/artifacts", "string",
           headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
-topics.create(world, sales.SALES)
+topics.create(world, sales.SALES_TOPIC)
 # of the storefront a store, a process and a consumer group: few enough that its line names all of them
-postgres.create_own(world, "accounts")
+postgres.create_service_database(world, "accounts")
 storefront.start(world, "accounts")
 group = Consumer(topics.settings(world, **{"group.id": "storefront.orders"}))
-group.commit(offsets=[TopicPartition(sales.SALES, 0, 0)], asynchronous=False)
+group.commit(offsets=[TopicPartition(sales.SALES_TOPIC, 0, 0)], asynchronous=False)
 group.close()
 postgres.create_database(world, museum.DATABASE)
 postgres.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)

@@ -12,7 +12,7 @@ def source(statement):
 SOURCE_DATABASE = [
     Run(
         Break(
-            "known = postgres.frame(",
+            "known = postgres.query(",
             SOURCE + """source("UPDATE address SET phone = '1' WHERE address_id = 6")""",
             {"as in reference table S3/addresses_before": ("row=1, phone", "'1'")},
         ),
@@ -20,13 +20,13 @@ SOURCE_DATABASE = [
             "def moved(statement)",
             'source("ALTER TABLE address DISABLE TRIGGER ALL")',
             {"an update moves last_update": "2001-01-01"},
-            back='source("ALTER TABLE address ENABLE TRIGGER ALL")',
+            undo='source("ALTER TABLE address ENABLE TRIGGER ALL")',
         ),
         Break(
             "silent = moved(",
             'source("ALTER TABLE address ENABLE ALWAYS TRIGGER update_last_update_column_address")',
             {"without triggers it does not": "expected before"},
-            back='source("ALTER TABLE address ENABLE TRIGGER ALL")',
+            undo='source("ALTER TABLE address ENABLE TRIGGER ALL")',
         ),
         Break(
             "reading customers is refused",
@@ -39,7 +39,7 @@ SOURCE_DATABASE = [
             {"rows of the three tables": "602"},
         ),
         Break(
-            "homes = postgres.frame(",
+            "homes = postgres.query(",
             """
 source("UPDATE customer SET address_id = 104 WHERE customer_id = 7")
 source("INSERT INTO country (country) VALUES ('Nowhere')")""",
@@ -51,7 +51,7 @@ source("INSERT INTO country (country) VALUES ('Nowhere')")""",
             {"last_update of all addresses": "stated"},
         ),
         Break(
-            "stamped = postgres.frame(",
+            "stamped = postgres.query(",
             'source("DROP TRIGGER update_last_update_column_city ON city")',
             {"tables with the trigger": "'city'"},
         ),
@@ -59,16 +59,16 @@ source("INSERT INTO country (country) VALUES ('Nowhere')")""",
             "published = postgres.publications(",
             'source("CREATE PUBLICATION other FOR TABLE city")',
             {"publications": "'other'"},
-            back='source("DROP PUBLICATION other")',
+            undo='source("DROP PUBLICATION other")',
         ),
         Break(
-            "slots = postgres.frame(",
+            "slots = postgres.query(",
             """
 source("SELECT pg_create_logical_replication_slot('polled', 'pgoutput')")""",
             {"replication slots": "'polled'"},
-            back="""source("SELECT pg_drop_replication_slot('polled')")""",
+            undo="""source("SELECT pg_drop_replication_slot('polled')")""",
         ),
-        harms="21_source_database",
+        reset_from="21_source_database",
     )
 ]
 
@@ -99,7 +99,7 @@ STRAY = """
 import pathlib
 from workbench.base import files as _files
 
-stray = pathlib.Path(_files.open_address(query_based.flow.landing_folder(world, "country"))[1])
+stray = pathlib.Path(_files.open_filesystem(query_based.flow.landing_folder(world, "country"))[1])
 stray = stray / "partition=0" / "pagila.public.country+0+0000000900.json"
 stray.write_text(json.dumps({"country_id": 900, "country": "Nowhere", "last_update": 0}) + "\\n")"""
 # files of a country that is none, of another codec and with other fields
@@ -108,7 +108,7 @@ import pyarrow
 from pyarrow import parquet
 from workbench.base import files as _files
 
-odd = pathlib.Path(_files.open_address(query_based.flow.landing_folder(world, "query"))[1]) / "country=Nowhere"
+odd = pathlib.Path(_files.open_filesystem(query_based.flow.landing_folder(world, "query"))[1]) / "country=Nowhere"
 odd.mkdir()
 odd = odd / "pagila.query+0+0000000900.snappy.parquet"
 parquet.write_table(pyarrow.table({"n": [1]}), odd, compression="snappy")"""
@@ -126,7 +126,7 @@ CONNECTORS = [
             'published.compare(world, "S3/source_connector_01"',
             "\n".join(one["code"] for one in PAIR_01),
             {what: text for one in PAIR_01 for what, text in one["red"].items()},
-            back="\n".join(one["back"] for one in PAIR_01),
+            undo="\n".join(one["back"] for one in PAIR_01),
         ),
         Break(
             'published.compare(world, "S3/source_connector_02"',
@@ -143,7 +143,7 @@ CONNECTORS = [
                 "a transform with nothing to insert is refused": "no failure",
                 "the flawed one is not there": "pagila_flawed",
             },
-            back="landing.apply = _apply",
+            undo="landing.apply = _apply",
         ),
         Break(
             "wanted_names = [",
@@ -163,18 +163,18 @@ before[1]["pagila.query"] += 1""",
             "states_01 = states(names_after[1])",
             'landing.apply(world, query_based.SINKS[1], {**sink_01, "flush.size": "99"})',
             {"states after each pair": "UNASSIGNED"},
-            back="""
+            undo="""
 landing.apply(world, query_based.SINKS[1], sink_01)
-landing.step(spark, world, query_based.SINKS[1])""",
+landing.run_once(spark, world, query_based.SINKS[1])""",
         ),
         Break(
             "sides = {name in have",
             "wanted = have",
             {"workers of the six": "no plugin in the Connect false"},
-            back='landing.delete(world, "pagila_flawed")',
+            undo='landing.delete(world, "pagila_flawed")',
         ),
         Break(
-            "sent = {name: topics.count",
+            "sent = {name: topics.offset_span",
             SHORTER + STRAY,
             {
                 "messages of the first pair": "597",
@@ -193,7 +193,7 @@ for table in ("address", "city"):
                 "landed JSON of city = source": "last_update",
                 "landed JSON of country = source": "country_id=900",
             },
-            back="stray.unlink()",
+            undo="stray.unlink()",
         ),
         Break(
             'check.equal("its last_update in milliseconds"',
@@ -216,7 +216,7 @@ alt.loc[0, ["key", "message_topic"]] = [7000, "other"]""",
             """
 _read, topics.read = topics.read, lambda *given, **more: _read(*given, **more).replace("int32", "int64", regex=True)""",
             {"schema of a key": "int64"},
-            back="topics.read = _read",
+            undo="topics.read = _read",
         ),
         Break(
             'base = ["address_id"',
@@ -240,7 +240,7 @@ in_file = in_file.drop("phone").withColumn("environment", F.lit("production"))""
                 "records in all of them": "files 604",
             },
         ),
-        harms="22_connectors",
+        reset_from="22_connectors",
     )
 ]
 
@@ -252,7 +252,7 @@ import pyarrow
 from pyarrow import compute, parquet
 from workbench.base import files as _files
 
-root = pathlib.Path(_files.open_address(query_based.flow.landing_folder(world, "query"))[1])
+root = pathlib.Path(_files.open_filesystem(query_based.flow.landing_folder(world, "query"))[1])
 
 def version(number, **said):
     table = pyarrow.concat_tables([parquet.ParquetFile(path).read() for path in root.rglob("*.parquet")],
@@ -319,7 +319,7 @@ source("UPDATE address SET district = 'Nowhere' WHERE address_id = 103")""",
                 "what the log says of the same delete": "'u', 'd'",
                 "the row before, as the log has it": "Kamakura",
             },
-            back='source("ALTER TABLE address REPLICA IDENTITY DEFAULT; DROP FUNCTION trample CASCADE")',
+            undo='source("ALTER TABLE address REPLICA IDENTITY DEFAULT; DROP FUNCTION trample CASCADE")',
         ),
         Break(
             "arrived = {topic",
@@ -339,7 +339,7 @@ version(102, country="Nowhere", last_update=datetime.datetime(2016, 1, 1))""",
                 "versions that the poll has seen of two": "poll 2",
                 "address2 of 200 in the topic": "'third'",
             },
-            back='source("DROP FUNCTION third CASCADE")',
+            undo='source("DROP FUNCTION third CASCADE")',
         ),
         Break(
             "as late, late.transaction()",
@@ -349,10 +349,10 @@ version(102, country="Nowhere", last_update=datetime.datetime(2016, 1, 1))""",
                 "messages after its commit": "poll 1",
                 "changes that no poll has seen": "topic against source [104, 200]",
             },
-            back='source("DROP FUNCTION at_commit CASCADE")',
+            undo='source("DROP FUNCTION at_commit CASCADE")',
         ),
         Break(
-            "truth = postgres.frame(",
+            "truth = postgres.query(",
             SILENT,
             {
                 "addresses that the lake has wrong": "{104, 400, 401}",
@@ -367,7 +367,7 @@ version(102, country="Nowhere", last_update=datetime.datetime(2016, 1, 1))""",
 source("INSERT INTO address (address_id, address, district, city_id, phone) VALUES (104, '', '', 1, '')")""",
             {"address 104 in the source and in the lake": "(1, 1)"},
         ),
-        harms="23_changes",
+        reset_from="23_changes",
     )
 ]
 
@@ -390,7 +390,7 @@ query.sql(spark, "DROP TABLE pagila_polled.pagila_query")
 files.remove(landed)
 landed = _landed
 try:
-    query.crawl(spark, landed, "pagila_polled.pagila_query")
+    query.create_table_from_files(spark, landed, "pagila_polled.pagila_query")
 except Exception as caught:
     twice = caught"""
 # a file that the catalog does not know, in a folder of no country, of another codec, with a column
@@ -410,20 +410,20 @@ SILVER = [
             "pyarrow refuses the folder",
             '_landed, landed = landed, f"{landed}/country=Wakanda"',
             {"pyarrow refuses the folder": "no failure"},
-            back="landed = _landed",
+            undo="landed = _landed",
         ),
         # by the first break, the file that gives the columns has no country
         Break(
             "Spark refuses the crawled table",
             "pass",
             {"Spark refuses the crawled table": "no failure"},
-            back='spark.sql("DROP TABLE pagila_polled.crawled")',
+            undo='spark.sql("DROP TABLE pagila_polled.crawled")',
         ),
         Break(
             "a column that is in files and folders is caught",
             CLEAN,
             {"a column that is in files and folders is caught": "no failure"},
-            back=CRAWLED,
+            undo=CRAWLED,
         ),
         Break(
             "query.sql(spark, cure)",
@@ -458,7 +458,7 @@ spark.sql("CREATE TABLE pagila_polled.pagila_query (address_id int) USING parque
                 "country in the silver files": "files {False, True}",
             },
         ),
-        harms="23_changes",
+        reset_from="23_changes",
     )
 ]
 

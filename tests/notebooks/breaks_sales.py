@@ -28,19 +28,19 @@ world.file.write_text(text.replace("\\nregistry:", '\\n"registry":'), encoding="
 SCHEMAS = [
     Run(
         Break(
-            "found = sales.register(world)",
+            "found = sales.register_schemas(world)",
             'lost = sales.SCHEMAS.pop("pagila.sales.summary.avro-key")',
             {"artifacts": "only stated: 'pagila.sales.summary.avro-key'"},
-            back='sales.SCHEMAS["pagila.sales.summary.avro-key"] = lost',
+            undo='sales.SCHEMAS["pagila.sales.summary.avro-key"] = lost',
         ),
         Break(
-            "again = sales.register(world)",
+            "again = sales.register_schemas(world)",
             """
 file_schema = sales.SCHEMAS["pagila.sales.csv"]
 sales.SCHEMAS["pagila.sales.csv"] = {**file_schema, "doc": "another"}
 deleted, registry.delete = registry.delete, lambda *asked: None""",
             {"artifacts, registered twice": "'2'"},
-            back='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = deleted, file_schema',
+            undo='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = deleted, file_schema',
         ),
         Break(
             'rows = sales.read_csv(spark, world, "pagila.sales.csv")',
@@ -52,7 +52,7 @@ registry.register(world, "pagila.sales.csv", {**file_schema, "fields": fields})"
                 "columns": ("'payment_id', 'string'", "'district', 'string'"),
                 "columns that may be null": "Spark 6",
             },
-            back="sales.register(world)",
+            undo="sales.register_schemas(world)",
         ),
         Break(
             "first = rows.limit(5)",
@@ -73,9 +73,9 @@ rows = sales.read_csv(spark, world, "pagila.sales.csv")""",
             "text = (ROOT / world.file)",
             QUOTED,
             {"a setting with a misspelt name": "no failure"},
-            back="world = plain",
+            undo="world = plain",
         ),
-        harms="61_schemas",
+        reset_from="61_schemas",
     )
 ]
 
@@ -83,9 +83,9 @@ WROTE = """
 from workbench.topic import registry
 
 def wrote(topic, like, key, value, at=None):
-    encode = [registry.encoder(world, registry.newest_id(world, f"{like}-{side}")) for side in ("key", "value")]
+    encode = [registry.encoder(world, registry.latest_id(world, f"{like}-{side}")) for side in ("key", "value")]
     told = {"timestamp": int(at.timestamp() * 1000)} if at else {}
-    topics.send(world, topic, [(encode[0](key), encode[1](value), told)])
+    topics.produce(world, topic, [(encode[0](key), encode[1](value), told)])
 """
 # the query is stopped after a batch, its checkpoint says that the watermark is at midnight, and it
 # goes on from there
@@ -97,18 +97,18 @@ sales.produce(world, 0, 1)
 query.processAllAvailable()
 query.stop()
 commits = f"{sales.checkpoint(world)}/commits"
-last = max(int(name) for name in files.below(commits) if name.isdigit())  # 1, where it had begun before the sale came
+last = max(int(name) for name in files.list_files(commits) if name.isdigit())  # 1, where it had begun before the sale came
 text, times = re.subn('"nextBatchWatermarkMs":[0-9]+', '"nextBatchWatermarkMs":1633305600000',
                       files.read_text(f"{commits}/{last}"))
 assert times == 1
 files.write_text(f"{commits}/{last}", text)
 files.remove(f"{commits}/.{last}.crc")
-query = sales.start(spark, world)
+query = sales.start_query(spark, world)
 sales.DATA = whole"""
 STREAMING_QUERY = [
     Run(
         Break(
-            "query = sales.start(spark, world)",
+            "query = sales.start_query(spark, world)",
             OTHER_FILES
             + """
 spoil("sales_regions.csv", other=("Malaysia,Asia & Pacific", "Malaysia,Sea"), none=("Thailand,Asia & Pacific\\n", ""))
@@ -120,8 +120,8 @@ spoil("sales_regions.csv", other=("Malaysia,Asia & Pacific", "Malaysia,Sea"), no
             MIDNIGHT
             + WROTE
             + """
-odd = {**sales.sales()[0], "payment_id": 1, "payment_date": 1, "country": "Atlantis"}
-wrote(sales.SALES, sales.SALES, 1, odd, sales.time_of(0))""",
+odd = {**sales.read_sales()[0], "payment_id": 1, "payment_date": 1, "country": "Atlantis"}
+wrote(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, odd, sales.event_time(0))""",
             {
                 "messages": "topic 1802",
                 "orders after each part": "300: 604",
@@ -143,14 +143,14 @@ wrote(sales.SALES, sales.SALES, 1, odd, sales.time_of(0))""",
             "result = sales.latest(spark, world)",
             """
 stray = {"region": "Africa", "sales": 1, "orders": 1, "window_start": 1, "window_end": 2}
-wrote(sales.SUMMARY, sales.SUMMARY, 1, stray)""",
+wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
             {
                 "orders over all windows": "query 3605",
                 "length of windows": "{1, 600}",
                 "begin of windows": "{0, 1}",
             },
         ),
-        harms="62_streaming_query",
+        reset_from="62_streaming_query",
     )
 ]
 
@@ -159,9 +159,9 @@ LAST_BATCH = """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-begins = topics.count(world, sales.SUMMARY) - len(sales.latest(spark, world))
+begins = topics.offset_span(world, sales.SUMMARY_TOPIC) - len(sales.latest(spark, world))
 kafka = AdminClient(topics.settings(world))
-for deleted in kafka.delete_records([TopicPartition(sales.SUMMARY, 0, begins)]).values():
+for deleted in kafka.delete_records([TopicPartition(sales.SUMMARY_TOPIC, 0, begins)]).values():
     deleted.result(10)"""
 BATCH_READ = [
     Run(
@@ -175,7 +175,7 @@ BATCH_READ = [
             WROTE
             + """
 later = {"region": "Africa", "sales": 300.59, "orders": 42, "window_start": 1633299600, "window_end": 1633300200}
-wrote(sales.SUMMARY, sales.SUMMARY, later["window_start"], later)""",
+wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], later)""",
             {
                 "the stream = a recount of the topic": "region='Africa', window_start=1633299600, sales: stream",
                 "as in reference table S6/sales_by_region_and_window": (
@@ -208,28 +208,28 @@ spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_st
                 "newest window first, then by sales": "first at place",
                 "one row for each region and window": "rows",
             },
-            back="result = once",
+            undo="result = once",
         ),
-        harms="62_streaming_query",
+        reset_from="62_streaming_query",
     )
 ]
 
 # whatever time a sale is said to be of: to this topic it is of now
 STAMPED = """
-topics.delete(world, sales.TRIAL)
-topics.create(world, sales.TRIAL, **{"message.timestamp.type": "LogAppendTime"})
-sales.produce(world, topic=sales.TRIAL)"""
+topics.delete(world, sales.SCRATCH_TOPIC)
+topics.create(world, sales.SCRATCH_TOPIC, **{"message.timestamp.type": "LogAppendTime"})
+sales.produce(world, topic=sales.SCRATCH_TOPIC)"""
 # the query has read all before, so that one batch is left for it
 ONE_BATCH = (
     WROTE
     + """
 patient = check.eventually
 check.eventually = lambda what, condition, timeout, **more: patient(what, condition, 10, **more)
-done = sales.start(spark, world, name="restarted", every="0 seconds")
+done = sales.start_query(spark, world, name="restarted", trigger_interval="0 seconds")
 done.processAllAvailable()
 done.stop()
-sales.produce(world, 0, 100, topic=sales.TRIAL)
-wrote(sales.TRIAL, sales.SALES, 1, {**sales.sales()[0], "country": "Atlantis"}, sales.time_of(0) - dt.timedelta(days=1))
+sales.produce(world, 0, 100, topic=sales.SCRATCH_TOPIC)
+wrote(sales.SCRATCH_TOPIC, sales.SALES_TOPIC, 1, {**sales.read_sales()[0], "country": "Atlantis"}, sales.event_time(0) - dt.timedelta(days=1))
 """
 )
 SET_BACK = """
@@ -254,17 +254,17 @@ RESTART = [
                 "set aside": "reasons ['not Avro",
                 "mode append = recount": "both sides are empty",
             },
-            also=("the watermark does not move",),
+            also_red=("the watermark does not move",),
         )
     ),
     Run(
         Break(
             'rows = [{"mode": mode',
             """
-one = topics.read(world, f"{sales.TRIAL}.update").iloc[-1]
-topics.send(world, f"{sales.TRIAL}.update", [(one["key"], one["value"])] * 1_000)
-one = topics.read(world, f"{sales.TRIAL}.append").iloc[-1]
-topics.send(world, f"{sales.TRIAL}.append", [(one["key"], one["value"])])""",
+one = topics.read(world, f"{sales.SCRATCH_TOPIC}.update").iloc[-1]
+topics.produce(world, f"{sales.SCRATCH_TOPIC}.update", [(one["key"], one["value"])] * 1_000)
+one = topics.read(world, f"{sales.SCRATCH_TOPIC}.append").iloc[-1]
+topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"])])""",
             {
                 "complete writes most": "seen update",
                 "states written again by update, append": "topics [1000, 1]",
@@ -283,7 +283,7 @@ topics.send(world, f"{sales.TRIAL}.append", [(one["key"], one["value"])])""",
                     for mode in MODES
                 },
             },
-            back="check.eventually = patient",
+            undo="check.eventually = patient",
         ),
         Break(
             "The query is gone, but its progress",

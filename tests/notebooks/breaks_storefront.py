@@ -25,12 +25,12 @@ STORES = [
             {"orders enters the store of accounts": "no failure"},
         ),
         Break(
-            "found = [(name, len(topics.bounds(",
+            "found = [(name, len(topics.watermark_offsets(",
             ONE_MORE_PARTITION,
             {"partitions of each": "'accounts.customer.change': 4"},
         ),
         Break(
-            "health = [storefront.ask(",
+            "health = [storefront.call(",
             OTHER_SERVICE,
             {
                 "services that are well": "['accounts', 'fulfillment', 'fulfillment']",
@@ -56,9 +56,9 @@ STORES = [
             'names = {"accounts.customer.change"',
             'topics.create(world, "returns.item.change")',
             {"topics": "only Kafka: 'returns.item.change'"},
-            back='topics.delete(world, "returns.item.change")',
+            undo='topics.delete(world, "returns.item.change")',
         ),
-        harms="71_stores",
+        reset_from="71_stores",
     )
 ]
 
@@ -74,10 +74,10 @@ from workbench.storefront import events
 patient = check.eventually
 
 def unsent():
-    rows = postgres.frame(world, "SELECT id::text, aggregateid, version, payload FROM outbox ORDER BY version",
+    rows = postgres.query(world, "SELECT id::text, aggregateid, version, payload FROM outbox ORDER BY version",
                           database="accounts")
     there = storefront.event_ids(world, contexts.ACCOUNTS.topic)
-    return [events.Event(row[0], contexts.ACCOUNTS.topic, *row[1:]).message()
+    return [events.Event(row[0], contexts.ACCOUNTS.topic, *row[1:]).to_message()
             for row in rows.itertuples(index=False) if row[0] not in there]
 
 def placed(message, partition):
@@ -101,19 +101,19 @@ def send_late():
     shorter = [{name: address[name] for name in address if name != "address2"} for address in john["addresses"]]
     more = events.Event("00000000-0000-4000-8000-000000000072", contexts.ACCOUNTS.topic, key, 1,
                         {**john, "id": key, "addresses": shorter})
-    sent = [placed(more.message(), 0), *2 * unsent()]
-    topics.send(world, contexts.ACCOUNTS.topic, sent, partitioner="murmur2_random")
+    sent = [placed(more.to_message(), 0), *2 * unsent()]
+    topics.produce(world, contexts.ACCOUNTS.topic, sent, partitioner="murmur2_random")
 """
 )
 OTHER_COPY = """
-storefront.settle(world)
+storefront.wait_until_consistent(world)
 other = {"name": {**john["name"], "lastName": "Roe"}, "contact": {**john["contact"], "email": "jane@example.org"},
          "addresses": [{**john["addresses"][0], "city": "Sunset"}, john["addresses"][1]]}
 postgres.execute(world, "UPDATE customers SET document = document || %s::jsonb WHERE id = %s",
                  [json.dumps(other), john["id"]], database="orders")"""
 # both stores have the address already when they are looked into
 TOO_LATE_TO_SEE = """
-storefront.ask(world, "accounts", "PATCH", f"customers/{john['id']}", {"contact": {"email": "john@example.org"}})
+storefront.call(world, "accounts", "PATCH", f"customers/{john['id']}", {"contact": {"email": "john@example.org"}})
 wait_until(lambda: storefront.documents(world, "orders", "customers").iloc[0]["version"] == 2, "the second version")
 """
 # The time of a commit is that of the transaction that wrote the row last. The listeners have heard
@@ -134,11 +134,11 @@ for connection in held:
     connection.execute("BEGIN")
     connection.execute("LOCK TABLE inbox")
 for name in ("orders", "fulfillment"):
-    again = topics.whole(world, contexts.ALL[name].topic)[0]
-    topics.send(world, again.topic(), [(again.key(), again.value(), {"headers": again.headers()})])"""
+    again = topics.read_all(world, contexts.ALL[name].topic)[0]
+    topics.produce(world, again.topic(), [(again.key(), again.value(), {"headers": again.headers()})])"""
 CHANGES = [
     Run(
-        Break("made = storefront.ask(", UNSENT, {}),
+        Break("made = storefront.call(", UNSENT, {}),
         Break(
             "the event is in the topic",
             TOLD_TOO_MUCH,
@@ -151,7 +151,7 @@ CHANGES = [
                 "events published by the creation": "topics 3",
                 "events that hold a card, or a class": "topics 1",
             },
-            back="check.eventually = patient",
+            undo="check.eventually = patient",
         ),
         Break(
             "copy = storefront.documents(",
@@ -171,7 +171,7 @@ CHANGES = [
             "completed before it is processed",
             """
 path = f"orders/{orders[0]['guid']}/status"
-storefront.ask(world, "fulfillment", "POST", path, {"orderStatusType": "PROCESSING"})""",
+storefront.call(world, "fulfillment", "POST", path, {"orderStatusType": "PROCESSING"})""",
             {"completed before it is processed": "no failure"},
         ),
         Break(
@@ -183,7 +183,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             {"totals in orders": "47.94", "totals in fulfillment": "fulfillment 1 entry"},
         ),
         Break(
-            "windows = storefront.windows(",
+            "windows = storefront.replication_lag(",
             OTHER_TIMES,
             {
                 "changes whose window is known": "windows 499 · model 500",
@@ -211,7 +211,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
                     for name in ("orders", "fulfillment")
                 },
             },
-            back="for connection in held:\n    connection.close()",
+            undo="for connection in held:\n    connection.close()",
         ),
         Break(
             "number = john[",
@@ -236,7 +236,7 @@ for name in ("orders", "fulfillment"):
             },
         ),
         Break(
-            "model = storefront_load.model(",
+            "model = storefront_load.expected_state(",
             """
 for collection, owner in (("customers", "accounts"), ("orders", "orders")):
     key = next(one.key for one in asked if one.service == owner)
@@ -264,12 +264,12 @@ OUT_OF_ORDER = (
     + """
 def send_late():
     first, second, third = unsent()
-    place = next(m.partition() for m in topics.whole(world, contexts.ACCOUNTS.topic) if m.key() == one.encode())
-    topics.send(world, contexts.ACCOUNTS.topic, [
+    place = next(m.partition() for m in topics.read_all(world, contexts.ACCOUNTS.topic) if m.key() == one.encode())
+    topics.produce(world, contexts.ACCOUNTS.topic, [
         placed(third, place), placed(first, place), placed(second, (place + 1) % storefront.PARTITIONS)])
-    odd = {**storefront.owned(world, "orders")["document"][0], "guid": "odd", "customerId": chr(0)}
+    odd = {**storefront.owner_documents(world, "orders")["document"][0], "guid": "odd", "customerId": chr(0)}
     odd = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, odd)
-    topics.send(world, contexts.ORDERS.topic, [odd.message()])
+    topics.produce(world, contexts.ORDERS.topic, [odd.to_message()])
     postgres.execute(world, "DELETE FROM customers WHERE id = %s", [customers.iloc[1]["id"]], database="orders")
 """
 )
@@ -294,7 +294,7 @@ DISTURBANCES = [
                 "each has a reason": "seen no",
                 "where they were": "'orders.order.change'",
             },
-            back="check.eventually = patient",
+            undo="check.eventually = patient",
         ),
         Break(
             "a question to a service that is stopped",
@@ -346,8 +346,8 @@ OUTBOX = [
             '"a change, and sudden death", lambda',
             """
 contact = {"contact": {"email": "john@lost.example"}}
-storefront.ask(world, "accounts", "PATCH", f"customers/{john['id']}", contact)
-topics.wait_count(world, contexts.ACCOUNTS.topic, 2)""",
+storefront.call(world, "accounts", "PATCH", f"customers/{john['id']}", contact)
+topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 2)""",
             {
                 "a change, and sudden death": "no failure",
                 "documents that stayed apart": "stores none",
@@ -360,18 +360,18 @@ topics.wait_count(world, contexts.ACCOUNTS.topic, 2)""",
                 "event of the change that was asked for again": "nothing is said None",
                 "said and not sent": "outbox none",
             },
-            back="topics.wait_count(world, contexts.ACCOUNTS.topic, 3)",
+            undo="topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 3)",
         ),
         Break(
             "a change, and sudden death again",
             'moves("john@kept.example")',
             {"a change, and sudden death again": "no failure"},
-            back='storefront.stop("accounts")',
+            undo='storefront.stop("accounts")',
         ),  # its fault is armed
         Break(
             "kept = storefront.documents(",
             """
-storefront.settle(world)
+storefront.wait_until_consistent(world)
 set_to = "version = 99, document = jsonb_set(document, '{contact,email}', '\\"jane@kept.example\\"')"
 postgres.execute(world, f"UPDATE customers SET {set_to}", database="orders")""",
             {
@@ -380,7 +380,7 @@ postgres.execute(world, f"UPDATE customers SET {set_to}", database="orders")""",
             },
         ),
         Break(
-            "with storefront.kept_running(",
+            "with storefront.supervised(",
             """
 storefront.stop("fulfillment")
 storefront.start(world, "fulfillment")""",

@@ -1,7 +1,7 @@
 """What is broken behind the checks of notebooks 55 to 58; how a break is written stands in
 breaking.py."""
 
-from breaking import KEPT, Break, Run
+from breaking import STORED_OUTPUT, Break, Run
 
 # somebody writes into a table of the lake what the source has never said
 LAKE = """
@@ -67,17 +67,17 @@ for table in (cow, mor):
             'artist = int(museum.flow.rows(world, "artists"',
             """
 museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (0, 'Somebody', 'Polish', 'Male', 1921, 1999)")
-museum.flow.follow(spark, world, cow, mor)""",
+museum.flow.sync(spark, world, cow, mor)""",
             {"the moved artist before the compaction": "'c'"},
         ),
         Break(
             "settled = {key: query.record(",
             """
 museum.flow.delete(world, "artists", artist)
-museum.flow.follow(spark, world, cow, mor)""",
+museum.flow.sync(spark, world, cow, mor)""",
             {"the moved artist after it": "'d'"},
         ),
-        harms="53_hudi_ingest",
+        reset_from="53_hudi_ingest",
     ),
 ]
 
@@ -91,7 +91,7 @@ HIDDEN = """
 import pathlib
 from workbench.base import files
 
-folder = pathlib.Path(files.open_address(mor.base)[1]) / ".hoodie"
+folder = pathlib.Path(files.open_filesystem(mor.base)[1]) / ".hoodie"
 first = hudi.commits(mor)["instant"].iloc[0]
 hidden = {path: path.with_name("hidden." + path.name) for path in folder.glob(f"{first}*")}
 for path, elsewhere in hidden.items():
@@ -109,7 +109,7 @@ for path in list(folder.glob(f"{last}*")):
     early[-1].write_bytes(path.read_bytes())"""
 AGAIN = """
 museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (299, 'Somebody', 'Swiss', 'Male', 1906, 1988)")
-museum.flow.follow(spark, world, cow, mor)"""
+museum.flow.sync(spark, world, cow, mor)"""
 FORGOTTEN = """
 from workbench.base import http
 
@@ -123,7 +123,7 @@ SPOILT_PAST = {
 TIME_TRAVEL = [
     Run(
         Break(
-            'museum.flow.follow(spark, world, cow, mor, label="t0")',
+            'museum.flow.sync(spark, world, cow, mor, label="t0")',
             LAKE
             + """
 spoil(mor, "artist_id = 1", name="Spoilt")
@@ -131,11 +131,11 @@ spoil(cow, "artist_id = 299", name="Spoilt")""",
             SPOILT_PAST,
         ),
         Break(
-            'labels = ["t0", *museum.LIFE]',
+            'labels = ["t0", *museum.RECORD_HISTORY]',
             SLIPPED,
             {
                 "as in reference table S5/artist_299_instants": "row=4, __op",
-                KEPT: "t3    d ",
+                STORED_OUTPUT: "t3    d ",
                 "file groups of the changes of artist 299": "first at place 4",
                 "commits of the changes in moma_artists_mor": "first at place 4",
                 "commits of the changes in moma_artists_cow": "first at place 4",
@@ -152,7 +152,7 @@ spoil(cow, "artist_id = 299", name="Spoilt")""",
             'first = hudi.commits(mor)["instant"].iloc[0]',
             HIDDEN,
             {"rows before the first commit": "hudi.as_of 0 · Hudi 150"},
-            back=SHOWN,
+            undo=SHOWN,
         ),
         Break(
             '"a label that was never set"',
@@ -161,7 +161,7 @@ spoil(cow, "artist_id = 299", name="Spoilt")""",
                 "a label that was never set": "no failure",
                 "an instant that is still to come": "no failure",
             },
-            back="for path in early:\n    path.unlink()",
+            undo="for path in early:\n    path.unlink()",
         ),
         Break(
             'log = museum.flow.events(spark, world, "artists")',
@@ -191,7 +191,7 @@ asked_again = hudi.as_of(spark, world, mor, "t5").where("artist_id = 299").selec
 past = pd.concat([past[past["t"] != "t5"], asked_again.assign(t="t5")])""",
             {"rows of artist 299 at each instant": "[1, 1, 1, 1, 1, 2]"},
         ),
-        harms="51_source_database",
+        reset_from="51_source_database",
     ),  # without the schema nothing tells what to set back
 ]
 
@@ -199,14 +199,14 @@ past = pd.concat([past[past["t"] != "t5"], asked_again.assign(t="t5")])""",
 # changes
 LATE_LABELS = """
 from workbench.base import files
-from workbench.hudi.tables import state
+from workbench.hudi.tables import table_state_dir
 
 instants = dict(hudi.labels(world, mor)[["label", "instant"]].values)
 for key in (2, 3):
     museum.flow.change(world, "artists", key, name="Somebody")
-    museum.flow.follow(spark, world, mor)
+    museum.flow.sync(spark, world, mor)
 late = dict(zip(("t3", "t4", "t5"), (instants["t4"], *hudi.commits(mor)["instant"].iloc[-2:])))
-place = f"{state(world, mor)}/labels.json"
+place = f"{table_state_dir(world, mor)}/labels.json"
 labels = [{**each, "instant": late.get(each["label"], each["instant"])} for each in json.loads(files.read_text(place))]
 files.write_text(place, json.dumps(labels))"""
 # an increment whose beginning is in it
@@ -273,7 +273,7 @@ INCREMENTAL = [
             'spans = [("t3", "t3")',
             INCLUSIVE,
             {"rows from t3 to t3": "lake 1"},
-            back="hudi.between = between",
+            undo="hudi.between = between",
         ),
         Break(
             '"hoodie.datasource.query.incremental.format": "cdc"',
@@ -290,7 +290,7 @@ INCREMENTAL = [
                 "rows of each question": "a key (Q6), _rt: 2, not 1",
                 "moma_artworks_mor = source, row by row": "artwork_id=128447: 2 rows",
             },
-            back=COSTS_BACK,
+            undo=COSTS_BACK,
         ),
         Break(
             "prints = query.sql(spark, Q9)",
@@ -319,7 +319,7 @@ spoil(artworks, f"artwork_id = {known.iloc[1]}", title="Spoilt")""",
             "as_of_t3 = hudi.as_of(",
             HIDDEN,
             {"all artists up to t3 = as of t3": "artist_id=1: missing"},
-            back=SHOWN,
+            undo=SHOWN,
         ),
         Break(
             "by_key, in_partition = (",
@@ -333,12 +333,12 @@ museum.flow.execute(world, "artworks", "INSERT INTO artworks (artwork_id, classi
             {"partitions read by Q6": "source 27"},
         ),
         Break(
-            "read = readcost.measure(spark, Q9, runs=1)",
+            "read = readcost.measure_scan(spark, Q9, runs=1)",
             """
 Q9 = Q9.replace("w.classification = 'Print' AND ", "")""",
             {"partitions read by Q9": "scan 27"},
         ),
-        harms="53_hudi_ingest",
+        reset_from="53_hudi_ingest",
     ),
 ]
 
@@ -346,7 +346,7 @@ PLACES = """
 import pathlib
 from workbench.base import files
 
-folder = pathlib.Path(files.open_address(scratch.base)[1])
+folder = pathlib.Path(files.open_filesystem(scratch.base)[1])
 says = folder / ".hoodie" / "hoodie.properties"
 right = says.read_text()
 says.with_name(f".{says.name}.crc").unlink(missing_ok=True)
@@ -362,7 +362,7 @@ one = few.where("artist_id = 1").withColumn("birth_year", F.lit(None).cast("int"
 one = one.unionByName(one.withColumn("artist_id", F.lit(0)))
 write(one.withColumn("__lsn", F.col("__lsn") + 8), "after_savepoint")"""
 NO_LOGS = """
-for partition, name in readcost.logs(scratch)[["partition", "file"]].values:
+for partition, name in readcost.unmerged_logs(scratch)[["partition", "file"]].values:
     (folder / partition / name).unlink()
     (folder / partition / f".{name}.crc").unlink(missing_ok=True)"""
 # the French and the Americans get logs and a compaction, and a row more
@@ -396,7 +396,7 @@ SERVICES = [
             'properties = call("show_table_properties"',
             PLACES,
             {"table version": "8"},
-            back="says.write_text(right)",
+            undo="says.write_text(right)",
         ),
         Break(
             'blocks = call("show_logfile_metadata"',
@@ -422,7 +422,7 @@ SERVICES = [
             "timeline = hudi.commits(scratch)",
             NO_COMPACTION,
             {"a compaction writes rows that nobody changed": "1.00 for each"},
-            back="""
+            undo="""
 for path, elsewhere in hidden.items():
     elsewhere.rename(path)""",
         ),
@@ -435,7 +435,7 @@ for path, elsewhere in hidden.items():
             },
         ),
         Break(
-            "left_behind = readcost.logs(scratch)",
+            "left_behind = readcost.unmerged_logs(scratch)",
             NO_LOGS,
             {"the rollback left logs behind": "0 logs"},
         ),
@@ -467,7 +467,7 @@ for path, elsewhere in hidden.items():
                 "before = after the cleaning": ("artist_id=0", "birth_year"),
             },
         ),
-        harms="53_hudi_ingest",
+        reset_from="53_hudi_ingest",
     ),
 ]
 

@@ -11,7 +11,7 @@ import breaks_query_based
 import breaks_sales
 import breaks_storefront
 import pytest
-from breaking import problems
+from breaking import find_problems
 from workbench.base.paths import ROOT
 
 BREAKS = {
@@ -28,5 +28,5 @@ BREAKS = {
 @pytest.mark.drill
 @pytest.mark.parametrize("name", [p.stem for p in sorted((ROOT / "notebooks").rglob("*.ipynb"))])
 def test_every_check_of_a_notebook_can_fail(world, tmp_path, name):
-    found = problems(world, name, BREAKS[name], tmp_path)
+    found = find_problems(world, name, BREAKS[name], tmp_path)
     assert not found, "\n".join(found)

@@ -92,10 +92,10 @@ def changed(case, noted):
 
 def errors(path):
     """What ended the execution of a notebook; nothing where it passed."""
-    done = execute.notebook(path, {"world": "local"})
-    outputs = [o for cell in done.book.cells if cell.cell_type == "code" for o in cell.outputs]
+    done = execute.execute_notebook(path, {"world": "local"})
+    outputs = [o for cell in done.notebook.cells if cell.cell_type == "code" for o in cell.outputs]
     return [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"] + (
-        [done.why] if done.why else []
+        [done.reason] if done.reason else []
     )
 
 
@@ -117,5 +117,5 @@ def test_a_notebook_names_a_killed_service_in_time_and_passes_when_it_is_repeate
         ), seen
         assert seconds < LIMIT, f"{seconds:.1f} s"
     finally:
-        stack.need(world, "postgres", "kafka", "connect")
+        stack.ensure_running(world, "postgres", "kafka", "connect")
     assert errors(original(case)) == []

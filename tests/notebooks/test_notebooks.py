@@ -53,10 +53,10 @@ def execute_changed(name, cell, *, before="## Check", **values):
 def errors(book, values, tmp_path):
     path = tmp_path / "changed.ipynb"
     nbformat.write(book, path)
-    done = execute.notebook(path, {"world": "local", **values})
+    done = execute.execute_notebook(path, {"world": "local", **values})
     return [
         o.evalue
-        for c in done.book.cells
+        for c in done.notebook.cells
         if c.cell_type == "code"
         for o in c.outputs
         if o.output_type == "error"
@@ -192,7 +192,7 @@ OTHERS = {
 @pytest.mark.drill
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_notebook_of_another_walkthrough_runs_alone_on_an_empty_stack_and_again(world, name):
-    stack.need(world, *OTHERS[name].services)
+    stack.ensure_running(world, *OTHERS[name].services)
     OTHERS[name].reset(world)
     for _ in range(2):  # what it changed is set back by itself
         result = runner.run([name], "local", progress=False)
@@ -243,7 +243,7 @@ def test_the_museum_out_of_landed_files(world):
     ):
         result = runner.run([name], "local", chosen, progress=False)
         assert result.status == "passed", failures(result)
-        assert {museum.flow.kind_of(world, t) for t in museum.flow.tables(world)} == {"landed"}
+        assert {museum.flow.source_kind(world, t) for t in museum.flow.tables(world)} == {"landed"}
 
 
 @pytest.mark.drill
@@ -255,12 +255,12 @@ def test_from_the_other_source(world):
 def what_is_there(world):
     """Of both walkthroughs: connectors, topics, tables of the lake, rows of the source."""
     rows = [museum.flow.count(world, name) for name in museum.flow.names]
-    rows += list(postgres.frame(world, "SELECT count(*) AS n FROM orders")["n"])
+    rows += list(postgres.query(world, "SELECT count(*) AS n FROM orders")["n"])
     return [
         connect.names(world),
         topics.names(world),
-        [t.name for t in museum.flow.tables_left(world)],
-        outbox.flow.tables_left(world),
+        [t.name for t in museum.flow.remaining_tables(world)],
+        outbox.flow.remaining_tables(world),
         rows,
     ]
 
@@ -469,7 +469,7 @@ def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
 
 
 def test_the_teardown_leaves_nothing(world):
-    before = museum.flow.left_over(world)
+    before = museum.flow.remaining_resources(world)
     assert before["topics"] and before["tables in the lake"], (
         "the series has left nothing to tear down"
     )
@@ -478,6 +478,6 @@ def test_the_teardown_leaves_nothing(world):
     assert connect.names(world) == [] and len(postgres.slots(world)) == 0
     assert not [t for t in topics.names(world) if "cdc_events" in t]
     assert (
-        not any(museum.flow.left_over(world).values())
-        and postgres.own_slots(world, museum.DATABASE) == []
+        not any(museum.flow.remaining_resources(world).values())
+        and postgres.connector_slots(world, museum.DATABASE) == []
     )

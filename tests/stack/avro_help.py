@@ -8,10 +8,10 @@ from workbench import connect, stack
 from workbench.base import http
 from workbench.source import postgres
 from workbench.topic import topics
-from worlds import varied
+from worlds import with_settings
 
 
-def register(world, avsc, artifact):
+def register_schema(world, avsc, artifact):
     """Put a schema into the registry; its ids."""
     base = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
     answer = http.call(
@@ -25,14 +25,14 @@ def register(world, avsc, artifact):
     return SimpleNamespace(glob=answer.json()["globalId"], content=answer.json()["contentId"])
 
 
-def source(lab, database, slot=""):
+def source_config(lab, database, slot=""):
     """The museum's source connector as that of another database, whose name its topics and its slot
     begin with."""
     own = {"database.dbname": database, "topic.prefix": database}
     return {**connect.config(lab, "moma_source", slot_prefix=slot or database), **own}
 
 
-def sink(lab, database):
+def sink_config(lab, database):
     """The museum's sink as that of another database's topics."""
     return {**connect.config(lab, "moma_sink"), "topics.regex": rf"{database}\.public\.(.*)"}
 
@@ -42,15 +42,15 @@ def museum(world, name, script, tables=("artists", "artworks"), **changes):
     """The world with a museum in database `name`, made by an SQL script, and its connector `name`
     RUNNING, with `changes` of its settings, None for one that goes; afterwards every connector
     whose name begins so is deleted."""
-    stack.need(world, "apicurio")
-    lab = varied(world, postgres={"database": name})
+    stack.ensure_running(world, "apicurio")
+    lab = with_settings(world, postgres={"database": name})
     postgres.create_database(lab)
     postgres.execute(lab, script)
     full = [f"public.{t}" for t in tables]
     postgres.grant_replication(lab, full)
     postgres.create_publication(lab, "moma_publication", full)
     try:
-        config = {**source(lab, name), **changes}
+        config = {**source_config(lab, name), **changes}
         connect.apply(lab, name, {k: v for k, v in config.items() if v is not None})
         yield lab
     finally:

@@ -38,7 +38,7 @@ def new_topic(world, name=""):
     return name
 
 
-def send(world, topic, *messages):
+def produce(world, topic, *messages):
     """Each message is a dict (sent with its id as key), or a pair (key, text)."""
     producer = Producer(topics.settings(world))
     for m in messages:
@@ -47,7 +47,7 @@ def send(world, topic, *messages):
     assert producer.flush(20) == 0
 
 
-def change(key, lsn, text="x", part="p", op="c"):
+def change_record(key, lsn, text="x", part="p", op="c"):
     return {
         "id": key,
         "part": part,
@@ -66,19 +66,19 @@ def new_table(world, **fields):
     )
 
 
-def content(spark, table):
+def table_content(spark, table):
     return sorted((r.id, r.part, r.text, r["__lsn"]) for r in hudi.read(spark, table).collect())
 
 
-def kill(name):
+def kill_service(name):
     """Kill every process of a service, and return when all of them have ended. PostgreSQL's
     backends have process groups of their own, and answer for some milliseconds after the postmaster
     is dead."""
-    os.killpg(process.own(name).pid, signal.SIGKILL)
-    process.sweep(name)
+    os.killpg(process.running_process(name).pid, signal.SIGKILL)
+    process.kill_orphans(name)
 
 
-def killed_while(job, under_way, what, service="spark"):
+def kill_service_during(job, under_way, what, service="spark"):
     """Start `job` in a thread, kill a service as soon as `under_way()` is true, and return what the
     job raised."""
     raised = []
@@ -91,8 +91,8 @@ def killed_while(job, under_way, what, service="spark"):
 
     worker = threading.Thread(target=work)
     worker.start()
-    check.eventually(what, under_way, timeout=60, every=0.005)
-    kill(service)
+    check.eventually(what, under_way, timeout=60, interval=0.005)
+    kill_service(service)
     worker.join(120)
     assert not worker.is_alive()
     return raised

@@ -41,7 +41,7 @@ def load(world):
           FROM generate_series(1, 30) n""",
         database=DATABASE,
     )
-    flow.keep(world)
+    flow.save_baseline(world)
     postgres.create_publication(world, flow.publication, ["public.loans"], database=DATABASE)
     postgres.grant_replication(world, ["public.loans"], database=DATABASE)
 

@@ -9,10 +9,10 @@ from workbench.results import check
 from workbench.source import mariadb
 from workbench.topic import registry, topics
 
-PLACE = "__source_file,__source_pos,__source_row"
+ORDERING = "__source_file,__source_pos,__source_row"
 
 
-def source(world, name):
+def source_config(world, name):
     """The connector of all tables of a database; its rows say their place in the log."""
     return {
         **connect.config(world, "movies_source"),
@@ -27,10 +27,10 @@ def source(world, name):
 
 
 @contextlib.contextmanager
-def captured(world, name, *statements):
+def captured_database(world, name, *statements):
     """A database made by these statements, and its connector `name`: `execute`, `frame`, `topic`
     and `table` of one of its tables, `config`."""
-    stack.need(world, "apicurio", "mariadb")
+    stack.ensure_running(world, "apicurio", "mariadb")
     mariadb.create_database(world, name)
     mariadb.grant_replication(world, [f"{name}.any"])
     made = []
@@ -41,14 +41,14 @@ def captured(world, name, *statements):
 
     def table(of, **fields):
         made.append(
-            hudi.table(world, f"{name}_{of}_{len(made)}", key=("id",), ordering=PLACE, **fields)
+            hudi.table(world, f"{name}_{of}_{len(made)}", key=("id",), ordering=ORDERING, **fields)
         )
         return made[-1]
 
     try:
         if statements:
             execute(*statements)
-        config = source(world, name)
+        config = source_config(world, name)
         connect.apply(world, name, config)
         yield SimpleNamespace(
             world=world,
@@ -56,7 +56,7 @@ def captured(world, name, *statements):
             config=config,
             execute=execute,
             table=table,
-            frame=lambda text: mariadb.frame(world, text, database=name),
+            query=lambda text: mariadb.query(world, text, database=name),
             topic=lambda of: f"{name}.{name}.{of}",
         )
     finally:
@@ -65,12 +65,12 @@ def captured(world, name, *statements):
             hudi.drop(None, world, each)
         topics.delete(world, *(t for t in topics.names(world) if t.startswith(name)))
         registry.delete(world, *(a for a in registry.names(world) if a.startswith(name)))
-        stack.need(world, "mariadb")
+        stack.ensure_running(world, "mariadb")
         mariadb.execute(world, f"DROP DATABASE IF EXISTS {name}")
 
 
-def lake_is_source(spark, lab, of, table, what):
+def assert_lake_equals_source(spark, lab, of, table, what):
     """The columns that the source has now, and all its rows."""
-    truth = lab.frame(f"SELECT * FROM {of}")
+    truth = lab.query(f"SELECT * FROM {of}")
     rows = hudi.read(spark, table).select(*(f"`{c}`" for c in truth.columns)).toPandas()
-    check.same_rows(truth, rows, key="id", what=what)
+    check.same_rows(truth, rows, key="id", claim=what)

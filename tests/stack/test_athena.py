@@ -160,7 +160,7 @@ def write(address, rows, twice=False):
             pyarrow.Table.from_pandas(kept, preserve_index=False), buffer, coerce_timestamps="us"
         )
         files.write_bytes(
-            *files.open_address(f"{address}/country={country}/t+0+{n:010}.gz.parquet"),
+            *files.open_filesystem(f"{address}/country={country}/t+0+{n:010}.gz.parquet"),
             buffer.getvalue().to_pybytes(),
         )
 
@@ -188,7 +188,7 @@ def test_the_crawled_table_has_a_column_twice_and_the_declared_one_does_not(spar
     with pytest.raises(
         LakeError, match="(?s)HIVE_INVALID_METADATA.*duplicate columns.*country.*CREATE EXTERNAL"
     ) as e:
-        query.crawl(spark, f"{address}/landed", f"{name}.pagila_query")
+        query.create_table_from_files(spark, f"{address}/landed", f"{name}.pagila_query")
     assert query.sql(spark, f"SHOW TABLES IN {name}").empty
     cure = str(e.value)[str(e.value).index("CREATE EXTERNAL TABLE") :]
     query.sql(spark, cure)
@@ -224,10 +224,10 @@ def test_the_crawled_table_has_a_column_twice_and_the_declared_one_does_not(spar
     silver = query.sql(spark, f"SELECT * FROM {name}.silver ORDER BY address_id")
     assert list(silver) == ["address_id", "last_update", "address", "country"]
     assert silver["address"].tolist() == ["123 CDC Test Lane", "1599 Plock Drive"]
-    written = sorted(files.below(f"{address}/silver"))
+    written = sorted(files.list_files(f"{address}/silver"))
     written = [path for path in written if path.endswith(".parquet")]
     assert [path.split("/")[0] for path in written] == ["country=MZ", "country=US"]
-    system, root = files.open_address(f"{address}/silver")
+    system, root = files.open_filesystem(f"{address}/silver")
     first = (
         parquet.ParquetFile(system.open_input_file(f"{root}/{written[0]}"))
         .metadata.row_group(0)
@@ -238,9 +238,9 @@ def test_the_crawled_table_has_a_column_twice_and_the_declared_one_does_not(spar
         spark,
         f"UNLOAD (SELECT address_id FROM {name}.silver) TO '{address}/out' WITH (format = 'JSON')",
     )
-    assert any(path.endswith(".json.gz") for path in files.below(f"{address}/out"))
+    assert any(path.endswith(".json.gz") for path in files.list_files(f"{address}/out"))
     query.sql(spark, f"DROP TABLE {name}.silver")
-    assert files.below(f"{address}/silver"), "the files stay, as in Athena"
+    assert files.list_files(f"{address}/silver"), "the files stay, as in Athena"
 
 
 FILM = """
@@ -286,7 +286,7 @@ def test_a_crawled_table_of_json_lines_and_a_line_that_is_none(spark, place):
     files.write_text(
         f"{address}/topics/t/partition=0/t+0+0000000000.json", "\n".join(map(json.dumps, lines))
     )
-    made = query.crawl(spark, f"{address}/topics/t", f"{name}.t")
+    made = query.create_table_from_files(spark, f"{address}/topics/t", f"{name}.t")
     assert "`tags` struct<a:array<bigint>>" in made and "JsonSerDe" in made
     rows = query.sql(
         spark,
@@ -306,8 +306,8 @@ def test_a_crawled_table_of_json_lines_and_a_line_that_is_none(spark, place):
 def test_a_crawler_finds_nothing_and_files_of_two_kinds(spark, place):
     name, address = place
     with pytest.raises(LakeError, match="0 files"):
-        query.crawl(spark, f"{address}/absent", f"{name}.t")
+        query.create_table_from_files(spark, f"{address}/absent", f"{name}.t")
     files.write_text(f"{address}/mixed/a.json", "{}")
     files.write_text(f"{address}/mixed/b.parquet", "x")
     with pytest.raises(LakeError, match="makes no one table"):
-        query.crawl(spark, f"{address}/mixed", f"{name}.t")
+        query.create_table_from_files(spark, f"{address}/mixed", f"{name}.t")

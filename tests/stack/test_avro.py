@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import avro_help
 import pytest
 import requests
-from avro_bytes import framed, number, record, text
+from avro_bytes import encode_long, encode_string, record_schema, wire_message
 from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, stack
@@ -26,7 +26,7 @@ from workbench.source import postgres
 from workbench.stack import process
 from workbench.stack.services import AVRO_CONVERTER, SERVICES
 from workbench.topic import registry, topics
-from worlds import varied
+from worlds import with_settings
 
 NAME = "avro_test"
 SOURCE, ENVELOPE = NAME, NAME + "_envelope"
@@ -48,7 +48,7 @@ COLUMNS = "artwork_id, title, classification, price, acquired, seen, changed"
 def lab(world):
     """The world with the museum in a database of its own, and its connector RUNNING."""
     with avro_help.museum(world, NAME, TABLES) as lab:
-        topics.wait_count(lab, ARTWORKS, 2, connector=SOURCE)
+        topics.wait_for_messages(lab, ARTWORKS, 2, connector=SOURCE)
         yield lab
 
 
@@ -87,7 +87,7 @@ def artworks(**fields):
 @pytest.fixture(params=["few", "many"])
 def path(request, monkeypatch):
     """Both ways of the reader: by this process, by Spark."""
-    monkeypatch.setattr(changes, "FEW", 2_000 if request.param == "few" else 0)
+    monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", 2_000 if request.param == "few" else 0)
     return request.param
 
 
@@ -103,7 +103,7 @@ def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
     }
     assert set(ours["type"]) == {"AVRO"} and set(ours["group"]) == {"default"}
     message = topics.read(lab, ARTISTS, limit=1)["value"][0]
-    seen = registry.peek(lab, message)
+    seen = registry.inspect_message(lab, message)
     mine = ours[ours["artifact"] == f"{ARTISTS}-value"].iloc[0]
     assert (seen["wire"], seen["id_kind"], seen["schema_id"]) == (
         "apicurio_legacy8",
@@ -175,7 +175,7 @@ def test_every_type_is_exact(lab, spark, table, path):
         dt.date(1, 1, 1),
         None,
     )
-    truth = postgres.frame(lab, f"SELECT {COLUMNS} FROM artworks WHERE artwork_id = 1")
+    truth = postgres.query(lab, f"SELECT {COLUMNS} FROM artworks WHERE artwork_id = 1")
     lake = hudi.read(spark, it).where("artwork_id = 1").selectExpr(*COLUMNS.split(", ")).toPandas()
     check.same_rows(truth, lake, key=["artwork_id"])
     lake["price"] += Decimal("0.01")
@@ -187,11 +187,11 @@ def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     topic = hudi.Topic(ARTISTS, format="avro")
     soft = table(**artists(deletes="soft", type="mor", index="GLOBAL_BLOOM"))
     hard, blind = table(**artists()), table(**artists(index="SIMPLE"))
-    before = topics.count(lab, ARTISTS)
+    before = topics.offset_span(lab, ARTISTS)
     for each in (soft, hard, blind):
         hudi.ingest(spark, lab, topic, each)
     postgres.execute(lab, "DELETE FROM artists WHERE artist_id = 441")
-    topics.wait_count(lab, ARTISTS, before + 2, connector=SOURCE)
+    topics.wait_for_messages(lab, ARTISTS, before + 2, connector=SOURCE)
     counts = [hudi.ingest(spark, lab, topic, each) for each in (soft, hard, blind)]
     one = hudi.Ingested(messages=2, deletes=1, tombstones=1, batches=1)
     assert counts == [one, one, hudi.Ingested(messages=2, tombstones=1, dead_letters=1, batches=1)]
@@ -219,7 +219,7 @@ def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     raw = topics.read(lab, ARTISTS)["value"][letter.offset]
     assert base64.b64decode(letter.text) == (raw.encode() if isinstance(raw, str) else raw)
     postgres.execute(lab, "INSERT INTO artists VALUES (441, 'Somebody', 'German', NULL)")
-    topics.wait_count(lab, ARTISTS, before + 3, connector=SOURCE)
+    topics.wait_for_messages(lab, ARTISTS, before + 3, connector=SOURCE)
     hudi.ingest(spark, lab, topic, soft)
     (back,) = hudi.read(spark, soft).where("artist_id = 441").collect()
     assert (back.nationality, back["__deleted"]) == ("German", "false")
@@ -229,17 +229,17 @@ def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
     topic = hudi.Topic(ARTISTS, format="avro")
     older = table(**artists())
     hudi.ingest(spark, lab, topic, older)
-    start = topics.ends(lab, ARTISTS)[0]
+    start = topics.end_offsets(lab, ARTISTS)[0]
     postgres.execute(lab, "UPDATE artists SET birth_year = 1931 WHERE artist_id = 1")
     postgres.execute(lab, "ALTER TABLE artists ADD COLUMN wealth numeric(8, 3)")
     postgres.execute(lab, "UPDATE artists SET wealth = 7.125 WHERE artist_id = 299")
-    topics.wait_count(lab, ARTISTS, start + 2, connector=SOURCE)
+    topics.wait_for_messages(lab, ARTISTS, start + 2, connector=SOURCE)
     versions = registry.artifacts(lab).query(
         "artifact == @name", local_dict={"name": f"{ARTISTS}-value"}
     )
     assert len(versions) == 2
     for few, it in ((2_000, older), (2_000, table(**artists())), (0, table(**artists()))):
-        monkeypatch.setattr(changes, "FEW", few)
+        monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", few)
         done = hudi.ingest(spark, lab, topic, it)
         assert (done.batches, done.dead_letters) == (1, 0)
         rows = {r.artist_id: r for r in hudi.read(spark, it).collect()}
@@ -249,7 +249,7 @@ def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
             None,
             Decimal("7.125"),
         )
-        assert len(rows) == len(postgres.frame(lab, "SELECT 1 FROM artists"))
+        assert len(rows) == len(postgres.query(lab, "SELECT 1 FROM artists"))
 
 
 def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, spark, table, path):
@@ -266,7 +266,7 @@ def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, sp
         wait_until(stream.failure, "the stream to end", timeout=60)
         assert "registry does not answer" in stream.failure()
     finally:
-        stack.need(lab, "apicurio")
+        stack.ensure_running(lab, "apicurio")
     done = hudi.ingest(
         spark, lab, hudi.Topic(ARTWORKS, format="avro"), it
     )  # it has its schemas still
@@ -276,12 +276,14 @@ def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, sp
 
 def test_the_raw_envelope(lab, spark, table, path):
     config = {
-        k: v for k, v in avro_help.source(lab, NAME, ENVELOPE).items() if "transforms" not in k
+        k: v
+        for k, v in avro_help.source_config(lab, NAME, ENVELOPE).items()
+        if "transforms" not in k
     }
     topic = f"{ENVELOPE}.public.artworks"
     if ENVELOPE not in connect.names(lab):
         connect.apply(lab, ENVELOPE, {**config, "topic.prefix": ENVELOPE})
-    topics.wait_count(lab, topic, 2, connector=ENVELOPE)
+    topics.wait_for_messages(lab, topic, 2, connector=ENVELOPE)
     it = table(key=("ts_us",), ordering="ts_ns", partition=())
     done = hudi.ingest(spark, lab, hudi.Topic(topic, format="avro"), it)
     assert (done.messages, done.dead_letters) == (2, 0)
@@ -292,7 +294,7 @@ def test_the_raw_envelope(lab, spark, table, path):
         dt.date(1959, 4, 15),
     )
     assert first.after.seen == dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
-    seen = registry.peek(lab, topics.read(lab, topic, 1)["value"][0])
+    seen = registry.inspect_message(lab, topics.read(lab, topic, 1)["value"][0])
     assert (seen["wire"], seen["record"]["after"]["price"]) == (
         "apicurio_legacy8",
         Decimal("12345678.90"),
@@ -310,10 +312,10 @@ def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table, wire):
     }
     name, topic = NAME + "_four", f"{NAME}_four.public.artworks"
     if name not in connect.names(lab):
-        config = avro_help.source(lab, NAME, name)
+        config = avro_help.source_config(lab, NAME, name)
         connect.apply(lab, name, {**config, "topic.prefix": name, **four})
-    topics.wait_count(lab, topic, 2, connector=name)
-    other = varied(lab, registry={"wire": wire})
+    topics.wait_for_messages(lab, topic, 2, connector=name)
+    other = with_settings(lab, registry={"wire": wire})
     source, it = hudi.Topic(topic, format="avro"), table(**artworks())
     assert hudi.ingest(spark, lab, source, table(**artworks())).dead_letters == 2
     done = hudi.ingest(spark, other, source, it)
@@ -325,7 +327,7 @@ def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
     url = lab.connect.url + "/connector-plugins?connectorsOnly=false"
     found = requests.get(url, timeout=10, auth=lab.connect.auth).json()
     assert [p["type"] for p in found if p["class"] == AVRO_CONVERTER] == ["converter"]
-    config = avro_help.source(lab, NAME)
+    config = avro_help.source_config(lab, NAME)
     with pytest.raises(ConnectorError, match="apicurio.registry.autoregister"):
         connect.validate(lab, {**config, "value.converter.apicurio.registry.autoregister": "true"})
 
@@ -333,27 +335,33 @@ def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
 # --- written here, byte by byte
 # --------------------------------------------------------------------------------------
 
-V1 = record("Value", id="int", part="string", __lsn="int")
-V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
+V1 = record_schema("Value", id="int", part="string", __lsn="int")
+V2 = record_schema("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
 
 
 def v1(id, lsn, part="p"):
-    return number(id) + text(part) + number(lsn)
+    return encode_long(id) + encode_string(part) + encode_long(lsn)
 
 
 def v2(id, lsn, extra, part="p"):
-    return number(id) + number(1) + text(extra) + text(part) + number(lsn)
+    return (
+        encode_long(id)
+        + encode_long(1)
+        + encode_string(extra)
+        + encode_string(part)
+        + encode_long(lsn)
+    )
 
 
 @pytest.fixture
 def bench(world, spark, table):
     """A topic, a table, `register(schema)` → its ids, `send(value or (value, key) …)`, `go()`."""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     topic = new_topic(world)
     it = table()
 
     def register(avsc, name=f"{topic}-value"):
-        return avro_help.register(world, avsc, name)
+        return avro_help.register_schema(world, avsc, name)
 
     def send(*messages):
         producer = Producer(topics.settings(world))
@@ -381,9 +389,9 @@ def test_two_schemas_in_one_batch_come_out_as_the_newest(bench, path):
     old, new = bench.register(V1), bench.register(V2)
     assert old.glob != new.glob
     bench.send(
-        framed(old.glob, v1(1, 1)),
-        framed(new.glob, v2(2**40, 2, "more")),
-        framed(old.glob, v1(3, 1, "q")),
+        wire_message(old.glob, v1(1, 1)),
+        wire_message(new.glob, v2(2**40, 2, "more")),
+        wire_message(old.glob, v1(3, 1, "q")),
     )
     done = bench.go()
     assert (done.upserts, done.batches) == (3, 1)
@@ -398,27 +406,27 @@ def test_two_schemas_in_one_batch_come_out_as_the_newest(bench, path):
 def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
     ids = bench.register(V1)
     other = bench.register(
-        record("Other", id="string", part="string", __lsn="int")
+        record_schema("Other", id="string", part="string", __lsn="int")
     )  # a Value would be another version
     plain = bench.register("string")
     ids = bench.register({**V1, "doc": "the newest"})
-    good = framed(ids.glob, v1(1, 1))
+    good = wire_message(ids.glob, v1(1, 1))
     bench.send(
         good,
-        framed(4711, v1(2, 1)),
+        wire_message(4711, v1(2, 1)),
         good + b"x",
         good[:-1],
         b"",
         b"\1" + good[1:],
         good[:8],
         b'{"id": 1}',
-        framed(2**63 + 5, b""),
-        framed(other.glob, text("a") + text("p") + number(1)),
-        framed(plain.glob, text("x")),
+        wire_message(2**63 + 5, b""),
+        wire_message(other.glob, encode_string("a") + encode_string("p") + encode_long(1)),
+        wire_message(plain.glob, encode_string("x")),
         (None, "k"),
         (None, None),
-        framed(ids.glob, b"\xff" * 12),
-        framed(ids.glob, b""),
+        wire_message(ids.glob, b"\xff" * 12),
+        wire_message(ids.glob, b""),
     )
     done = bench.go()
     assert done.messages == 15 == done.upserts + done.tombstones + done.dead_letters
@@ -458,24 +466,28 @@ def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
     """33 million items in 17 bytes, names that are one to Spark, a stranger with the key's fields,
     3,000 fields."""
     claims = bench.register(
-        record("Value", id="int", part="string", __lsn="int", a={"type": "array", "items": EMPTY})
+        record_schema(
+            "Value", id="int", part="string", __lsn="int", a={"type": "array", "items": EMPTY}
+        )
     )
-    twice = bench.register(record("Value", id="int", part="string", __lsn="int", n="int", N="int"))
+    twice = bench.register(
+        record_schema("Value", id="int", part="string", __lsn="int", n="int", N="int")
+    )
     many = {f"f{n}": "int" for n in range(3000)}
-    wide = bench.register(record("Value", id="int", part="string", __lsn="int", **many))
+    wide = bench.register(record_schema("Value", id="int", part="string", __lsn="int", **many))
     other = bench.register(
-        record("Stranger", id="int", part="string", __lsn="int"), f"{bench.topic}-stranger"
+        record_schema("Stranger", id="int", part="string", __lsn="int"), f"{bench.topic}-stranger"
     )
     ids = bench.register({**V1, "doc": "the newest"})
-    lie = framed(claims.glob, v1(2, 1) + number(33_000_000) + b"\0")
+    lie = wire_message(claims.glob, v1(2, 1) + encode_long(33_000_000) + b"\0")
     assert len(lie) < 20
     bench.send(
-        framed(ids.glob, v1(1, 1)),
+        wire_message(ids.glob, v1(1, 1)),
         lie,
-        framed(twice.glob, v1(3, 1) + b"\2\4"),
-        framed(wide.glob, v1(4, 1) + b"\2" * 3000),
-        framed(other.glob, v1(5, 1)),
-        framed(ids.glob, v1(6, 1)),
+        wire_message(twice.glob, v1(3, 1) + b"\2\4"),
+        wire_message(wide.glob, v1(4, 1) + b"\2" * 3000),
+        wire_message(other.glob, v1(5, 1)),
+        wire_message(ids.glob, v1(6, 1)),
     )
     begun = time.monotonic()
     done = bench.go()
@@ -500,12 +512,12 @@ def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
 )
 def test_a_newest_schema_that_would_harm_leaves_the_table_as_it_is(bench, more):
     ids = bench.register(V1)
-    bench.send(framed(ids.glob, v1(1, 1)))
+    bench.send(wire_message(ids.glob, v1(1, 1)))
     assert bench.go().upserts == 1
-    bad = bench.register(record("Value", id="int", part="string", __lsn="int", **more))
+    bad = bench.register(record_schema("Value", id="int", part="string", __lsn="int", **more))
     bench.send(
-        framed(bad.glob, v1(2, 1) + b"\0" * (3000 if "f0" in more else len(more))),
-        framed(ids.glob, v1(3, 1)),
+        wire_message(bad.glob, v1(2, 1) + b"\0" * (3000 if "f0" in more else len(more))),
+        wire_message(ids.glob, v1(3, 1)),
     )
     done = bench.go()
     assert (done.upserts, done.dead_letters) == (1, 1) and set(bench.rows()) == {1, 3}
@@ -516,12 +528,12 @@ def test_columns_that_are_asked_for_are_taken(bench, spark):
     from pyspark.sql import types as T
 
     wide = bench.register(
-        record(
+        record_schema(
             "Value", id="int", part="string", __lsn="int", **{f"f{n}": "int" for n in range(300)}
         )
     )
     ids = bench.register({**V1, "doc": "the newest"})
-    bench.send(framed(ids.glob, v1(1, 1)), framed(wide.glob, v1(2, 1) + b"\2" * 300))
+    bench.send(wire_message(ids.glob, v1(1, 1)), wire_message(wide.glob, v1(2, 1) + b"\2" * 300))
     schema = T.StructType(
         [
             T.StructField("id", T.IntegerType()),
@@ -535,7 +547,7 @@ def test_columns_that_are_asked_for_are_taken(bench, spark):
 
 def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
     ids = bench.register(V1)
-    bench.send(framed(ids.glob, v1(1, 1)), framed(ids.glob + 1, v2(2, 1, "later")))
+    bench.send(wire_message(ids.glob, v1(1, 1)), wire_message(ids.glob + 1, v2(2, 1, "later")))
     assert bench.go().dead_letters == 1
     assert bench.register(V2).glob == ids.glob + 1
     done = bench.go(replay=True)
@@ -550,12 +562,12 @@ def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
 def test_the_other_wire_formats(bench, world, wire, path):
     for doc in "abc":  # a second version takes up one global id, but more than one content id
         bench.register(
-            {**record("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other"
+            {**record_schema("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other"
         )
     ids = bench.register({**V1, "doc": bench.topic})
     assert ids.glob != ids.content
-    bench.send(*[framed(ids.content, v1(n, 1), size=4) for n in (1, 2)])
-    done = bench.go(varied(world, registry={"wire": wire}))
+    bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
+    done = bench.go(with_settings(world, registry={"wire": wire}))
     assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
 
 
@@ -564,8 +576,13 @@ def test_a_row_that_hudi_cannot_write_is_not_lost_without_a_word(bench, spark, m
     """Hudi's writer of rows leaves out what Spark refuses, here a day of another calendar, and
     commits the others."""
     day = {"type": "int", "logicalType": "date"}
-    ids = bench.register(record("Value", id="int", part="string", __lsn="int", day=day))
-    bench.send(*[framed(ids.glob, v1(n, 1) + number(days)) for n, days in ((1, -719162), (2, 0))])
+    ids = bench.register(record_schema("Value", id="int", part="string", __lsn="int", day=day))
+    bench.send(
+        *[
+            wire_message(ids.glob, v1(n, 1) + encode_long(days))
+            for n, days in ((1, -719162), (2, 0))
+        ]
+    )
     key = "spark.sql.parquet.datetimeRebaseModeInWrite"
     was = spark.conf.get(key)
     spark.conf.set(key, mode)
@@ -591,7 +608,7 @@ def test_a_reader_schema_that_is_given_stays(bench, spark):
     from pyspark.sql import types as T
 
     old, new = bench.register(V1), bench.register(V2)
-    bench.send(framed(old.glob, v1(1, 1)), framed(new.glob, v2(2, 2, "more")))
+    bench.send(wire_message(old.glob, v1(1, 1)), wire_message(new.glob, v2(2, 2, "more")))
     narrow = T.StructType(
         [
             T.StructField("id", T.LongType()),
@@ -607,15 +624,21 @@ def test_a_reader_schema_that_is_given_stays(bench, spark):
 
 def test_a_continuous_ingest_takes_a_new_schema_up(bench):
     old = bench.register(V1)
-    bench.send(framed(old.glob, v1(1, 1)))
+    bench.send(wire_message(old.glob, v1(1, 1)))
     stream = bench.go(run=hudi.stream)
     wait_until(
-        lambda: stream.counts().upserts == 1, "the first batch", timeout=60, failed=stream.failure
+        lambda: stream.counts().upserts == 1,
+        "the first batch",
+        timeout=60,
+        failure_reason=stream.failure,
     )
     new = bench.register(V2)
-    bench.send(framed(new.glob, v2(2, 2, "more")), framed(old.glob, v1(3, 3)))
+    bench.send(wire_message(new.glob, v2(2, 2, "more")), wire_message(old.glob, v1(3, 3)))
     wait_until(
-        lambda: stream.counts().messages == 3, "the other two", timeout=60, failed=stream.failure
+        lambda: stream.counts().messages == 3,
+        "the other two",
+        timeout=60,
+        failure_reason=stream.failure,
     )
     assert stream.stop().upserts == 3
     assert {i: r.extra for i, r in bench.rows().items()} == {1: None, 2: "more", 3: None}
@@ -625,7 +648,7 @@ def test_a_topic_without_a_schema_and_a_table_without_a_field(bench, table, spar
     bench.send(b"x")
     with pytest.raises(LakeError, match=f"no artifact '{bench.topic}-value'"):
         bench.go()
-    bench.register(record("Value", id="int"))
+    bench.register(record_schema("Value", id="int"))
     with pytest.raises(LakeError, match="the reader schema has no field '__lsn'"):
         bench.go()
     assert not hudi.exists(bench.table)

@@ -92,7 +92,7 @@ def near(world):
     loaded = params.load("s3")
     stack.up(loaded, ["postgres", "mariadb", "kafka", "connect", "apicurio", "s3", "spark"])
     yield loaded
-    stack.need(world, "spark")  # as the tests after this one expect it
+    stack.ensure_running(world, "spark")  # as the tests after this one expect it
 
 
 def deployed(near, at):
@@ -172,11 +172,11 @@ def deployed(near, at):
 
 def asked(near, text):
     """A query of Athena's, asked of Spark."""
-    tree, create = dialect.read(text)
-    own = spark_sql._session(session(near))
-    rows = own.sql(spark_sql._written(own, tree, {}))
+    tree, create = dialect.parse_statement(text)
+    own = spark_sql._ansi_session(session(near))
+    rows = own.sql(spark_sql._to_spark_sql(own, tree, {}))
     if create:
-        spark_sql._keep(rows, create)
+        spark_sql._write_table(rows, create)
     return None if create else rows
 
 
@@ -202,7 +202,7 @@ def cloud(near, tmp_path):
     requests.post(f"{moto}/moto-api/reset", timeout=60)  # all servers of a process have one memory
     deployed(near, moto)
     pair = certificate(tmp_path)
-    spark_tls = aws_double.Tls(pair, params.host_port(near.spark.url))
+    spark_tls = aws_double.TlsProxy(pair, params.split_host_port(near.spark.url))
 
     def rest(method, path, body):
         answer = requests.request(
@@ -241,7 +241,9 @@ def cloud(near, tmp_path):
             AWS_ALLOW_HTTP="true",
             GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0],
             WORKBENCH_ROOT=str(root),
-            REQUESTS_CA_BUNDLE=str(tls.files()[0]),  # the registry is another instance's
+            REQUESTS_CA_BUNDLE=str(
+                tls.certificate_files()[0]
+            ),  # the registry is another instance's
             WORKBENCH_RUNS=str(tmp_path / "runs"),
             WORKBENCH_INSTANCE="dry-run",
             LOGNAME="analyst",
@@ -281,9 +283,9 @@ def cloud(near, tmp_path):
 def same_calls(name, calls):
     """Compare with aws_calls/<name>.txt; what was asked for is written beside it where it
     differs."""
-    file, told = CALLS / f"{name}.txt", aws_double.told(calls)
+    file, told = CALLS / f"{name}.txt", aws_double.recording(calls)
     if not file.exists() or file.read_text() != told:
-        new = paths.VAR / f"{name}.txt"
+        new = paths.VAR_DIR / f"{name}.txt"
         new.write_text(told)
         lines = difflib.unified_diff(
             file.read_text().splitlines() if file.exists() else [],

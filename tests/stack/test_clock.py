@@ -8,7 +8,7 @@ import shutil
 
 import instance
 import pytest
-from lake_help import SCHEMA, change, content, new_table
+from lake_help import SCHEMA, change_record, new_table, table_content
 from workbench import hudi, stack
 from workbench.base import params, paths
 from workbench.hudi import timeline
@@ -26,7 +26,7 @@ def alone():
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        instance.down_with(os.getpid(), remove=True)
+        instance.stop_with_process(os.getpid(), remove=True)
         yield params.load("local")
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
@@ -49,15 +49,15 @@ def test_commits_of_two_time_zones_are_in_order(alone, monkeypatch):
         monkeypatch.setenv("TZ", zone)
         stack.down()
         spark = session(alone)
-        (landed / f"t-0-{number}.json").write_text(json.dumps(change(number, number)) + "\n")
+        (landed / f"t-0-{number}.json").write_text(json.dumps(change_record(number, number)) + "\n")
         for table in tables:
             assert (
                 hudi.ingest(spark, alone, hudi.Landed("clock"), table, schema=SCHEMA).upserts == 1
             )
-            assert len(content(spark, table)) == number + 1
+            assert len(table_content(spark, table)) == number + 1
             hudi.label(alone, table, f"m{number}")
     for table in tables:
-        done = [timeline.time_of(c.instant) for c in timeline.completed(table)]
+        done = [timeline.parse_instant(c.instant) for c in timeline.completed_actions(table)]
         assert (
             done == sorted(done) and began < done[0] and done[-1] < dt.datetime.now(dt.timezone.utc)
         )

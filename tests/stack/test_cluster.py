@@ -31,7 +31,7 @@ def cluster():
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        instance.down_with(os.getpid(), remove=True)
+        instance.stop_with_process(os.getpid(), remove=True)
         world = params.load("cluster")
         try:
             stack.up(world, SPARK)
@@ -57,7 +57,7 @@ def executors():
     """Pids of the executors' Javas below our two workers."""
     found = set()
     for name in ("spark_worker_1", "spark_worker_2"):
-        for p in process.own(name).children(recursive=True):
+        for p in process.running_process(name).children(recursive=True):
             if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()):
                 found.add(p.pid)
     return found
@@ -98,11 +98,11 @@ def test_python_workers_run_on_the_executors(cluster, spark):
         .mapInPandas(ancestors, "id long, pid long, line string, python string")
         .toPandas()
     )
-    driver = {p.pid for p in process.own("spark").children(recursive=True)}
+    driver = {p.pid for p in process.running_process("spark").children(recursive=True)}
     ran_in = {int(pid) for line in seen["line"] for pid in line.split()} & executors()
     assert len(ran_in) == 2, "one partition on each worker"
     assert not set(seen["pid"]) & driver
-    assert set(seen["python"]) == {str(paths.plain(Path(sys.executable)))}
+    assert set(seen["python"]) == {str(paths.service_path(Path(sys.executable)))}
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_hudi_writes_and_reads_on_the_executors(cluster, spark, kind):
 
 
 def test_a_killed_worker_comes_back(cluster, spark):
-    process.own("spark_worker_1").kill()
-    stack.need(cluster, "spark_worker_1")
+    process.running_process("spark_worker_1").kill()
+    stack.ensure_running(cluster, "spark_worker_1")
     assert masters_page(cluster)["aliveworkers"] == 2
     assert spark.range(1000).selectExpr("sum(id)").first()[0] == 499500
 
@@ -153,7 +153,7 @@ def test_a_killed_worker_comes_back(cluster, spark):
 def test_everything_listens_on_loopback(cluster, spark):
     seen = set()
     for name in SPARK:
-        leader = process.own(name)
+        leader = process.running_process(name)
         for p in [leader, *leader.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 seen |= {
@@ -165,7 +165,9 @@ def test_everything_listens_on_loopback(cluster, spark):
 def test_down_leaves_nothing(cluster, spark):
     spark.stop()
     everything = {
-        p.pid for n in SPARK for p in [process.own(n), *process.own(n).children(recursive=True)]
+        p.pid
+        for n in SPARK
+        for p in [process.running_process(n), *process.running_process(n).children(recursive=True)]
     }
     assert len(everything) >= 7
     assert set(stack.down()) == set(SPARK)

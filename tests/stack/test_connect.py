@@ -17,7 +17,7 @@ from workbench.connect import rest
 from workbench.source import postgres
 from workbench.topic import topics
 from workbench.walkthroughs import northwind
-from worlds import varied
+from worlds import with_settings
 
 TABLE, SOURCE, ENVELOPE = "datalake.cdc_events", "connect_test", "connect_test_envelope"
 PUBLICATION = "cdc_publication"
@@ -26,7 +26,7 @@ PUBLICATION = "cdc_publication"
 @pytest.fixture(scope="module")
 def lab(world):
     """The world, with Northwind in a database `connect_test`, published."""
-    lab = varied(
+    lab = with_settings(
         world, postgres={"database": "connect_test"}, connect={"topic_prefix": "connect_test"}
     )
     _clean(lab)
@@ -55,13 +55,13 @@ def source(lab):
     topic = f"{config['topic.prefix']}.{TABLE}"
     connect.apply(lab, SOURCE, config)
     connect.wait_running(lab, SOURCE)
-    topics.wait_count(lab, topic, 829, connector=SOURCE)
+    topics.wait_for_messages(lab, topic, 829, connector=SOURCE)
     return config, topic
 
 
 def test_snapshot_is_one_flat_message_per_row_and_applying_again_changes_nothing(lab, source):
     config, topic = source
-    rows = postgres.frame(lab, "SELECT order_id FROM datalake.cdc_events ORDER BY 1")[
+    rows = postgres.query(lab, "SELECT order_id FROM datalake.cdc_events ORDER BY 1")[
         "order_id"
     ].tolist()
     snapshot = topics.read(lab, topic).head(829)
@@ -79,24 +79,24 @@ def test_snapshot_is_one_flat_message_per_row_and_applying_again_changes_nothing
         "__deleted",
     }
     assert added <= set(payloads[0]) and {p["__op"] for p in payloads} == {"r"}
-    before = topics.count(lab, topic)
+    before = topics.offset_span(lab, topic)
     connect.apply(lab, SOURCE, config)
     connect.wait_running(lab, SOURCE)
-    assert topics.count(lab, topic) == before
+    assert topics.offset_span(lab, topic) == before
 
 
 def test_update_and_delete_come_out_as_in_the_walkthrough(lab, source):
     _, topic = source
-    place = topics.ends(lab, topic)
-    total = topics.count(lab, topic)
+    place = topics.end_offsets(lab, topic)
+    total = topics.offset_span(lab, topic)
     postgres.execute(
         lab, "UPDATE datalake.orders SET shipped_date = '1998-06-15' WHERE order_id = 11077"
     )
     postgres.execute(lab, "DELETE FROM datalake.cdc_events WHERE order_id = 10248")
-    topics.wait_count(lab, topic, total + 3, connector=SOURCE)
+    topics.wait_for_messages(lab, topic, total + 3, connector=SOURCE)
     values = [
         value and json.loads(value)["payload"]
-        for value in topics.read(lab, topic, after=place)["value"]
+        for value in topics.read(lab, topic, start_offsets=place)["value"]
     ]
     assert (values[0]["order_id"], values[0]["__op"], values[0]["shipped_date"]) == (
         11077,
@@ -126,7 +126,7 @@ def test_envelope_connector_shows_one_row_unflattened(lab, source):
     topic = f"{config['topic.prefix']}.{TABLE}"
     connect.apply(lab, ENVELOPE, config)
     connect.wait_running(lab, ENVELOPE)
-    topics.wait_count(lab, topic, 1, connector=ENVELOPE)
+    topics.wait_for_messages(lab, topic, 1, connector=ENVELOPE)
     raw = json.loads(topics.read(lab, topic, limit=1)["value"][0])
     assert {"before", "after", "source", "op"} <= set(raw) and (raw["op"], raw["before"]) == (
         "r",
@@ -159,7 +159,7 @@ def test_what_is_not_valid_is_not_deployed(lab, change, says):
 
 def test_reference_to_a_password_that_is_not_there(lab):
     config = connect.config(
-        lab, "outbox_source", password_reference=f"${{directory:{secrets.folder()}:no.such}}"
+        lab, "outbox_source", password_reference=f"${{directory:{secrets.secrets_dir()}:no.such}}"
     )
     with pytest.raises(ConnectorError, match="password"):
         connect.apply(lab, SOURCE + "_2", config)
@@ -186,7 +186,7 @@ def test_dropped_publication_fails_with_its_cause_and_applying_again_heals(lab, 
     try:
         _restart(lab)
         with pytest.raises(ConnectorError, match="the publication is missing"):
-            connect.wait_running(lab, SOURCE, steady=30)
+            connect.wait_running(lab, SOURCE, stable_for=30)
     finally:
         postgres.create_publication(lab, PUBLICATION, [TABLE])
     connect.apply(lab, SOURCE, source[0])
@@ -204,7 +204,7 @@ def test_slot_in_use_fails_with_its_cause(lab, source):
     wait_until(lambda: connect.status(lab, SOURCE + "_2"), "the connector to appear")
     try:
         with pytest.raises(ConnectorError, match="each connector needs its own slot.name"):
-            connect.wait_running(lab, SOURCE + "_2", steady=30)
+            connect.wait_running(lab, SOURCE + "_2", stable_for=30)
     finally:
         connect.delete(lab, SOURCE + "_2")
 
@@ -215,14 +215,14 @@ def test_dropped_slot_fails_loudly_and_a_clean_start_takes_a_new_snapshot(lab, s
     postgres.drop_slot(lab, config["slot.name"])
     rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
     with pytest.raises(ConnectorError, match="the replication slot was dropped"):
-        connect.wait_running(lab, SOURCE, steady=30)
+        connect.wait_running(lab, SOURCE, stable_for=30)
     assert len(connect.failure(lab, SOURCE)) < 1000
     connect.delete(lab, SOURCE)
     wait_until(lambda: SOURCE not in connect.names(lab), "the connector to be gone")
-    rows = int(postgres.frame(lab, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
-    before = topics.count(lab, topic)
+    rows = int(postgres.query(lab, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
+    before = topics.offset_span(lab, topic)
     connect.apply(lab, SOURCE, config)
-    assert topics.wait_count(lab, topic, before + rows, connector=SOURCE) == before + rows
+    assert topics.wait_for_messages(lab, topic, before + rows, connector=SOURCE) == before + rows
 
 
 def test_unknown_connector_names_the_nearest(lab, source):

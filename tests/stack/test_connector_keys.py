@@ -2,10 +2,10 @@
 the plugins have."""
 
 import pytest
-from workbench.connect import FOLDER, rest
+from workbench.connect import CONNECTORS_DIR, rest
 
 UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
-CONNECTORS = sorted(file.stem for file in (FOLDER / "keys").glob("*Connector.txt"))
+CONNECTORS = sorted(file.stem for file in (CONNECTORS_DIR / "keys").glob("*Connector.txt"))
 
 
 def asked(world, connector):
@@ -20,7 +20,7 @@ def asked(world, connector):
 
 
 def kept(of):
-    return (FOLDER / "keys" / f"{of}.txt").read_text().split()
+    return (CONNECTORS_DIR / "keys" / f"{of}.txt").read_text().split()
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)

@@ -109,7 +109,7 @@ def test_a_polled_row_comes_out_as_it_is_in_the_source(decoded):
     fields = [{"type": "int32", "field": "id"}, decimal("fare", 2)]
     rows = [{"id": n, "fare": fare} for n, fare in enumerate(("0.00", "-1.28", "123456.78"))]
     texts = [
-        polling.message(json.dumps(row), "t", {"type": "struct", "fields": fields}, ())[1]
+        polling.encode_row(json.dumps(row), "t", {"type": "struct", "fields": fields}, ())[1]
         for row in rows
     ]
     assert [str(r.row.fare) for r in decoded(*texts)] == ["0.00", "-1.28", "123456.78"]

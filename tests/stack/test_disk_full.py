@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from workbench.base.paths import ROOT, VAR
+from workbench.base.paths import ROOT, VAR_DIR
 from workbench.base.wait import wait_until
 
 INSTANCE = "test-disk"
@@ -18,7 +18,7 @@ def small(tmp_path):
     """A function that runs a command where an instance's folder is a disk of 900 MB of its own: in
     a mount namespace, which is gone with its last process. With it, the disk as this process sees
     it."""
-    state = VAR / INSTANCE
+    state = VAR_DIR / INSTANCE
     state.mkdir(parents=True, exist_ok=True)
     mount = f"mount -t tmpfs -o size=900m none {state} && echo mounted && exec sleep 7200"
     holder = subprocess.Popen(
@@ -74,7 +74,7 @@ def test_a_disk_that_fills_up_under_a_run_and_room_again(small):
         lambda: "14_changes" in run.stdout.readline(),
         "the run to be at 14_changes",
         timeout=600,
-        every=0,
+        interval=0,
     )
     with open(f"{disk}/filler", "wb") as filler, pytest.raises(OSError, match="No space left"):
         while True:

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import avro_bytes
 import avro_help
 import pytest
-from avro_bytes import framed, number, record
-from lake_help import kill, new_table, new_topic
+from avro_bytes import encode_long, record_schema, wire_message
+from lake_help import kill_service, new_table, new_topic
 from typer.testing import CliRunner
 from workbench import cli, connect, hudi, landing, stack
 from workbench.base import paths
@@ -26,7 +26,7 @@ from workbench.topic import dlq, topics
 
 
 def row(id, lsn=1):
-    return number(id) + avro_bytes.text("p") + number(lsn)
+    return encode_long(id) + avro_bytes.encode_string("p") + encode_long(lsn)
 
 
 @pytest.fixture
@@ -34,23 +34,23 @@ def bench(world):
     """A topic with two good messages and one of each kind of poison between them, and what repairs
     these. (The name of the dead letters' begins as this one's does: a landing takes its own topic,
     and none that is only like it.)"""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     topic = new_topic(world)
     letters = f"{topic}.dlq"
     fields = {"id": "int", "part": "string", "__lsn": "int"}
-    ids = avro_help.register(world, record("Value", **fields), f"{topic}-value")
+    ids = avro_help.register_schema(world, record_schema("Value", **fields), f"{topic}-value")
     later = ids.glob + 1  # the registry counts its ids
     sent = {
-        "good": framed(ids.glob, row(1)),
+        "good": wire_message(ids.glob, row(1)),
         "not Avro": b'{"id": 2}',
-        "unknown schema": framed(later, row(3)),
-        "truncated": framed(ids.glob, row(4))[:-1],
+        "unknown schema": wire_message(later, row(3)),
+        "truncated": wire_message(ids.glob, row(4))[:-1],
         "too large": b"x" * 1_048_000,
-        "wrong type": framed(ids.glob, avro_bytes.text("x" * 60)),
-        "lies about its length": framed(ids.glob, number(7) + number(2**30) + b"p"),
-        "also good": framed(ids.glob, row(8)),
+        "wrong type": wire_message(ids.glob, avro_bytes.encode_string("x" * 60)),
+        "lies about its length": wire_message(ids.glob, encode_long(7) + encode_long(2**30) + b"p"),
+        "also good": wire_message(ids.glob, row(8)),
     }
-    topics.send(
+    topics.produce(
         world,
         topic,
         [(kind, value) for kind, value in sent.items()],
@@ -61,14 +61,19 @@ def bench(world):
         """What was meant: its place says which row."""
         if letter.key == b"unknown schema":
             return letter.value
-        return framed(ids.glob, row(letter.origin_offset + 1))
+        return wire_message(ids.glob, row(letter.origin_offset + 1))
 
     def register_later():
-        again = {**record("Value", **fields), "doc": uuid.uuid4().hex}
-        assert avro_help.register(world, again, f"{topic}-value").glob == later
+        again = {**record_schema("Value", **fields), "doc": uuid.uuid4().hex}
+        assert avro_help.register_schema(world, again, f"{topic}-value").glob == later
 
     yield SimpleNamespace(
-        topic=topic, dlq=letters, sent=sent, mend=mend, register_later=register_later, produced=8
+        topic=topic,
+        dlq=letters,
+        sent=sent,
+        transform=mend,
+        register_later=register_later,
+        produced=8,
     )
     topics.delete(world, topic, letters)
 
@@ -83,7 +88,7 @@ def errors(bench):
 
 def judged(world, bench, count=6):
     """The letters in the topic, which are one of each kind, each message as it was."""
-    found = dlq.letters(world, bench.dlq)
+    found = dlq.read(world, bench.dlq)
     assert (
         len(found) == count
         and set(found["topic"]) == {bench.topic}
@@ -122,7 +127,7 @@ def sink(world, bench):
         wait_until(
             lambda: len(lines()) >= n,
             f"{n} rows to land",
-            failed=lambda: connect.failure(world, name),
+            failure_reason=lambda: connect.failure(world, name),
         )
         return sorted(int(re.search(r"id=(\d+)", line)[1]) for line in lines())
 
@@ -136,15 +141,17 @@ def sink(world, bench):
 def test_a_sink_in_connect_goes_on_behind_every_kind_of_poison(world, bench, sink):
     sink.deploy()
     landed = sink.landed(2)
-    topics.wait_count(world, bench.dlq, 6, connector=sink.name)
+    topics.wait_for_messages(world, bench.dlq, 6, connector=sink.name)
     found = judged(world, bench)
     print(found[["offset", "key", "reason"]].to_string())
     assert landed == [1, 8] and len(landed) + len(found) == bench.produced
     assert set(found["connector"]) == {sink.name}
     bench.register_later()
-    assert dlq.replay(world, bench.dlq, mend=bench.mend) == 6
+    assert dlq.replay(world, bench.dlq, transform=bench.mend) == 6
     assert sink.landed(bench.produced) == [*range(1, 9)]
-    assert dlq.letters(world, bench.dlq)["replayed"].all() and topics.count(world, bench.dlq) == 6
+    assert (
+        dlq.read(world, bench.dlq)["replayed"].all() and topics.offset_span(world, bench.dlq) == 6
+    )
     assert dlq.replay(world, bench.dlq) == 0
 
 
@@ -154,13 +161,13 @@ def test_while_the_registry_is_down_the_sink_puts_everything_aside_and_a_replay_
     process.stop(SERVICES["apicurio"])
     try:
         sink.deploy()
-        topics.wait_count(world, bench.dlq, bench.produced, connector=sink.name)
+        topics.wait_for_messages(world, bench.dlq, bench.produced, connector=sink.name)
     finally:
-        stack.need(world, "apicurio")
+        stack.ensure_running(world, "apicurio")
     assert dlq.replay(world, bench.dlq) == bench.produced
     assert sink.landed(2) == [1, 8]
-    topics.wait_count(world, bench.dlq, bench.produced + 6, connector=sink.name)
-    again = dlq.letters(world, bench.dlq).query("not replayed")
+    topics.wait_for_messages(world, bench.dlq, bench.produced + 6, connector=sink.name)
+    again = dlq.read(world, bench.dlq).query("not replayed")
     assert [bench.sent[key.decode()] for key in again["key"]] == list(again["value"]) and len(
         again
     ) == 6
@@ -188,18 +195,19 @@ def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(
         assert first.records + len(found) == bench.produced and first.dead_letters == len(found)
         assert landing.run(spark, world, config) == landing.LandingCounts()
         bench.register_later()
-        assert dlq.replay(world, bench.dlq, mend=bench.mend) == 6
+        assert dlq.replay(world, bench.dlq, transform=bench.mend) == 6
         second = landing.run(spark, world, config)
         assert (first + second).records == bench.produced and second.dead_letters == 0
         root = paths.local_path(world.lake.landing) / "topics" / bench.topic
         rows = [
             r["id"]
             for file in root.rglob("*.avro")
-            for r in avro_bytes.opened(file.read_bytes()).records
+            for r in avro_bytes.read_container(file.read_bytes()).records
         ]
         assert sorted(rows) == [*range(1, 9)]
         assert (
-            topics.count(world, bench.dlq) == 6 and dlq.letters(world, bench.dlq)["replayed"].all()
+            topics.offset_span(world, bench.dlq) == 6
+            and dlq.read(world, bench.dlq)["replayed"].all()
         )
     finally:
         landing.drop(world, config)
@@ -210,16 +218,16 @@ def test_what_cannot_be_ingested_goes_the_same_way(world, spark, bench):
     source = hudi.Topic(bench.topic, format="avro")
     try:
         first = hudi.ingest(spark, world, source, table)
-        assert hudi.send_dead_letters(world, table, bench.dlq) == first.dead_letters == 6
+        assert hudi.publish_dead_letters(world, table, bench.dlq) == first.dead_letters == 6
         found = judged(world, bench)
         print(found[["offset", "key", "reason"]].to_string())
         assert first.upserts + len(found) == bench.produced
         bench.register_later()
-        assert dlq.replay(world, bench.dlq, mend=bench.mend) == 6
+        assert dlq.replay(world, bench.dlq, transform=bench.mend) == 6
         second = hudi.ingest(spark, world, source, table)
         assert (first + second).upserts == bench.produced and second.dead_letters == 0
         assert sorted(r.id for r in hudi.read(spark, table).collect()) == [*range(1, 9)]
-        assert hudi.send_dead_letters(world, table, bench.dlq) == 0
+        assert hudi.publish_dead_letters(world, table, bench.dlq) == 0
     finally:
         hudi.drop(spark, world, table)
 
@@ -233,11 +241,11 @@ def test_of_a_topic_that_was_made_anew_nothing_is_sent(world, spark, bench):
             == 6
         )
         topics.delete(world, bench.topic)
-        topics.send(world, bench.topic, [(kind, bench.sent["good"]) for kind in bench.sent])
+        topics.produce(world, bench.topic, [(kind, bench.sent["good"]) for kind in bench.sent])
         with pytest.raises(
             LakeError, match=f"6 dead letters were not sent to {bench.dlq}: their messages are gone"
         ):
-            hudi.send_dead_letters(world, table, bench.dlq)
+            hudi.publish_dead_letters(world, table, bench.dlq)
         assert bench.dlq not in topics.names(world)
     finally:
         hudi.drop(spark, world, table)
@@ -252,11 +260,11 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
     source = hudi.Topic(bench.topic, format="avro")
     try:
         hudi.ingest(spark, world, source, table)
-        hudi.send_dead_letters(world, table, bench.dlq)
+        hudi.publish_dead_letters(world, table, bench.dlq)
         call = CliRunner().invoke
         said = call(cli.app, ["dlq", "replay", bench.dlq, "--offset", "2", "--offset", "0"]).output
         assert said == "letters sent back: 2\n"
-        assert list(dlq.letters(world, bench.dlq)["replayed"]) == [
+        assert list(dlq.read(world, bench.dlq)["replayed"]) == [
             True,
             False,
             True,
@@ -266,34 +274,34 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         ]
         assert dlq.replay(world, bench.dlq, offsets=[0]) == 0
         assert hudi.ingest(spark, world, source, table).dead_letters == 2
-        assert hudi.send_dead_letters(world, table, bench.dlq) == 2
-        found = dlq.letters(world, bench.dlq)
+        assert hudi.publish_dead_letters(world, table, bench.dlq) == 2
+        found = dlq.read(world, bench.dlq)
         assert (
             list(found["origin_offset"]) == [1, 2, 3, 4, 5, 6, 8, 9]
             and found["replayed"].sum() == 2
         )
-        marks = [dict(headers).get(dlq.REPLAYED) for headers in found["headers"]]
+        marks = [dict(headers).get(dlq.REPLAYED_HEADER) for headers in found["headers"]]
         assert marks == [None] * 6 + [f"{bench.dlq}/0/0".encode(), f"{bench.dlq}/0/2".encode()]
         with pytest.raises(ZeroDivisionError):
-            dlq.replay(world, bench.dlq, mend=lambda letter: 1 / (letter.offset - 7))
-        assert topics.count(world, bench.topic) == bench.produced + 2, "nothing was sent"
+            dlq.replay(world, bench.dlq, transform=lambda letter: 1 / (letter.offset - 7))
+        assert topics.offset_span(world, bench.topic) == bench.produced + 2, "nothing was sent"
         # who cannot mend a letter leaves it
         assert (
             dlq.replay(
                 world,
                 bench.dlq,
-                mend=lambda letter: bench.mend(letter) if letter.offset == 7 else None,
+                transform=lambda letter: bench.mend(letter) if letter.offset == 7 else None,
             )
             == 1
         )
-        assert list(dlq.letters(world, bench.dlq).query("not replayed")["offset"]) == [
+        assert list(dlq.read(world, bench.dlq).query("not replayed")["offset"]) == [
             1,
             3,
             4,
             5,
             6,
         ]
-        mine = dlq.counts(world).query(f"origin == '{bench.topic}'")
+        mine = dlq.summary(world).query(f"origin == '{bench.topic}'")
         by_place = mine.groupby("place")[["letters", "replayed"]].sum()
         assert by_place.loc[f"topic {bench.dlq}"].to_list() == [8, 3]
         files = by_place[by_place.index.str.startswith("files ")]
@@ -301,7 +309,7 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         for verb in (["list"], ["show", bench.dlq]):
             assert bench.topic in call(cli.app, ["dlq", *verb]).output
         topics.delete(world, bench.dlq)  # of a topic that was made anew nothing is known
-        topics.send(world, bench.dlq, [("k", "no letter")])
+        topics.produce(world, bench.dlq, [("k", "no letter")])
         with pytest.raises(LakeError, match="does not say where it came from"):
             dlq.replay(world, bench.dlq)
     finally:
@@ -339,14 +347,14 @@ cli.main()
 def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption):
     origin, dead, count = new_topic(world), new_topic(world), 20_000
     headers = [
-        (dlq.PREFIX + name, value)
+        (dlq.HEADER_PREFIX + name, value)
         for name, value in (("topic", origin.encode()), ("partition", b"0"))
     ]
-    topics.send(
+    topics.produce(
         world,
         dead,
         [
-            (b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.PREFIX}offset", b"%d" % n)]})
+            (b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.HEADER_PREFIX}offset", b"%d" % n)]})
             for n in range(count)
         ],
     )
@@ -359,22 +367,22 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    halfway = 2 * dlq.BATCH + dlq.BATCH // 2
-    topics.wait_count(world, origin, halfway, timeout=120)
+    halfway = 2 * dlq.REPLAY_BATCH_SIZE + dlq.REPLAY_BATCH_SIZE // 2
+    topics.wait_for_messages(world, origin, halfway, timeout=120)
     try:
         if interruption == "Ctrl-C":
             replay.send_signal(signal.SIGINT)
             replay.wait(timeout=60)
         else:
-            kill("kafka")
+            kill_service("kafka")
         output = replay.communicate(
             "go on\n" if interruption == "Kafka is killed" else None, timeout=60
         )
     finally:
-        stack.need(world, "kafka")
+        stack.ensure_running(world, "kafka")
     assert replay.returncode == (130 if interruption == "Ctrl-C" else 1), output
     assert "Traceback" not in "".join(output)
-    sent = topics.count(world, origin)
+    sent = topics.offset_span(world, origin)
     assert sent == halfway, "it was interrupted in the middle of a batch"
     again = subprocess.run(
         [sys.executable, "-m", "workbench.cli", *command],
@@ -383,10 +391,10 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
         timeout=120,
         check=True,
     )
-    marks = Counter(dict(m.headers())[dlq.REPLAYED] for m in topics.whole(world, origin))
+    marks = Counter(dict(m.headers())[dlq.REPLAYED_HEADER] for m in topics.read_all(world, origin))
     assert len(marks) == count and max(marks.values()) <= 2, again.stdout
     twice = sum(marks.values()) - count
     print(f"{sent:,} sent before the interruption, {twice} sent twice")
-    assert twice == sent - 2 * dlq.BATCH, "of the batch that was not recorded"
+    assert twice == sent - 2 * dlq.REPLAY_BATCH_SIZE, "of the batch that was not recorded"
     assert dlq.replay(world, dead) == 0
     topics.delete(world, origin, dead)

@@ -22,7 +22,7 @@ SCRIPT = """
 @pytest.fixture
 def lab(world):
     with avro_help.museum(world, NAME, SCRIPT) as lab:
-        topics.wait_count(lab, TOPIC, 1, connector=NAME)
+        topics.wait_for_messages(lab, TOPIC, 1, connector=NAME)
         yield lab
     registry.delete(world, f"{TOPIC}-value", f"{TOPIC}-key")
 
@@ -49,12 +49,15 @@ def test_a_schema_that_the_registry_refuses(lab):
         and "likely: the registry refuses" in said
         and "connect.restart" in said
     )
-    assert versions(lab) == ["1"] and topics.count(lab, TOPIC) == 1
+    assert versions(lab) == ["1"] and topics.offset_span(lab, TOPIC) == 1
     none = {"type": "COMPATIBILITY", "config": "NONE"}
     http.call("the registry", "PUT", f"{rules}/COMPATIBILITY", none).raise_for_status()
     connect.restart(lab, NAME)
     assert connect.failure(lab, NAME) is None, "a state of before"
-    assert topics.wait_count(lab, TOPIC, 2, connector=NAME) == 2 and versions(lab) == ["1", "2"]
+    assert topics.wait_for_messages(lab, TOPIC, 2, connector=NAME) == 2 and versions(lab) == [
+        "1",
+        "2",
+    ]
 
 
 def test_a_row_that_is_too_large(lab):
@@ -66,25 +69,25 @@ def test_a_row_that_is_too_large(lab):
     said = failed(lab)
     print(said)
     assert "max.request.size" in said and "likely: a row is larger" in said
-    assert topics.count(lab, TOPIC) == 1
-    larger = {**avro_help.source(lab, NAME), "producer.override.max.request.size": "2000000"}
+    assert topics.offset_span(lab, TOPIC) == 1
+    larger = {**avro_help.source_config(lab, NAME), "producer.override.max.request.size": "2000000"}
     connect.apply(lab, NAME, larger)
-    topics.wait_count(lab, TOPIC, 3, connector=NAME)
+    topics.wait_for_messages(lab, TOPIC, 3, connector=NAME)
     assert [
-        registry.peek(lab, value)["record"]["artist_id"]
+        registry.inspect_message(lab, value)["record"]["artist_id"]
         for value in topics.read(lab, TOPIC)["value"]
     ] == [1, 2, 3]
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_is_sent(world):
     with pytest.raises(LakeError, match="(?s)a message is refused: .*too large.*max.message.bytes"):
-        topics.send(world, f"{NAME}_large", [("k", "x" * 1_100_000)])
+        topics.produce(world, f"{NAME}_large", [("k", "x" * 1_100_000)])
     topics.create(world, f"{NAME}_large")
     try:
         with pytest.raises(LakeError, match="too large"):
-            topics.send(
+            topics.produce(
                 world, f"{NAME}_large", [("k", "x" * 2_100_000)], **{"message.max.bytes": 3_000_000}
             )
-        assert topics.count(world, f"{NAME}_large") == 0
+        assert topics.offset_span(world, f"{NAME}_large") == 0
     finally:
         topics.delete(world, f"{NAME}_large")

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import fastavro
 import lake_help
 import pytest
-from avro_bytes import framed
+from avro_bytes import wire_message
 from confluent_kafka import Producer
-from evolutions import CHANGES, FIRST, allowed
+from evolutions import CHANGES, FIRST, is_allowed
 from lake_help import new_topic
 from pyspark.sql import types as T
 from workbench import hudi, stack
@@ -29,7 +29,7 @@ from workbench.topic import avro, registry, topics
 @pytest.fixture(scope="module")
 def artifact(world):
     """An artifact whose one version is FIRST."""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     name = f"evolution_{uuid.uuid4().hex[:8]}-value"
     registry.register(world, name, FIRST)
     yield name
@@ -37,18 +37,20 @@ def artifact(world):
 
 
 @pytest.mark.parametrize("kind", ["globalId", "ccompat"])
-@pytest.mark.parametrize("mode", avro.MODES)
+@pytest.mark.parametrize("mode", avro.COMPATIBILITY_MODES)
 def test_the_registry_and_avros_rules_agree(world, artifact, mode, kind):
     before = registry.names(world)
     said = {
-        change: registry.check(world, artifact, avsc, mode, kind)
+        change: registry.check_compatibility(world, artifact, avsc, mode, kind)
         for change, avsc in CHANGES.items()
     }
-    predicted = {change: avro.predicted([FIRST], avsc, mode) for change, avsc in CHANGES.items()}
+    predicted = {
+        change: avro.check_compatibility([FIRST], avsc, mode) for change, avsc in CHANGES.items()
+    }
     assert {c: not why for c, why in said.items()} == {
         c: not why for c, why in predicted.items()
     }, said
-    assert {c for c, why in said.items() if not why} == {c for c in CHANGES if allowed(c, mode)}
+    assert {c for c, why in said.items() if not why} == {c for c in CHANGES if is_allowed(c, mode)}
     assert registry.names(world) == before and registry.versions(world, artifact) == [FIRST]
 
 
@@ -62,9 +64,11 @@ def test_a_schema_that_breaks_the_mode_is_refused_and_adds_no_version(world, art
     ):
         registry.register(world, artifact, CHANGES["drop"])
     assert registry.versions(world, artifact) == [FIRST]
-    assert registry.check(
+    assert registry.check_compatibility(
         world, artifact, CHANGES["drop"]
-    ) == "title at /fields/1" and not registry.check(world, artifact, CHANGES["drop"], "NONE")
+    ) == "title at /fields/1" and not registry.check_compatibility(
+        world, artifact, CHANGES["drop"], "NONE"
+    )
     registry.set_compatibility(world, artifact, "NONE")
 
 
@@ -86,10 +90,13 @@ AGAIN = {
 }
 
 
-@pytest.mark.parametrize("mode", avro.MODES)
+@pytest.mark.parametrize("mode", avro.COMPATIBILITY_MODES)
 def test_a_transitive_mode_looks_at_all_versions(world, versions, mode):
-    predicted = avro.predicted(registry.versions(world, versions), AGAIN, mode)
-    asked = [registry.check(world, versions, AGAIN, mode, kind) for kind in ("globalId", "ccompat")]
+    predicted = avro.check_compatibility(registry.versions(world, versions), AGAIN, mode)
+    asked = [
+        registry.check_compatibility(world, versions, AGAIN, mode, kind)
+        for kind in ("globalId", "ccompat")
+    ]
     assert [not why for why in (predicted, *asked)] == [not mode.endswith("_TRANSITIVE")] * 3, (
         predicted,
         asked,
@@ -101,9 +108,11 @@ def test_where_apicurio_and_avros_rules_differ(world, versions):
     Avro's library for Python overlooks; and what Confluent's API answers at Apicurio's v6, which
     counts all versions in every mode."""
     wrong = {**FIRST, "fields": [*FIRST["fields"], {"name": "n", "type": "int", "default": "x"}]}
-    assert avro.predicted([FIRST], wrong, "FULL") == ""
+    assert avro.check_compatibility([FIRST], wrong, "FULL") == ""
     for kind in ("globalId", "ccompat"):
-        assert "invalid Avro schema" in registry.check(world, versions, wrong, "FULL", kind)
+        assert "invalid Avro schema" in registry.check_compatibility(
+            world, versions, wrong, "FULL", kind
+        )
     with pytest.raises(LakeError, match="invalid Avro schema"):
         registry.set_compatibility(world, versions, "BACKWARD")
         registry.register(world, versions, wrong)
@@ -113,7 +122,10 @@ def test_where_apicurio_and_avros_rules_differ(world, versions):
         f"{world.registry.url}/apis/ccompat/v6/compatibility/subjects/{versions}/versions/latest",
         {"schema": json.dumps(AGAIN), "schemaType": "AVRO"},
     )
-    assert answer.json()["is_compatible"] is False and registry.check(world, versions, AGAIN) == ""
+    assert (
+        answer.json()["is_compatible"] is False
+        and registry.check_compatibility(world, versions, AGAIN) == ""
+    )
     registry.register(world, versions, AGAIN)
 
 
@@ -125,15 +137,15 @@ def test_a_rule_for_all_artifacts_keeps_no_version_from_the_copy(world, versions
         "the registry", "POST", rules, {"type": "COMPATIBILITY", "config": "FORWARD"}
     ).raise_for_status()
     try:
-        assert registry.check(world, versions, AGAIN, "BACKWARD") == ""
-        assert registry.check(world, versions, AGAIN, "BACKWARD_TRANSITIVE") != ""
+        assert registry.check_compatibility(world, versions, AGAIN, "BACKWARD") == ""
+        assert registry.check_compatibility(world, versions, AGAIN, "BACKWARD_TRANSITIVE") != ""
     finally:
         http.call("the registry", "DELETE", f"{rules}/COMPATIBILITY").raise_for_status()
 
 
 def test_an_artifact_or_a_mode_that_is_not_there(world, artifact):
     for ask in (
-        lambda: registry.check(world, artifact[1:], FIRST),
+        lambda: registry.check_compatibility(world, artifact[1:], FIRST),
         lambda: registry.versions(world, artifact[1:]),
         lambda: registry.set_compatibility(world, artifact[1:], "FULL"),
     ):
@@ -153,7 +165,7 @@ ROW = {"title": "x", "year": 2000, "views": 5, "genre": "drama", "__op": "c"}
 def bench(request, world, spark):
     """A topic, a table of each kind, `send(schema, rows …)`, which registers it, `go()`,
     `rows()`."""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     topic = new_topic(world)
     table = hudi.table(
         world, f"t_{uuid.uuid4().hex[:8]}", key=("id",), ordering="__lsn", type=request.param
@@ -170,7 +182,7 @@ def bench(request, world, spark):
                 fastavro.parse_schema(avsc),
                 {f["name"]: given.get(f["name"]) for f in avsc["fields"]},
             )
-            producer.produce(topic, key=str(row["id"]), value=framed(id, out.getvalue()))
+            producer.produce(topic, key=str(row["id"]), value=wire_message(id, out.getvalue()))
         assert producer.flush(20) == 0
         return id
 
@@ -456,7 +468,7 @@ def test_the_catalogs_entries_follow(bench):
     bench.send(CHANGES["widen int to long"], {"id": 2, "__lsn": 2, "year": 2**40})
     bench.go()
     hudi.register(bench.spark, bench.table)
-    for entry in hudi.entries(bench.table):
+    for entry in hudi.catalog_names(bench.table):
         told = {r[0]: r[1] for r in bench.spark.sql(f"DESCRIBE {entry}").collect()}
         assert told["year"] == "bigint", entry
         assert set(query.sql(bench.spark, f"SELECT year FROM {entry}")["year"]) == {2000, 2**40}
@@ -467,7 +479,7 @@ def test_rows_of_json_follow_the_schema_that_is_given(bench):
 
     def go(*rows, **kinds):
         topic = f"{bench.topic}_json"
-        lake_help.send(bench.world, topic, *rows)
+        lake_help.produce(bench.world, topic, *rows)
         kinds = {"id": T.IntegerType(), "__lsn": T.LongType(), **kinds}
         schema = T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
         return hudi.ingest(bench.spark, bench.world, hudi.Topic(topic), bench.table, schema=schema)

@@ -4,7 +4,7 @@ equals the source."""
 import os
 
 import pytest
-from lake_help import kill, killed_while
+from lake_help import kill_service, kill_service_during
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
 from workbench.results import check
@@ -19,7 +19,9 @@ SCALE = 10
 def flow(world):
     """The source at scale 10, captured by a running connector."""
     outbox.flow.reset(world, "11_source_database")
-    northwind.loader.load(world, scale=SCALE, confirm=lambda question: True, say=lambda text: None)
+    northwind.loader.load(
+        world, scale=SCALE, confirm=lambda question: True, progress=lambda text: None
+    )
     postgres.create_publication(world, outbox.flow.publication, [outbox.TABLE])
     postgres.grant_replication(world, [outbox.TABLE])
     connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))
@@ -53,10 +55,10 @@ def agrees(world, after):
     same."""
     from workbench.spark import session
 
-    stack.need(world, "postgres", "kafka", "connect", "spark")
+    stack.ensure_running(world, "postgres", "kafka", "connect", "spark")
     connect.wait_running(world, outbox.CONNECTOR)
     spark, table = session(world), outbox.flow.table(world)
-    outbox.flow.settle(world)
+    outbox.flow.wait_until_captured(world)
     landing.run(spark, world, connect.config(world, outbox.SINK))
     hudi.ingest(spark, world, hudi.Topic(outbox.flow.topic(world)), table)
     source = outbox.flow.rows(world)
@@ -64,7 +66,7 @@ def agrees(world, after):
     rows = hudi.read(spark, table).toPandas()
     assert rows["order_id"].is_unique
     check.same_rows(
-        source, rows[source.columns], key="order_id", what=f"lake = source after {after}"
+        source, rows[source.columns], key="order_id", claim=f"lake = source after {after}"
     )
 
     # landed: a line for each message that has a value, none twice; and the last of each order is
@@ -78,7 +80,7 @@ def agrees(world, after):
     last = landed.groupby("order_id").tail(1)
     last = last[last["__deleted"] != "true"]
     check.same_rows(
-        source, last[source.columns], key="order_id", what=f"last landed = source after {after}"
+        source, last[source.columns], key="order_id", claim=f"last landed = source after {after}"
     )
 
 
@@ -86,18 +88,18 @@ def agrees(world, after):
 def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
     in_snapshot = round_ == 1
     if in_snapshot:
-        topics.wait_count(flow, outbox.flow.topic(flow), 1_000, connector=outbox.CONNECTOR)
+        topics.wait_for_messages(flow, outbox.flow.topic(flow), 1_000, connector=outbox.CONNECTOR)
     else:
         delete_one(flow, round_)
     change_many(flow, round_)
     for name in names:
-        kill(name)
+        kill_service(name)
     if in_snapshot:
         # Debezium begins an interrupted snapshot again, and says nothing of rows it had read that
         # are gone by then (docs/limits.md). So here the delete comes after it.
-        stack.need(flow, "kafka", "connect")
+        stack.ensure_running(flow, "kafka", "connect")
         connect.wait_running(flow, outbox.CONNECTOR)
-        outbox.flow.settle(flow)
+        outbox.flow.wait_until_captured(flow)
         delete_one(flow, round_)
     agrees(flow, f"{' and '.join(names)} was killed")
 
@@ -109,11 +111,11 @@ def test_spark_killed_while_it_lands(flow):
     from workbench.spark import session
 
     postgres.execute(flow, "UPDATE orders SET freight = freight + 1")
-    outbox.flow.settle(flow)
+    outbox.flow.wait_until_captured(flow)
     spark, sink = session(flow), connect.config(flow, outbox.SINK)
     before = len(landed_names(flow))
     # many batches: some are finished when Spark dies, one is under way, others have not begun
-    raised = killed_while(
+    raised = kill_service_during(
         lambda: landing.run(spark, flow, sink, batch=1_000),
         lambda: len(landed_names(flow)) > before,
         "a new object has been landed",
@@ -134,7 +136,7 @@ def test_spark_killed_while_it_writes(flow):
     from workbench.spark import session
 
     postgres.execute(flow, "UPDATE orders SET freight = freight + 1")
-    outbox.flow.settle(flow)
+    outbox.flow.wait_until_captured(flow)
     spark, table = session(flow), outbox.flow.table(flow)
     before = len(hudi.commits(table))
     timeline = f"{table.base.removeprefix('file:')}/.hoodie"
@@ -144,7 +146,7 @@ def test_spark_killed_while_it_writes(flow):
         begun = {n.split(".")[0] for n in names if n.endswith(".inflight")}
         return begun - {n.split(".")[0] for n in names if n.endswith(".commit")}
 
-    raised = killed_while(
+    raised = kill_service_during(
         lambda: hudi.ingest(spark, flow, hudi.Topic(outbox.flow.topic(flow)), table),
         under_way,
         "a commit is under way",

@@ -7,37 +7,41 @@ from uuid import UUID
 
 import pandas
 import pytest
-from avro_bytes import number, record, text
+from avro_bytes import encode_long, encode_string, record_schema
 from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing
 from workbench.hudi import changes
 from workbench.landing import job
 from workbench.topic import glue_registry, topics, wire
-from worlds import varied
+from worlds import with_settings
 
 OLD, NEW, NOBODYS = (f"0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f{n}" for n in "019")
-V1 = record("Value", id="int", part="string", __lsn="int")
-V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
+V1 = record_schema("Value", id="int", part="string", __lsn="int")
+V2 = record_schema("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
 AWS = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
 
 
 def v1(n):
-    return number(n) + text("p") + number(n)
+    return encode_long(n) + encode_string("p") + encode_long(n)
 
 
 def v2(n, extra):
-    return number(n) + number(1) + text(extra) + text("p") + number(n)
+    return (
+        encode_long(n) + encode_long(1) + encode_string(extra) + encode_string("p") + encode_long(n)
+    )
 
 
 def framed(id, body, magic=b"\3\0"):
-    return magic + UUID(id).bytes + (zlib.compress(body) if magic == wire.ZLIB else body)
+    return (
+        magic + UUID(id).bytes + (zlib.compress(body) if magic == wire.GLUE_ZLIB_PREFIX else body)
+    )
 
 
 MESSAGES = [
     framed(OLD, v1(1)),
     framed(NEW, v2(2, "more")),
-    framed(NEW, v2(3, "packed"), wire.ZLIB),
+    framed(NEW, v2(3, "packed"), wire.GLUE_ZLIB_PREFIX),
     framed(NOBODYS, v1(4)),
     framed(OLD, v1(5)) + b"x",
     b"\0" + bytes(8) + v1(6),
@@ -47,11 +51,11 @@ MESSAGES = [
     framed(NEW, v2(2**40, "last")),
 ]
 BAD = {
-    2: wire.not_avro,
-    5: wire.not_avro,
-    6: wire.not_avro,
-    7: wire.not_avro,
-    3: lambda world: wire.unknown(world).format(f"globalId {NOBODYS}"),
+    2: wire.not_avro_reason,
+    5: wire.not_avro_reason,
+    6: wire.not_avro_reason,
+    7: wire.not_avro_reason,
+    3: lambda world: wire.unknown_schema_reason(world).format(f"globalId {NOBODYS}"),
     4: lambda _: f"the bytes are not Avro of schema globalId {OLD}",
     8: lambda _: f"the bytes are not Avro of schema globalId {OLD}",
 }
@@ -73,9 +77,11 @@ def glue(world, topic, monkeypatch):
     """The world with such a registry; `asked` notes the ids that it was asked for."""
     schemas, asked = {OLD: V1, NEW: V2}, []
     monkeypatch.setattr(
-        glue_registry, "find", lambda _, id, kind=wire.GLOBAL: asked.append(id) or schemas.get(id)
+        glue_registry,
+        "find",
+        lambda _, id, kind=wire.GLOBAL_ID: asked.append(id) or schemas.get(id),
     )
-    monkeypatch.setattr(glue_registry, "newest", lambda *_: V2)
+    monkeypatch.setattr(glue_registry, "find_latest", lambda *_: V2)
     monkeypatch.setattr(
         glue_registry,
         "artifacts",
@@ -83,8 +89,8 @@ def glue(world, topic, monkeypatch):
             {"artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}
         ),
     )
-    monkeypatch.setattr(job, "_met", {})
-    other = varied(
+    monkeypatch.setattr(job, "_glue_schema_cache", {})
+    other = with_settings(
         world,
         registry={"kind": "glue", "wire": "glue", "url": ""},
         stack={"deployment": "workbench"},
@@ -95,18 +101,18 @@ def glue(world, topic, monkeypatch):
 def test_spark_finds_what_python_finds(spark, glue):
     rows = [(b"k", value, "t", 0, n, None) for n, value in enumerate(MESSAGES)]
     seen = (
-        wire.framed_in_spark(spark.createDataFrame(rows, wire.MESSAGES), glue[0])
+        wire.with_wire_columns(spark.createDataFrame(rows, wire.MESSAGE_COLUMNS), glue[0])
         .orderBy("offset")
         .collect()
     )
     for value, row in zip(MESSAGES, seen):
-        found = wire.framed(glue[0], value)
+        found = wire.parse_wire_format(glue[0], value)
         assert (row.schema, row.body) == (found and found.schema, found and bytearray(found.body))
 
 
 @pytest.mark.parametrize("few", [2_000, 0])
 def test_a_topic_is_ingested(world, spark, glue, topic, monkeypatch, few):
-    monkeypatch.setattr(changes, "FEW", few)
+    monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", few)
     other, asked = glue
     table = new_table(world, key=("id",))
     try:

@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from lake_help import SCHEMA, change, content, new_table, new_topic, send
+from lake_help import SCHEMA, change_record, new_table, new_topic, produce, table_content
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as T
 from workbench import hudi
@@ -27,10 +27,12 @@ def lake(world, spark):
         made.append((topic, table))
 
         def go(*messages, run=hudi.ingest, **knobs):
-            send(world, topic, *messages)
+            produce(world, topic, *messages)
             return run(spark, world, hudi.Topic(topic), table, schema=SCHEMA, **knobs)
 
-        return SimpleNamespace(topic=topic, table=table, go=go, rows=lambda: content(spark, table))
+        return SimpleNamespace(
+            topic=topic, table=table, go=go, rows=lambda: table_content(spark, table)
+        )
 
     yield make
     for topic, table in made:
@@ -44,11 +46,11 @@ def lake(world, spark):
 def test_the_greater_ordering_value_wins_whenever_it_comes(lake, world, spark, kind, index):
     it = lake(type=kind, index=index)
     first = it.go(
-        change(1, 10),
-        change(2, 10),
-        change(3, 10),
-        change(1, 12, "late in the same batch"),
-        change(1, 11),
+        change_record(1, 10),
+        change_record(2, 10),
+        change_record(3, 10),
+        change_record(1, 12, "late in the same batch"),
+        change_record(1, 11),
     )
     assert (first.messages, first.upserts, first.deletes) == (5, 5, 0)
     assert it.rows() == [
@@ -56,12 +58,12 @@ def test_the_greater_ordering_value_wins_whenever_it_comes(lake, world, spark, k
         (2, "p", "x", 10),
         (3, "p", "x", 10),
     ]
-    it.go(change(1, 5, "older"), change(2, 9, op="d"), change(3, 20, op="d"))
+    it.go(change_record(1, 5, "older"), change_record(2, 9, op="d"), change_record(3, 20, op="d"))
     assert it.rows() == [
         (1, "p", "late in the same batch", 12),
         (2, "p", "x", 10),
     ]  # late delete lost, real one won
-    it.go(change(3, 30, "again"))
+    it.go(change_record(3, 30, "again"))
     assert it.rows()[-1] == (3, "p", "again", 30)
     assert hudi.properties(it.table)["hoodie.table.version"] == "6"
     if index == "BUCKET":
@@ -99,7 +101,7 @@ def test_a_delete_that_comes_late_loses_whatever_the_ordering_field_is(lake, wor
         )
 
         def go(*changes, it=it, schema=schema):
-            send(world, it.topic, *({"id": key, "o": o, "__op": op} for key, o, op in changes))
+            produce(world, it.topic, *({"id": key, "o": o, "__op": op} for key, o, op in changes))
             hudi.ingest(spark, world, hudi.Topic(it.topic), it.table, schema=schema)
             return sorted(row.id for row in hudi.read(spark, it.table).collect())
 
@@ -122,11 +124,11 @@ def test_a_delete_that_comes_late_loses_whatever_the_ordering_field_is(lake, wor
 def test_a_second_run_makes_no_commit_and_a_replay_changes_nothing(lake, world, spark):
     it = lake()
     it.go(
-        change(1, 1),
-        change(2, 1),
-        change(1, 2, "new"),
-        change(2, 3, op="d"),
-        change(3, 1, part="q"),
+        change_record(1, 1),
+        change_record(2, 1),
+        change_record(1, 2, "new"),
+        change_record(2, 3, op="d"),
+        change_record(3, 1, part="q"),
         ("k", "{no"),
     )
     before, done = it.rows(), len(hudi.commits(it.table))
@@ -149,7 +151,11 @@ def test_a_small_whole_number_is_an_int_of_hudi_in_each_ingest(lake, world, spar
         ]
     )
     for key in (1, 2):
-        send(world, it.topic, {**change(key, key), "o": 300 * key, "t": -key, "l": [key, None]})
+        produce(
+            world,
+            it.topic,
+            {**change_record(key, key), "o": 300 * key, "t": -key, "l": [key, None]},
+        )
         assert hudi.ingest(spark, world, hudi.Topic(it.topic), it.table, schema=schema).upserts == 1
     read = hudi.read(spark, it.table)
     assert sorted((r.id, r.o, r.t, r.l) for r in read.collect()) == [
@@ -171,9 +177,9 @@ def test_a_batch_that_ended_between_writing_and_commit_is_done_again(
     # of a "mor" table an insert into a small file would draw the update along, into a base file
     it = lake(type=kind, extra={"hoodie.parquet.small.file.limit": "0"} if kind == "mor" else {})
     for _ in range(before):  # without it, it is the first load that ended
-        it.go(change(1, 1))
-    update = [change(1, 2, "new", op="u")] * before  # of a "mor" table it goes into a log
-    it.go(*update, change(2, 1), ("k", "{broken"))
+        it.go(change_record(1, 1))
+    update = [change_record(1, 2, "new", op="u")] * before  # of a "mor" table it goes into a log
+    it.go(*update, change_record(2, 1), ("k", "{broken"))
     timeline = paths.local_path(it.table.base) / ".hoodie"
     last = hudi.commits(it.table)["instant"].iloc[-1]
     for f in timeline.glob(
@@ -195,7 +201,7 @@ def test_a_batch_that_ended_between_writing_and_commit_is_done_again(
     assert len(hudi.commits(it.table)) == before
     if before:
         assert it.rows() == [(1, "p", "x", 1)], "nothing of it shows"
-    again = it.go(change(3, 1))
+    again = it.go(change_record(3, 1))
     assert (again.messages, again.dead_letters) == (3 + before, 1)
     assert it.rows() == [(1, "p", "new", 2)] * before + [(2, "p", "x", 1), (3, "p", "x", 1)]
     assert hudi.dead_letters(spark, world, it.table).count() == 1
@@ -205,19 +211,19 @@ def test_a_batch_that_ended_between_writing_and_commit_is_done_again(
 
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(lake, world, spark):
     it = lake()
-    it.go(change(1, 1), change(2, 1))
+    it.go(change_record(1, 1), change_record(2, 1))
     topics.delete(world, it.topic)
     new_topic(world, it.topic)
     for _ in range(3):  # shorter than the old one, as long, longer
         with pytest.raises(LakeError, match="(?s)was deleted and made anew.*replay=True"):
-            it.go(change(3, 1))
+            it.go(change_record(3, 1))
     assert it.go(replay=True).messages == 3 and [r[0] for r in it.rows()] == [1, 2, 3]
-    assert it.go(change(4, 1)).messages == 1
+    assert it.go(change_record(4, 1)).messages == 1
 
 
 def test_a_replay_that_fails_keeps_the_dead_letters(lake, world, spark):
     it = lake()
-    it.go(change(1, 1), ("k", "{broken"), ("k", "{broken"))
+    it.go(change_record(1, 1), ("k", "{broken"), ("k", "{broken"))
     bad = dataclasses.replace(
         it.table, extra={"hoodie.datasource.write.keygenerator.class": "no.such.Class"}
     )
@@ -232,8 +238,10 @@ def test_a_replay_that_fails_keeps_the_dead_letters(lake, world, spark):
 
 def test_a_replay_that_ends_half_way_keeps_the_dead_letters(lake, world, spark):
     it = lake()
-    it.go(change(1, 1), change(2, 1), ("k", "{broken"))
-    job = ingesting.Job(spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True)
+    it.go(change_record(1, 1), change_record(2, 1), ("k", "{broken"))
+    job = ingesting.IngestJob(
+        spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True
+    )
     looks = []
     job.run(lambda more: looks.append(more) or True)
     assert looks == [True]
@@ -255,7 +263,7 @@ def test_a_new_table_and_nothing_to_write_ends(lake, world, spark, message):
         == done.dead_letters
         == (message[1] is not None)
     )
-    assert it.go(change(1, 1), message).messages == 2 and it.rows() == [(1, "p", "x", 1)]
+    assert it.go(change_record(1, 1), message).messages == 2 and it.rows() == [(1, "p", "x", 1)]
     assert it.go(message).messages == 1 and it.go() == hudi.Ingested()
     assert hudi.dead_letters(spark, world, it.table).count() == 3 * done.dead_letters
 
@@ -265,10 +273,10 @@ def test_the_limit_a_late_event_after_a_delete_that_was_committed(lake, kind):
     """Known and documented in Table: nothing remembers the delete's ordering value in a table of
     this type."""
     it = lake(type=kind)
-    it.go(change(1, 10), change(2, 10))
-    it.go(change(1, 20, op="d"))
+    it.go(change_record(1, 10), change_record(2, 10))
+    it.go(change_record(1, 20, op="d"))
     assert it.rows() == [(2, "p", "x", 10)]
-    it.go(change(1, 15, "late"))
+    it.go(change_record(1, 15, "late"))
     assert it.rows() == (
         [(1, "p", "late", 15), (2, "p", "x", 10)] if kind == "cow" else [(2, "p", "x", 10)]
     )
@@ -279,9 +287,9 @@ def test_landed_files_are_read_in_the_order_of_their_offsets(lake, world, spark)
     folder = paths.local_path(world.lake.landing) / it.topic / "part=p"
     folder.mkdir(parents=True)
     for offset, row in (
-        (9, change(1, 20, op="d")),
-        (10, change(1, 30, "back")),
-        (2, change(1, 10)),
+        (9, change_record(1, 20, op="d")),
+        (10, change_record(1, 30, "back")),
+        (2, change_record(1, 10)),
     ):
         (folder / f"{it.topic}-0-{offset:020d}.json").write_text(
             json.dumps(row)
@@ -296,11 +304,11 @@ def test_landed_files_are_read_in_the_order_of_their_offsets(lake, world, spark)
 
 def test_poison_goes_to_the_dead_letters_and_counts_close(lake, world, spark):
     it = lake()
-    envelope = {"schema": {"type": "struct"}, "payload": change(4, 1, "wrapped")}
+    envelope = {"schema": {"type": "struct"}, "payload": change_record(4, 1, "wrapped")}
     done = it.go(
-        change(1, 1),
-        (None, json.dumps(change(2, 1, "no key"))),
-        change(3, 1, part=None),
+        change_record(1, 1),
+        (None, json.dumps(change_record(2, 1, "no key"))),
+        change_record(3, 1, part=None),
         ("4", json.dumps(envelope)),
         ("1", None),
         (None, None),
@@ -308,9 +316,9 @@ def test_poison_goes_to_the_dead_letters_and_counts_close(lake, world, spark):
         ("x", '{"id": 9, "__lsn": 1} trailing'),
         ("x", "[]"),
         ("x", ""),
-        ("x", json.dumps({**change(5, 1), "id": "five"})),
-        ("x", json.dumps({**change(5, 1), "id": None})),
-        ("x", json.dumps({**change(5, 1), "__lsn": None})),
+        ("x", json.dumps({**change_record(5, 1), "id": "five"})),
+        ("x", json.dumps({**change_record(5, 1), "id": None})),
+        ("x", json.dumps({**change_record(5, 1), "__lsn": None})),
         ("1", '{"schema":null,"payload":null}'),
         (
             "7",
@@ -346,15 +354,15 @@ def test_poison_goes_to_the_dead_letters_and_counts_close(lake, world, spark):
 
 def test_a_null_partition_can_be_written_and_deleted(lake, spark):
     it = lake()
-    it.go(change(1, 1, part=None), change(2, 1, part="a/b"))
+    it.go(change_record(1, 1, part=None), change_record(2, 1, part="a/b"))
     assert {(r.id, r.part) for r in hudi.read(spark, it.table).collect()} == {(1, None), (2, "a/b")}
-    it.go(change(1, 2, part=None, op="d"))
+    it.go(change_record(1, 2, part=None, op="d"))
     assert {(r.id, r.part) for r in hudi.read(spark, it.table).collect()} == {(2, "a/b")}
 
 
 def test_many_batches_and_hudi_rs_reads_what_spark_reads(lake, world, spark):
     it = lake(partition=("part", "id"))
-    done = it.go(*[change(i, 1, f"Genève {i}", part="pq"[i % 2]) for i in range(6)], batch=3)
+    done = it.go(*[change_record(i, 1, f"Genève {i}", part="pq"[i % 2]) for i in range(6)], batch=3)
     assert done.batches == 2 and done.upserts == 6
     frame = hudi.read_independent(it.table)
     assert sorted(zip(frame["id"], frame["part"], frame["text"], frame["__lsn"])) == it.rows()
@@ -368,7 +376,7 @@ def test_many_batches_and_hudi_rs_reads_what_spark_reads(lake, world, spark):
 
 def test_the_catalog_finds_it_and_start_clean_removes_it(lake, world, spark):
     it = lake()
-    it.go(change(1, 1), ("x", "{broken"))
+    it.go(change_record(1, 1), ("x", "{broken"))
     name = hudi.register(spark, it.table)
     assert hudi.register(spark, it.table) == name and spark.table(name).count() == 1
     for again in (True, False):  # a view that somebody has put there instead
@@ -377,7 +385,7 @@ def test_the_catalog_finds_it_and_start_clean_removes_it(lake, world, spark):
         if again:
             assert hudi.register(spark, it.table) == name and spark.table(name).count() == 1
     hudi.drop(spark, world, it.table)
-    assert not spark.catalog.tableExists(name) and not files.entries(it.table.base)
+    assert not spark.catalog.tableExists(name) and not files.list_dir(it.table.base)
     assert hudi.dead_letters(spark, world, it.table).count() == 0
     assert it.go().upserts == 1  # from the beginning again
 
@@ -400,23 +408,23 @@ def test_where_athena_asks_the_catalog_has_new_partitions_and_columns(
         return there, "more" in {row["col_name"] for row in rows}
 
     it = lake(type="mor")
-    it.go(change(1, 1))
+    it.go(change_record(1, 1))
     hudi.register(spark, it.table)
-    names = hudi.entries(it.table)
-    it.go(change(2, 2, part="q"))
+    names = hudi.catalog_names(it.table)
+    it.go(change_record(2, 2, part="q"))
     assert [known(name)[0] for name in names] == [[]] * len(names), "told to nobody who asks Spark"
-    monkeypatch.setattr(ddl, "engine", lambda spark: "athena")
-    it.go(change(3, 3, part="r"))
+    monkeypatch.setattr(ddl, "query_engine", lambda spark: "athena")
+    it.go(change_record(3, 3, part="r"))
     assert [known(name) for name in names] == [(["p", "q", "r"], False)] * len(names)
     asked = []
     monkeypatch.setattr(ddl, "register", lambda *given: asked.append(given))
-    it.go(change(4, 4, part="r"))
+    it.go(change_record(4, 4, part="r"))
     assert not asked, "nothing is new to the catalog"
     monkeypatch.undo()
-    monkeypatch.setattr(ddl, "engine", lambda spark: "athena")
+    monkeypatch.setattr(ddl, "query_engine", lambda spark: "athena")
     wider = T.StructType([*SCHEMA.fields, T.StructField("more", T.StringType())])
     it.go(
-        {**change(5, 5, part="r"), "more": "x"},
+        {**change_record(5, 5, part="r"), "more": "x"},
         run=lambda *given, schema: hudi.ingest(*given, schema=wider),
     )
     assert [known(name) for name in names] == [(["p", "q", "r"], True)] * len(names)
@@ -425,7 +433,7 @@ def test_where_athena_asks_the_catalog_has_new_partitions_and_columns(
 @pytest.mark.parametrize("kind, entry", [("cow", "things"), ("mor", "things_rt")])
 def test_what_sql_put_into_the_catalog_goes_with_the_table(lake, world, spark, kind, entry):
     it = lake(type=kind, database="sql_left", catalog="things")
-    it.go(change(1, 1))
+    it.go(change_record(1, 1))
     hudi.register(spark, it.table)
     try:
         spark.sql(f"UPDATE sql_left.{entry} SET text = 'by hand'")
@@ -441,7 +449,7 @@ def test_what_sql_put_into_the_catalog_goes_with_the_table(lake, world, spark, k
 
 def test_a_batch_that_fails_stops_the_run_and_the_next_one_does_it_again(lake, world, spark):
     it = lake()
-    send(world, it.topic, change(1, 1))
+    produce(world, it.topic, change_record(1, 1))
     bad = dataclasses.replace(
         it.table, extra={"hoodie.datasource.write.keygenerator.class": "no.such.Class"}
     )
@@ -461,17 +469,17 @@ def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, f
     all."""
     from workbench.hudi import changes
 
-    monkeypatch.setattr(changes, "FEW", few)
+    monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", few)
     it = lake()
     schema = {"type": "struct", "name": "with é in it"}
-    row = change(4, 1, 'Genève},"payload":')
+    row = change_record(4, 1, 'Genève},"payload":')
     wrapped = json.dumps(
         {"schema": schema, "payload": row}, ensure_ascii=False, separators=(",", ":")
     )  # as Connect
-    other = json.dumps({"schema": {}, "payload": change(5, 1, "another schema")})
+    other = json.dumps({"schema": {}, "payload": change_record(5, 1, "another schema")})
     cut_short = wrapped[:-2]
     done = it.go(
-        change(1, 1),
+        change_record(1, 1),
         ("w", wrapped),
         ("o", other),
         ("t", None),
@@ -513,15 +521,15 @@ def test_a_large_first_load_and_a_small_one_hold_the_same(
     has its own file."""
     from workbench.hudi import changes, loading
 
-    monkeypatch.setattr(loading, "LARGE", large)
-    monkeypatch.setattr(changes, "FEW", 0)  # read by Spark, in two tasks
+    monkeypatch.setattr(loading, "LARGE_LOAD_ROWS", large)
+    monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", 0)  # read by Spark, in two tasks
     it = lake(type=kind, index=index)
-    done = it.go(*[change(n, 1, part="pq"[n % 2]) for n in range(100)])
+    done = it.go(*[change_record(n, 1, part="pq"[n % 2]) for n in range(100)])
     assert done.upserts == 100 and it.rows() == [(n, "pq"[n % 2], "x", 1) for n in range(100)]
-    base = [f for f in files.entries(it.table.base, recursive=True) if f.path.endswith(".parquet")]
+    base = [f for f in files.list_dir(it.table.base, recursive=True) if f.path.endswith(".parquet")]
     assert len(base) == 2 * files_of_a_partition
     it.go(
-        change(1, 2, "new", part="q"), change(2, 3, op="d", part="p")
+        change_record(1, 2, "new", part="q"), change_record(2, 3, op="d", part="p")
     )  # found where the load has put them
     assert (
         it.rows()[:3] == [(0, "p", "x", 1), (1, "q", "new", 2), (3, "q", "x", 1)]
@@ -535,14 +543,14 @@ def test_a_first_load_of_several_versions_writes_the_newest(lake, index, moved):
     only."""
     it = lake(index=index)
     done = it.go(
-        change(1, 1),
-        change(1, 2, part="q"),
-        change(2, 1),
-        change(2, 2, op="d"),
-        change(3, 3, "new"),
-        change(3, 2, "older"),
-        change(4, 2, op="d"),
-        change(4, 3, "again"),
+        change_record(1, 1),
+        change_record(1, 2, part="q"),
+        change_record(2, 1),
+        change_record(2, 2, op="d"),
+        change_record(3, 3, "new"),
+        change_record(3, 2, "older"),
+        change_record(4, 2, op="d"),
+        change_record(4, 3, "again"),
     )
     assert (done.upserts, done.deletes) == (6, 2)
     assert it.rows() == [*moved, (1, "q", "x", 2), (3, "p", "new", 3), (4, "p", "again", 3)]
@@ -552,21 +560,21 @@ def test_a_first_load_of_several_versions_writes_the_newest(lake, index, moved):
 def test_large_messages_make_smaller_batches(lake, monkeypatch):
     from workbench.hudi import changes
 
-    monkeypatch.setattr(changes, "FEW_BYTES", 1_000)
-    done = lake().go(*[change(n, 1, "x" * 600) for n in range(5)])
+    monkeypatch.setattr(changes, "SMALL_BATCH_BYTES", 1_000)
+    done = lake().go(*[change_record(n, 1, "x" * 600) for n in range(5)])
     assert (done.messages, done.batches) == (5, 3)
 
 
 def test_two_ingests_into_one_table(lake, world):
     it = lake()
-    stream = it.go(change(1, 1), run=hudi.stream)
+    stream = it.go(change_record(1, 1), run=hudi.stream)
     from workbench.base.wait import wait_until
 
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
     with pytest.raises(
         LakeError, match=r"(?s)another ingest into .* is going on.*process \d+ holds"
     ):
-        it.go(change(2, 1))
+        it.go(change_record(2, 1))
     with pytest.raises(LakeError, match="another ingest into .* is going on"):
         hudi.drop(None, world, it.table)
     wait_until(lambda: stream.counts().upserts == 2, "the second batch", timeout=60)
@@ -579,7 +587,7 @@ def test_landed_lines_that_are_broken(world, spark, lake):
     folder = paths.local_path(world.lake.landing) / it.topic / "part=p"
     folder.mkdir(parents=True)
     (folder / "t-0-0.json").write_text(
-        json.dumps(change(1, 1)) + '\n{"id": 2, "par\n\n' + json.dumps(change(3, 1))
+        json.dumps(change_record(1, 1)) + '\n{"id": 2, "par\n\n' + json.dumps(change_record(3, 1))
     )
     done = hudi.ingest(spark, world, hudi.Landed(it.topic), it.table, schema=SCHEMA)
     assert (done.messages, done.upserts, done.dead_letters) == (3, 2, 1)
@@ -590,25 +598,25 @@ def test_landed_lines_that_are_broken(world, spark, lake):
         and "par" in letter.text
     )
     # another source has a progress of its own
-    assert it.go(change(1, 2, "from the topic")).upserts == 1
+    assert it.go(change_record(1, 2, "from the topic")).upserts == 1
     assert it.rows()[0] == (1, "p", "from the topic", 2)
 
 
 def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, spark, lake):
-    from workbench.landing.job import landed_topic_id
+    from workbench.landing.job import topic_id_path
 
     it = lake()
     file = paths.local_path(world.lake.landing) / it.topic / "t-0-0.json"
     file.parent.mkdir(parents=True)
-    file.write_text(json.dumps(change(1, 1)))
-    files.write_text(landed_topic_id(world, it.topic), "one")
+    file.write_text(json.dumps(change_record(1, 1)))
+    files.write_text(topic_id_path(world, it.topic), "one")
 
     def go(**knobs):
         return hudi.ingest(spark, world, hudi.Landed(it.topic), it.table, schema=SCHEMA, **knobs)
 
     assert go().upserts == 1
-    file.write_text(json.dumps(change(1, 2, "by the same name")))
-    files.write_text(landed_topic_id(world, it.topic), "another")
+    file.write_text(json.dumps(change_record(1, 2, "by the same name")))
+    files.write_text(topic_id_path(world, it.topic), "another")
     with pytest.raises(
         LakeError, match="(?s)files are of another topic.*another.*id one.*start clean"
     ):
@@ -619,12 +627,12 @@ def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, s
 
 def test_continuous_stops_between_batches(lake, spark):
     it = lake()
-    stream = it.go(change(1, 1), run=hudi.stream)
+    stream = it.go(change_record(1, 1), run=hudi.stream)
     from workbench.base.wait import wait_until
 
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
     assert stream.stop().upserts == 1
-    assert it.go(change(2, 1)).messages == 1
+    assert it.go(change_record(2, 1)).messages == 1
     assert [r[0] for r in it.rows()] == [1, 2]
 
 
@@ -674,7 +682,7 @@ def test_a_table_that_was_written_otherwise_takes_changes_in(lake, spark):
     with pytest.raises(
         LakeError, match="(?s)none of its commits says how far .* was read.*replay=True"
     ):
-        it.go(change(1, 2, "new"), change(2, 2, op="d"))
+        it.go(change_record(1, 2, "new"), change_record(2, 2, op="d"))
     assert it.go(replay=True).messages == 2 and it.go() == hudi.Ingested()
     assert it.rows() == [(1, "p", "new", 2)]
 
@@ -687,7 +695,7 @@ def test_progress_that_others_have_archived_is_not_started_over_in_silence(lake,
             "hoodie.cleaner.commits.retained": "1",
         }
     )
-    it.go(change(1, 5), ("k", "{broken"))
+    it.go(change_record(1, 5), ("k", "{broken"))
     other = spark.createDataFrame(
         [(9, "p", "by another", "c", "false", 1, False)],
         f"{SCHEMA.simpleString()[7:-1]}, _hoodie_is_deleted: boolean",
@@ -702,7 +710,7 @@ def test_progress_that_others_have_archived_is_not_started_over_in_silence(lake,
     with pytest.raises(
         LakeError, match="(?s)none of its commits says how far .* was read.*replay=True.*hudi.drop"
     ):
-        it.go(change(1, 6, "new"))
+        it.go(change_record(1, 6, "new"))
     assert list(hudi.commits(it.table)["instant"]) == done and letters() == 1
     bad = dataclasses.replace(
         it.table, extra={"hoodie.datasource.write.keygenerator.class": "no.such.Class"}
@@ -712,7 +720,7 @@ def test_progress_that_others_have_archived_is_not_started_over_in_silence(lake,
     assert letters() >= 1
     assert it.go(replay=True).messages == 3 and letters() == 1
     assert it.rows() == [(1, "p", "new", 6), (9, "p", "by another", 1)]
-    assert it.go(change(2, 1)).messages == 1 and letters() == 1
+    assert it.go(change_record(2, 1)).messages == 1 and letters() == 1
     with pytest.raises(
         LakeError, match="none of its commits says how far .* was read"
     ):  # of another source neither
@@ -722,12 +730,12 @@ def test_progress_that_others_have_archived_is_not_started_over_in_silence(lake,
 def test_a_batch_that_fails_says_why(lake, world, spark):
     """Not only the outermost error, "Failed to upsert for commit time …"."""
     it = lake()
-    it.go(change(1, 1))
+    it.go(change_record(1, 1))
     for file in paths.local_path(it.table.base).rglob("*.parquet"):
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         file.write_bytes(b"these are no columns")
     with pytest.raises(LakeError, match="a batch was not written: .*is not a Parquet file"):
-        it.go(change(1, 2))
+        it.go(change_record(1, 2))
     assert spark.conf.get("spark.sql.pyspark.jvmStacktrace.enabled") == "false"
     with pytest.raises(Exception) as e:
         spark.sql("SELECT nosuch")

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 from confluent_kafka import Producer
-from lake_help import SCHEMA, change, new_table, new_topic, send
+from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi, landing
 from workbench.base import paths
 from workbench.base.errors import LakeError
@@ -38,12 +38,12 @@ def objects(world, config):
 
 def test_objects_hold_each_message_once_and_no_more_than_the_flush_count(world, spark, sink):
     topic = sink["topics"]
-    odd = change(20, 1, part="a/b c=é")
-    wrapped = {"schema": {"type": "struct"}, "payload": change(21, 1, part=None)}
-    send(
+    odd = change_record(20, 1, part="a/b c=é")
+    wrapped = {"schema": {"type": "struct"}, "payload": change_record(21, 1, part=None)}
+    produce(
         world,
         topic,
-        *[change(i, 1) for i in range(7)],
+        *[change_record(i, 1) for i in range(7)],
         odd,
         ("21", json.dumps(wrapped)),
         ("1", None),
@@ -82,7 +82,7 @@ def test_objects_hold_each_message_once_and_no_more_than_the_flush_count(world, 
     try:
         assert hudi.ingest(spark, world, hudi.Landed(topic), table, schema=SCHEMA).upserts == 9
         assert hudi.read(spark, table).count() == 9
-        send(world, topic, change(1, 2, "later"))
+        produce(world, topic, change_record(1, 2, "later"))
         landing.run(spark, world, sink)
         assert hudi.ingest(spark, world, hudi.Landed(topic), table, schema=SCHEMA).messages == 1
         assert hudi.read(spark, table).where("text = 'later'").count() == 1
@@ -91,14 +91,14 @@ def test_objects_hold_each_message_once_and_no_more_than_the_flush_count(world, 
 
 
 def test_stopped_between_writing_and_the_end_of_the_batch(world, spark, sink):
-    send(world, sink["topics"], *[change(i, 1) for i in range(5)], ("x", "{broken"))
+    produce(world, sink["topics"], *[change_record(i, 1) for i in range(5)], ("x", "{broken"))
     landing.run(spark, world, sink)
     before = objects(world, sink)
-    commits = paths.local_path(job.checkpoint(world, landing.parse(sink))) / "commits"
+    commits = paths.local_path(job.checkpoint_path(world, landing.parse(sink))) / "commits"
     for f in commits.glob("*0*"):
         f.unlink()
-    send(
-        world, sink["topics"], change(9, 1)
+    produce(
+        world, sink["topics"], change_record(9, 1)
     )  # came after the crash: must not change the batch that is done again
     done = landing.run(spark, world, sink)
     after = objects(world, sink)
@@ -115,11 +115,11 @@ def test_stopped_between_writing_and_the_end_of_the_batch(world, spark, sink):
 
 
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(world, spark, sink):
-    send(world, sink["topics"], change(1, 1))
+    produce(world, sink["topics"], change_record(1, 1))
     landing.run(spark, world, sink)
     topics.delete(world, sink["topics"])
     new_topic(world, sink["topics"])
-    send(world, sink["topics"], change(2, 1), change(3, 1))
+    produce(world, sink["topics"], change_record(2, 1), change_record(3, 1))
     with pytest.raises(LakeError, match="(?s)was deleted and made anew.*landing.drop"):
         landing.run(spark, world, sink)
     landing.drop(world, sink)
@@ -133,7 +133,7 @@ def test_poison_does_not_stop_what_comes_after_it(world, spark, sink):
         '{"part": "\\ud800"}',
         b'{"part": "\xff"}',
     ]
-    send(world, sink["topics"], *[("k", p) for p in poison], change(1, 1))
+    produce(world, sink["topics"], *[("k", p) for p in poison], change_record(1, 1))
     done = landing.run(spark, world, sink)
     assert (done.records, done.dead_letters) == (1, 4)
     letters = {r.offset: r.reason for r in landing.dead_letters(spark, world, sink).collect()}
@@ -141,7 +141,7 @@ def test_poison_does_not_stop_what_comes_after_it(world, spark, sink):
 
 
 def test_a_batch_that_cannot_be_written_says_where(world, spark, sink):
-    send(world, sink["topics"], change(1, 1))
+    produce(world, sink["topics"], change_record(1, 1))
     root = paths.local_path(world.lake.landing) / sink["topics"]
     root.parent.mkdir(parents=True, exist_ok=True)
     root.write_text("a file where a folder should be")
@@ -157,7 +157,7 @@ def test_what_a_producer_takes_back_is_not_landed(world, spark, sink):
     producer.init_transactions(20)
     for number, end in ((1, producer.abort_transaction), (2, producer.commit_transaction)):
         producer.begin_transaction()
-        producer.produce(topic, key=str(number), value=json.dumps(change(number, 1)))
+        producer.produce(topic, key=str(number), value=json.dumps(change_record(number, 1)))
         assert producer.flush(20) == 0, (
             "in the log, or an abort would only take it out of the producer's own queue"
         )
@@ -170,7 +170,7 @@ def test_what_a_producer_takes_back_is_not_landed(world, spark, sink):
 
 
 def test_a_landing_that_is_given_up_does_not_go_on_by_itself(world, spark, sink):
-    send(world, sink["topics"], *[change(i, 1) for i in range(5)])
+    produce(world, sink["topics"], *[change_record(i, 1) for i in range(5)])
     with pytest.raises(LakeError, match="waited 0 s for the landing"):
         landing.run(spark, world, sink, timeout=0)
     assert not [query for query in spark.streams.active if query.isActive]
@@ -180,8 +180,8 @@ def test_a_landing_that_is_given_up_does_not_go_on_by_itself(world, spark, sink)
 
 
 def test_two_landings_at_once_are_refused(world, spark, sink):
-    send(world, sink["topics"], change(1, 1))
-    with job._alone(world, landing.parse(sink)):
+    produce(world, sink["topics"], change_record(1, 1))
+    with job._landing_lock(world, landing.parse(sink)):
         with pytest.raises(LakeError, match="(?s)another landing of .* is going on.*process"):
             landing.run(spark, world, sink)
     assert landing.run(spark, world, sink).records == 1

@@ -10,7 +10,7 @@ import avro_bytes
 import avro_help
 import fastavro
 import pytest
-from avro_bytes import framed, number, opened, record
+from avro_bytes import encode_long, read_container, record_schema, wire_message
 from confluent_kafka import Producer
 from lake_help import SCHEMA, new_table, new_topic
 from workbench import connect, hudi, landing, stack
@@ -23,7 +23,7 @@ from workbench.source import postgres
 from workbench.stack import process
 from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
-from worlds import varied
+from worlds import with_settings
 
 NAME = "landing_test"
 ARTISTS, ARTWORKS = f"{NAME}.public.artists", f"{NAME}.public.artworks"
@@ -41,14 +41,14 @@ SCRIPT = """
 @pytest.fixture(scope="module")
 def lab(world):
     with avro_help.museum(world, NAME, SCRIPT) as lab:
-        topics.wait_count(lab, ARTWORKS, 10, connector=NAME)
-        topics.wait_count(lab, ARTISTS, 25, connector=NAME)
+        topics.wait_for_messages(lab, ARTWORKS, 10, connector=NAME)
+        topics.wait_for_messages(lab, ARTISTS, 25, connector=NAME)
         yield lab
 
 
 @pytest.fixture
 def sink(lab):
-    config = {**avro_help.sink(lab, NAME), "flush.size": "10"}
+    config = {**avro_help.sink_config(lab, NAME), "flush.size": "10"}
     yield config
     landing.drop(lab, config)
 
@@ -73,7 +73,7 @@ def artists(**fields):
 def landed(world, topic, folder="topics"):
     root = paths.local_path(world.lake.landing) / folder / topic
     return {
-        str(p.relative_to(root)): opened(p.read_bytes())
+        str(p.relative_to(root)): read_container(p.read_bytes())
         for p in sorted(root.rglob("*"))
         if p.is_file()
     }
@@ -114,7 +114,7 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
     assert (first.messages, first.upserts, first.batches) == (25, 25, 2)
     # with the prefix as the reference's own ingest has it
     hudi.ingest(spark, lab, hudi.Landed(f"topics/{ARTWORKS}/partition=0/", format="avro"), works)
-    truth = postgres.frame(lab, "SELECT * FROM artworks")
+    truth = postgres.query(lab, "SELECT * FROM artworks")
     rows = hudi.read(spark, works).toPandas()
     assert dict(hudi.read(spark, works).dtypes)["price"] == "decimal(10,2)"
     check.same_rows(truth, rows[list(truth)], key="artwork_id")
@@ -125,7 +125,7 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
         lab, "INSERT INTO artists VALUES (26, 'Geneviève', 'Français', 1999, 'Female')"
     )
     postgres.execute(lab, "DELETE FROM artists WHERE artist_id = 2")
-    topics.wait_count(lab, ARTISTS, 29, connector=NAME)
+    topics.wait_for_messages(lab, ARTISTS, 29, connector=NAME)
     second = landing.run(spark, lab, sink)
     assert (second.records, second.tombstones, second.objects) == (3, 1, 2), (
         "a file holds one schema"
@@ -136,7 +136,7 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
     source = hudi.Landed(f"topics/{ARTISTS}", format="avro")
     again = hudi.ingest(spark, lab, source, it)
     assert (again.messages, again.upserts, again.deletes, again.batches) == (3, 2, 1, 1)
-    truth = postgres.frame(lab, "SELECT * FROM artists")
+    truth = postgres.query(lab, "SELECT * FROM artists")
     check.same_rows(truth, hudi.read(spark, it).toPandas()[list(truth)], key="artist_id")
     assert hudi.ingest(spark, lab, source, it) == hudi.Ingested()
     assert landing.run(spark, lab, sink) == landing.LandingCounts()
@@ -155,12 +155,12 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
 def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
     landing.run(spark, lab, sink)
     before = contents(landed(lab, ARTISTS))
-    progress = paths.local_path(job.checkpoint(lab, landing.parse(sink)))
+    progress = paths.local_path(job.checkpoint_path(lab, landing.parse(sink)))
     for f in (progress / "commits").glob("*0*"):
         f.unlink()
-    there = topics.count(lab, ARTISTS)
+    there = topics.offset_span(lab, ARTISTS)
     postgres.execute(lab, "UPDATE artists SET birth_year = 1 WHERE artist_id = 3")
-    topics.wait_count(lab, ARTISTS, there + 1, connector=NAME)
+    topics.wait_for_messages(lab, ARTISTS, there + 1, connector=NAME)
     assert landing.run(spark, lab, sink).batches == 2
     after = contents(landed(lab, ARTISTS))
     assert {name: after[name] for name in before} == before and len(after) == len(before) + 1
@@ -179,31 +179,37 @@ def test_a_registry_that_is_stopped_stops_the_landing_and_nothing_is_lost(lab, s
             landing.run(spark, lab, sink)
         assert not landed(lab, ARTISTS) and landing.dead_letters(spark, lab, sink).count() == 0
     finally:
-        stack.need(lab, "apicurio")
+        stack.ensure_running(lab, "apicurio")
     done = landing.run(spark, lab, sink)
-    assert done.dead_letters == 0 and done.messages == topics.count(lab, ARTISTS) + topics.count(
-        lab, ARTWORKS
-    )
+    assert done.dead_letters == 0 and done.messages == topics.offset_span(
+        lab, ARTISTS
+    ) + topics.offset_span(lab, ARTWORKS)
 
 
 # --- written here, byte by byte
 # --------------------------------------------------------------------------------------
 
-V1 = record("Value", id="int", part="string", __lsn="int")
-V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
+V1 = record_schema("Value", id="int", part="string", __lsn="int")
+V2 = record_schema("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
 
 
 def v1(id, lsn, part="p"):
-    return number(id) + avro_bytes.text(part) + number(lsn)
+    return encode_long(id) + avro_bytes.encode_string(part) + encode_long(lsn)
 
 
 def v2(id, lsn, extra):
-    return number(id) + number(1) + avro_bytes.text(extra) + avro_bytes.text("p") + number(lsn)
+    return (
+        encode_long(id)
+        + encode_long(1)
+        + avro_bytes.encode_string(extra)
+        + avro_bytes.encode_string("p")
+        + encode_long(lsn)
+    )
 
 
 @pytest.fixture
 def bench(world, spark, table):
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     topic = new_topic(world)
     config = {**connect.config(world, "moma_sink"), "topics": topic, "flush.size": "100"}
     del config["topics.regex"]
@@ -220,7 +226,7 @@ def bench(world, spark, table):
         config=config,
         table=it,
         send=send,
-        register=lambda avsc: avro_help.register(world, avsc, f"{topic}-value"),
+        register=lambda avsc: avro_help.register_schema(world, avsc, f"{topic}-value"),
         land=lambda other=world: landing.run(spark, other, config),
         ingest=lambda **knobs: hudi.ingest(
             spark, world, hudi.Landed(f"topics/{topic}", format="avro"), it, **knobs
@@ -235,15 +241,15 @@ def bench(world, spark, table):
 
 def test_what_is_not_avro_of_a_known_schema_stays_out_of_the_files(bench, world):
     ids = bench.register(V1)
-    good = framed(ids.glob, v1(1, 1))
+    good = wire_message(ids.glob, v1(1, 1))
     bench.send(
         good,
-        framed(4711, v1(2, 1)),
+        wire_message(4711, v1(2, 1)),
         good + b"x",
         good[:-1],
         b'{"id": 1}',
         None,
-        framed(ids.glob, v1(3, 1)),
+        wire_message(ids.glob, v1(3, 1)),
     )
     done = bench.land()
     assert (done.records, done.tombstones, done.dead_letters) == (2, 1, 4)
@@ -265,9 +271,9 @@ def test_what_is_not_avro_of_a_known_schema_stays_out_of_the_files(bench, world)
 def test_schemas_that_alternate_come_out_as_the_newest(bench, world):
     old, new = bench.register(V1), bench.register(V2)
     bench.send(
-        framed(old.glob, v1(1, 1)),
-        framed(new.glob, v2(2**40, 2, "more")),
-        framed(old.glob, v1(3, 1, "q")),
+        wire_message(old.glob, v1(1, 1)),
+        wire_message(new.glob, v2(2**40, 2, "more")),
+        wire_message(old.glob, v1(3, 1, "q")),
     )
     assert bench.land().objects == 3
     done = bench.ingest()
@@ -281,14 +287,16 @@ def test_schemas_that_alternate_come_out_as_the_newest(bench, world):
 
 def test_files_that_cannot_be_read_are_dead_letters(bench, world):
     other = bench.register(
-        record("Other", id="string", part="string", __lsn="int")
+        record_schema("Other", id="string", part="string", __lsn="int")
     )  # a Value would be another version
     plain, ids = bench.register("string"), bench.register(V1)
     bench.send(
-        framed(ids.glob, v1(1, 1)),
-        framed(other.glob, avro_bytes.text("a") + avro_bytes.text("p") + b"\2"),
-        framed(plain.glob, avro_bytes.text("x")),
-        framed(ids.glob, v1(5, 1)),
+        wire_message(ids.glob, v1(1, 1)),
+        wire_message(
+            other.glob, avro_bytes.encode_string("a") + avro_bytes.encode_string("p") + b"\2"
+        ),
+        wire_message(plain.glob, avro_bytes.encode_string("x")),
+        wire_message(ids.glob, v1(5, 1)),
     )
     assert bench.land().objects == 4
     bench.register({**V1, "doc": "the newest"})
@@ -320,7 +328,7 @@ def test_files_that_cannot_be_read_are_dead_letters(bench, world):
 
 
 @pytest.mark.parametrize(
-    "registered", [None, record("Misleading", id="string", part="string", __lsn="int")]
+    "registered", [None, record_schema("Misleading", id="string", part="string", __lsn="int")]
 )
 def test_files_of_another_tool_are_read_by_the_schema_in_them(bench, world, registered):
     """As Confluent's sink lays them out; the registry knows nothing of them, or another schema by
@@ -328,8 +336,10 @@ def test_files_of_another_tool_are_read_by_the_schema_in_them(bench, world, regi
     if registered:
         bench.register(registered)
     kinds = [
-        record("ConnectDefault", id="int", part="string", __lsn="int"),
-        record("ConnectDefault", id="int", part="string", title=["null", "string"], __lsn="long"),
+        record_schema("ConnectDefault", id="int", part="string", __lsn="int"),
+        record_schema(
+            "ConnectDefault", id="int", part="string", title=["null", "string"], __lsn="long"
+        ),
     ]
     folder = paths.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
     folder.mkdir(parents=True)
@@ -366,8 +376,13 @@ def test_files_of_another_format_are_refused(bench, world, spark, format, ending
 
 
 def test_a_record_without_a_key_in_a_file(bench):
-    ids = bench.register(record("Value", id=["null", "int"], part=["null", "string"], __lsn="int"))
-    bench.send(framed(ids.glob, b"\0" + b"\0" + b"\2"), framed(ids.glob, b"\2\2" + b"\0" + b"\2"))
+    ids = bench.register(
+        record_schema("Value", id=["null", "int"], part=["null", "string"], __lsn="int")
+    )
+    bench.send(
+        wire_message(ids.glob, b"\0" + b"\0" + b"\2"),
+        wire_message(ids.glob, b"\2\2" + b"\0" + b"\2"),
+    )
     bench.land()
     done = bench.ingest()
     assert (done.upserts, done.dead_letters) == (1, 1)
@@ -381,12 +396,12 @@ def test_a_record_without_a_key_in_a_file(bench):
 
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(bench, world):
     ids = bench.register(V1)
-    bench.send(framed(ids.glob, v1(1, 1)))
+    bench.send(wire_message(ids.glob, v1(1, 1)))
     bench.land()
     bench.ingest()
     topics.delete(world, bench.topic)
     new_topic(world, bench.topic)
-    bench.send(framed(ids.glob, v1(2, 1)))
+    bench.send(wire_message(ids.glob, v1(2, 1)))
     with pytest.raises(LakeError, match="(?s)was deleted and made anew.*landing.drop"):
         bench.land()
     landing.drop(world, bench.config)
@@ -398,6 +413,6 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(bench, world):
 
 def test_another_wire_format(bench, world):
     ids = bench.register(V1)
-    bench.send(*[framed(ids.content, v1(n, 1), size=4) for n in (1, 2)])
-    other = varied(world, registry={"wire": "confluent"})
+    bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
+    other = with_settings(world, registry={"wire": "confluent"})
     assert bench.land(other).records == 2 and bench.ingest().upserts == 2

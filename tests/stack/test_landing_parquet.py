@@ -8,8 +8,15 @@ from decimal import Decimal
 
 import avro_help
 import pytest
-from confluent_sink import BY_COUNTRY, FOUR, PARQUET, SINK, address, wrapped
-from lake_help import killed_while, new_topic, send
+from confluent_sink import (
+    FIELD_PARTITIONER,
+    FOUR_TRANSFORMS,
+    PARQUET,
+    SINK,
+    address_row,
+    json_message,
+)
+from lake_help import kill_service_during, new_topic, produce
 from pyspark.sql import functions as F
 from workbench import connect, landing, stack
 from workbench.base import paths
@@ -51,7 +58,7 @@ def lab(world):
 def sink(lab):
     config = {
         **PARQUET,
-        **{k: v for k, v in avro_help.sink(lab, NAME).items() if "converter" in k},
+        **{k: v for k, v in avro_help.sink_config(lab, NAME).items() if "converter" in k},
         "flush.size": "10",
         "topics.regex": rf"{NAME}\.public\.(.*)",
     }
@@ -77,8 +84,8 @@ def read(spark, world, topic):
 
 
 def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
-    topics.wait_count(lab, FILM, 25, connector=NAME)
-    topics.wait_count(lab, ACTOR, 5, connector=NAME)
+    topics.wait_for_messages(lab, FILM, 25, connector=NAME)
+    topics.wait_for_messages(lab, ACTOR, 5, connector=NAME)
     done = landing.run(spark, lab, sink)
     assert (done.records, done.dead_letters, done.objects) == (30, 0, 4)
     assert names(lab, FILM) == [f"partition=0/{FILM}+0+{n:010d}.gz.parquet" for n in (0, 10, 20)]
@@ -125,7 +132,7 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     postgres.execute(lab, "ALTER TABLE film ADD COLUMN length smallint")
     postgres.execute(lab, "UPDATE film SET length = 86 WHERE film_id = 1")
     postgres.execute(lab, "DELETE FROM film WHERE film_id = 5")
-    topics.wait_count(lab, FILM, 29, connector=NAME)  # with the delete's tombstone
+    topics.wait_for_messages(lab, FILM, 29, connector=NAME)  # with the delete's tombstone
     more = landing.run(spark, lab, sink)
     assert (more.records, more.tombstones, more.objects) == (3, 1, 2), "a file holds one schema"
     assert names(lab, FILM)[3:] == [f"partition=0/{FILM}+0+{n:010d}.gz.parquet" for n in (25, 26)]
@@ -144,10 +151,16 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
 
 
 def test_json_lines_and_parquet_by_country_of_json_with_its_schema(world, spark, topic):
-    values = [address(n) for n in range(1, 251)]
-    send(world, topic, *[(str(v["address_id"]), wrapped(v)) for v in values])
+    values = [address_row(n) for n in range(1, 251)]
+    produce(world, topic, *[(str(v["address_id"]), json_message(v)) for v in values])
     lines = {**SINK, "topics": topic}
-    parquet = {**PARQUET, **BY_COUNTRY, **FOUR, "topics": topic, "topics.dir": "other"}
+    parquet = {
+        **PARQUET,
+        **FIELD_PARTITIONER,
+        **FOUR_TRANSFORMS,
+        "topics": topic,
+        "topics.dir": "other",
+    }
     try:
         assert landing.run(spark, world, lines).objects == 3
         assert names(world, topic) == [
@@ -186,7 +199,13 @@ def test_json_lines_and_parquet_by_country_of_json_with_its_schema(world, spark,
 def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_allowed(
     world, spark, topic
 ):
-    send(world, topic, ("1", wrapped(address(1))), ("2", None), ("3", wrapped(address(3))))
+    produce(
+        world,
+        topic,
+        ("1", json_message(address_row(1))),
+        ("2", None),
+        ("3", json_message(address_row(3))),
+    )
     fail = {k: v for k, v in {**PARQUET, "topics": topic}.items() if k != "behavior.on.null.values"}
     try:
         with pytest.raises(
@@ -210,19 +229,19 @@ def test_killed_while_landing_each_record_is_there_once(world, topic, kills):
     from workbench.spark import session
 
     count, rng = 600 * kills, random.Random(kills)
-    send(world, topic, *[(str(n), wrapped(address(n))) for n in range(count)])
-    sink = {**PARQUET, **BY_COUNTRY, "topics": topic, "flush.size": "50"}
+    produce(world, topic, *[(str(n), json_message(address_row(n))) for n in range(count)])
+    sink = {**PARQUET, **FIELD_PARTITIONER, "topics": topic, "flush.size": "50"}
     try:
         for _ in range(kills):
             spark, seen = session(world), len(names(world, topic))
             wanted = seen + rng.randrange(20)
-            raised = killed_while(
+            raised = kill_service_during(
                 lambda s=spark: landing.run(s, world, sink, batch=300),
                 lambda n=wanted: len(names(world, topic)) > n,
                 "more files",
             )
             assert raised
-            stack.need(world, "spark")
+            stack.ensure_running(world, "spark")
         spark = session(world)
         landing.run(spark, world, sink, batch=300)
         rows = read(spark, world, topic)

@@ -33,20 +33,20 @@ def busy(request):
         patch.setenv("WORKBENCH_PORT_BASE", str(int(os.environ["WORKBENCH_PORT_BASE"]) + 120))
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        instance.down_with(os.getpid(), remove=True)
+        instance.stop_with_process(os.getpid(), remove=True)
         world = params.load(request.param)
-        artifacts.install(print, *services.on_demand(world))
+        artifacts.install(print, *services.optional_artifacts(world))
         try:
-            stack.up(world, [*services.wanted(world), *services.WHEN_ASKED])
+            stack.up(world, [*services.default_services(world), *services.ON_DEMAND_SERVICES])
             stack.load_plugins(world, "filestream")
-            storefront.begin(world)
+            storefront.restart_clean(world)
             storefront.up(world, instances=2)
-            storefront.ask(
+            storefront.call(
                 world,
                 "accounts",
                 "POST",
                 "customers",
-                {**storefront_load.named()["customer"], "id": "1"},
+                {**storefront_load.sample_documents()["customer"], "id": "1"},
             )
             postgres.execute(world, "CREATE TABLE canary (n int PRIMARY KEY)", database="postgres")
             connect.apply(
@@ -63,7 +63,7 @@ def busy(request):
                     "slot.name": "canary",
                     "database.user": world.postgres.admin_user,
                     "table.include.list": "public.canary",
-                    "database.password": f"${{directory:{secrets.folder()}:postgres.admin}}",
+                    "database.password": f"${{directory:{secrets.secrets_dir()}:postgres.admin}}",
                 },
             )
             connect.wait_running(world, "canary")
@@ -92,19 +92,19 @@ def content(world):
         },
         "topics": sorted(topics.names(world)),
         "schemas": sorted(registry.artifacts(world)["artifact"]),
-        "customers": sorted(storefront.owned(world, "customers")["id"]),
-        "lake": sorted(one.path for one in files.entries(world.lake.root)),
+        "customers": sorted(storefront.owner_documents(world, "customers")["id"]),
+        "lake": sorted(one.path for one in files.list_dir(world.lake.root)),
         "running": stack.running(),
     }
 
 
 def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy):
     before = content(busy)
-    processes = {p.pid: p for p, _ in instance.marked(f"{paths.state_dir()}:")}
+    processes = {p.pid: p for p, _ in instance.find_service_processes(f"{paths.state_dir()}:")}
     for name in before["running"]:  # PostgreSQL's backends lose their mark
-        leader = stack.process.own(name)
+        leader = stack.process.running_process(name)
         processes.update({p.pid: p for p in [leader, *leader.children(recursive=True)]})
-    spoken, faults = web_page.judged(
+    spoken, faults = web_page.check_listeners(
         processes.values(), [*secrets.read().values(), str(paths.state_dir())]
     )
     print(spoken)
@@ -132,17 +132,17 @@ def test_the_lab_and_its_kernels(tmp_path):
             lambda: re.search(rf"http://127.0.0.1:{port}/\S*token=(\w+)", log.read_text()),
             "the lab",
             timeout=120,
-            failed=lambda: None if lab.is_running() else log.read_text(),
+            failure_reason=lambda: None if lab.is_running() else log.read_text(),
         )[1]
         kernels = f"http://127.0.0.1:{port}/api/kernels"
         login = {"Authorization": f"token {token}"}
         kernel = requests.post(kernels, headers=login, timeout=60).json()
         wait_until(
-            lambda: len(web_page.listeners(lab.children(recursive=True))) >= 5,
+            lambda: len(web_page.listening_sockets(lab.children(recursive=True))) >= 5,
             "the kernel",
             timeout=60,
         )
-        spoken, faults = web_page.judged([lab, *lab.children(recursive=True)], [token])
+        spoken, faults = web_page.check_listeners([lab, *lab.children(recursive=True)], [token])
         assert spoken.pop(port) == "HTTP" and set(spoken.values()) == {"ZeroMQ"}
         assert faults == {}
         assert [k["id"] for k in requests.get(kernels, headers=login, timeout=60).json()] == [

@@ -16,17 +16,21 @@ FLOW, SEED = log_based.flow, 7
 
 def load(world, **more):
     """What notebooks 31 and 32 do, without their looks."""
-    stack.need(world, *FLOW.services)
+    stack.ensure_running(world, *FLOW.services)
     FLOW.reset(world)
     FLOW.loader.load(world, confirm=lambda question: True, **more)
-    FLOW.keep(world)
+    FLOW.save_baseline(world)
     # a null of a column with a default arrives as the default (see below)
     postgres.execute(
         world, "ALTER TABLE film ALTER COLUMN rating DROP DEFAULT", database=FLOW.database
     )
     tables = [f"public.{name}" for name in FLOW.names]
     postgres.create_publication(
-        world, FLOW.publication, tables, FLOW.database, left_out=["public.film.revenue_projection"]
+        world,
+        FLOW.publication,
+        tables,
+        FLOW.database,
+        excluded_columns=["public.film.revenue_projection"],
     )
     postgres.grant_replication(world, tables, FLOW.database)
     FLOW.deploy(world)
@@ -42,7 +46,9 @@ def captured(world):
 def latest(spark, world, name):
     """The latest state of a table as the raw files have it, all of them landed and in the
     catalog."""
-    query.crawl(spark, FLOW.landing_folder(world, name), log_based.catalogued(name))
+    query.create_table_from_files(
+        spark, FLOW.landing_folder(world, name), log_based.catalog_table(name)
+    )
     return log_based.latest(spark, world, name)
 
 
@@ -53,7 +59,7 @@ def as_the_source(spark, world):
             FLOW.rows(world, name),
             latest(spark, world, name),
             key=FLOW.capture(name).keys,
-            what=f"{name} out of the raw files = source",
+            claim=f"{name} out of the raw files = source",
         )
 
 
@@ -81,15 +87,15 @@ def test_after_5000_random_changes_the_latest_state_is_the_source(captured, spar
     touch, enums, lists."""
     as_the_source(spark, captured)
     before = {name: FLOW.rows(captured, name) for name in FLOW.names}
-    made = run(captured, pagila.changes(SEED, 5_000, FLOW.names))
+    made = run(captured, pagila.random_changes(SEED, 5_000, FLOW.names))
     for name, count in made.items():
-        topics.wait_count(
+        topics.wait_for_messages(
             captured, FLOW.topic(captured, name), count, connector=log_based.CONNECTOR
         )
     as_the_source(spark, captured)
-    assert {name: topics.count(captured, FLOW.topic(captured, name)) for name in made} == made, (
-        "no more than was made"
-    )
+    assert {
+        name: topics.offset_span(captured, FLOW.topic(captured, name)) for name in made
+    } == made, "no more than was made"
     for name, rows in before.items():
         with pytest.raises(CheckFailed):
             check.same_rows(
@@ -97,7 +103,7 @@ def test_after_5000_random_changes_the_latest_state_is_the_source(captured, spar
             )  # each was changed
     raw = query.sql(
         spark,
-        f"""SELECT count(*) AS n FROM {log_based.catalogued("film")}
+        f"""SELECT count(*) AS n FROM {log_based.catalog_table("film")}
                                 WHERE description = '__debezium_unavailable_value'""",
     )  # noqa: S608
     assert raw.loc[0, "n"] > 0, "some update did not touch a large value"
@@ -123,7 +129,7 @@ def test_a_truncate_is_not_sent_unless_it_is_asked_for(captured, spark):
     FLOW.execute(
         captured, "film_actor", "INSERT INTO film_actor (actor_id, film_id) VALUES (1, 1)"
     )  # and nothing else
-    assert topics.count(captured, FLOW.topic(captured, "film_actor")) == len(rows) + 1
+    assert topics.offset_span(captured, FLOW.topic(captured, "film_actor")) == len(rows) + 1
     with pytest.raises(CheckFailed, match="not in source"):
         as_the_source(spark, captured)
 

@@ -27,7 +27,7 @@ TABLE = mariadb.identifier(MOVIES).as_string(None)
 @pytest.fixture(scope="module")
 def lab(world):
     """The world with MariaDB and the registry."""
-    stack.need(world, "mariadb", "apicurio")
+    stack.ensure_running(world, "mariadb", "apicurio")
     yield world
     for name in ("mariadb", "apicurio"):
         process.stop(SERVICES[name])
@@ -46,7 +46,7 @@ def database(lab):
 
     yield make
     for name in made:
-        mariadb.execute(lab, mariadb.quoted("DROP DATABASE {}", name))
+        mariadb.execute(lab, mariadb.format_sql("DROP DATABASE {}", name))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def movies(lab, database):
 
 def records(world):
     return [
-        registry.peek(world, value)["record"]
+        registry.inspect_message(world, value)["record"]
         for value in topics.read(world, TOPIC)["value"].dropna()
     ]
 
@@ -85,15 +85,15 @@ def test_it_starts_when_asked_with_secrets_of_its_own(lab):
     with pytest.raises(
         SourceError, match=r"(?s)cannot connect to MariaDB.*stack.need\(world, \"mariadb\"\)"
     ) as error:
-        mariadb.frame(lab, "SELECT 1")
+        mariadb.query(lab, "SELECT 1")
     assert not [v for v in secrets.read().values() if v in str(error.value)]
     (
-        secrets.folder() / "mysql.replication"
+        secrets.secrets_dir() / "mysql.replication"
     ).unlink()  # as in an instance that was made before there was MariaDB
-    stack.need(lab, "mariadb")
+    stack.ensure_running(lab, "mariadb")
     assert len(secrets.read()["mysql.replication"]) >= 24
     assert {s.name: s.state for s in stack.status(lab)}["mariadb"] == "up"
-    users = mariadb.frame(lab, "SELECT user, host FROM mysql.user ORDER BY user")
+    users = mariadb.query(lab, "SELECT user, host FROM mysql.user ORDER BY user")
     assert (
         {"mariadb.sys", lab.mysql.admin_user}
         <= set(users["User"])
@@ -122,7 +122,7 @@ def test_its_log_says_of_each_row_what_it_was_and_is(lab):
         "binlog_expire_logs_seconds": "604800",
         "slave_connections_needed_for_purge": "0",
     }
-    found = dict(mariadb.frame(lab, "SHOW VARIABLES").itertuples(index=False, name=None))
+    found = dict(mariadb.query(lab, "SHOW VARIABLES").itertuples(index=False, name=None))
     assert {name: found[name] for name in wanted} == wanted
 
 
@@ -145,17 +145,17 @@ def test_killed_in_the_midst_of_writing_it_comes_back_with_its_rows_and_the_conn
 
     writer = threading.Thread(target=write)
     writer.start()
-    topics.wait_count(lab, TOPIC, 20, connector="movies_source")
-    process.own("mariadb").kill()
+    topics.wait_for_messages(lab, TOPIC, 20, connector="movies_source")
+    process.running_process("mariadb").kill()
     writer.join(20)
     assert len(written) >= 20
-    stack.need(lab, "mariadb")
-    there = set(mariadb.frame(lab, f"SELECT movie_id FROM {TABLE}")["movie_id"])
+    stack.ensure_running(lab, "mariadb")
+    there = set(mariadb.query(lab, f"SELECT movie_id FROM {TABLE}")["movie_id"])
     assert set(written) <= there <= {*written, len(written) + 1}, (
         "the last may be there without an answer"
     )
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (100000, 'after', 2000)")
-    topics.wait_count(lab, TOPIC, len(there) + 1, timeout=60, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, len(there) + 1, timeout=60, connector="movies_source")
     seen = records(lab)
     assert {r["movie_id"] for r in seen} == there | {100000} and {r["__op"] for r in seen} == {"c"}
 
@@ -201,7 +201,7 @@ def test_a_frame_has_the_types_that_the_lake_gives(lab, database):
         mariadb.execute(lab, f"INSERT INTO t VALUES ({', '.join(['%s'] * len(ROW))})", ROW, name)
         == 1
     )
-    one = mariadb.frame(lab, "SELECT * FROM t", database=name)
+    one = mariadb.query(lab, "SELECT * FROM t", database=name)
     assert {c: str(t) for c, t in one.dtypes.items() if str(t) != "object"} == {
         **dict.fromkeys(("id", "tiny", "small", "medium", "born"), "int64"),
         "flag": "bool",
@@ -222,7 +222,7 @@ def test_a_frame_has_the_types_that_the_lake_gives(lab, database):
     with pytest.raises(SourceError, match="(?s)refused: Incorrect date value: '0000-00-00'.*day"):
         mariadb.execute(lab, insert, ZERO, name)
     mariadb.execute(lab, f"{LENIENT} {insert}", ZERO, name)
-    two = mariadb.frame(lab, "SELECT * FROM t ORDER BY id", database=name)
+    two = mariadb.query(lab, "SELECT * FROM t ORDER BY id", database=name)
     assert [str(two[c].dtype) for c in ("id", "tiny", "flag", "at")] == [
         "int64",
         "Int64",
@@ -233,13 +233,13 @@ def test_a_frame_has_the_types_that_the_lake_gives(lab, database):
     assert two.loc[0, "day"] == dt.date(2024, 2, 29) and pandas.isna(two.loc[1, "tiny"])
     assert (
         str(
-            mariadb.frame(lab, "SELECT count(*) AS n, 1 = 1 AS yes FROM t", database=name)[
+            mariadb.query(lab, "SELECT count(*) AS n, 1 = 1 AS yes FROM t", database=name)[
                 "n"
             ].dtype
         )
         == "int64"
     )
-    assert mariadb.frame(lab, "SELECT * FROM t WHERE false", database=name).empty
+    assert mariadb.query(lab, "SELECT * FROM t WHERE false", database=name).empty
 
 
 @pytest.mark.parametrize(
@@ -266,30 +266,30 @@ def test_a_value_that_does_not_fit_is_refused_and_not_cut(lab, database, column,
 
 def test_names_are_quoted_and_values_are_bound(lab, database):
     name = database('odd"; DROP DATABASE mysql; --')
-    table, column = mariadb.quoted("{}", (name, 'or"der')), "sel`ect"
+    table, column = mariadb.format_sql("{}", (name, 'or"der')), "sel`ect"
     mariadb.execute(
-        lab, mariadb.quoted("CREATE TABLE {} ({} varchar(50))", (name, 'or"der'), column)
+        lab, mariadb.format_sql("CREATE TABLE {} ({} varchar(50))", (name, 'or"der'), column)
     )
     evil = "x'); DROP TABLE t; -- \\' \\"
-    mariadb.execute(lab, mariadb.quoted("INSERT INTO {} VALUES (%s)", (name, 'or"der')), [evil])
-    found = mariadb.frame(
+    mariadb.execute(lab, mariadb.format_sql("INSERT INTO {} VALUES (%s)", (name, 'or"der')), [evil])
+    found = mariadb.query(
         lab,
-        mariadb.quoted("SELECT {} FROM {} WHERE {} = %s", column, (name, 'or"der'), column),
+        mariadb.format_sql("SELECT {} FROM {} WHERE {} = %s", column, (name, 'or"der'), column),
         [evil],
     )
     assert found.loc[0, column] == evil and table.as_string(None).count('""') == 2
     assert (
         mariadb.execute(
-            lab, mariadb.quoted("UPDATE {} SET {} = %s", (name, 'or"der'), column), [evil]
+            lab, mariadb.format_sql("UPDATE {} SET {} = %s", (name, 'or"der'), column), [evil]
         )
         == 0
     )
-    assert mariadb.frame(lab, r"SELECT 'a\n' AS x").loc[0, "x"] == r"a\n", "as PostgreSQL reads it"
+    assert mariadb.query(lab, r"SELECT 'a\n' AS x").loc[0, "x"] == r"a\n", "as PostgreSQL reads it"
 
 
 def test_a_statement_without_rows_a_broken_one_and_a_role_that_is_none(lab):
     with pytest.raises(SourceError, match="mariadb.execute"):
-        mariadb.frame(lab, "SET @a = 1")
+        mariadb.query(lab, "SET @a = 1")
     with pytest.raises(SourceError, match="error in your SQL syntax"):
         mariadb.execute(lab, "SELEC 1")
     with pytest.raises(SourceError, match="error in your SQL syntax"):
@@ -307,8 +307,13 @@ def test_positions_are_in_the_order_of_the_log(lab, database):
     places.append(mariadb.log_position(lab))
     mariadb.execute(lab, "FLUSH BINARY LOGS")
     places.append(mariadb.log_position(lab))
-    assert places[0].startswith("mariadb-bin.0") and sorted(places, key=mariadb.place) == places
-    assert mariadb.place("mariadb-bin.1000000:4") > mariadb.place("mariadb-bin.999999:4294967295")
+    assert (
+        places[0].startswith("mariadb-bin.0")
+        and sorted(places, key=mariadb.position_to_int) == places
+    )
+    assert mariadb.position_to_int("mariadb-bin.1000000:4") > mariadb.position_to_int(
+        "mariadb-bin.999999:4294967295"
+    )
 
 
 # --- who may do what
@@ -323,7 +328,7 @@ def test_the_user_of_connectors_reads_the_databases_it_is_given_and_changes_noth
     mariadb.grant_replication(lab, [f"{mine}.t", f"{mine}.not_there_yet"])
     mariadb.execute(lab, f"GRANT ALL ON own_data.* TO {user}@'%'")  # too much, by somebody's hand
     mariadb.grant_replication(lab, ["t"], mine)
-    grants = set(mariadb.frame(lab, f"SHOW GRANTS FOR {user}@'%'").iloc[:, 0])
+    grants = set(mariadb.query(lab, f"SHOW GRANTS FOR {user}@'%'").iloc[:, 0])
     assert any(
         g.startswith("GRANT RELOAD, REPLICATION SLAVE, BINLOG MONITOR ON *.*") for g in grants
     ), grants
@@ -384,7 +389,7 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
     )
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931), (2, 'Zwei 🎬', 1984)")
-    topics.wait_count(lab, TOPIC, 2, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 2, connector="movies_source")
     said, text = (
         ["null", "string"],
         [("movie_id", "int"), ("title", "string"), ("release_year", "int")],
@@ -409,7 +414,7 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
 
     mariadb.execute(lab, f"ALTER TABLE {TABLE} ADD COLUMN COUNTRY varchar(50) NOT NULL")
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (3, 'Drei', 2001, 'CH')")
-    topics.wait_count(lab, TOPIC, 3, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 3, connector="movies_source")
     assert fields(registry.latest(lab, f"{TOPIC}-value")) == [*text, ("COUNTRY", "string"), *added]
     versions = registry.artifacts(lab).groupby("artifact").size()
     assert versions[f"{TOPIC}-value"] == 2 and versions[f"{TOPIC}-key"] == 1
@@ -417,7 +422,7 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
 
     assert mariadb.execute(lab, f"UPDATE {TABLE} SET title = 'Zwo' WHERE movie_id = 2") == 1
     mariadb.execute(lab, f"DELETE FROM {TABLE} WHERE movie_id = 1")
-    topics.wait_count(lab, TOPIC, 6, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 6, connector="movies_source")
     assert [(r["movie_id"], r["__op"], r["__deleted"]) for r in records(lab)[3:]] == [
         (2, "u", "false"),
         (1, "d", "true"),
@@ -430,7 +435,7 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
 def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
-    topics.wait_count(lab, TOPIC, 1, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 1, connector="movies_source")
     wait_until(lambda: offsets(lab), "the connector's offset to be kept")
     connect.rest._stop(lab, "movies_source")
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (2, 'Zwei', 1984)")
@@ -440,7 +445,7 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
         mariadb.execute(
             lab, f"PURGE BINARY LOGS TO '{mariadb.log_position(lab).partition(':')[0]}'"
         )
-        return len(mariadb.frame(lab, "SHOW BINARY LOGS")) == 1
+        return len(mariadb.query(lab, "SHOW BINARY LOGS")) == 1
 
     wait_until(purged, "the log to be purged")
     connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
@@ -452,11 +457,11 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
             "it to fail",
             timeout=60,
             error=ConnectorError,
-            failed=lambda: connect.failure(lab, "movies_source"),
+            failure_reason=lambda: connect.failure(lab, "movies_source"),
         )
     connect.delete(lab, "movies_source")
     connect.apply(lab, "movies_source", movies)
-    topics.wait_count(lab, TOPIC, 3, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 3, connector="movies_source")
     assert [(r["movie_id"], r["__op"]) for r in records(lab)] == [(1, "c"), (1, "r"), (2, "r")]
 
 
@@ -472,12 +477,12 @@ def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
     connect.apply(lab, "movies_source", {**movies, "heartbeat.interval.ms": "500"})
-    topics.wait_count(lab, TOPIC, 1, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 1, connector="movies_source")
     others = database("others")
     mariadb.execute(lab, "CREATE TABLE t (id int PRIMARY KEY, x text)", database=others)
     for n in range(20):
         mariadb.execute(lab, "INSERT INTO t VALUES (%s, repeat('x', 60000))", [n], others)
-    end = mariadb.frame(lab, "SHOW BINLOG STATUS").iloc[0]
+    end = mariadb.query(lab, "SHOW BINLOG STATUS").iloc[0]
 
     def followed():
         at = offsets(lab)[0]["offset"]
@@ -487,14 +492,14 @@ def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(
         )  # the last transaction's own beginning
 
     wait_until(followed, "the committed offset to follow the log", timeout=30)
-    assert topics.count(lab, TOPIC) == 1
-    assert mariadb.frame(lab, "SELECT @@max_binlog_total_size AS n")["n"][0] == 2 << 30
+    assert topics.offset_span(lab, TOPIC) == 1
+    assert mariadb.query(lab, "SELECT @@max_binlog_total_size AS n")["n"][0] == 2 << 30
 
 
 def test_a_history_that_is_gone_and_a_password_that_is_wrong_are_told(lab, movies):
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
-    topics.wait_count(lab, TOPIC, 1, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 1, connector="movies_source")
     wait_until(lambda: offsets(lab), "the connector's offset to be kept")
     connect.rest._stop(lab, "movies_source")
     topics.delete(lab, HISTORY)
@@ -507,7 +512,7 @@ def test_a_history_that_is_gone_and_a_password_that_is_wrong_are_told(lab, movie
             "it to fail",
             timeout=60,
             error=ConnectorError,
-            failed=lambda: connect.failure(lab, "movies_source"),
+            failure_reason=lambda: connect.failure(lab, "movies_source"),
         )
     wrong = {
         **movies,
@@ -549,7 +554,7 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
     )
     assert not flow.is_done(lab, "source_database")
     flow.reset(lab)
-    assert flow.is_done(lab, "source_database") and not any(flow.left_over(lab).values())
+    assert flow.is_done(lab, "source_database") and not any(flow.remaining_resources(lab).values())
     assert not flow.is_done(lab, "connectors")
     mariadb.grant_replication(lab, [MOVIES])
     mariadb.execute(lab, CREATE.format(TABLE))
@@ -574,7 +579,7 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
     )  # it has read its schema history, as a consumer group
     replayed = f"{lab.lake.checkpoints}/replayed/{TOPIC}"
     files.write_text(f"{replayed}/an id/0-0.json", "[[0, 0]]")
-    left = {what: names for what, names in flow.left_over(lab).items() if names}
+    left = {what: names for what, names in flow.remaining_resources(lab).items() if names}
     assert left == {
         "connectors": ["movies_source"],
         "tables in the source": [MOVIES],
@@ -586,5 +591,5 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
         ],
     }
     flow.reset(lab, "connectors")
-    assert flow.is_done(lab, "source_database") and not any(flow.left_over(lab).values())
+    assert flow.is_done(lab, "source_database") and not any(flow.remaining_resources(lab).values())
     mariadb.execute(lab, "DROP DATABASE sampledatabase")

@@ -18,7 +18,7 @@ NAME, TOPIC = "types_source", "types_lab.types_lab.t"
 @pytest.fixture
 def lab(world):
     """A table of these types, captured before its rows came."""
-    stack.need(world, "mariadb", "apicurio")
+    stack.ensure_running(world, "mariadb", "apicurio")
     mariadb.create_database(world, "types_lab")
     mariadb.execute(world, f"CREATE TABLE t ({TYPES})", database="types_lab")
     mariadb.grant_replication(world, ["types_lab.t"])
@@ -47,7 +47,7 @@ def test_what_each_type_is_in_the_lake(lab, spark):
     for row, how in ((ROW, ""), (ZERO, LENIENT)):
         insert = f"{how} INSERT INTO t VALUES ({', '.join(['%s'] * len(row))})"
         mariadb.execute(lab, insert, row, "types_lab")
-    topics.wait_count(lab, TOPIC, 2, connector=NAME)
+    topics.wait_for_messages(lab, TOPIC, 2, connector=NAME)
     table = hudi.table(
         lab, "types_lab", key=("id",), ordering="__source_file,__source_pos,__source_row"
     )
@@ -57,7 +57,7 @@ def test_what_each_type_is_in_the_lake(lab, spark):
     finally:
         hudi.drop(spark, lab, table)
     source = (
-        mariadb.frame(lab, "SELECT * FROM t WHERE id = 1", database="types_lab").iloc[0].to_dict()
+        mariadb.query(lab, "SELECT * FROM t WHERE id = 1", database="types_lab").iloc[0].to_dict()
     )
     otherwise = {  # what docs/types.md says of them
         "ratio": 1.100000023841858,  # the float that 1.1 is

@@ -11,7 +11,7 @@ from itertools import cycle
 import avro_help
 import mariadb_help
 import pytest
-from migrations import ANEW, EQUAL, LIMIT, MARIADB, POSTGRES, TOUCHED
+from migrations import AFTER_RECAPTURE, AFTER_UPDATE, EQUAL, LIMIT, MARIADB, POSTGRES
 from workbench import connect, hudi, recapture
 from workbench.base.errors import LakeError
 from workbench.results import check_values
@@ -34,24 +34,24 @@ def begin(kinds):
     yield f"INSERT INTO {FENCE} VALUES (1)"
     for kind, t in tables_of(kinds).items():
         it = kinds[kind]
-        if it.first:
-            yield it.first.format(t=t)
-        yield f"CREATE TABLE {t} (id {it.key}, touched int NOT NULL DEFAULT 0, c {it.c.format(t=t)})"
-        yield f"INSERT INTO {t} VALUES (1, 0, {it.old[0]}), (2, 0, {it.old[1]})"
+        if it.setup:
+            yield it.setup.format(t=t)
+        yield f"CREATE TABLE {t} (id {it.key_type}, touched int NOT NULL DEFAULT 0, c {it.column_type.format(t=t)})"
+        yield f"INSERT INTO {t} VALUES (1, 0, {it.old_values[0]}), (2, 0, {it.old_values[1]})"
 
 
 def migrate(kinds):
     for kind, t in tables_of(kinds).items():
         it, now = kinds[kind], source_of(kinds[kind], t)
-        yield from it.change.format(t=t).split("; ")
+        yield from it.statements.format(t=t).split("; ")
         key = "post_id" if kind == "rename a key column" else "id"
         columns = ", ".join(filter(None, (key, "touched", it.columns)))
-        yield f"INSERT INTO {now} ({columns}) VALUES ({', '.join(filter(None, ('3', '0', it.new)))})"
+        yield f"INSERT INTO {now} ({columns}) VALUES ({', '.join(filter(None, ('3', '0', it.new_values)))})"
     yield f"INSERT INTO {FENCE} VALUES (2)"
 
 
 def source_of(kind, t):
-    return kind.source.format(t=t) or t
+    return kind.renamed_to.format(t=t) or t
 
 
 class Lab:
@@ -66,7 +66,7 @@ class Lab:
             database,
         )
         self.schema, self.connector, self.config = schema, connector, config
-        ordering = "__lsn" if db is postgres else mariadb_help.PLACE
+        ordering = "__lsn" if db is postgres else mariadb_help.ORDERING
         self.lake = {
             kind: hudi.table(world, f"{connector}_{t}", key=("id",), ordering=ordering, type=type)
             for (kind, t), type in zip(tables_of(kinds).items(), cycle(["cow", "mor"]))
@@ -81,7 +81,7 @@ class Lab:
 
     def fence(self, n, prefix):
         """Wait until the connector has come to a row that was written after all others."""
-        topics.wait_count(
+        topics.wait_for_messages(
             self.world, f"{prefix}.{self.schema}.{FENCE}", n, timeout=300, connector=self.connector
         )
 
@@ -106,14 +106,14 @@ class Lab:
     def difference(self, kind):
         t = tables_of(self.kinds)[kind]
         now = source_of(self.kinds[kind], t) if self.migrated else t
-        truth = self.db.frame(self.world, f"SELECT * FROM {now}", database=self.database)
+        truth = self.db.query(self.world, f"SELECT * FROM {now}", database=self.database)
         lake = hudi.read(self.spark, self.lake[kind])
         lake = lake.select(*(c for c in truth.columns if c in lake.columns)).toPandas()
         return "; ".join(check_values.differences(truth, lake, ["id"], ("lake", "source"))[:3])
 
     def former(self, kind):
         """The name that a renamed table had before; "" of one that was not."""
-        return f"{self.schema}.{tables_of(self.kinds)[kind]}" if self.kinds[kind].source else ""
+        return f"{self.schema}.{tables_of(self.kinds)[kind]}" if self.kinds[kind].renamed_to else ""
 
     def left(self):
         """The kinds whose lake is not yet the source."""
@@ -126,7 +126,7 @@ class Lab:
             *tables_of(self.kinds).values(),
             FENCE,
         ):  # a snapshot takes them in an order of its own
-            topics.wait_count(
+            topics.wait_for_messages(
                 self.world,
                 f"{self.config['topic.prefix']}.{self.schema}.{t}",
                 1 if t == FENCE else 2,
@@ -149,7 +149,7 @@ class Lab:
         anew = {
             kind: source_of(self.kinds[kind], tables_of(self.kinds)[kind])
             for kind in self.left()
-            if self.kinds[kind].end != LIMIT
+            if self.kinds[kind].outcome != LIMIT
         }
         sources = [f"{self.schema}.{source}" for source in anew.values()]
         # a table that was renamed: its new name stands in the configuration
@@ -166,7 +166,7 @@ class Lab:
             self.connector,
             config,
             *(
-                recapture.Captured(source, self.lake[kind], former=self.former(kind))
+                recapture.CapturedTable(source, self.lake[kind], former_name=self.former(kind))
                 for kind, source in zip(anew, sources)
             ),
         )
@@ -190,7 +190,7 @@ def postgres_lab(world, spark):
         [FENCE, *tables_of(POSTGRES).values()],
         **{"table.include.list": included},
     ) as there:
-        config = {**avro_help.source(there, NAME), "table.include.list": included}
+        config = {**avro_help.source_config(there, NAME), "table.include.list": included}
         lab = Lab(there, spark, POSTGRES, postgres, None, "public", NAME, config)
         try:
             lab.walk()
@@ -202,7 +202,7 @@ def postgres_lab(world, spark):
 @pytest.fixture(scope="module")
 def mariadb_lab(world, spark):
     name = f"{NAME}_wp"
-    with mariadb_help.captured(world, name, *begin(MARIADB)) as there:
+    with mariadb_help.captured_database(world, name, *begin(MARIADB)) as there:
         included = ",".join(f"{name}.{t}" for t in (FENCE, *tables_of(MARIADB).values()))
         config = {**there.config, "table.include.list": included}
         connect.delete(world, name)
@@ -229,14 +229,19 @@ def judge(lab, kind):
     it, seen = lab.kinds[kind], lab.seen[kind]
     print(kind, seen)
     refused = any(said.startswith("refused") for said in seen)
-    assert refused == it.refused, seen
+    assert refused == it.is_refused, seen
     assert (
         len(seen)
-        == {EQUAL: 2, TOUCHED: 3, ANEW: 3 if refused else 4, LIMIT: 2 if refused else 3}[it.end]
+        == {
+            EQUAL: 2,
+            AFTER_UPDATE: 3,
+            AFTER_RECAPTURE: 3 if refused else 4,
+            LIMIT: 2 if refused else 3,
+        }[it.outcome]
     ), seen
-    assert (seen[-1] == "") == (it.end != LIMIT), seen
+    assert (seen[-1] == "") == (it.outcome != LIMIT), seen
     if refused:
-        assert "recapture.run(" in seen[1] or it.end == LIMIT, seen
+        assert "recapture.run(" in seen[1] or it.outcome == LIMIT, seen
 
 
 @pytest.mark.parametrize("kind", POSTGRES)

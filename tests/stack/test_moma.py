@@ -12,7 +12,7 @@ from workbench.results import check
 from workbench.source import postgres
 from workbench.walkthroughs import moma, northwind
 from workbench.walkthroughs.moma import PICADOR, PICASSO
-from worlds import varied
+from worlds import with_settings
 
 DATABASE = "test_moma"
 TABLES = ["public.artists", "public.artworks"]
@@ -48,7 +48,7 @@ def silent(_message):
 
 
 def frame(world, query):
-    return postgres.frame(world, query, database=DATABASE)
+    return postgres.query(world, query, database=DATABASE)
 
 
 def execute(world, statement, params=None):
@@ -67,7 +67,7 @@ def museum(world):
     stay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moma, "loader", dataclasses.replace(moma.loader, database=DATABASE))
-        own = varied(world, connect={"topic_prefix": "test_moma"})
+        own = with_settings(world, connect={"topic_prefix": "test_moma"})
         yield own
         postgres.execute(own, "DROP DATABASE IF EXISTS test_moma WITH (FORCE)", database="postgres")
 
@@ -81,7 +81,7 @@ def empty(museum):
 
 @pytest.fixture
 def loaded(empty):
-    moma.loader.load(empty, confirm=yes, say=silent)
+    moma.loader.load(empty, confirm=yes, progress=silent)
     return empty
 
 
@@ -89,7 +89,7 @@ def loaded(empty):
 def folder(tmp_path):
     """Generated rows, written as the published files are: more columns, a year 0, \\r\\n, a byte
     order mark."""
-    for table in moma.generated(0.01):
+    for table in moma.sample_tables(0.01):
         names = NAMES[table.name]
         with (tmp_path / f"{table.name.capitalize()}.csv").open(
             "w", encoding="utf-8-sig", newline=""
@@ -112,7 +112,7 @@ def test_declined_changes_nothing(empty):
 
 def test_loads_and_says_so(empty):
     said = []
-    assert moma.loader.load(empty, confirm=yes, say=said.append) == {
+    assert moma.loader.load(empty, confirm=yes, progress=said.append) == {
         "artists": 300,
         "artworks": 2760,
     }
@@ -125,7 +125,7 @@ def test_loads_and_says_so(empty):
 
 def test_every_value_arrives(loaded):
     """What the generator made is what PostgreSQL has, in a session that knows no schema."""
-    for table in moma.generated(0.02):
+    for table in moma.sample_tables(0.02):
         with postgres.connect(loaded, DATABASE) as c:
             rows = c.execute(
                 f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1"
@@ -196,21 +196,21 @@ def test_updates_of_the_walkthrough_and_q9(loaded):
 
 def test_second_load_is_refused(loaded):
     with pytest.raises(SourceError, match="(?s)artists exists already.*Start clean"):
-        moma.loader.load(loaded, confirm=yes, say=silent)
+        moma.loader.load(loaded, confirm=yes, progress=silent)
     assert frame(loaded, "SELECT count(*) AS n FROM artworks")["n"][0] == 2760
 
 
 def test_one_table_of_somebody_is_enough_to_refuse(empty):
     execute(empty, "CREATE TABLE artworks (mine int)")
     with pytest.raises(SourceError, match="artworks exists already"):
-        moma.loader.load(empty, confirm=yes, say=silent)
+        moma.loader.load(empty, confirm=yes, progress=silent)
     assert tables(empty) == {"artworks"} and list(frame(empty, "SELECT * FROM artworks")) == [
         "mine"
     ]
 
 
 def test_published_files_give_what_generated_rows_give(empty, folder):
-    moma.loader.load(empty, scale=0.01, confirm=yes, say=silent)
+    moma.loader.load(empty, scale=0.01, confirm=yes, progress=silent)
     queries = {
         "artists": "SELECT * FROM artists",
         "artworks": "SELECT *, NULL AS cataloged_at FROM (SELECT artwork_id, artist_id, title, name, date, "
@@ -218,14 +218,14 @@ def test_published_files_give_what_generated_rows_give(empty, folder):
     }
     generated = {name: frame(empty, query) for name, query in queries.items()}
     moma.loader.unload(empty)
-    counts = moma.loader.load(empty, from_dir=str(folder), confirm=yes, say=silent)
+    counts = moma.loader.load(empty, from_dir=str(folder), confirm=yes, progress=silent)
     assert counts == {"artists": 150, "artworks": 1380}
     for name, key in (("artists", "artist_id"), ("artworks", "artwork_id")):
         check.same_rows(
             generated[name],
             frame(empty, f"SELECT * FROM {name}"),
             key=key,
-            what=f"{name} of the files",
+            claim=f"{name} of the files",
         )
 
 
@@ -233,10 +233,10 @@ def test_the_database_knows_where_its_rows_come_from(empty, folder, monkeypatch)
     """So every notebook can ask, also one that runs alone, weeks later."""
     assert moma.loader.loaded_from(empty) == ""  # no tables
     monkeypatch.chdir(folder.parent)
-    moma.loader.load(empty, from_dir=folder.name, confirm=yes, say=silent)
+    moma.loader.load(empty, from_dir=folder.name, confirm=yes, progress=silent)
     assert moma.loader.loaded_from(empty) == str(folder)
     moma.loader.unload(empty)
-    moma.loader.load(empty, scale=0.01, confirm=yes, say=silent)
+    moma.loader.load(empty, scale=0.01, confirm=yes, progress=silent)
     assert moma.loader.loaded_from(empty) == ""
     execute(empty, "COMMENT ON TABLE artists IS 'somebody wrote this'")
     assert moma.loader.loaded_from(empty) == ""
@@ -257,7 +257,7 @@ def test_broken_file_rolls_back(empty, folder, change, says):
     assert change(text) != text
     path.write_bytes(change(text).encode())
     with pytest.raises(SourceError, match=says):
-        moma.loader.load(empty, from_dir=str(folder), confirm=yes, say=silent)
+        moma.loader.load(empty, from_dir=str(folder), confirm=yes, progress=silent)
     assert tables(empty) == set()
 
 
@@ -266,14 +266,14 @@ def test_broken_script_rolls_back(empty, tmp_path, monkeypatch):
     monkeypatch.setattr(moma, "DDL", tmp_path / "broken.sql")
     moma.DDL.write_text(text + "\nSELECT no_such;", encoding="utf-8")
     with pytest.raises(SourceError, match=f"broken.sql, line {text.count(chr(10)) + 2}"):
-        moma.loader.load(empty, confirm=yes, say=silent)
+        moma.loader.load(empty, confirm=yes, progress=silent)
     assert tables(empty) == set()
 
 
 def test_the_other_database_stays_untouched(loaded):
     """Nothing of the museum is in the world's own database."""
     postgres.create_database(loaded)
-    found = postgres.frame(
+    found = postgres.query(
         loaded, "SELECT 1 FROM pg_tables WHERE tablename IN ('artists', 'artworks')"
     )
     assert found.empty
@@ -322,7 +322,7 @@ def test_reset_leaves_all_when_a_view_needs_a_table(loaded):
 def test_reset_of_northwind_leaves_the_museum(loaded):
     """Both walkthroughs share a server and a topic prefix."""
     execute(loaded, "SELECT pg_create_logical_replication_slot('test_moma_slot', 'pgoutput')")
-    own = varied(loaded, postgres={"database": "test_moma_northwind"})
+    own = with_settings(loaded, postgres={"database": "test_moma_northwind"})
     postgres.create_database(own)
     northwind.loader.unload(own)
     assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["test_moma_slot"]

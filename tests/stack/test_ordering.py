@@ -3,7 +3,7 @@ event: its time has whole seconds, and a server that starts again begins another
     position."""
 
 import pytest
-from mariadb_help import captured, lake_is_source
+from mariadb_help import assert_lake_equals_source, captured_database
 from workbench import hudi, stack, trace
 from workbench.base.errors import LakeError
 from workbench.topic import registry, topics
@@ -13,19 +13,19 @@ NAME = "ordering_test"
 
 @pytest.fixture
 def lab(world):
-    with captured(
+    with captured_database(
         world,
         NAME,
         "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)",
         "INSERT INTO t VALUES (1, 0), (2, 0), (3, 0)",
     ) as lab:
-        topics.wait_count(world, lab.topic("t"), 3, connector=NAME)  # the snapshot
+        topics.wait_for_messages(world, lab.topic("t"), 3, connector=NAME)  # the snapshot
         yield lab
 
 
 def records(lab):
     found = (
-        registry.peek(lab.world, value)
+        registry.inspect_message(lab.world, value)
         for value in topics.read(lab.world, lab.topic("t"))["value"]
         if value
     )
@@ -41,13 +41,13 @@ def test_the_last_change_wins_within_a_second_and_across_a_restart_of_the_server
         if statements:
             lab.execute(*statements)
         sent += messages
-        topics.wait_count(world, topic, sent, connector=NAME)
+        topics.wait_for_messages(world, topic, sent, connector=NAME)
         done = [
             hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table, **knobs)
             for table in tables
         ]
         for table in tables:
-            lake_is_source(spark, lab, "t", table, f"{table.type}, {sent} messages")
+            assert_lake_equals_source(spark, lab, "t", table, f"{table.type}, {sent} messages")
         return done
 
     many = [f"UPDATE t SET n = {n} WHERE id = 1" for n in range(1, 8)]
@@ -86,7 +86,7 @@ def test_the_last_change_wins_within_a_second_and_across_a_restart_of_the_server
     )
     assert all(hudi.schema_changes(table).empty for table in tables)
 
-    table = trace.Traced("t", f"{NAME}.t", "id", topic, None, tuple(tables), "avro")
+    table = trace.TracedTable("t", f"{NAME}.t", "id", topic, None, tuple(tables), "avro")
     life = trace.row(world, table, 1).changes
     for view in ("cow", "mor_rt"):
         assert list(life[view] == "now") == [False] * (len(life) - 1) + [True], life[view]

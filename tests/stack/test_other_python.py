@@ -7,7 +7,7 @@ import shutil
 
 import instance
 import pytest
-from lake_help import change, new_topic, send
+from lake_help import change_record, new_topic, produce
 from test_pythons import FITTING, OF_EMR, pythons
 from workbench import landing, stack
 from workbench.base import params, paths
@@ -39,7 +39,7 @@ def other(monkeypatch):
     )
     stack.down()
     shutil.rmtree(paths.state_dir(), ignore_errors=True)
-    instance.down_with(os.getpid(), remove=True)
+    instance.stop_with_process(os.getpid(), remove=True)
     yield params.load("local"), version
     stack.down()
     shutil.rmtree(paths.state_dir(), ignore_errors=True)
@@ -50,7 +50,7 @@ def test_a_landing_meets_workers_of_another_python(other):
     world, version = other
     stack.up(world, ["kafka", "spark"])
     topic = new_topic(world)
-    send(world, topic, change(1, 1))
+    produce(world, topic, change_record(1, 1))
     sink = {
         "connector.class": LENSES,
         "topics": topic,

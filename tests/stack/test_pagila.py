@@ -11,7 +11,7 @@ import pytest
 from workbench.base.errors import SourceError
 from workbench.source import loading, postgres
 from workbench.walkthroughs import pagila
-from worlds import varied
+from worlds import with_settings
 
 DATABASE = "test_pagila"
 COUNTS = {
@@ -145,7 +145,7 @@ def silent(_message):
 def rental(world):
     """A world like `world`, and a loader of a database of its own."""
     loader = dataclasses.replace(pagila.loader, database=DATABASE)
-    yield varied(world, connect={"topic_prefix": DATABASE}), loader
+    yield with_settings(world, connect={"topic_prefix": DATABASE}), loader
     postgres.execute(world, f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)", database="postgres")
 
 
@@ -173,7 +173,7 @@ def execute(world, statement):
 
 
 def test_every_value_arrives(loaded):
-    for table in pagila.generated():
+    for table in pagila.sample_tables():
         asked = (
             f"COPY (SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1, 2) TO STDOUT"
         )
@@ -290,7 +290,7 @@ def test_two_databases_beside_each_other(loaded, rental):
         assert other.load(loaded, confirm=yes, say=silent) == COUNTS
         execute(loaded, "DELETE FROM film_actor")
         assert (
-            postgres.frame(loaded, "SELECT count(*) AS n FROM film_actor", database=other.database)[
+            postgres.query(loaded, "SELECT count(*) AS n FROM film_actor", database=other.database)[
                 "n"
             ][0]
             == 5462
@@ -324,7 +324,7 @@ def test_unloaded_and_loaded_again(loaded, rental):
 def folder(loaded, tmp_path):
     """The generated rows, as pg_dump writes them."""
     with postgres.connect(loaded, DATABASE) as c, (tmp_path / pagila.DUMP).open("wb") as out:
-        for table in pagila.generated():
+        for table in pagila.sample_tables():
             columns = ", ".join(table.columns)
             out.write(
                 f"ALTER TABLE public.{table.name} DISABLE TRIGGER ALL;\n\n"
@@ -341,7 +341,7 @@ def folder(loaded, tmp_path):
 
 def test_a_dump_gives_what_was_dumped(loaded, rental, folder):
     before = {name: rows(loaded, f"SELECT * FROM {name} ORDER BY 1, 2") for name in COUNTS}
-    rental[1].look(loaded, from_dir=folder)
+    rental[1].validate(loaded, from_dir=folder)
     rental[1].unload(loaded)
     assert rental[1].load(loaded, from_dir=folder, confirm=yes, say=silent) == COUNTS
     assert {name: rows(loaded, f"SELECT * FROM {name} ORDER BY 1, 2") for name in COUNTS} == before
@@ -388,8 +388,8 @@ def test_a_bad_row_of_a_dump(loaded, rental, folder, old, new, says):
     line = text.count("\n", 0, text.index("\n101\t1599 Plock Drive")) + 2
     first = text.count("\n", 0, text.index("COPY public.address (")) + 2
     assert (
-        f"{path}, line {line}" in e.value.where
-        or f"{path}, the rows from line {first} on" == e.value.where
+        f"{path}, line {line}" in e.value.location
+        or f"{path}, the rows from line {first} on" == e.value.location
     )
     assert rows(loaded, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
 
@@ -437,7 +437,7 @@ def test_the_three_errors_of_the_public_schema_and_that_our_tables_are_its_own(l
             text = (Path(os.environ["PAGILA_DIR"]) / "pagila-schema.sql").read_text(
                 encoding="utf-8"
             )
-            for _, statement in loading.statements(
+            for _, statement in loading.split_statements(
                 text.replace("OWNER TO postgres", "OWNER TO CURRENT_USER")
             ):
                 try:
@@ -467,12 +467,12 @@ def run(world, seed, n, tables=()):
     """{(operation, table): how many rows it changed}, of those that did change one."""
     done = {}
     with postgres.connect(world, DATABASE) as c:
-        for transaction in pagila.changes(seed, n, tables):
+        for transaction in pagila.random_changes(seed, n, tables):
             with c.transaction():
                 for statement, values in transaction:
                     changed = c.execute(statement, values).rowcount
                     assert changed in (0, 1), statement
-                    kind = statement.split()[0], pagila._CHANGED.match(statement)[1]
+                    kind = statement.split()[0], pagila._CHANGED_TABLE.match(statement)[1]
                     done[kind] = done.get(kind, 0) + changed
     return done
 

@@ -60,7 +60,7 @@ def source(world, statements):
 @pytest.fixture
 def lab(world):
     """The partitioned table in a database of its own, published; nothing captures it yet."""
-    stack.need(world, "connect", "spark", "apicurio")
+    stack.ensure_running(world, "connect", "spark", "apicurio")
     postgres.create_database(world, DATABASE)
     source(world, SCHEMA)
     postgres.create_publication(world, "partitions", [TABLE], DATABASE)
@@ -83,7 +83,7 @@ def captured(lab, spark):
 
 def equal(spark, world):
     """What is new in the source is brought into the lake, and both are compared row by row."""
-    done = FLOW.follow(spark, world)["partitioned_sales"]
+    done = FLOW.sync(spark, world)["partitioned_sales"]
     FLOW.compare(spark, world)
     return done
 
@@ -177,7 +177,7 @@ def test_a_publication_that_publishes_partitions_is_named(lab):
         for f in capture_health.examine(lab)
         if f.subject == f"publication partitions (database {DATABASE})"
     ]
-    assert len(seen) == 1 and seen[0].level == "warning" and "public.sales" in seen[0].seen, seen
+    assert len(seen) == 1 and seen[0].level == "warning" and "public.sales" in seen[0].detail, seen
     postgres.create_publication(
         lab, "partitions", [TABLE], DATABASE
     )  # an existing one is corrected

@@ -13,14 +13,14 @@ import time
 import uuid
 from pathlib import Path
 
-import kafkas_own
+import kafka_connect_java
 import pytest
-from lake_help import killed_while
+from lake_help import kill_service_during
 from workbench import connect, landing, stack
 from workbench.base import files, paths
 from workbench.base.errors import LakeError, SourceError, WorkbenchError
 from workbench.landing.sources import JDBC
-from workbench.landing.transforms import PACKAGE
+from workbench.landing.transforms import PACKAGE_PREFIX
 from workbench.source import postgres
 from workbench.topic import topics
 
@@ -67,13 +67,15 @@ class Lab:
     def poll(self, config):
         """Poll once, and return the payloads of what came."""
         topic = self.topic(config)
-        before = topics.ends(self.world, topic) if topic in topics.names(self.world) else {}
+        before = topics.end_offsets(self.world, topic) if topic in topics.names(self.world) else {}
         done = landing.poll(self.world, config)
         came = [
             json.loads(value)["payload"]
-            for value in topics.read(self.world, topic, after=before)["value"]
+            for value in topics.read(self.world, topic, start_offsets=before)["value"]
         ]
-        assert done.messages == {topic: len(came)} and topics.ends(self.world, topic).keys() == {0}
+        assert done.messages == {topic: len(came)} and topics.end_offsets(
+            self.world, topic
+        ).keys() == {0}
         return came
 
     def topic(self, config):
@@ -103,9 +105,9 @@ def lab(database):
     made = Lab(database)
     yield made
     for config in made.configs:
-        landing.forget(database, config)
+        landing.reset_offsets(database, config)
     topics.delete(database, *[made.topic(config) for config in made.configs])
-    for name in postgres.frame(
+    for name in postgres.query(
         database,
         "SELECT tablename FROM pg_tables WHERE tablename LIKE %s",
         [f"{made.prefix}%"],
@@ -136,7 +138,7 @@ def test_by_timestamp_an_update_comes_again_and_what_happens_between_two_polls_d
     )
     lab.sql("INSERT INTO $t (id) VALUES (300)", LATER.format("x", 9))
     assert lab.ids(config) == [300, 9], "in the order of their times"
-    landing.forget(lab.world, config)
+    landing.reset_offsets(lab.world, config)
     assert len(lab.ids(config)) == 250
 
 
@@ -187,9 +189,9 @@ def test_a_query_and_the_published_transforms(lab):
     lab.table("id int PRIMARY KEY, city text NOT NULL", "city")
     lab.sql("INSERT INTO $city VALUES (5, 'Tete')", "INSERT INTO $t VALUES (100, '50%')")
     named = {
-        "transforms.key.type": f"{PACKAGE}ValueToKey",
+        "transforms.key.type": f"{PACKAGE_PREFIX}ValueToKey",
         "transforms.key.fields": "id",
-        "transforms.topic.type": f"{PACKAGE}InsertField$Value",
+        "transforms.topic.type": f"{PACKAGE_PREFIX}InsertField$Value",
         "transforms.topic.topic.field": "in",
     }
     config = lab.config(
@@ -263,8 +265,8 @@ def test_types_are_the_connectors_and_the_bytes_those_of_its_converter(lab):
     expected = {name.split()[0]: value for name, (_, value) in columns.items()}
     assert full == {**expected, "id": 1, "m": base64.b64encode(b"\x01" * 90).decode()}
     assert empty == {**dict.fromkeys(expected), "id": 2}
-    with kafkas_own.java() as jvm:
-        converter = kafkas_own.converter(jvm, False)
+    with kafka_connect_java.kafka_connect_jvm() as jvm:
+        converter = kafka_connect_java.json_converter(jvm, False)
         for value in topics.read(lab.world, lab.topic(config))["value"]:
             read = converter.toConnectData("topic", value.encode())
             assert (
@@ -331,7 +333,7 @@ def test_a_row_committed_late_is_lost_and_a_delay_that_is_long_enough_saves_it(l
     lab.sql("SELECT pg_sleep(3.1)")
     assert sorted(lab.ids(patient)) == [1, 2]
     assert (
-        postgres.frame(lab.world, f"SELECT count(*) FROM {lab.prefix}t", database=DATABASE)[
+        postgres.query(lab.world, f"SELECT count(*) FROM {lab.prefix}t", database=DATABASE)[
             "count"
         ][0]
         == 2
@@ -360,7 +362,7 @@ def test_rows_without_a_time_are_counted_and_never_come(lab):
     config = lab.config(validate_non_null="false")
     assert sorted(lab.ids(config)) == [1, 3]
     done = landing.poll(lab.world, config)
-    assert done.unseen == {lab.topic(config): 1} and "1 more are never polled" in repr(done)
+    assert done.null_key_rows == {lab.topic(config): 1} and "1 more are never polled" in repr(done)
 
 
 # --- faults
@@ -380,7 +382,7 @@ def test_a_query_that_would_do_more_than_ask_is_refused(lab, query, says):
     with pytest.raises(SourceError, match=says):
         lab.poll(lab.config(query=query))
     assert (
-        postgres.frame(lab.world, f"SELECT last_value FROM {lab.prefix}s", database=DATABASE)[
+        postgres.query(lab.world, f"SELECT last_value FROM {lab.prefix}s", database=DATABASE)[
             "last_value"
         ][0]
         == 1
@@ -450,13 +452,13 @@ def test_the_database_killed_while_it_is_polled(lab):
         query="SELECT id, at, pg_sleep(0.002)::text AS slow FROM $t", batch_max_rows="10"
     )
     reading = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'FETCH FORWARD%'"
-    [raised] = killed_while(
+    [raised] = kill_service_during(
         lambda: landing.poll(lab.world, config),
-        lambda: len(postgres.frame(lab.world, reading, database=DATABASE)),
+        lambda: len(postgres.query(lab.world, reading, database=DATABASE)),
         "the poll to read",
         "postgres",
     )
-    stack.need(lab.world, "postgres")
+    stack.ensure_running(lab.world, "postgres")
     assert isinstance(raised, WorkbenchError) and lab.offsets(config) == {}
     lab.poll(config)
     came = topics.read(lab.world, config["topic.prefix"])["value"]
@@ -466,8 +468,10 @@ def test_the_database_killed_while_it_is_polled(lab):
 def test_two_polls_of_one_connector_exclude_each_other(lab):
     lab.table(ROWS)
     config = lab.config()
-    with files.alone(f"{lab.world.lake.checkpoints}/polling/{config['name']}.json", "poll", ""):
-        for verb in (lambda: lab.poll(config), lambda: landing.forget(lab.world, config)):
+    with files.exclusive_lock(
+        f"{lab.world.lake.checkpoints}/polling/{config['name']}.json", "poll", ""
+    ):
+        for verb in (lambda: lab.poll(config), lambda: landing.reset_offsets(lab.world, config)):
             with pytest.raises(LakeError, match="another poll of .* is going on"):
                 verb()
     assert lab.poll(config) == []

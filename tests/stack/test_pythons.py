@@ -9,7 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-import bare
+import minimal_install
 import pyspark
 import pytest
 from workbench.base import aws, paths
@@ -125,21 +125,21 @@ def test_the_wheel_on_a_python_of_emr(version, wheel, done, tmp_path):
         pytest.skip(f"Python {version} is not here")
     done(program, "-m", "venv", "empty")
     done("empty/bin/python", "-m", "pip", "install", "-q", "--only-binary=:all:", wheel)
-    assert not done("empty/bin/python", "-c", bare.IMPORTS.format(refused=set()))
+    assert not done("empty/bin/python", "-c", minimal_install.IMPORT_SCRIPT.format(refused=set()))
     assert "ingest" in done("empty/bin/workbench", "--help")
     there = {
         p.name.split("-")[0]
         for p in (tmp_path / "empty" / "lib").glob("python*/site-packages/*.dist-info")
     }
-    assert "psycopg" in there and not there & {*bare.EMBEDDED, "pyspark"}
+    assert "psycopg" in there and not there & {*minimal_install.EMBEDDED_PACKAGES, "pyspark"}
 
 
 @pytest.mark.drill
 def test_the_archive_for_jobs_on_the_python_of_emr(wheel, done, tmp_path, monkeypatch):
     """It is made by this Python, for another: what only that one needs is in it, too."""
-    program = pythons(OF_EMR).get(publish.SAID["python"])
+    program = pythons(OF_EMR).get(publish.PUBLISH_CONFIG["python"])
     if not program:
-        pytest.skip(f"Python {publish.SAID['python']} is not here")
+        pytest.skip(f"Python {publish.PUBLISH_CONFIG['python']} is not here")
     kept = {}
 
     def put(region, service, operation, **given):
@@ -148,9 +148,12 @@ def test_the_archive_for_jobs_on_the_python_of_emr(wheel, done, tmp_path, monkey
         return {"Metadata": {}}
 
     monkeypatch.setattr(aws, "call", put)
-    assert publish._environment("r", "b", wheel.name, wheel.read_bytes(), print) == 1
-    with tarfile.open(fileobj=io.BytesIO(kept[publish.ARCHIVE])) as archive:
+    assert publish._publish_environment("r", "b", wheel.name, wheel.read_bytes(), print) == 1
+    with tarfile.open(fileobj=io.BytesIO(kept[publish.ENVIRONMENT_ARCHIVE])) as archive:
         archive.extractall(tmp_path / "environment", filter="data")
     assert not done(
-        program, "-c", bare.IMPORTS.format(refused=set()), path=tmp_path / "environment"
+        program,
+        "-c",
+        minimal_install.IMPORT_SCRIPT.format(refused=set()),
+        path=tmp_path / "environment",
     )

@@ -6,7 +6,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from lake_help import SCHEMA, change, kill, new_table, new_topic, send
+from lake_help import SCHEMA, change_record, kill_service, new_table, new_topic, produce
 from workbench import connect, hudi, landing, stack
 from workbench.base.errors import LakeError, StackError
 from workbench.results import query
@@ -33,7 +33,7 @@ def test_the_order_items_of_the_walkthrough(world, spark):
     items = [(19, 10), (12, 30), (18, 2)]
     text = json.dumps([{"discount": 0.150000006, "quantity": q, "unit_price": p} for p, q in items])
     try:
-        send(world, topic, change(11075, 1, text), change(11077, 1, None))
+        produce(world, topic, change_record(11075, 1, text), change_record(11077, 1, None))
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
         ask = Q2.format(table=hudi.register(spark, table))
         rows = query.sql(spark, ask, id=11075)
@@ -45,8 +45,8 @@ def test_the_order_items_of_the_walkthrough(world, spark):
         assert query.sql(
             spark, ask, id=11077
         ).empty  # items are null: the cross join leaves the order out
-        send(
-            world, topic, change(11077, 2, text)
+        produce(
+            world, topic, change_record(11077, 2, text)
         )  # a commit by another way than the catalog is seen at once
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
         assert len(query.sql(spark, ask, id=11077)) == 3
@@ -66,11 +66,11 @@ def side_by_side(*calls):
 
 def test_spark_killed_between_two_queries(world, spark):
     topic, table, kept = new_topic(world), new_table(world), new_table(world, type="mor")
-    send(world, topic, change(1, 1), change(2, 1))
+    produce(world, topic, change_record(1, 1), change_record(2, 1))
     hudi.ingest(spark, world, hudi.Topic(topic), kept, schema=SCHEMA)
     view = hudi.register(spark, kept)
     assert query.sql(spark, "SELECT 1 AS a")["a"].tolist() == [1]
-    os.killpg(process.own("spark").pid, signal.SIGKILL)
+    os.killpg(process.running_process("spark").pid, signal.SIGKILL)
     for error in side_by_side(
         lambda: query.sql(spark, "SELECT 1 AS a"),
         lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
@@ -97,18 +97,18 @@ def test_spark_killed_between_two_queries(world, spark):
 def test_kafka_that_is_gone_is_named_whoever_asks(world, spark):
     spark = session(world)
     topic, table = new_topic(world), new_table(world)
-    send(world, topic, change(1, 1))
+    produce(world, topic, change_record(1, 1))
     assert hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 1
-    kill("kafka")
+    kill_service("kafka")
     for error in side_by_side(
-        lambda: topics.count(world, topic),
+        lambda: topics.offset_span(world, topic),
         lambda: topics.delete(world, topic),
         lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
         lambda: landing.run(spark, world, connect.config(world, outbox.SINK)),
     ):
         with pytest.raises(StackError, match="(?s)the service kafka died.*kafka.log.*workbench up"):
             raise error
-    stack.need(world, "kafka", "connect")
+    stack.ensure_running(world, "kafka", "connect")
     assert hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA) == hudi.Ingested()
     hudi.drop(spark, world, table)
     topics.delete(world, topic)

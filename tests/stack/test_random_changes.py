@@ -51,7 +51,7 @@ COMPACTED = {
 @pytest.fixture
 def lab(world):
     with avro_help.museum(world, NAME, SCRIPT, tables=["artists"]) as lab:
-        topics.wait_count(lab, TOPIC, 200, connector=NAME)
+        topics.wait_for_messages(lab, TOPIC, 200, connector=NAME)
         yield lab
 
 
@@ -136,12 +136,12 @@ def test_instants_in_the_past_as_everybody_reads_them(lab, world, spark, changes
                             statement, values, messages = made.next()
                             assert c.execute(statement, values).rowcount == 1
                             count += messages
-            topics.wait_count(lab, TOPIC, count, connector=NAME)
+            topics.wait_for_messages(lab, TOPIC, count, connector=NAME)
             for table in tables.values():
                 done = hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), table, batch=300)
                 assert done.dead_letters == 0 and done.messages > 0
                 hudi.label(world, table, f"label_{number}")
-            truth[f"label_{number}"] = postgres.frame(
+            truth[f"label_{number}"] = postgres.query(
                 lab, f"SELECT {', '.join(COLUMNS)} FROM artists ORDER BY 1"
             )
         assert sum(made.counts.values()) == changes and min(made.counts.values()) > changes // 10, (
@@ -174,4 +174,4 @@ def test_instants_in_the_past_as_everybody_reads_them(lab, world, spark, changes
 
 def same(source, lake, what):
     lake = lake[lake["__deleted"] != "true"]  # soft deletes stay in the lake
-    check.same_rows(source, lake[list(COLUMNS)], key="artist_id", what=what)
+    check.same_rows(source, lake[list(COLUMNS)], key="artist_id", claim=what)

@@ -291,13 +291,13 @@ def postgres_lab(world, tables):
 
 @contextlib.contextmanager
 def mariadb_lab(world, tables):
-    with mariadb_help.captured(
+    with mariadb_help.captured_database(
         world, NAME, *(each for table in tables for each in table.said)
     ) as lab:
         yield SimpleNamespace(
             topic=lab.topic,
             session=lambda: mariadb.session(world, NAME),
-            ordering=mariadb_help.PLACE,
+            ordering=mariadb_help.ORDERING,
         )
 
 
@@ -318,7 +318,7 @@ def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine,
             f"{NAME}_{engine}_{s.seed}",
             key=("id",),
             type=("cow", "mor")[s.seed % 2],
-            ordering={"postgres": "__lsn", "mariadb": mariadb_help.PLACE}[engine],
+            ordering={"postgres": "__lsn", "mariadb": mariadb_help.ORDERING}[engine],
         )
         for s in sources
     }
@@ -337,7 +337,7 @@ def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine,
 
     def ingest(source):
         topic = lab.topic(source.table)
-        topics.wait_count(world, topic, source.messages, connector=NAME)
+        topics.wait_for_messages(world, topic, source.messages, connector=NAME)
         try:
             done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), lakes[source])
             assert done.dead_letters == 0, "it has dead letters"
@@ -351,7 +351,9 @@ def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine,
     try:
         with LABS[engine](world, sources) as lab, lab.session() as c, ThreadPoolExecutor(2) as pool:
             for source in sources:
-                topics.wait_count(world, lab.topic(source.table), source.messages, connector=NAME)
+                topics.wait_for_messages(
+                    world, lab.topic(source.table), source.messages, connector=NAME
+                )
             for _ in range(2):
                 for source in sources:
                     begin = len(source.said)

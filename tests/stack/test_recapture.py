@@ -68,7 +68,7 @@ def lab(world, spark):
         **{INCLUDED: "public.visits,public.codes,public.others"},
     ) as there:
         for source, n in (("visits", 3), ("codes", 3), ("others", 1)):
-            topics.wait_count(world, f"{NAME}.public.{source}", n, connector=NAME)
+            topics.wait_for_messages(world, f"{NAME}.public.{source}", n, connector=NAME)
         yield there, table
         for each in made:
             hudi.drop(spark, world, each)
@@ -85,18 +85,21 @@ def ingest(spark, world, prefix, tables):
 
 def equal(spark, world, tables):
     for table, source in tables:
-        truth = postgres.frame(world, f"SELECT * FROM {source}")
+        truth = postgres.query(world, f"SELECT * FROM {source}")
         check.same_rows(
             truth,
             hudi.read(spark, table).toPandas()[list(truth.columns)],
             key="id",
-            what=table.name,
+            claim=table.name,
         )
 
 
 def test_refused_changes_walked_to_an_equal_table(lab, spark):
     world, table = lab
-    config = {**avro_help.source(world, NAME), INCLUDED: "public.visits,public.codes,public.others"}
+    config = {
+        **avro_help.source_config(world, NAME),
+        INCLUDED: "public.visits,public.codes,public.others",
+    }
     tables = [
         (table("visits"), "visits"),
         (table("codes"), "codes"),
@@ -109,8 +112,8 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
         hudi.register(spark, each)
     before = {each.name: hudi.read(spark, each).count() for each, _ in tables}
     postgres.execute(world, MIGRATION)
-    topics.wait_count(world, f"{NAME}.public.visits", 6, connector=NAME)
-    topics.wait_count(world, f"{NAME}.public.codes", 4, connector=NAME)
+    topics.wait_for_messages(world, f"{NAME}.public.visits", 6, connector=NAME)
+    topics.wait_for_messages(world, f"{NAME}.public.codes", 4, connector=NAME)
     for pair, said in zip(
         tables,
         (
@@ -122,7 +125,7 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
         with pytest.raises(LakeError, match=rf"(?s){said}.*recapture\.run\("):
             ingest(spark, world, NAME, [pair])
 
-    captured = [recapture.Captured(f"public.{source}", each) for each, source in tables]
+    captured = [recapture.CapturedTable(f"public.{source}", each) for each, source in tables]
     seen = []
 
     def once(say):
@@ -132,7 +135,7 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
             )  # a reader of them finds whole tables
             say(line)
 
-        return recapture.run(spark, world, NAME, config, *captured, say=told)
+        return recapture.run(spark, world, NAME, config, *captured, progress=told)
 
     done, interrupted = walked(once)
     assert interrupted == 9, (
@@ -155,9 +158,9 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
         "UPDATE visits SET at = now() WHERE id = 2; DELETE FROM codes WHERE id = 1; "
         "INSERT INTO others VALUES (2, 2)",
     )
-    topics.wait_count(world, f"{NAME}_r2.public.visits", 4, connector=f"{NAME}_r2")
-    topics.wait_count(world, f"{NAME}_r2.public.codes", 6, connector=f"{NAME}_r2")
-    topics.wait_count(world, f"{NAME}.public.others", 2, connector=NAME)
+    topics.wait_for_messages(world, f"{NAME}_r2.public.visits", 4, connector=f"{NAME}_r2")
+    topics.wait_for_messages(world, f"{NAME}_r2.public.codes", 6, connector=f"{NAME}_r2")
+    topics.wait_for_messages(world, f"{NAME}.public.others", 2, connector=NAME)
     ingest(spark, world, f"{NAME}_r2", tables)
     ingest(spark, world, NAME, others)
     for pair in tables:
@@ -168,7 +171,7 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
     equal(spark, world, [*tables, *others])
     for each, source in tables:
         assert hudi.as_of(spark, world, each, "before").count() == before[each.name]
-        entry = next(name for name, kind in hudi.entries(each).items() if kind == "snapshot")
+        entry = next(name for name, kind in hudi.catalog_names(each).items() if kind == "snapshot")
         assert spark.table(entry).count() == hudi.read(spark, each).count()
         assert hudi.schema_changes(each)["change"].tolist() == [
             f"captured anew from topic {NAME}_r2.public.{source}"
@@ -181,7 +184,7 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
         world,
         NAME,
         {**config, INCLUDED: "public.others"},
-        recapture.Captured("public.others", others[0][0]),
+        recapture.CapturedTable("public.others", others[0][0]),
     )
     assert connect.names(world) == [f"{NAME}_r2", f"{NAME}_r3"] and last.connector == f"{NAME}_r3"
     assert set(postgres.slots(world)["slot_name"]) == {
@@ -193,7 +196,10 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
 
 def test_what_is_refused_changes_nothing(lab, spark):
     world, table = lab
-    config = {**avro_help.source(world, NAME), INCLUDED: "public.visits,public.codes,public.others"}
+    config = {
+        **avro_help.source_config(world, NAME),
+        INCLUDED: "public.visits,public.codes,public.others",
+    }
     codes, empty, both = table("codes"), table("others"), table("both")
     ingest(
         spark, world, NAME, [(codes, "codes"), (empty, "others"), (both, "codes"), (both, "others")]
@@ -203,13 +209,13 @@ def test_what_is_refused_changes_nothing(lab, spark):
     def run(*captured, name=NAME, **more):
         return recapture.run(spark, world, name, {**config, **more}, *captured, timeout=5)
 
-    good = recapture.Captured("public.codes", codes)
+    good = recapture.CapturedTable("public.codes", codes)
     for error, said, call in (
         (ConnectorError, "there is no connector 'other'", lambda: run(good, name="other")),
         (
             ConnectorError,
             "does not capture public.code",
-            lambda: run(recapture.Captured("public.code", codes)),
+            lambda: run(recapture.CapturedTable("public.code", codes)),
         ),
         (ConnectorError, "no table is named", run),
         (
@@ -227,17 +233,17 @@ def test_what_is_refused_changes_nothing(lab, spark):
         (
             LakeError,
             "table recaptured_codes is named twice",
-            lambda: run(good, recapture.Captured("public.visits", codes)),
+            lambda: run(good, recapture.CapturedTable("public.visits", codes)),
         ),
         (
             LakeError,
             "table recaptured_both holds rows of other sources",
-            lambda: run(recapture.Captured("public.codes", both)),
+            lambda: run(recapture.CapturedTable("public.codes", both)),
         ),
         (
             LakeError,
             "public.others is empty",
-            lambda: run(recapture.Captured("public.others", empty)),
+            lambda: run(recapture.CapturedTable("public.others", empty)),
         ),
     ):
         with pytest.raises(error, match=said):
@@ -250,22 +256,24 @@ def test_what_is_refused_changes_nothing(lab, spark):
         LakeError, match="(?s)copy of recaptured_codes to equal public.codes.*1 differences.*truth="
     ):
         run(
-            recapture.Captured(
-                "public.codes", codes, truth="SELECT id, code + (id = 2)::int AS code FROM codes"
+            recapture.CapturedTable(
+                "public.codes",
+                codes,
+                expected_sql="SELECT id, code + (id = 2)::int AS code FROM codes",
             )
         )
     assert hudi.commits(codes).equals(before) and connect.names(world) == [NAME, f"{NAME}_r2"]
     with pytest.raises(
         LakeError, match="(?s)another recapture of recaptured is not finished.*repeat it with those"
     ):
-        run(recapture.Captured("public.visits", table("visits")))
+        run(recapture.CapturedTable("public.visits", table("visits")))
     done = run(good)
     assert done.connector == f"{NAME}_r2"
     equal(spark, world, [(codes, "codes")])
     # a table that never was: its topic had both types from the beginning
     new = table("new", type="mor", index="BUCKET", partition=("id",))
     again = recapture.run(
-        spark, world, done.connector, done.config, recapture.Captured("public.codes", new)
+        spark, world, done.connector, done.config, recapture.CapturedTable("public.codes", new)
     )
     assert again.connector == f"{NAME}_r3"
     equal(spark, world, [(new, "codes")])
@@ -279,33 +287,38 @@ def test_a_table_of_mariadb(world, spark):
         "CREATE TABLE wp_posts (id bigint unsigned NOT NULL PRIMARY KEY AUTO_INCREMENT, menu_order int)",
         "INSERT INTO wp_posts VALUES (1, 1), (2, 2), (18446744073709551615, 3)",
     )
-    with mariadb_help.captured(world, name, *made) as lab:
+    with mariadb_help.captured_database(world, name, *made) as lab:
         config = {**lab.config, INCLUDED: f"{name}.wp_posts"}
         connect.delete(world, name)
         connect.apply(world, name, config)
         table = lab.table("posts", type="mor")
-        topics.wait_count(world, lab.topic("wp_posts"), 3, connector=name)
+        topics.wait_for_messages(world, lab.topic("wp_posts"), 3, connector=name)
         hudi.ingest(spark, world, hudi.Topic(lab.topic("wp_posts"), format="avro"), table)
-        mariadb_help.lake_is_source(spark, lab, "wp_posts", table, "a key without sign")
+        mariadb_help.assert_lake_equals_source(spark, lab, "wp_posts", table, "a key without sign")
         lab.execute(
             "ALTER TABLE wp_posts MODIFY menu_order varchar(20)",
             "INSERT INTO wp_posts VALUES (7, 'seven')",
             "DELETE FROM wp_posts WHERE id = 1",
         )
-        topics.wait_count(world, lab.topic("wp_posts"), 4, connector=name)
+        topics.wait_for_messages(world, lab.topic("wp_posts"), 4, connector=name)
         with pytest.raises(
             LakeError, match=r"(?s)menu_order was int and becomes string.*recapture\.run"
         ):
             hudi.ingest(spark, world, hudi.Topic(lab.topic("wp_posts"), format="avro"), table)
         done, interrupted = walked(
             lambda say: recapture.run(
-                spark, world, name, config, recapture.Captured(f"{name}.wp_posts", table), say=say
+                spark,
+                world,
+                name,
+                config,
+                recapture.CapturedTable(f"{name}.wp_posts", table),
+                progress=say,
             )
         )
         assert interrupted == 5 and connect.names(world) == [f"{name}_r2"]
         lab.execute("INSERT INTO wp_posts VALUES (8, 'eight')", "DELETE FROM wp_posts WHERE id = 2")
         topic = f"{name}_r2.{name}.wp_posts"
-        topics.wait_count(world, topic, 6, connector=done.connector)
+        topics.wait_for_messages(world, topic, 6, connector=done.connector)
         hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table)
-        mariadb_help.lake_is_source(spark, lab, "wp_posts", table, "after the recapture")
+        mariadb_help.assert_lake_equals_source(spark, lab, "wp_posts", table, "after the recapture")
         connect.delete(world, done.connector)

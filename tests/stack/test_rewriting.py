@@ -78,7 +78,7 @@ def lab(world, spark):
                     '"@"', f"{price:f}"
                 )  # a number, with each of its digits
 
-            lake_help.send(world, self.topic, *((str(key), text(key)) for key in keys))
+            lake_help.produce(world, self.topic, *((str(key), text(key)) for key in keys))
 
         def go(self, *types, **more):
             done = hudi.ingest(
@@ -193,9 +193,11 @@ def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkey
 
     with monkeypatch.context() as patched:
         if step == "the rewriting":
-            patched.setattr(rewriting, "finish", broken)  # it has committed, and nothing else
+            patched.setattr(
+                rewriting, "finish_rewrite", broken
+            )  # it has committed, and nothing else
         else:
-            patched.setattr(ingesting, "load", broken)
+            patched.setattr(ingesting, "write_batch", broken)
         with pytest.raises((OSError, LakeError)):
             it.go("12,4")
     assert it.rows() == {1: row(1, 1), 2: row(2, 2)}

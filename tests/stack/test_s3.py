@@ -21,18 +21,18 @@ import psutil
 import pytest
 import s3_help
 from botocore.exceptions import ClientError
-from lake_help import SCHEMA, change, content, new_table, new_topic, send
+from lake_help import SCHEMA, change_record, new_table, new_topic, produce, table_content
 from workbench import hudi, stack
-from workbench.base import aws, environment, files, host_port, params, paths, secrets
+from workbench.base import aws, environment, files, params, paths, secrets, split_host_port
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
-from workbench.hudi import keeping, timeline
+from workbench.hudi import labeling, timeline
 from workbench.results import check
 from workbench.run import runner
 from workbench.spark import session
 from workbench.stack import artifacts, process, services
 from workbench.walkthroughs import museum, outbox
-from worlds import varied
+from worlds import with_settings
 
 AWAY = 30  # seconds that the endpoint is not to be had
 ROWS = 3_000
@@ -47,7 +47,7 @@ def lake():
         patch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-s3")
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        instance.down_with(os.getpid(), remove=True)
+        instance.stop_with_process(os.getpid(), remove=True)
         world = params.load("s3")
         try:
             stack.up(world, ["s3"])
@@ -61,7 +61,7 @@ def lake():
 def test_it_listens_on_loopback_and_wants_the_key(lake, tmp_path):
     seen = {
         c.laddr.ip
-        for c in process.own("s3").net_connections("inet")
+        for c in process.running_process("s3").net_connections("inet")
         if c.status == psutil.CONN_LISTEN
     }
     assert seen == {"127.0.0.1"}
@@ -79,19 +79,21 @@ def test_it_listens_on_loopback_and_wants_the_key(lake, tmp_path):
             ).list_objects_v2(Bucket="lake")
     files.write_text("s3a://lake/a b/c=ä+*~.txt", "text")
     assert files.read_text("s3a://lake/a b/c=ä+*~.txt") == "text" and list(
-        files.below("s3a://lake/a b")
+        files.list_files("s3a://lake/a b")
     )
     key = secrets.read()[services.S3_KEY]
-    for kept in (secrets.folder() / services.S3_KEY, secrets.s3_login()):
+    for kept in (secrets.secrets_dir() / services.S3_KEY, secrets.s3_credentials_file()):
         assert key in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600
-    told = " ".join(process.own("s3").cmdline()) + process.log_file("s3").read_text()
-    assert key not in told and key not in str(process.own("s3").environ())
+    told = " ".join(process.running_process("s3").cmdline()) + process.log_file("s3").read_text()
+    assert key not in told and key not in str(process.running_process("s3").environ())
 
 
 def test_of_eight_writers_exactly_one_gets_the_lock_thirty_times(lake):
     spawn = multiprocessing.get_context("spawn")
     barrier, got = spawn.Barrier(8), spawn.Queue()
-    writers = [spawn.Process(target=s3_help.rounds, args=(n, barrier, got)) for n in range(8)]
+    writers = [
+        spawn.Process(target=s3_help.compete_for_locks, args=(n, barrier, got)) for n in range(8)
+    ]
     for each in writers:
         each.start()
     winners = [got.get(timeout=120) for _ in range(30)]
@@ -104,7 +106,7 @@ def test_of_eight_writers_exactly_one_gets_the_lock_thirty_times(lake):
 
 def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
     spawn = multiprocessing.get_context("spawn")
-    holder = spawn.Process(target=s3_help.hold_for_ever)
+    holder = spawn.Process(target=s3_help.hold_lock_forever)
     holder.start()
     address = "s3a://lake/killed"
     wait_until(
@@ -114,20 +116,20 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
     )
     with (
         pytest.raises(LakeError, match="another test is going on") as error,
-        files.alone(address, "test"),
+        files.exclusive_lock(address, "test"),
     ):
         pass
-    assert f"process {holder.pid} holds" in error.value.where
+    assert f"process {holder.pid} holds" in error.value.location
     holder.kill()
     holder.join()
     assert f'"pid": {holder.pid}' in files.read_text(f"{address}.lock"), "it has not released it"
-    with files.alone(address, "test"):
+    with files.exclusive_lock(address, "test"):
         pass
 
 
 def test_labels_that_are_given_at_once_are_all_kept(lake, monkeypatch):
     monkeypatch.setattr(
-        keeping, "completed", lambda table: [SimpleNamespace(instant="20260101120000001")]
+        labeling, "completed_actions", lambda table: [SimpleNamespace(instant="20260101120000001")]
     )
     table = hudi.table(lake, "labelled", key=("id",), ordering="v")
     with ThreadPoolExecutor(8) as pool:
@@ -154,7 +156,9 @@ def test_notebooks_pass_unchanged(lake, tmp_path, monkeypatch, track):
     assert result.status == "passed", "\n".join(
         f"{n['path']}: {n['error']}" for n in result.notebooks
     )
-    assert not list(paths.state_dir().glob("lake/**/*.parquet")) and files.entries(lake.lake.tables)
+    assert not list(paths.state_dir().glob("lake/**/*.parquet")) and files.list_dir(
+        lake.lake.tables
+    )
 
 
 # ---- faults
@@ -215,14 +219,14 @@ class Relay:
 
 @contextlib.contextmanager
 def standing_still(world):
-    process.own("s3").suspend()
+    process.running_process("s3").suspend()
     yield
-    process.own("s3").send_signal(signal.SIGCONT)
+    process.running_process("s3").send_signal(signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")
 def relay(lake):
-    it = Relay(host_port(lake.lake.endpoint)[1])
+    it = Relay(split_host_port(lake.lake.endpoint)[1])
     yield it
     it.close()
 
@@ -232,14 +236,16 @@ def far(lake, relay):
     """The same lake, reached by way of the relay: an endpoint that is not the stack's, with the key
     as a file."""
     endpoint = "http://{}:{}".format(*relay.address)
-    world = varied(lake, lake={"endpoint": endpoint})
+    world = with_settings(lake, lake={"endpoint": endpoint})
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.of_s3(endpoint, lake.region, secrets.s3_login()).items():
+        for name, value in environment.s3_environment(
+            endpoint, lake.region, secrets.s3_credentials_file()
+        ).items():
             patch.setenv(name, value) if value else patch.delenv(name, raising=False)
         for name in ("no_proxy", "NO_PROXY"):
             patch.setenv(name, f"{os.environ[name]},{relay.address[0]}")
         aws.client.cache_clear()
-        assert not world.own_s3 and "s3" not in services.wanted(world)
+        assert not world.uses_embedded_s3 and "s3" not in services.default_services(world)
         stack.up(world, ["kafka", "spark"])
         yield world
     aws.client.cache_clear()
@@ -259,10 +265,14 @@ def far(lake, relay):
 def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay, fault, kind):
     topic, table = new_topic(far), new_table(far, type=kind)
     spark = session(far)
-    send(far, topic, *[change(n, 1, "old", part=f"p{n % 3}") for n in range(ROWS)])
+    produce(far, topic, *[change_record(n, 1, "old", part=f"p{n % 3}") for n in range(ROWS)])
     hudi.ingest(spark, far, hudi.Topic(topic), table, schema=SCHEMA)
-    send(far, topic, *[change(n, 2, "new", part=f"p{n % 3}", op="u") for n in range(0, ROWS, 2)])
-    raised, before = [], len(timeline.completed(table))
+    produce(
+        far,
+        topic,
+        *[change_record(n, 2, "new", part=f"p{n % 3}", op="u") for n in range(0, ROWS, 2)],
+    )
+    raised, before = [], len(timeline.completed_actions(table))
 
     def work():
         try:
@@ -276,11 +286,11 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
         "a commit is under way",
         lambda: any(
             action.endswith("inflight")
-            for _, action, _ in timeline.written(table)
-            if len(timeline.completed(table)) == before
+            for _, action, _ in timeline.timeline_files(table)
+            if len(timeline.completed_actions(table)) == before
         ),
         timeout=60,
-        every=0.01,
+        interval=0.01,
     )
     with standing_still(far) if fault == "stands still" else relay.away():
         threading.Event().wait(AWAY)
@@ -293,12 +303,12 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
     expected = sorted(
         (n, f"p{n % 3}", "old" if n % 2 else "new", 1 + (n % 2 == 0)) for n in range(ROWS)
     )
-    assert content(spark, table) == expected
-    assert len(timeline.completed(table)) == before + 1, "one commit more, and no half one"
+    assert table_content(spark, table) == expected
+    assert len(timeline.completed_actions(table)) == before + 1, "one commit more, and no half one"
     assert len(hudi.read_independent(table)) == ROWS
     hudi.label(far, table, "after")
     hudi.drop(spark, far, table)
-    assert not files.below(table.base)
+    assert not files.list_files(table.base)
 
 
 @pytest.fixture(scope="module")
@@ -342,10 +352,10 @@ def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(
     }
     table, over, away = watched(far), threading.Event(), []
 
-    bucket, folder = paths.bucket_and_key(f"{table.base}/.hoodie/")
+    bucket, folder = paths.parse_s3_uri(f"{table.base}/.hoodie/")
 
     def begun():
-        with aws.answered(
+        with aws.translate_errors(
             "the timeline"
         ):  # by one client: pyarrow makes a connection for each question
             listed = aws.client(far.region, "s3").list_objects_v2(
@@ -383,11 +393,11 @@ def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(
 def test_its_restart_is_an_empty_lake_and_says_so(lake, capsys):
     files.write_text("s3a://lake/kept", "text")
     key = secrets.read()[services.S3_KEY]
-    process.own("s3").kill()
-    stack.need(lake, "s3")  # as a notebook does
+    process.running_process("s3").kill()
+    stack.ensure_running(lake, "s3")  # as a notebook does
     assert (
         "s3 was started: it holds the lake in memory: the lake is empty now"
         in capsys.readouterr().out
     )
-    assert files.read_text("s3a://lake/kept") is None and files.entries(lake.lake.root) == []
+    assert files.read_text("s3a://lake/kept") is None and files.list_dir(lake.lake.root) == []
     assert secrets.read()[services.S3_KEY] == key

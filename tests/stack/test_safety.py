@@ -28,9 +28,9 @@ def family():
     """Every process of this instance's services, with all they started."""
     found = {}
     for name in stack.running():
-        leader = process.own(name)
+        leader = process.running_process(name)
         found.update({p.pid: p for p in [leader, *leader.children(recursive=True)]})
-    found.update({p.pid: p for p, _ in instance.marked(f"{paths.state_dir()}:")})
+    found.update({p.pid: p for p, _ in instance.find_service_processes(f"{paths.state_dir()}:")})
     return list(found.values())
 
 
@@ -38,7 +38,7 @@ def family():
 def busy(world):
     """The stack with everything of it at work: the registry, connectors with passwords, a Python
     worker in Spark."""
-    stack.need(world, *services.WHEN_ASKED)
+    stack.ensure_running(world, *services.ON_DEMAND_SERVICES)
     mariadb.create_database(world, "sampledatabase")
     mariadb.grant_replication(world, ["sampledatabase.movies"])
     connect.apply(world, "movies_source", connect.config(world, "movies_source"))
@@ -57,7 +57,7 @@ def busy(world):
         "slot.name": "canary",
         "database.user": world.postgres.admin_user,
         "table.include.list": "public.canary",
-        "database.password": f"${{directory:{secrets.folder()}:postgres.admin}}",
+        "database.password": f"${{directory:{secrets.secrets_dir()}:postgres.admin}}",
     }
     url = f"{world.connect.url}/connectors/canary"
     requests.put(
@@ -82,7 +82,7 @@ def busy(world):
         wait_until(lambda: not c.execute(active).fetchone(), "the slot to rest")
         c.execute("SELECT pg_drop_replication_slot('canary')")
         c.execute("DROP TABLE canary")
-    for name in services.WHEN_ASKED:
+    for name in services.ON_DEMAND_SERVICES:
         process.stop(SERVICES[name])
 
 
@@ -158,7 +158,7 @@ def test_only_the_files_of_secrets_hold_them(passwords):
     the checkpoints."""
     found = set(holding(paths.state_dir(), passwords.values()))
     assert found == {f"secrets/{n}" for n in (*services.SECRETS, ".users")}
-    modes = {stat.S_IMODE(file.stat().st_mode) for file in secrets.folder().iterdir()}
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in secrets.secrets_dir().iterdir()}
     assert modes == {0o600}, [oct(mode) for mode in modes]
     assert (
         len(files_below(paths.state_dir() / "log")) >= 5
@@ -217,11 +217,11 @@ def test_postgres_lets_nobody_in_without_the_password(busy):
 def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy, passwords):
     """DNS rebinding: its name resolves to 127.0.0.1, so the browser lets it send and read what it
     likes. Other worlds and services: test_listeners.py."""
-    spoken, faults = web_page.judged(
+    spoken, faults = web_page.check_listeners(
         family(), [*passwords.values(), "movies_source"], web_page.PAGES[:1]
     )
-    assert spoken[services.host_port(busy.connect.url)[1]] == "HTTP"
-    assert spoken[services.host_port(busy.registry.url)[1]] == "HTTPS"
+    assert spoken[services.split_host_port(busy.connect.url)[1]] == "HTTP"
+    assert spoken[services.split_host_port(busy.registry.url)[1]] == "HTTPS"
     assert faults == {}
     assert connect.status(busy, "canary")["state"] == "RUNNING"
 
@@ -231,12 +231,14 @@ def test_a_page_that_is_let_in_and_a_listener_that_nobody_knows_would_be_seen():
     with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = server.server_address[1]
-        assert web_page.protocol(psutil.Process(), port) == "HTTP"
-        assert ("GET", "/", 0, 200) in {fault[:4] for fault in web_page.let_in(port)}
+        assert web_page.detect_protocol(psutil.Process(), port) == "HTTP"
+        assert ("GET", "/", 0, 200) in {
+            fault[:4] for fault in web_page.find_accepted_requests(port)
+        }
         server.shutdown()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         with pytest.raises(AssertionError, match="nobody knows how to judge port"):
-            web_page.protocol(psutil.Process(), mute.getsockname()[1])
+            web_page.detect_protocol(psutil.Process(), mute.getsockname()[1])
 
 
 def test_a_browser_would_not_trust_the_registry(busy):
@@ -247,7 +249,7 @@ def test_a_browser_would_not_trust_the_registry(busy):
         ("127.0.0.1", False),
         ("page.example", True),
     ):  # the certificate is for no other name
-        with socket.create_connection(services.host_port(busy.registry.url), timeout=10) as s:
+        with socket.create_connection(services.split_host_port(busy.registry.url), timeout=10) as s:
             with (
                 pytest.raises(ssl.SSLCertVerificationError) if refused else contextlib.nullcontext()
             ):

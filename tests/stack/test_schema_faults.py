@@ -8,8 +8,8 @@ import avro_help
 import pymysql
 import pytest
 import requests
-from lake_help import kill
-from mariadb_help import captured, lake_is_source
+from lake_help import kill_service
+from mariadb_help import assert_lake_equals_source, captured_database
 from workbench import connect, hudi, stack
 from workbench.base.errors import SourceError
 from workbench.base.wait import wait_until
@@ -24,10 +24,10 @@ NAME = "schema_faults"
 
 @pytest.fixture(scope="module")
 def lab(world):
-    with captured(
+    with captured_database(
         world, NAME, "CREATE TABLE begin (id int PRIMARY KEY)", "INSERT INTO begin VALUES (1)"
     ) as lab:
-        topics.wait_count(world, lab.topic("begin"), 1, connector=NAME)
+        topics.wait_for_messages(world, lab.topic("begin"), 1, connector=NAME)
         yield lab
 
 
@@ -45,11 +45,11 @@ def follow(lab, spark, request):
     table = lab.table(of[:20], type="mor")
 
     def go(messages, what, stale=False):
-        topics.wait_count(lab.world, lab.topic(of), messages, connector=NAME)
+        topics.wait_for_messages(lab.world, lab.topic(of), messages, connector=NAME)
         done = hudi.ingest(spark, lab.world, hudi.Topic(lab.topic(of), format="avro"), table)
         assert done.dead_letters == 0
         if not stale:
-            lake_is_source(spark, lab, of, table, what)
+            assert_lake_equals_source(spark, lab, of, table, what)
 
     go.of, go.lake = of, table
     go(2, "the first rows")
@@ -102,7 +102,7 @@ def test_columns_change_while_the_connector_of_postgres_is_down(world, spark):
     ) as there:
 
         def follow(messages):
-            topics.wait_count(there, f"{name}.public.t", messages, connector=name)
+            topics.wait_for_messages(there, f"{name}.public.t", messages, connector=name)
             hudi.ingest(spark, there, hudi.Topic(f"{name}.public.t", format="avro"), table)
 
         try:
@@ -162,7 +162,7 @@ def test_the_log_is_purged(lab, world, spark, follow):
 
     def purged():  # a file stays as long as a connection that has read it is there
         lab.execute(f"PURGE BINARY LOGS TO '{newest}'")
-        return list(lab.frame("SHOW BINARY LOGS")["Log_name"]) == [newest]
+        return list(lab.query("SHOW BINARY LOGS")["Log_name"]) == [newest]
 
     check.eventually("the older logs are gone", purged, timeout=30)
     lab.execute(f"INSERT INTO {follow.of} VALUES (4, 4, 4)")
@@ -171,7 +171,7 @@ def test_the_log_is_purged(lab, world, spark, follow):
     assert (
         "purged" in said
         and "takes a new snapshot" in said
-        and topics.count(world, lab.topic(follow.of)) == 2
+        and topics.offset_span(world, lab.topic(follow.of)) == 2
     )
     again(lab)
     follow(2 + 4, "after a new snapshot")
@@ -212,7 +212,7 @@ def test_the_history_of_schemas_is_lost(lab, world, spark, follow):
     assert (
         "history" in said
         and "takes a new snapshot" in said
-        and topics.count(world, lab.topic(follow.of)) == 2
+        and topics.offset_span(world, lab.topic(follow.of)) == 2
     )
     again(lab)
     follow(2 + 3, "after a new snapshot")
@@ -226,7 +226,7 @@ def test_the_registry_is_gone_when_a_column_comes(lab, world, spark, follow):
         )
         assert "likely: the registry cannot be reached" in failed(world)
     finally:
-        stack.need(world, "apicurio")
+        stack.ensure_running(world, "apicurio")
     connect.restart(world, NAME)
     follow(3, "the registry is back")
 
@@ -237,7 +237,7 @@ def test_the_registry_is_not_there_when_the_connector_starts(lab, world, spark, 
         again(lab)
         failed(world)
     finally:
-        stack.need(world, "apicurio")
+        stack.ensure_running(world, "apicurio")
     connect.restart(world, NAME)
     follow(2 + 2, "the registry is there")
 
@@ -258,12 +258,12 @@ def test_mariadb_is_killed_while_it_writes(lab, world, spark, follow):
 
     writer = threading.Thread(target=write)
     writer.start()
-    check.eventually("it writes", lambda: len(written) > 50, timeout=30, every=0.01)
-    kill("mariadb")
+    check.eventually("it writes", lambda: len(written) > 50, timeout=30, interval=0.01)
+    kill_service("mariadb")
     writer.join(30)
     assert ended
-    stack.need(world, "mariadb")
+    stack.ensure_running(world, "mariadb")
     lab.execute(f"INSERT INTO {follow.of} VALUES (3, 3, 3)")
-    rows = lab.frame(f"SELECT count(*) AS n FROM {follow.of}")["n"][0]
+    rows = lab.query(f"SELECT count(*) AS n FROM {follow.of}")["n"][0]
     assert rows >= 3 + 2 * len(written), "a commit that it has confirmed is lost"
     follow(int(rows), "killed and back")

@@ -75,16 +75,19 @@ def test_a_slot_moves_on_while_its_table_does_not_change(world, quiet, foreign, 
         if "apicurio" not in key and key != "schema.include.list"
     }
     connect.apply(world, quiet, config)
-    topics.wait_count(world, f"{quiet}.public.quiet", 1, connector=quiet)
+    topics.wait_for_messages(world, f"{quiet}.public.quiet", 1, connector=quiet)
     write(world, foreign, 1_000)
-    position = postgres.place(postgres.log_position(world, foreign))
+    position = postgres.position_to_int(postgres.log_position(world, foreign))
     wait_until(
-        lambda: postgres.place(postgres.slots(world, quiet)["confirmed"][0] or "0/0") >= position,
+        lambda: (
+            postgres.position_to_int(postgres.slots(world, quiet)["confirmed"][0] or "0/0")
+            >= position
+        ),
         "the slot to be confirmed up to what others have written",
         timeout=20,
-        failed=lambda: connect.failure(world, quiet),
+        failure_reason=lambda: connect.failure(world, quiet),
     )
-    assert topics.count(world, f"{quiet}.public.quiet") == 1
+    assert topics.offset_span(world, f"{quiet}.public.quiet") == 1
     # the message goes to no topic: neither Debezium's own for messages nor that of the table
     assert {t for t in topics.names(world) if quiet in t} == {
         f"{quiet}.public.quiet",
@@ -109,12 +112,12 @@ def test_status_and_doctor_report_what_a_slot_retains(world, foreign, monkeypatc
         assert not [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject], (
             "not much yet"
         )
-        monkeypatch.setattr(capture_health, "RETAINED_MIB", 10)
+        monkeypatch.setattr(capture_health, "RETAINED_WARNING_MIB", 10)
         (found,) = [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject]
         assert (
             found.level == "warning"
-            and "no connector reads it" in found.fix
-            and "retains" in found.seen
+            and "no connector reads it" in found.remedy
+            and "retains" in found.detail
         )
     finally:
         postgres.drop_slot(world, "slots_test_idle", foreign)
@@ -131,11 +134,11 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
     nothing captures."""
     for flow in WALKTHROUGHS:
         flow.ensure(world, "connectors")
-    storefront.begin(world)
-    storefront.hand_over(world)
-    storefront.settle(world)
+    storefront.restart_clean(world)
+    storefront.enable_outbox_connectors(world)
+    storefront.wait_until_consistent(world)
     captured = {
-        topic: topics.count(world, topic)
+        topic: topics.offset_span(world, topic)
         for topic in topics.names(world)
         if not topic.startswith(("__debezium-heartbeat.", "connect-"))
     }
@@ -144,21 +147,21 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
         return postgres.all_slots(world).set_index("slot_name")["bytes_behind"].to_dict()
 
     assert len(retained()) >= 6
-    begun = postgres.place(postgres.log_position(world, foreign))
+    begun = postgres.position_to_int(postgres.log_position(world, foreign))
     for _ in range(6):
         write(world, foreign)
-    assert postgres.place(postgres.log_position(world, foreign)) - begun > 4 * LIMIT
+    assert postgres.position_to_int(postgres.log_position(world, foreign)) - begun > 4 * LIMIT
     written, most = time.monotonic(), max(retained().values())
     wait_until(
         lambda: max(retained().values()) < LIMIT,
         "all slots to be less than 32 MiB behind",
         timeout=60,
-        every=1,
+        interval=1,
     )
     print(
         f"at most {most >> 20} MiB behind; less than {LIMIT >> 20} after {time.monotonic() - written:.0f} s"
     )
-    assert {topic: topics.count(world, topic) for topic in captured} == captured
+    assert {topic: topics.offset_span(world, topic) for topic in captured} == captured
     for flow in (storefront.flow, *WALKTHROUGHS):
         flow.reset(world)
-        assert not any(flow.left_over(world).values()), flow.left_over(world)
+        assert not any(flow.remaining_resources(world).values()), flow.remaining_resources(world)

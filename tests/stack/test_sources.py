@@ -20,7 +20,7 @@ from workbench.base.wait import wait_until
 from workbench.results import check
 from workbench.source import postgres
 from workbench.walkthroughs import northwind, outbox
-from worlds import varied
+from worlds import with_settings
 
 CHANGES = northwind.DATA / "changes"
 
@@ -35,17 +35,17 @@ def silent(_message):
 
 def count(world, table):
     query = sql.SQL("SELECT count(*) AS n FROM {}").format(postgres.identifier(table))
-    return postgres.frame(world, query)["n"][0]
+    return postgres.query(world, query)["n"][0]
 
 
 def schemas(world):
-    return set(postgres.frame(world, "SELECT nspname FROM pg_namespace")["nspname"])
+    return set(postgres.query(world, "SELECT nspname FROM pg_namespace")["nspname"])
 
 
 @pytest.fixture(scope="module")
 def database(world):
     """A world like `world`, with a database of its own, so that other tests' data stay."""
-    own = varied(
+    own = with_settings(
         world, postgres={"database": "test_sources"}, connect={"topic_prefix": "test_sources"}
     )
     postgres.create_database(own)
@@ -64,7 +64,7 @@ def empty(database):
 
 @pytest.fixture
 def loaded(empty):
-    northwind.loader.load(empty, confirm=yes, say=silent)
+    northwind.loader.load(empty, confirm=yes, progress=silent)
     return empty
 
 
@@ -75,21 +75,21 @@ def test_declined_changes_nothing(empty):
 
 def test_loads_and_says_so(empty):
     said = []
-    counts = northwind.loader.load(empty, confirm=yes, say=said.append)
+    counts = northwind.loader.load(empty, confirm=yes, progress=said.append)
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert [m.split(":")[0] for m in said] == ["connection created", "tables loaded"]
     # a new session finds the tables without naming the schema
-    shipped = postgres.frame(empty, "SELECT shipped_date FROM cdc_events WHERE order_id = 11077")[
+    shipped = postgres.query(empty, "SELECT shipped_date FROM cdc_events WHERE order_id = 11077")[
         "shipped_date"
     ]
     assert shipped[0] is None
     assert count(empty, "orders") == 829
-    assert postgres.frame(empty, "SELECT 1 FROM orders WHERE order_id = 11075").empty
+    assert postgres.query(empty, "SELECT 1 FROM orders WHERE order_id = 11075").empty
 
 
 def test_outbox_holds_what_the_tables_hold(loaded):
     """Each item of the outbox against its detail row, both ways."""
-    different = postgres.frame(
+    different = postgres.query(
         loaded,
         """
         WITH items AS (SELECT order_id, (i->>'product_id')::int AS product_id, (i->>'unit_price')::real AS unit_price,
@@ -100,7 +100,7 @@ def test_outbox_holds_what_the_tables_hold(loaded):
         """,
     )
     assert different.empty
-    assert postgres.frame(
+    assert postgres.query(
         loaded,
         """SELECT order_id FROM cdc_events JOIN orders USING (order_id)
         WHERE cdc_events.freight::real <> orders.freight
@@ -110,7 +110,7 @@ def test_outbox_holds_what_the_tables_hold(loaded):
 
 def test_second_load_is_refused(loaded):
     with pytest.raises(SourceError, match="Start clean"):
-        northwind.loader.load(loaded, confirm=yes, say=silent)
+        northwind.loader.load(loaded, confirm=yes, progress=silent)
     assert count(loaded, "cdc_events") == 829
 
 
@@ -137,9 +137,9 @@ def test_broken_script_rolls_back(empty, tmp_path, monkeypatch, script, line):
     at = 1 + (text + line).count("\n", 0, (text + line).index("no_such"))
     monkeypatch.setattr(northwind, "DATA", tmp_path / "northwind")
     with pytest.raises(SourceError, match=f"{script}, line {at}:"):
-        northwind.loader.load(empty, confirm=yes, say=silent)
+        northwind.loader.load(empty, confirm=yes, progress=silent)
     assert "datalake" not in schemas(empty)
-    path = postgres.frame(empty, "SELECT current_setting('search_path') AS p")["p"][0]
+    path = postgres.query(empty, "SELECT current_setting('search_path') AS p")["p"][0]
     assert "datalake" not in path, "the database's search_path is rolled back, too"
 
 
@@ -148,12 +148,12 @@ def test_missing_script_rolls_back(empty, tmp_path, monkeypatch):
     (tmp_path / "northwind" / "03_cdc_events.sql").unlink()
     monkeypatch.setattr(northwind, "DATA", tmp_path / "northwind")
     with pytest.raises(SourceError, match="03_cdc_events.sql"):
-        northwind.loader.load(empty, confirm=yes, say=silent)
+        northwind.loader.load(empty, confirm=yes, progress=silent)
     assert "datalake" not in schemas(empty)
 
 
 def test_scale(empty):
-    assert northwind.loader.load(empty, scale=3, confirm=yes, say=silent) == {
+    assert northwind.loader.load(empty, scale=3, confirm=yes, progress=silent) == {
         "orders": 2487,
         "order_details": 6456,
         "cdc_events": 2487,
@@ -172,12 +172,12 @@ def test_scale(empty):
 )
 def test_public_dump(empty):
     counts = northwind.loader.load(
-        empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent
+        empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, progress=silent
     )
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert northwind.loader.loaded_from(empty) == os.path.abspath(os.environ["NORTHWIND_DIR"])
-    assert postgres.frame(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
-    types = postgres.frame(
+    assert postgres.query(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
+    types = postgres.query(
         empty,
         """SELECT DISTINCT data_type FROM information_schema.columns
         WHERE column_name = 'order_id' AND table_schema = 'datalake' AND table_name IN ('orders', 'order_details')""",
@@ -250,7 +250,7 @@ def literal(value):
 def write_dump(folder):
     """Write generated data as a northwind.sql in the public dump's style: 830 orders, 11075 among
     them."""
-    generated = {t.name: t for t in northwind.generated(1)}
+    generated = {t.name: t for t in northwind.sample_tables(1)}
     text = [
         "--\n-- PostgreSQL database dump\n--",
         "SET statement_timeout = 0;",
@@ -310,21 +310,23 @@ def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
         "cdc_events": "order_id",
         "columns": ["table_name", "column_name"],
     }
-    said = northwind.loader.load(empty, confirm=yes, say=silent)
-    generated = {name: postgres.frame(empty, query) for name, query in queries.items()}
+    said = northwind.loader.load(empty, confirm=yes, progress=silent)
+    generated = {name: postgres.query(empty, query) for name, query in queries.items()}
     northwind.loader.unload(empty)
     write_dump(tmp_path)
     dump = (tmp_path / "northwind.sql").read_text(encoding="utf-8")
-    northwind.loader.look(empty, from_dir=str(tmp_path))
+    northwind.loader.validate(empty, from_dir=str(tmp_path))
     assert not {"datalake", "datalake_trial"} & set(schemas(empty)), "looking leaves nothing"
     assert dump.count("INSERT INTO orders VALUES") == 830 and "(11075," in dump
-    assert northwind.loader.load(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
+    assert (
+        northwind.loader.load(empty, from_dir=str(tmp_path), confirm=yes, progress=silent) == said
+    )
     for name, query in queries.items():
         check.same_rows(
             generated[name],
-            postgres.frame(empty, query),
+            postgres.query(empty, query),
             key=keys[name],
-            what=f"{name} of the dump",
+            claim=f"{name} of the dump",
         )
     for change in sorted(CHANGES.glob("*.sql")):
         postgres.execute(empty, change.read_text(encoding="utf-8"))
@@ -346,7 +348,7 @@ MINIMAL = "CREATE TABLE orders (\n  order_id smallint PRIMARY KEY);\n"
 )
 def test_broken_dump_rolls_back(empty, tmp_path, text, says):
     (tmp_path / "northwind.sql").write_text(text, encoding="utf-8")
-    for judge in (northwind.loader.load, northwind.loader.look):
+    for judge in (northwind.loader.load, northwind.loader.validate):
         more = {"confirm": yes, "say": silent} if judge == northwind.loader.load else {}
         with pytest.raises(SourceError, match=says):
             judge(empty, from_dir=str(tmp_path), **more)
@@ -360,7 +362,7 @@ def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):
             "DROP TABLE IF EXISTS customers;\n" + MINIMAL, encoding="utf-8"
         )
         with pytest.raises(SourceError):
-            northwind.loader.load(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
+            northwind.loader.load(empty, from_dir=str(tmp_path), confirm=yes, progress=silent)
         assert count(empty, "public.customers") == 0
     finally:
         postgres.execute(empty, "DROP TABLE public.customers")
@@ -438,7 +440,7 @@ def test_insert_gives_four_events_that_grow(loaded, changes):
     events = changes()
     assert kinds(events) == "IUUU"
     assert [items(e) for e in events] == [None, 1, 2, 3]
-    row = postgres.frame(loaded, "SELECT * FROM cdc_events WHERE order_id = 11075").iloc[0]
+    row = postgres.query(loaded, "SELECT * FROM cdc_events WHERE order_id = 11075").iloc[0]
     assert [
         (i["product_id"], i["unit_price"], i["quantity"], i["discount"]) for i in row["order_items"]
     ] == [(2, 19, 10, 0.15), (46, 12, 30, 0.15), (76, 18, 2, 0.15)]
@@ -471,7 +473,7 @@ def test_works_with_any_search_path(loaded):
     with postgres.connect(loaded) as c:
         c.execute("SET search_path TO public")
         c.execute("UPDATE datalake.orders SET freight = 1.005 WHERE order_id = 10248")
-    assert postgres.frame(loaded, "SELECT freight FROM cdc_events WHERE order_id = 10248")[
+    assert postgres.query(loaded, "SELECT freight FROM cdc_events WHERE order_id = 10248")[
         "freight"
     ][0] in (1.0, 1.01)
 
@@ -500,7 +502,7 @@ def add_in_two_transactions(world, level=psycopg.IsolationLevel.READ_COMMITTED):
 
             waiting = pool.submit(add)
             wait_until(
-                lambda: postgres.frame(
+                lambda: postgres.query(
                     world, "SELECT cardinality(pg_blocking_pids(%s)) AS n", [pid]
                 )["n"][0],
                 "the second transaction to wait for the first",
@@ -510,7 +512,7 @@ def add_in_two_transactions(world, level=psycopg.IsolationLevel.READ_COMMITTED):
 
 
 def products_of(world, order_id):
-    rows = postgres.frame(
+    rows = postgres.query(
         world, "SELECT order_items FROM cdc_events WHERE order_id = %s", [order_id]
     )
     return [item["product_id"] for item in rows["order_items"][0]]
@@ -596,11 +598,11 @@ def test_publication_refuses_columns_that_debezium_does_not_carry(loaded):
     left_out = [each.split(" ")[0] for each in said]
     assert str(e.value).endswith("left_out=" + json.dumps(left_out)), "the argument to copy"
     with pytest.raises(SourceError, match="area") as e:
-        postgres.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out[1:])
+        postgres.create_publication(loaded, "p", ["datalake.odd"], excluded_columns=left_out[1:])
     assert str(e.value).endswith("left_out=" + json.dumps(left_out[1:] + left_out[:1])), (
         "what was named stays so"
     )
-    postgres.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out)
+    postgres.create_publication(loaded, "p", ["datalake.odd"], excluded_columns=left_out)
     postgres.drop_publication(loaded, "p")
     postgres.execute(
         loaded,
@@ -639,7 +641,7 @@ def test_hostile_names(loaded):
     postgres.create_publication(loaded, name, ["datalake." + name.replace(".", "")])
     assert list(postgres.publications(loaded)["publication"]) == [name]
     assert not postgres.publications(loaded)["all_tables"].any() and count(loaded, "orders") == 829
-    assert postgres.frame(loaded, "SELECT %s AS v", [name])["v"][0] == name
+    assert postgres.query(loaded, "SELECT %s AS v", [name])["v"][0] == name
     postgres.drop_publication(loaded, name)
     assert postgres.publications(loaded).empty
 
@@ -684,12 +686,12 @@ def test_replication_role_reads_just_its_tables(loaded):
 
 
 def test_a_managed_database_gives_a_role_in_place_of_the_attribute(loaded):
-    managed = varied(loaded, postgres={"replication_user": "cdc_managed"})
+    managed = with_settings(loaded, postgres={"replication_user": "cdc_managed"})
     postgres.execute(loaded, "CREATE ROLE rds_replication")
     try:
         for _ in range(2):
             postgres.grant_replication(managed, ["datalake.cdc_events"])
-            facts = postgres.frame(
+            facts = postgres.query(
                 loaded,
                 "SELECT rolreplication, pg_has_role(oid, 'rds_replication', 'member') AS is "
                 "FROM pg_roles WHERE rolname = 'cdc_managed'",
@@ -763,7 +765,7 @@ def test_password_is_in_no_server_log(loaded):
         p.read_text(errors="replace") for p in (paths.state_dir() / "log").glob("postgres*")
     )
     assert loaded.postgres.replication_password.reveal() not in logs
-    stored = postgres.frame(
+    stored = postgres.query(
         loaded,
         "SELECT rolpassword FROM pg_authid WHERE rolname = %s",
         [loaded.postgres.replication_user],
@@ -812,7 +814,7 @@ def test_unloading_drops_no_slot(loaded):
 
 
 def test_frame_types(loaded):
-    row = postgres.frame(
+    row = postgres.query(
         loaded,
         """
         SELECT 1 AS a, NULL::int AS b, 1.50::numeric AS c, 0.5::real AS d, date '1998-05-06' AS e,
@@ -834,14 +836,14 @@ def test_frame_types(loaded):
     assert row.iloc[0, 2] == decimal.Decimal("1.50") and row.iloc[0, 4] == datetime.date(1998, 5, 6)
     assert row.iloc[0, 6] == [1] and list(row.columns)[-1] == "a"
     assert list(
-        postgres.frame(loaded, "SELECT order_id, ship_city FROM orders WHERE false").columns
+        postgres.query(loaded, "SELECT order_id, ship_city FROM orders WHERE false").columns
     ) == ["order_id", "ship_city"]
 
 
 def test_frame_takes_what_python_has_no_value_for(world):
     """Year 1 and 9999 in timestamps of microseconds; what Python's calendar or clock does not have,
     as text."""
-    df = postgres.frame(
+    df = postgres.query(
         world,
         """
         SELECT * FROM (VALUES
@@ -874,9 +876,9 @@ def test_frame_takes_what_python_has_no_value_for(world):
 
 def test_errors_are_readable(loaded):
     with pytest.raises(SourceError, match="no_such"):
-        postgres.frame(loaded, "SELECT * FROM no_such")
+        postgres.query(loaded, "SELECT * FROM no_such")
     with pytest.raises(SourceError, match="returns no rows"):
-        postgres.frame(loaded, "SET work_mem = '4MB'")
+        postgres.query(loaded, "SET work_mem = '4MB'")
     assert (
         postgres.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
     )
@@ -888,7 +890,7 @@ def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthrough
 ):
     """`workbench aws down`, while the database is still there: a slot that nobody reads holds its
     log for ever."""
-    theirs = varied(world, connect={"topic_prefix": "released"})  # with slots of its own
+    theirs = with_settings(world, connect={"topic_prefix": "released"})  # with slots of its own
     flow = dataclasses.replace(
         outbox.flow, database="test_release", publication="released_publication"
     )
@@ -901,15 +903,15 @@ def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthrough
         postgres.create_publication(theirs, flow.publication, ["public.one"], flow.database)
         postgres.create_publication(theirs, "anothers", ["public.one"], flow.database)
         for slot in ("released_outbox", "anothers_outbox"):
-            postgres.frame(
+            postgres.query(
                 theirs,
                 "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')::text",
                 [slot],
                 flow.database,
             )
-        assert postgres.own_slots(theirs, flow.database) == ["released_outbox"]
+        assert postgres.connector_slots(theirs, flow.database) == ["released_outbox"]
         for _ in range(2):  # the second time there is nothing, and that is fine
-            cli_aws._release("aws")
+            cli_aws._drop_replication_objects("aws")
             assert list(postgres.slots(theirs, flow.database)["slot_name"]) == ["anothers_outbox"]
             assert list(postgres.publications(theirs, flow.database)["publication"]) == ["anothers"]
         assert capsys.readouterr().out == ""

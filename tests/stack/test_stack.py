@@ -15,7 +15,7 @@ import psutil
 import psycopg
 import pytest
 import requests
-from lake_help import kill
+from lake_help import kill_service
 from workbench import connect, stack
 from workbench.base import http, params, paths
 from workbench.base.errors import StackError, WorkbenchError
@@ -46,7 +46,7 @@ def other_instance(name, base):
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        instance.down_with(os.getpid(), remove=True)
+        instance.stop_with_process(os.getpid(), remove=True)
         try:
             yield params.load("local")
         finally:
@@ -60,7 +60,7 @@ def other_instance(name, base):
 def beside(world):
     """World `local` of a second instance, nothing of it running; the jars are there, as `world`
     fetched them."""
-    FIRST.append(paths.instance())
+    FIRST.append(paths.instance_name())
     with other_instance("test-beside", world.stack.port_base + 40) as other:
         yield other
 
@@ -68,7 +68,7 @@ def beside(world):
 def marked():
     """Processes that belong to this instance, by the mark they carry or by the files they work
     in."""
-    found = {p.pid: p for p, _ in instance.marked(f"{paths.state_dir()}:")}
+    found = {p.pid: p for p, _ in instance.find_service_processes(f"{paths.state_dir()}:")}
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if p.cwd().startswith(f"{paths.state_dir()}/") and p.status() != psutil.STATUS_ZOMBIE:
@@ -89,7 +89,7 @@ def rows_of_one(world):
 
 ANSWERS = {
     "postgres": rows_of_one,
-    "kafka": lambda world: process.answers(SERVICES["kafka"], world),
+    "kafka": lambda world: process.is_ready(SERVICES["kafka"], world),
     "connect": lambda world: (
         requests.get(world.connect.url + "/connectors", timeout=5, auth=world.connect.auth).json()
         is not None
@@ -99,29 +99,35 @@ ANSWERS = {
 
 
 ASKS = {  # what the next cell of a notebook may do first
-    "postgres": lambda world: postgres.frame(world, "SELECT 1"),
+    "postgres": lambda world: postgres.query(world, "SELECT 1"),
     "kafka": topics.names,
     "connect": connect.names,
 }
 
 
 def test_up_again_reuses_and_is_quick(world):
-    before, lines, began = {n: process.own(n).pid for n in ANSWERS}, [], time.monotonic()
-    found = stack.up(world, say=lines.append)
+    before, lines, began = (
+        {n: process.running_process(n).pid for n in ANSWERS},
+        [],
+        time.monotonic(),
+    )
+    found = stack.up(world, progress=lines.append)
     assert time.monotonic() - began < 10
     assert [s.state for s in found] == ["up"] * 4 and all(" reused " in line for line in lines), (
         lines
     )
-    assert {n: process.own(n).pid for n in ANSWERS} == before
+    assert {n: process.running_process(n).pid for n in ANSWERS} == before
 
 
 def test_the_status_table_and_the_memory_of_everything(world):
     found = {s.name: s for s in stack.status(world)}
-    assert set(found) == {*ANSWERS, *services.WHEN_ASKED}
+    assert set(found) == {*ANSWERS, *services.ON_DEMAND_SERVICES}
     for name in ANSWERS:
         s = found[name]
         assert (
-            (s.state, s.pid) == ("up", process.own(name).pid) and s.seconds > 0 and s.memory_mb > 10
+            (s.state, s.pid) == ("up", process.running_process(name).pid)
+            and s.seconds > 0
+            and s.memory_mb > 10
         )
         assert os.path.exists(s.log) and 0 < s.port - world.stack.port_base + 1 < 40
     total = sum(p.memory_info().rss for p in marked())
@@ -159,24 +165,24 @@ def scratch(name):
     ],
 )
 def test_one_killed_is_started_again_by_need(world, name):
-    killed, left = process.own(name), scratch(name)
+    killed, left = process.running_process(name), scratch(name)
     killed.kill()
-    wait_until(lambda: process.own(name) is None, "it to die", timeout=10)
+    wait_until(lambda: process.running_process(name) is None, "it to die", timeout=10)
     assert {s.name: s.state for s in stack.status(world)}[name] in ("died", "stranger")
     if name in ASKS:  # a session asks for Spark by itself
         with pytest.raises(WorkbenchError, match="workbench up"):
             ASKS[name](world)
-    stack.need(world, name)
+    stack.ensure_running(world, name)
     assert not left & scratch(name)
-    assert process.own(name).pid != killed.pid and ANSWERS[name](world)
+    assert process.running_process(name).pid != killed.pid and ANSWERS[name](world)
 
 
 def test_what_was_committed_survives_a_kill(world):
     with postgres.connect(world, database="postgres") as c:
         c.execute("CREATE TABLE IF NOT EXISTS kept (n int)")
         c.execute("INSERT INTO kept VALUES (1)")
-    process.own("postgres").kill()
-    stack.need(world, "postgres")
+    process.running_process("postgres").kill()
+    stack.ensure_running(world, "postgres")
     with postgres.connect(world, database="postgres") as c:
         assert c.execute("SELECT count(*) FROM kept").fetchone()[0] == 1
         c.execute("DROP TABLE kept")
@@ -189,11 +195,11 @@ def test_a_killed_postgres_answers_on_no_open_connection(world):
             closing.enter_context(contextlib.closing(postgres.connect(world, database="postgres")))
             for _ in range(40)
         ]
-        kill("postgres")
+        kill_service("postgres")
         for c in opened:
             with pytest.raises(psycopg.OperationalError):
                 c.execute("SELECT 1")
-    stack.need(world, "postgres")
+    stack.ensure_running(world, "postgres")
 
 
 def test_a_busy_backend_of_a_killed_postgres_is_ended(world):
@@ -215,10 +221,10 @@ def test_a_busy_backend_of_a_killed_postgres_is_ended(world):
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'busy' AND state = 'active'"
         )
         backend = wait_until(lambda: c.execute(find).fetchone(), "the query to run")[0]
-    process.own("postgres").kill()
-    wait_until(lambda: process.own("postgres") is None, "it to die", timeout=10)
+    process.running_process("postgres").kill()
+    wait_until(lambda: process.running_process("postgres") is None, "it to die", timeout=10)
     assert psutil.pid_exists(backend)
-    stack.need(world, "postgres")
+    stack.ensure_running(world, "postgres")
     with contextlib.suppress(
         psutil.NoSuchProcess
     ):  # ended, though nobody may have collected its status yet
@@ -228,10 +234,12 @@ def test_a_busy_backend_of_a_killed_postgres_is_ended(world):
 
 
 def test_the_java_of_spark_killed_takes_its_python_along(world):
-    java = next(p for p in process.own("spark").children(recursive=True) if "java" in p.name())
+    java = next(
+        p for p in process.running_process("spark").children(recursive=True) if "java" in p.name()
+    )
     java.kill()
-    wait_until(lambda: process.own("spark") is None, "the server to notice", timeout=20)
-    stack.need(world, "spark")
+    wait_until(lambda: process.running_process("spark") is None, "the server to notice", timeout=20)
+    stack.ensure_running(world, "spark")
     assert ANSWERS["spark"](world)
 
 
@@ -249,41 +257,43 @@ def test_a_log_does_not_grow_beyond_its_size(world):
         return older.exists() and older.stat().st_mtime > before
 
     for _ in range(2):  # beyond it twice
-        wait_until(fails, "the log to be rolled", timeout=60, every=0)
+        wait_until(fails, "the log to be rolled", timeout=60, interval=0)
         before = older.stat().st_mtime
     assert older.stat().st_size + log.stat().st_size < 3 * services.LOG_SIZE
-    assert process.tail("spark") and ANSWERS["spark"](world)
+    assert process.log_tail("spark") and ANSWERS["spark"](world)
     assert sorted(p.name for p in log.parent.glob("spark.log*")) == ["spark.log", "spark.log.1"]
-    into = {os.readlink(f"/proc/{process.own('spark').pid}/fd/{n}") for n in (1, 2)}
-    assert into == {str(process.printed("spark").resolve())}, (
+    into = {os.readlink(f"/proc/{process.running_process('spark').pid}/fd/{n}") for n in (1, 2)}
+    assert into == {str(process.stdout_file("spark").resolve())}, (
         "Java's last words go into no file that was rolled away"
     )
 
 
 def test_apicurio_starts_when_asked(world):
     try:
-        stack.need(world, "apicurio")
+        stack.ensure_running(world, "apicurio")
         info = http.call(
             "the registry", "GET", world.registry.url + "/apis/registry/v2/system/info"
         ).json()
         assert info["version"].startswith("2.6")
         started = "Installed features"  # Quarkus' line
         assert started in process.log_file("apicurio").read_text()
-        assert started not in process.printed("apicurio").read_text(), "a log that nothing rolls"
+        assert started not in process.stdout_file("apicurio").read_text(), (
+            "a log that nothing rolls"
+        )
         assert {s.name: s.state for s in stack.status(world)}["apicurio"] == "up"
     finally:
         process.stop(SERVICES["apicurio"])
 
 
 def test_a_name_that_is_no_service(world):
-    for verb in (stack.need, stack.restart):
+    for verb in (stack.ensure_running, stack.restart):
         with pytest.raises(StackError, match="there is no service 'kafak'") as error:
             verb(world, "kafak")
         assert "did you mean 'kafka'" in str(error.value)
 
 
 def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, beside):
-    stack.need(beside, "postgres", "mariadb")
+    stack.ensure_running(beside, "postgres", "mariadb")
     with postgres.connect(beside, database="postgres") as c:
         assert (
             c.execute("SHOW port").fetchone()[0]
@@ -291,7 +301,7 @@ def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, besid
             != str(world.postgres.port)
         )
     assert (
-        mariadb.frame(beside, "SELECT @@port").iloc[0, 0] == beside.mysql.port != world.mysql.port
+        mariadb.query(beside, "SELECT @@port").iloc[0, 0] == beside.mysql.port != world.mysql.port
     )
     assert stack.running() == ["postgres", "mariadb"] and len(marked()) > 2
     assert sorted(stack.down()) == ["mariadb", "postgres"] and marked() == []
@@ -307,7 +317,7 @@ def test_neither_a_space_in_the_path_nor_what_a_terminal_brings_along_is_a_hindr
 ):
     """A checkout with a space in its path; a proxy (here a dead one) in every spelling; libpq's
     variables."""
-    if paths.LINK != paths.ROOT:
+    if paths.SAFE_ROOT != paths.ROOT:
         pytest.skip(
             "this checkout has such a path itself, where all tests go by; its interpreter is not below another"
         )
@@ -346,7 +356,7 @@ stack.down()
 """
     )
     subprocess.run(
-        [sys.executable, "-c", work, *ANSWERS, *services.WHEN_ASKED],
+        [sys.executable, "-c", work, *ANSWERS, *services.ON_DEMAND_SERVICES],
         check=True,
         timeout=120,
         env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)},
@@ -374,15 +384,15 @@ def test_connectors_follow_an_instance_to_other_ports(beside, monkeypatch):
     topic = f"{config['topic.prefix']}.public.moved"
     postgres.execute(beside, "INSERT INTO moved VALUES (1)")
     connect.apply(beside, "moved", config)
-    topics.wait_count(beside, topic, 1, connector="moved")
+    topics.wait_for_messages(beside, topic, 1, connector="moved")
     stack.down()
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(beside.stack.port_base + 20))
     other, lines = params.load("local"), []
-    stack.up(other, ["connect"], say=lines.append)
+    stack.up(other, ["connect"], progress=lines.append)
     assert "connector moved has the new addresses" in lines
     postgres.execute(other, "INSERT INTO moved VALUES (2)")
-    topics.wait_count(other, topic, 2, connector="moved", timeout=30)
-    assert topics.count(other, topic) == 2, "it went on where it was"
+    topics.wait_for_messages(other, topic, 2, connector="moved", timeout=30)
+    assert topics.offset_span(other, topic) == 2, "it went on where it was"
 
 
 def test_a_killed_up_can_be_run_again(beside):
@@ -398,14 +408,14 @@ def test_a_killed_up_can_be_run_again(beside):
         first.wait()
     found = stack.up(beside, names)
     assert [s.state for s in found] == ["up"] * 3 and rows_of_one(beside) == 1
-    assert mariadb.frame(beside, "SELECT 1").iloc[0, 0] == 1
+    assert mariadb.query(beside, "SELECT 1").iloc[0, 0] == 1
     assert leaders() == sorted(s.pid for s in found), "one of each, and no stray"
 
 
 def test_two_up_at_once_start_each_service_once(beside):
     both = [subprocess.Popen([sys.executable, "-c", UP, "postgres"]) for _ in range(2)]
     assert [p.wait(120) for p in both] == [0, 0]
-    assert leaders() == [process.own("postgres").pid]
+    assert leaders() == [process.running_process("postgres").pid]
 
 
 def test_a_killed_owner_takes_its_instance_along(beside):
@@ -424,14 +434,14 @@ def test_a_port_held_by_a_stranger_stops_that_service_only(beside):
         # as every server does: connections of the Kafka that stood here a moment ago may still be
         # in TIME_WAIT
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", params.host_port(beside.kafka.bootstrap)[1]))
+        taken.bind(("127.0.0.1", params.split_host_port(beside.kafka.bootstrap)[1]))
         taken.listen()
         with pytest.raises(
             StackError, match=f"kafka cannot start: port {beside.stack.port_base + 1} is taken"
         ):
             stack.up(beside, ["postgres", "kafka"])
     assert stack.running() == ["postgres"]
-    stack.need(beside, "kafka")
+    stack.ensure_running(beside, "kafka")
 
 
 def test_every_jar_is_as_pinned(world):

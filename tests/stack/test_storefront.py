@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 import requests
-from lake_help import kill
+from lake_help import kill_service
 from psycopg import sql
 from workbench import stack
 from workbench.base.errors import ServiceLost, SourceError, StackError
 from workbench.base.wait import wait_until
 from workbench.results import check
 from workbench.source import postgres
-from workbench.source.names import quoted
+from workbench.source.names import format_sql
 from workbench.stack import process
 from workbench.stack import storefront as rows
 from workbench.storefront import contexts, service
@@ -30,44 +30,44 @@ from workbench.topic import dlq, groups, topics
 from workbench.walkthroughs import storefront, storefront_load
 
 CUSTOMERS = contexts.ACCOUNTS.topic
-JOHN = storefront_load.named()["customer"]
-PUBLISHED = {name: JOHN[name] for name in contexts.TOLD["customers"]}
+JOHN = storefront_load.sample_documents()["customer"]
+PUBLISHED = {name: JOHN[name] for name in contexts.PUBLISHED_FIELDS["customers"]}
 
 
 @pytest.fixture(scope="module")
 def shop(world):
-    storefront.begin(world)
+    storefront.restart_clean(world)
     yield world
-    stack.need(world, *storefront.flow.services)
+    stack.ensure_running(world, *storefront.flow.services)
     storefront.flow.reset(world)
-    left = storefront.flow.left_over(world)
+    left = storefront.flow.remaining_resources(world)
     assert not any(left.values()), left
 
 
 @pytest.fixture
 def outbox(shop):
     """From the first test that asks for it on, connectors send the events."""
-    storefront.hand_over(shop)
+    storefront.enable_outbox_connectors(shop)
     storefront.start(shop)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     return shop
 
 
 def agree(world, asked):
     """Every store agrees with its owner, and the owners with the model."""
-    storefront.settle(world, 120)
+    storefront.wait_until_consistent(world, 120)
     storefront.compare(world)
-    for collection, rows_ in storefront_load.model(asked).items():
-        there = storefront.owned(world, collection)
+    for collection, rows_ in storefront_load.expected_state(asked).items():
+        there = storefront.owner_documents(world, collection)
         check.same_rows(
-            rows_, there[there["id"].isin(rows_["id"])], key="id", what=f"{collection} = model"
+            rows_, there[there["id"].isin(rows_["id"])], key="id", claim=f"{collection} = model"
         )
 
 
 def customer(world, **more):
     """A new customer of this key."""
     key = uuid.uuid4().hex
-    storefront.ask(world, "accounts", "POST", "customers", {**JOHN, "id": key, **more})
+    storefront.call(world, "accounts", "POST", "customers", {**JOHN, "id": key, **more})
     return key
 
 
@@ -78,7 +78,7 @@ def copies(world, key):
 
 def send(world, key, value, topic=CUSTOMERS, **headers):
     own = {"id": str(uuid.uuid4()), "version": "1", **headers}
-    topics.send(
+    topics.produce(
         world,
         topic,
         [(key, value, {"headers": [(name, text.encode()) for name, text in own.items()]})],
@@ -130,41 +130,41 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
     """Kafka is killed at each step; in the end the store has every document again."""
     storefront.start(shop)
     customer(shop)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     before = storefront.documents(shop, "orders", "customers")
     place = {"stop": storefront, "forget": groups, "execute": postgres}[KAFKA_KILLED[step]]
     real = getattr(place, KAFKA_KILLED[step])
 
     def killing(*arguments, **more):
         if step == "as it begins":
-            kill("kafka")
+            kill_service("kafka")
         real(*arguments, **more)
         if step != "as it begins":
-            kill("kafka")
+            kill_service("kafka")
 
     monkeypatch.setattr(place, KAFKA_KILLED[step], killing)
     try:
         if KAFKA_KILLED[step] == "stop":
             with pytest.raises(ServiceLost, match="the service kafka died"):
-                storefront.empty(shop, "orders")
+                storefront.wipe_store(shop, "orders")
             check.same_rows(
                 before,
                 storefront.documents(shop, "orders", "customers"),
                 key="id",
-                what="nothing emptied",
+                claim="nothing emptied",
             )
         else:
-            storefront.empty(shop, "orders")
+            storefront.wipe_store(shop, "orders")
             assert storefront.documents(shop, "orders", "customers").empty
     finally:
         monkeypatch.undo()
-        stack.need(shop, "kafka")
+        stack.ensure_running(shop, "kafka")
     if KAFKA_KILLED[step] == "stop":
-        storefront.empty(shop, "orders")
+        storefront.wipe_store(shop, "orders")
     storefront.start(shop)
-    storefront.settle(shop, 120)
+    storefront.wait_until_consistent(shop, 120)
     check.same_rows(
-        before, storefront.documents(shop, "orders", "customers"), key="id", what="built anew"
+        before, storefront.documents(shop, "orders", "customers"), key="id", claim="built anew"
     )
     storefront.compare(shop)
 
@@ -202,7 +202,14 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
             400,
             "Content-Type",
         ),
-        ("POST", "customers", b" " * (service.LARGEST + 1), {}, 400, "more than 1,048,576 bytes"),
+        (
+            "POST",
+            "customers",
+            b" " * (service.MAX_BODY_BYTES + 1),
+            {},
+            400,
+            "more than 1,048,576 bytes",
+        ),
         ("POST", "orders", b"{}", {}, 400, "accounts knows no POST /orders"),
         ("DELETE", "customers/1", b"{}", {}, 501, ""),
         ("POST", "customers", b'{"id": 7}', {}, 400, "says its id, a text"),
@@ -226,13 +233,13 @@ def test_a_command_that_makes_no_sense_changes_nothing(shop, method, path, body,
 
 def test_it_listens_on_loopback_only(shop):
     for name in rows.CONTEXTS:
-        ours = psutil.Process(process.own(name).pid).net_connections("tcp")
+        ours = psutil.Process(process.running_process(name).pid).net_connections("tcp")
         assert {c.laddr.ip for c in ours if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
 
 
 def said_nowhere(world):
     for topic in contexts.TOPICS:
-        for message in topics.whole(world, topic):
+        for message in topics.read_all(world, topic):
             text = (message.value() or b"").decode(errors="replace") + str(message.headers())
             assert not any(
                 word in text
@@ -243,9 +250,9 @@ def said_nowhere(world):
 def test_no_event_holds_what_is_nobodys_business(shop):
     """Whatever is put into a document of accounting."""
     customer(shop, passport="P-8841-X")
-    asked = storefront_load.operations(21, 100)
+    asked = storefront_load.random_operations(21, 100)
     storefront_load.load(shop, asked)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     kept = storefront.documents(shop, "accounts", "customers")["document"]
     assert any("passport" in document for document in kept) and all(
         "creditCards" in document for document in kept
@@ -255,7 +262,9 @@ def test_no_event_holds_what_is_nobodys_business(shop):
     for store in ("orders", "fulfillment"):
         for table in (*contexts.ALL[store].collections, "inbox", "outbox"):
             text = str(
-                postgres.frame(shop, quoted("SELECT * FROM {}", table), database=store).to_dict()
+                postgres.query(
+                    shop, format_sql("SELECT * FROM {}", table), database=store
+                ).to_dict()
             )
             assert number not in text and "P-8841-X" not in text
 
@@ -272,9 +281,9 @@ def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
     odd = {**PUBLISHED, "id": key, "name": {"firstName": "a\0b"}}
     send(shop, key.encode(), json.dumps(odd).encode(), version="9")  # JSON, and no jsonb
     later = customer(shop)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     assert copies(shop, later) and copies(shop, key)["name"] == JOHN["name"]
-    letters = dlq.letters(shop, contexts.DEAD_LETTERS).tail(4)
+    letters = dlq.read(shop, contexts.DLQ_TOPIC).tail(4)
     assert set(letters["topic"]) == {CUSTOMERS} and set(letters["connector"]) == {
         contexts.ORDERS.group
     }
@@ -283,7 +292,7 @@ def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
 
 
 def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(shop):
-    whole = {**storefront_load.named()["orders"][0], "customerId": customer(shop)}
+    whole = {**storefront_load.sample_documents()["orders"][0], "customerId": customer(shop)}
     whole["orderStatusEvents"] = [
         {"timestamp": 1, "orderStatusType": status} for status in ("CREATED", "APPROVED")
     ]
@@ -297,9 +306,9 @@ def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(
             topic=contexts.ORDERS.topic,
             version=version,
         )
-        storefront.settle(shop)
-        assert storefront.differ(shop).empty
-        letters = dlq.letters(shop, contexts.DEAD_LETTERS).query("key == @key.encode()")
+        storefront.wait_until_consistent(shop)
+        assert storefront.find_divergent(shop).empty
+        letters = dlq.read(shop, contexts.DLQ_TOPIC).query("key == @key.encode()")
         assert set(letters["connector"]) == {contexts.ORDERS.group, contexts.FULFILLMENT.group}
         assert all(
             f"not an event: {field}: Field required" in reason for reason in letters["reason"]
@@ -307,37 +316,41 @@ def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(
         for name in ("orders", "fulfillment"):
             status = {"orderStatusType": "APPROVED" if name == "orders" else "PROCESSING"}
             with pytest.raises(StackError, match="no such order, or not yet"):
-                storefront.ask(shop, name, "POST", f"orders/{key}/status", status)
-    storefront_load.load(shop, storefront_load.operations(23, 50))
+                storefront.call(shop, name, "POST", f"orders/{key}/status", status)
+    storefront_load.load(shop, storefront_load.random_operations(23, 50))
 
 
 def test_out_of_order_the_last_version_counts(shop):
     key = customer(shop)
     for n in range(2, 6):
-        storefront.ask(
+        storefront.call(
             shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": f"{n}@x"}}
         )
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     said = {
         int(dict(m.headers())["version"]): m.value()
-        for m in topics.whole(shop, CUSTOMERS)
+        for m in topics.read_all(shop, CUSTOMERS)
         if m.key() == key.encode()
     }
     postgres.execute(shop, "DELETE FROM customers WHERE id = %s", [key], database="orders")
     for version in (2, 5, 1, 4, 5, 3):
         send(shop, key.encode(), said[version], version=str(version))
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     assert copies(shop, key)["contact"]["email"] == "5@x"
 
 
 def test_a_store_that_takes_nothing_for_a_while(shop):
     """As one that is full, it refuses every write; what is heard meanwhile is heard again."""
     key = customer(shop)
-    storefront.settle(shop)
-    order = {**storefront_load.named()["orders"][0], "guid": uuid.uuid4().hex, "customerId": key}
+    storefront.wait_until_consistent(shop)
+    order = {
+        **storefront_load.sample_documents()["orders"][0],
+        "guid": uuid.uuid4().hex,
+        "customerId": key,
+    }
     read_only(shop, "orders", True)
     try:
-        storefront.ask(
+        storefront.call(
             shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "full@x"}}
         )
         wait_until(
@@ -347,21 +360,21 @@ def test_a_store_that_takes_nothing_for_a_while(shop):
         )
         assert storefront.request(shop, "orders", "POST", "orders", order).status_code == 503
         wait_until(
-            lambda: "read-only transaction" in process.tail("orders"),
+            lambda: "read-only transaction" in process.log_tail("orders"),
             "the log to say why",
             timeout=20,
         )
         assert storefront.lag(shop)["orders"] == 1
     finally:
         read_only(shop, "orders", False)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     assert copies(shop, key)["contact"]["email"] == "full@x"
 
 
 def read_only(world, role, on):
     postgres.execute(
         world,
-        quoted("ALTER ROLE {} SET default_transaction_read_only = ", role)
+        format_sql("ALTER ROLE {} SET default_transaction_read_only = ", role)
         + sql.SQL("on" if on else "off"),
         database="postgres",
     )
@@ -376,34 +389,38 @@ def read_only(world, role, on):
 def test_what_a_store_refused_is_heard_again_also_after_a_death(shop):
     """Many events in all partitions: the offsets of those that were handed out and not stored are
     not committed."""
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     before = set(storefront.event_ids(shop, CUSTOMERS))
     read_only(shop, "orders", True)
     try:
-        asked = [one for one in storefront_load.operations(31, 4_500) if one.service == "accounts"]
-        assert len(asked) > 3 * service.BATCH, "of three partitions, some batches each"
+        asked = [
+            one for one in storefront_load.random_operations(31, 4_500) if one.service == "accounts"
+        ]
+        assert len(asked) > 3 * service.BATCH_SIZE, "of three partitions, some batches each"
         storefront_load.load(shop, asked)
         wait_until(
-            lambda: process.tail("orders").count("tried again") >= 8,
+            lambda: process.log_tail("orders").count("tried again") >= 8,
             "batches to be refused",
             timeout=30,
         )
-        storefront.ask(shop, "orders", "POST", "faults", {"at": "taken", "after": 2})
+        storefront.call(shop, "orders", "POST", "faults", {"at": "taken", "after": 2})
     finally:
         read_only(shop, "orders", False)
     wait_until(
-        lambda: process.own("orders") is None, "its death behind the second batch", timeout=30
+        lambda: process.running_process("orders") is None,
+        "its death behind the second batch",
+        timeout=30,
     )
     storefront.start(shop)
-    storefront.settle(shop)
-    heard = set(postgres.frame(shop, "SELECT id::text FROM inbox", database="orders")["id"])
+    storefront.wait_until_consistent(shop)
+    heard = set(postgres.query(shop, "SELECT id::text FROM inbox", database="orders")["id"])
     assert not set(storefront.event_ids(shop, CUSTOMERS)) - before - heard
     storefront.compare(shop)
 
 
 def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
-    storefront.settle(shop)
-    before = len(dlq.letters(shop, contexts.DEAD_LETTERS))
+    storefront.wait_until_consistent(shop)
+    before = len(dlq.read(shop, contexts.DLQ_TOPIC))
     read_only(shop, "orders", True)
     try:
         good = customer(shop)
@@ -413,12 +430,12 @@ def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
         long = "".join(random.Random(2).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=6_000))
         send(shop, long.encode(), json.dumps({**PUBLISHED, "id": long}).encode())
         wait_until(
-            lambda: process.tail("orders").count("tried again") >= 3, "some tries", timeout=30
+            lambda: process.log_tail("orders").count("tried again") >= 3, "some tries", timeout=30
         )
     finally:
         read_only(shop, "orders", False)
-    storefront.settle(shop)
-    assert len(dlq.letters(shop, contexts.DEAD_LETTERS)) == before + 4
+    storefront.wait_until_consistent(shop)
+    assert len(dlq.read(shop, contexts.DLQ_TOPIC)) == before + 4
     assert copies(shop, good)
 
 
@@ -443,60 +460,60 @@ def test_two_instances_make_a_document_once(shop):
             )
         )
     assert answers.count(200) == 60 and set(answers) <= {200, 400, 409}
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     storefront.compare(shop)
     for name in rows.CONTEXTS:
-        stack.stop(rows.name(name, 2))
+        stack.stop(rows.service_name(name, 2))
 
 
 def test_nothing_is_taken_from_somebody_else(shop):
     """Neither a database of this name, nor a store that no topic can fill again."""
     with pytest.raises(StackError, match="accounts cannot be built anew"):
-        storefront.empty(shop, "accounts")
+        storefront.wipe_store(shop, "accounts")
     postgres.execute(shop, "CREATE DATABASE somebodys", database="postgres")
     try:
         with pytest.raises(SourceError, match="there is a database 'somebodys', of 'workbench'"):
-            postgres.create_own(shop, "somebodys")
-        postgres.drop_own(shop, "somebodys")
+            postgres.create_service_database(shop, "somebodys")
+        postgres.drop_service_databases(shop, "somebodys")
         assert "somebodys" in postgres.databases(shop)
     finally:
         postgres.execute(shop, "DROP DATABASE somebodys", database="postgres")
 
 
 def test_a_store_is_emptied_right_after_its_service_was_killed(shop):
-    asked = storefront_load.operations(32, 100)
+    asked = storefront_load.random_operations(32, 100)
     storefront_load.load(shop, asked)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     before = storefront.documents(shop, "orders", "customers")
-    kill("orders")
-    storefront.empty(shop, "orders")
+    kill_service("orders")
+    storefront.wipe_store(shop, "orders")
     storefront.start(shop)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
     check.same_rows(before, storefront.documents(shop, "orders", "customers"), key="id")
 
 
 def test_a_database_that_is_killed(shop):
     key = customer(shop)
-    kill("postgres")
+    kill_service("postgres")
     with pytest.raises(StackError, match="accounts refuses"):
-        storefront.ask(
+        storefront.call(
             shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "killed@x"}}
         )
-    stack.need(shop, "postgres")
-    storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "back@x"}})
-    storefront.settle(shop)
+    stack.ensure_running(shop, "postgres")
+    storefront.call(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "back@x"}})
+    storefront.wait_until_consistent(shop)
     assert copies(shop, key)["contact"]["email"] == "back@x"
 
 
 def test_a_broker_that_is_killed_gets_what_it_missed(shop):
     key = customer(shop)
-    kill("kafka")
-    storefront.ask(
+    kill_service("kafka")
+    storefront.call(
         shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "broker@x"}}
     )
-    stack.need(shop, "kafka")
+    stack.ensure_running(shop, "kafka")
     wait_until(lambda: copies(shop, key)["contact"]["email"] == "broker@x", "the copy", timeout=60)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
 
 
 def named_in_time(service, call):
@@ -509,42 +526,43 @@ def named_in_time(service, call):
 
 @pytest.mark.drill
 def test_a_killed_broker_is_named_in_time(shop):
-    kill("kafka")
+    kill_service("kafka")
     topic = contexts.ACCOUNTS.topic
     try:
         for call in (
             lambda: topics.names(shop),
-            lambda: topics.wait_count(shop, topic, 10**6),
-            lambda: topics.send(shop, topic, [("a", "b")]),
+            lambda: topics.wait_for_messages(shop, topic, 10**6),
+            lambda: topics.produce(shop, topic, [("a", "b")]),
             lambda: topics.delete(shop, "x"),
             lambda: groups.names(shop),
-            lambda: storefront.settle(shop),
-            lambda: dlq.counts(shop),
+            lambda: storefront.wait_until_consistent(shop),
+            lambda: dlq.summary(shop),
         ):
             named_in_time("kafka", call)
     finally:
-        stack.need(shop, "kafka")
+        stack.ensure_running(shop, "kafka")
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("service", ["orders", "postgres"])
 def test_a_killed_service_is_named_in_time(shop, service):
     key = customer(shop)
-    storefront.settle(shop)
-    kill(service)
+    storefront.wait_until_consistent(shop)
+    kill_service(service)
     try:
         if service == "orders":
-            storefront.ask(
+            storefront.call(
                 shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "x@y"}}
             )
             named_in_time(
-                service, lambda: storefront_load.load(shop, storefront_load.operations(36, 50))
+                service,
+                lambda: storefront_load.load(shop, storefront_load.random_operations(36, 50)),
             )
-        named_in_time(service, lambda: storefront.settle(shop))
+        named_in_time(service, lambda: storefront.wait_until_consistent(shop))
     finally:
-        stack.need(shop, "postgres")
+        stack.ensure_running(shop, "postgres")
         storefront.start(shop)
-        storefront.settle(shop)
+        storefront.wait_until_consistent(shop)
 
 
 # --- who sends
@@ -554,27 +572,30 @@ def test_a_killed_service_is_named_in_time(shop, service):
 def test_where_the_services_send_nobody_needs_connect(shop):
     stack.stop("connect")
     storefront.up(shop)
-    storefront_load.load(shop, storefront_load.operations(33, 50))
-    storefront.settle(shop)
+    storefront_load.load(shop, storefront_load.random_operations(33, 50))
+    storefront.wait_until_consistent(shop)
     assert "connect" not in stack.running()
-    stack.need(shop, "connect")
+    stack.ensure_running(shop, "connect")
 
 
 def test_a_death_between_store_and_topic_loses_the_event_until_a_connector_reads_the_outbox(shop):
     key = customer(shop)
-    storefront.settle(shop)
-    storefront.ask(shop, "accounts", "POST", "faults", {"at": "stored"})
+    storefront.wait_until_consistent(shop)
+    storefront.call(shop, "accounts", "POST", "faults", {"at": "stored"})
     with pytest.raises(StackError, match="accounts died"):
-        storefront.ask(
+        storefront.call(
             shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "lost@x"}}
         )
     storefront.start(shop)
-    storefront.settle(shop)
-    assert list(storefront.differ(shop)["id"]) == [key]
-    storefront.hand_over(shop)
-    storefront.settle(shop)
+    storefront.wait_until_consistent(shop)
+    assert list(storefront.find_divergent(shop)["id"]) == [key]
+    storefront.enable_outbox_connectors(shop)
+    storefront.wait_until_consistent(shop)
     said_nowhere(shop)  # as the connectors say it, too
-    assert len(storefront.differ(shop)) == 0 and copies(shop, key)["contact"]["email"] == "lost@x"
+    assert (
+        len(storefront.find_divergent(shop)) == 0
+        and copies(shop, key)["contact"]["email"] == "lost@x"
+    )
 
 
 def test_where_connectors_send_connect_is_started_with_the_services(outbox):
@@ -582,30 +603,30 @@ def test_where_connectors_send_connect_is_started_with_the_services(outbox):
     stack.stop("connect")
     storefront.up(outbox)
     key = customer(outbox)
-    storefront.settle(outbox)
+    storefront.wait_until_consistent(outbox)
     assert copies(outbox, key)
 
 
 @pytest.mark.drill
 def test_a_killed_connect_is_named_in_time(outbox):
-    kill("connect")
+    kill_service("connect")
     key = customer(outbox)
     try:
-        named_in_time("connect", lambda: storefront.settle(outbox))
+        named_in_time("connect", lambda: storefront.wait_until_consistent(outbox))
     finally:
-        stack.need(outbox, "connect")
-    storefront.settle(outbox)
+        stack.ensure_running(outbox, "connect")
+    storefront.wait_until_consistent(outbox)
     assert copies(outbox, key)
 
 
 def test_killed_at_ten_points_of_handling(outbox):
-    chance, asked = random.Random(10), storefront_load.operations(10, 600)
+    chance, asked = random.Random(10), storefront_load.random_operations(10, 600)
     part = len(asked) // 10
-    with storefront.kept_running(outbox) as restarted:
+    with storefront.supervised(outbox) as restarted:
         for n in range(10):
             name = chance.choice(rows.CONTEXTS)
-            at = "stored" if name == "accounts" else chance.choice(service.FAULTS)
-            storefront.ask(
+            at = "stored" if name == "accounts" else chance.choice(service.FAULT_POINTS)
+            storefront.call(
                 outbox, name, "POST", "faults", {"at": at, "after": chance.randint(1, 3)}
             )
             storefront_load.load(outbox, asked[n * part : (n + 1) * part])
@@ -616,9 +637,9 @@ def test_killed_at_ten_points_of_handling(outbox):
 
 def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
     storefront.up(outbox, instances=2)
-    asked = storefront_load.operations(11, 400)
+    asked = storefront_load.random_operations(11, 400)
     storefront_load.load(outbox, asked[:200], instances=2)
-    storefront.settle(outbox)
+    storefront.wait_until_consistent(outbox)
     for name in ("orders", "fulfillment"):
         shares = [
             sum(
@@ -629,18 +650,18 @@ def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
             for n in (1, 2)
         ]
         assert min(shares) > 0, shares
-    kill("orders_2")
-    kill("fulfillment_2")
+    kill_service("orders_2")
+    kill_service("fulfillment_2")
     left = [one for one in asked[200:] if one.service == "accounts"]
     new = [
-        one for one in storefront_load.operations(12, 200) if one.service == "orders"
+        one for one in storefront_load.random_operations(12, 200) if one.service == "orders"
     ]  # fulfillment hears of them
     storefront_load.load(outbox, [*left, *new], instances=1)
-    storefront.settle(outbox)
+    storefront.wait_until_consistent(outbox)
     storefront.compare(outbox)
     said = [("accounts", CUSTOMERS, "orders"), ("orders", contexts.ORDERS.topic, "fulfillment")]
     for _, topic, listener in said:  # of each key in the order of its versions
-        heard = postgres.frame(
+        heard = postgres.query(
             outbox,
             "SELECT key, version FROM inbox WHERE topic = %s ORDER BY place",
             [topic],
@@ -663,11 +684,11 @@ def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
 def say_again(world, chance):
     """Some events of a topic once more, in any order."""
     topic = chance.choice(list(contexts.TOPICS))
-    partition, (begin, end) = chance.choice(list(topics.bounds(world, topic).items()))
+    partition, (begin, end) = chance.choice(list(topics.watermark_offsets(world, topic).items()))
     first = chance.randint(begin, end)
-    there = [*topics.messages(world, topic, {partition: first}, {partition: min(end, first + 40)})]
+    there = [*topics.consume(world, topic, {partition: first}, {partition: min(end, first + 40)})]
     chance.shuffle(there)
-    topics.send(
+    topics.produce(
         world,
         topic,
         [(m.key(), m.value(), {"headers": m.headers(), "partition": partition}) for m in there],
@@ -678,13 +699,15 @@ def say_again(world, chance):
 def disturb(world, chance, told, done):
     """Until told to stop: kill a service, let one stand still, say something again."""
     while not told.wait(chance.uniform(0.3, 1.5)):
-        running = [name for name in storefront.flow.processes if process.own(name)] or ["orders"]
+        running = [
+            name for name in storefront.flow.owned_services if process.running_process(name)
+        ] or ["orders"]
         name, what = chance.choice(running), chance.choice(("kill", "stand", "double"))
         with contextlib.suppress(psutil.Error, ProcessLookupError, AttributeError):
             if what == "kill":
-                os.killpg(process.own(name).pid, signal.SIGKILL)
+                os.killpg(process.running_process(name).pid, signal.SIGKILL)
             elif what == "stand":  # up to longer than its session
-                one = process.own(name)
+                one = process.running_process(name)
                 one.suspend()
                 told.wait(chance.uniform(0.2, 3))
                 one.resume()
@@ -704,16 +727,16 @@ def disturb(world, chance, told, done):
 def test_whatever_happens_the_stores_agree_in_the_end(outbox, count, instances):
     chance, asked = (
         random.Random(count + instances),
-        storefront_load.operations(count + instances, count),
+        storefront_load.random_operations(count + instances, count),
     )
     storefront.up(outbox, instances)
     told, done = threading.Event(), {"kill": 0, "stand": 0, "double": 0}
     trouble = threading.Thread(target=disturb, args=[outbox, chance, told, done])
     trouble.start()
     try:
-        with storefront.kept_running(outbox, instances) as restarted:
+        with storefront.supervised(outbox, instances) as restarted:
             storefront_load.load(
-                outbox, asked, instances=instances, patience=120, rate=0 if count > 1_000 else 100
+                outbox, asked, instances=instances, timeout=120, rate=0 if count > 1_000 else 100
             )
             told.set()
             trouble.join()
@@ -723,19 +746,19 @@ def test_whatever_happens_the_stores_agree_in_the_end(outbox, count, instances):
         trouble.join()
     assert min(done.values()) > 0 and len(restarted) > 0, (done, restarted)
     print(f"{count:,} operations, {instances} of each: {done}, restarted {len(restarted)}")
-    again = groups.lag(outbox, contexts.ORDERS.group, *contexts.ORDERS.hears)
+    again = groups.lag(outbox, contexts.ORDERS.group, *contexts.ORDERS.subscribed_topics)
     assert not any(again.values())
     for name in ("orders", "fulfillment"):
         held = contexts.ALL[name].collections
         before = {collection: storefront.documents(outbox, name, collection) for collection in held}
-        storefront.empty(outbox, name)
+        storefront.wipe_store(outbox, name)
         assert not sum(len(storefront.documents(outbox, name, collection)) for collection in held)
         storefront.start(outbox, name, instances=instances)
-        storefront.settle(outbox, 120)
+        storefront.wait_until_consistent(outbox, 120)
         for collection, documents in before.items():
             check.same_rows(
                 documents,
                 storefront.documents(outbox, name, collection),
                 key="id",
-                what=f"{collection} of {name}, rebuilt",
+                claim=f"{collection} of {name}, rebuilt",
             )

@@ -5,7 +5,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from lake_help import send
+from lake_help import produce
 from workbench.base.errors import WorkbenchError
 from workbench.topic import topics
 
@@ -23,7 +23,7 @@ def topic(world):
 
 
 def test_what_is_produced_is_read_as_it_is(world, topic):
-    send(
+    produce(
         world,
         topic,
         ("a", "Genève"),
@@ -34,7 +34,9 @@ def test_what_is_produced_is_read_as_it_is(world, topic):
     )
     frame = topics.read(world, topic)
     assert list(frame.columns) == topics.COLUMNS
-    assert topics.count(world, topic) == len(frame) == topics.wait_count(world, topic, 5)
+    assert (
+        topics.offset_span(world, topic) == len(frame) == topics.wait_for_messages(world, topic, 5)
+    )
     assert {(k, v) for k, v in zip(frame["key"], frame["value"])} == {
         ("a", "Genève"),
         (None, "no key"),
@@ -49,18 +51,22 @@ def test_what_is_produced_is_read_as_it_is(world, topic):
 
 
 def test_only_what_came_after(world, topic):
-    send(world, topic, ("a", "1"))
-    place = topics.ends(world, topic)
-    assert topics.read(world, topic, after=place).empty
-    send(world, topic, ("a", "2"), ("b", "3"))
-    assert sorted(topics.read(world, topic, after=place)["value"]) == ["2", "3"]
+    produce(world, topic, ("a", "1"))
+    place = topics.end_offsets(world, topic)
+    assert topics.read(world, topic, start_offsets=place).empty
+    produce(world, topic, ("a", "2"), ("b", "3"))
+    assert sorted(topics.read(world, topic, start_offsets=place)["value"]) == ["2", "3"]
     assert len(topics.read(world, topic, limit=2)) == 2
     assert topics.read(world, topic, limit=0).empty
 
 
 def test_empty_topic_reads_as_an_empty_frame(world, topic):
     frame = topics.read(world, topic)
-    assert frame.empty and list(frame.columns) == topics.COLUMNS and topics.count(world, topic) == 0
+    assert (
+        frame.empty
+        and list(frame.columns) == topics.COLUMNS
+        and topics.offset_span(world, topic) == 0
+    )
 
 
 def test_many_messages_are_all_read(world, topic):
@@ -75,13 +81,13 @@ def test_many_messages_are_all_read(world, topic):
 
 
 def test_asking_for_a_topic_that_is_not_there_does_not_make_it(world, topic):
-    for ask in (topics.count, topics.ends, topics.read):
+    for ask in (topics.offset_span, topics.end_offsets, topics.read):
         with pytest.raises(WorkbenchError, match=f"did you mean '{TOPIC}'"):
             ask(world, "topic_test")
     with pytest.raises(
         WorkbenchError, match="(?s)waited 0.5 s for 1 messages.*there is no topic 'topic_test'"
     ):
-        topics.wait_count(world, "topic_test", 1, timeout=0.5)
+        topics.wait_for_messages(world, "topic_test", 1, timeout=0.5)
     assert "topic_test" not in topics.names(world)
 
 

@@ -3,13 +3,13 @@ it best."""
 
 import avro_help
 import pytest
-from lake_help import SCHEMA, change, new_table, new_topic, send
+from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi, landing, trace
 from workbench.base.errors import LakeError, WorkbenchError
 from workbench.landing.sinks import LENSES, parse
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.walkthroughs import traced as traced_by_name
+from workbench.walkthroughs import traced_table as traced_by_name
 
 NAME = "trace_test"
 TOPIC = f"{NAME}.public.artists"
@@ -23,7 +23,7 @@ OFF = {"hoodie.compact.inline": "false"}
 @pytest.fixture(scope="module")
 def lab(world):
     with avro_help.museum(world, NAME, SCRIPT, tables=["artists"]) as lab:
-        topics.wait_count(lab, TOPIC, 300, connector=NAME)
+        topics.wait_for_messages(lab, TOPIC, 300, connector=NAME)
         yield lab
 
 
@@ -43,11 +43,11 @@ def traced(lab, spark):
         )
         for kind, deletes in (("cow", "hard"), ("mor", "soft"))
     ]
-    sink = avro_help.sink(lab, NAME)
+    sink = avro_help.sink_config(lab, NAME)
     transactions = []
 
     def go(*statements, messages=1):
-        count = topics.count(lab, TOPIC) if statements else 0
+        count = topics.offset_span(lab, TOPIC) if statements else 0
         with postgres.connect(lab) as c:
             for statement in statements:
                 with c.transaction():
@@ -55,7 +55,7 @@ def traced(lab, spark):
                     transactions.append(
                         c.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()[0]
                     )
-        topics.wait_count(lab, TOPIC, count + messages, connector=NAME)
+        topics.wait_for_messages(lab, TOPIC, count + messages, connector=NAME)
         landing.run(spark, lab, sink)
         for each in made:
             hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), each)
@@ -69,7 +69,7 @@ def traced(lab, spark):
     )
     hudi.compact(spark, made[1])
     go("UPDATE artists SET birth_year = 1905 WHERE artist_id = 299")
-    table = trace.Traced(
+    table = trace.TracedTable(
         "artists", "public.artists", "artist_id", TOPIC, parse(sink), tuple(made), "avro"
     )
     yield table, go, transactions
@@ -101,7 +101,7 @@ def test_every_link_of_the_chain(lab, spark, traced):
         at = messages[
             (messages["partition"] == line.partition) & (messages["offset"] == line.offset)
         ].iloc[0]
-        peeked = registry.peek(lab, at["value"])
+        peeked = registry.inspect_message(lab, at["value"])
         assert (peeked["record"]["artist_id"], peeked["record"]["__lsn"]) == (299, line.lsn)
         assert (
             f"globalId {peeked['schema_id']}" == line.schema and line.in_topic_at == at["timestamp"]
@@ -176,7 +176,9 @@ def test_what_is_not_there(lab, traced):
         trace.row(lab, table, 4711)
     with pytest.raises(WorkbenchError, match="there is no topic"):
         trace.row(
-            lab, trace.Traced("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"), 1
+            lab,
+            trace.TracedTable("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"),
+            1,
         )
     with pytest.raises(
         LakeError, match="(?s)no captured table 'cdc_event'.*did you mean 'cdc_events'"
@@ -194,16 +196,16 @@ def test_json_by_way_of_landed_files(world, spark):
     lake = new_table(world, index="GLOBAL_SIMPLE")
     try:
         for messages in (
-            [change(1, 1, "one"), change(2, 1)],
-            [change(1, 2, "two", op="u"), ("1", None)],
-            [change(1, 3, "two", part="q", op="u")],
+            [change_record(1, 1, "one"), change_record(2, 1)],
+            [change_record(1, 2, "two", op="u"), ("1", None)],
+            [change_record(1, 3, "two", part="q", op="u")],
         ):
-            send(world, topic, *messages)
+            produce(world, topic, *messages)
             landing.run(spark, world, config)
             hudi.ingest(spark, world, hudi.Landed(topic), lake, schema=SCHEMA)
-        send(world, topic, change(1, 4, "three", part="q", op="u"))
+        produce(world, topic, change_record(1, 4, "three", part="q", op="u"))
         found = trace.row(
-            world, trace.Traced("x", "public.x", "id", topic, parse(config), (lake,)), 1
+            world, trace.TracedTable("x", "public.x", "id", topic, parse(config), (lake,)), 1
         ).changes
         assert list(found["what"]) == [
             "row inserted",

@@ -3,12 +3,12 @@ messages, to the byte."""
 
 import json
 
-import kafkas_own
+import kafka_connect_java
 import pytest
 from py4j.protocol import Py4JJavaError
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
-from workbench.landing.transforms import PACKAGE, Record
+from workbench.landing.transforms import PACKAGE_PREFIX, Record
 
 INT, TEXT = {"type": "int32", "optional": False}, {"type": "string", "optional": True}
 VALUE = {
@@ -78,14 +78,17 @@ CHAINS = {
 
 @pytest.fixture(scope="module")
 def jvm():
-    with kafkas_own.java() as found:
+    with kafka_connect_java.kafka_connect_jvm() as found:
         yield found
 
 
 def of_kafka(jvm, type_, settings, key, value):
     """What Kafka's own makes of a record, as its JsonConverter writes it; "failed" where it
     raises."""
-    converters, parts = [kafkas_own.converter(jvm, is_key) for is_key in (True, False)], []
+    converters, parts = (
+        [kafka_connect_java.json_converter(jvm, is_key) for is_key in (True, False)],
+        [],
+    )
     for converter, part in zip(converters, (key, value)):
         read = converter.toConnectData(
             "topic.x", part and json.dumps({"schema": part[0], "payload": part[1]}).encode()
@@ -116,7 +119,7 @@ def of_ours(type_, settings, key, value):
     (key_schema, key), (value_schema, value) = key or (None, None), value or (None, None)
     try:
         chain = transforms.parse(
-            {"transforms": "t", "transforms.t.type": PACKAGE + type_, **named}, "here"
+            {"transforms": "t", "transforms.t.type": PACKAGE_PREFIX + type_, **named}, "here"
         )
         done = transforms.apply(chain, Record("topic.x", key, key_schema, value, value_schema))
     except (ConnectorError, ValueError):

@@ -5,7 +5,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from lake_help import SCHEMA, change, new_table, new_topic, send
+from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi
 from workbench.base import paths
 from workbench.base.errors import LakeError
@@ -14,10 +14,13 @@ from workbench.topic import topics
 KINDS = ["cow", "mor"]
 # written once, looked at by several tests: four commits, each under a label
 HISTORY = [
-    ("loaded", [change(1, 1, "one"), change(2, 1, "two"), change(3, 1, "three")]),
-    ("updated", [change(1, 2, "one, changed")]),
-    ("moved", [change(1, 3, "one, moved", part="q"), change(4, 1, "four")]),
-    ("deleted", [change(2, 2, op="d")]),
+    (
+        "loaded",
+        [change_record(1, 1, "one"), change_record(2, 1, "two"), change_record(3, 1, "three")],
+    ),
+    ("updated", [change_record(1, 2, "one, changed")]),
+    ("moved", [change_record(1, 3, "one, moved", part="q"), change_record(4, 1, "four")]),
+    ("deleted", [change_record(2, 2, op="d")]),
 ]
 
 
@@ -28,7 +31,7 @@ def past(world, spark, request):
         world, type=request.param, index="GLOBAL_SIMPLE", extra={"hoodie.compact.inline": "false"}
     )
     for label, messages in HISTORY:
-        send(world, topic, *messages)
+        produce(world, topic, *messages)
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
         hudi.label(world, table, label)
     yield SimpleNamespace(table=table, kind=request.param, rows=lambda frame: rows(frame))
@@ -124,22 +127,25 @@ def test_the_two_views_of_a_merge_on_read_table(world, spark):
     )
 
     def go(*messages, to=table):
-        send(world, topic, *messages)
+        produce(world, topic, *messages)
         hudi.ingest(spark, world, hudi.Topic(topic), to, schema=SCHEMA)
         return hudi.register(spark, to)
 
     def view(kind):
         return rows(spark.table(f"{table.database}.people_{kind}"))
 
-    assert go(change(1, 1, "old"), change(2, 1, "stays")) == f"{table.database}.people_rt"
-    go(change(1, 2, "new"))
+    assert (
+        go(change_record(1, 1, "old"), change_record(2, 1, "stays"))
+        == f"{table.database}.people_rt"
+    )
+    go(change_record(1, 2, "new"))
     assert view("ro") == [(1, "p", "old"), (2, "p", "stays")] and view("rt") == [
         (1, "p", "new"),
         (2, "p", "stays"),
     ]
     shown = spark.sql(f"SHOW CREATE TABLE {table.database}.people_ro").first()[0]
     assert "'hoodie.query.as.ro.table' = 'true'" in shown.replace('"', "'")
-    go(change(1, 3, "gone elsewhere", part="q"))
+    go(change_record(1, 3, "gone elsewhere", part="q"))
     assert len(view("ro")) == 3 and len(view("rt")) == 2, (
         "until compaction, one row for each partition"
     )
@@ -164,7 +170,7 @@ def test_an_instant_that_was_archived(world, spark):
         },
     )
     for n in range(6):
-        send(world, topic, change(n, n + 1, f"row {n}"))
+        produce(world, topic, change_record(n, n + 1, f"row {n}"))
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
         hudi.label(world, table, f"v{n}")
     first = hudi.labels(world, table).set_index("label").loc["v0", "instant"]
@@ -201,7 +207,7 @@ def test_an_instant_that_was_cleaned(world, spark, kind):
         },
     )
     for n in range(3):
-        send(world, topic, change(1, n + 1, f"version {n}"))
+        produce(world, topic, change_record(1, n + 1, f"version {n}"))
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
         hudi.label(world, table, f"v{n}")
     assert rows(hudi.as_of(spark, world, table, "v2")) == [(1, "p", "version 2")]

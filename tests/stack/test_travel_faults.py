@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import avro_bytes
 import avro_help
 import pytest
-from avro_bytes import framed, number, record
-from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
+from avro_bytes import encode_long, record_schema, wire_message
+from lake_help import SCHEMA, change_record, kill_service_during, new_table, new_topic, produce
 from workbench import hudi
 from workbench.base import paths, wait
 from workbench.base.errors import LakeError, StackError
@@ -39,7 +39,7 @@ def lake(world, spark):
         made.append((topic, table))
 
         def go(label, *messages, **knobs):
-            send(world, topic, *messages)
+            produce(world, topic, *messages)
             done = hudi.ingest(
                 session(world), world, hudi.Topic(topic), table, schema=SCHEMA, **knobs
             )
@@ -72,10 +72,10 @@ def independent(table, **how):
 @pytest.mark.parametrize("kind", LOGS_FIRST)
 def test_late_events_change_no_instant(lake, kind):
     it = lake(kind)
-    it.go("a", change(1, 10, "ten"), change(2, 10, "stays"))
-    it.go("b", change(1, 20, "twenty", part="q", op="u"))
-    it.go("late_event", change(1, 15, "fifteen", part="r", op="u"))
-    it.go("late_delete", change(1, 12, op="d"), change(2, 9, op="d"))
+    it.go("a", change_record(1, 10, "ten"), change_record(2, 10, "stays"))
+    it.go("b", change_record(1, 20, "twenty", part="q", op="u"))
+    it.go("late_event", change_record(1, 15, "fifteen", part="r", op="u"))
+    it.go("late_delete", change_record(1, 12, op="d"), change_record(2, 9, op="d"))
     now = [(1, "q", "twenty"), (2, "p", "stays")]
     assert it.at("a") == [(1, "p", "ten"), (2, "p", "stays")]
     assert (
@@ -91,10 +91,12 @@ def test_late_events_change_no_instant(lake, kind):
 @pytest.mark.parametrize("kind", LOGS_FIRST)
 def test_deleted_and_inserted_again(lake, world, spark, kind):
     it = lake(kind)
-    it.go("first", change(1, 1, "one"), change(2, 1))
-    it.go("gone", change(1, 2, op="d"), ("1", None))
-    it.go("again", change(1, 3, "back", part="q"))
-    it.go("both", change(1, 4, op="d"), change(1, 5, "back twice", part="r"))  # in one commit
+    it.go("first", change_record(1, 1, "one"), change_record(2, 1))
+    it.go("gone", change_record(1, 2, op="d"), ("1", None))
+    it.go("again", change_record(1, 3, "back", part="q"))
+    it.go(
+        "both", change_record(1, 4, op="d"), change_record(1, 5, "back twice", part="r")
+    )  # in one commit
     assert [it.at(label) for label in ("first", "gone", "again", "both")] == [
         [(1, "p", "one"), (2, "p", "x")],
         [(2, "p", "x")],
@@ -109,9 +111,9 @@ def test_deleted_and_inserted_again(lake, world, spark, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_null_partition_is_a_place_like_others(lake, spark, kind):
     it = lake(kind)
-    it.go("null", change(1, 1, "one", part=None), change(2, 1, part=None))
-    it.go("moved", change(1, 2, "one", op="u"), change(2, 2, op="d", part=None))
-    it.go("back", change(1, 3, "one", op="u", part=None))
+    it.go("null", change_record(1, 1, "one", part=None), change_record(2, 1, part=None))
+    it.go("moved", change_record(1, 2, "one", op="u"), change_record(2, 2, op="d", part=None))
+    it.go("back", change_record(1, 3, "one", op="u", part=None))
     assert it.at("null") == [(1, None, "one"), (2, None, "x")]
     assert it.at("moved") == [(1, "p", "one")] and it.at("back") == it.now() == [(1, None, "one")]
     (found,) = hudi.read(spark, it.table).collect()
@@ -122,15 +124,15 @@ def test_the_limit_an_empty_text_as_partition_value_reads_as_null(lake):
     """Known and documented in Table: Hudi has one partition for both, and Spark reads the value
     from its name."""
     it = lake("cow")
-    it.go("loaded", change(1, 1, part=""), change(2, 1, part=None))
+    it.go("loaded", change_record(1, 1, part=""), change_record(2, 1, part=None))
     assert it.now() == [(1, None, "x"), (2, None, "x")]
     assert independent(it.table) == [(1, "", "x"), (2, None, "x")], "the file has it"
 
 
 def test_the_limit_of_hudi_rs_a_delete_and_a_move_in_one_commit(lake, spark):
     it = lake("mor")
-    it.go("loaded", *[change(n, 1) for n in range(4)])
-    it.go("both", change(1, 2, op="d"), change(2, 2, part="q", op="u"))
+    it.go("loaded", *[change_record(n, 1) for n in range(4)])
+    it.go("both", change_record(1, 2, op="d"), change_record(2, 2, part="q", op="u"))
     assert it.now() == [(0, "p", "x"), (2, "q", "x"), (3, "p", "x")]
     with pytest.raises(
         LakeError, match="(?s)hudi-rs cannot read .*mixes ordering types.*hudi.read"
@@ -151,7 +153,7 @@ def test_an_instant_of_a_merge_on_read_table_that_was_cleaned(lake, world, spark
         },
     )
     for n in range(4):
-        it.go(f"v{n}", change(1, n + 1, f"version {n}"))
+        it.go(f"v{n}", change_record(1, n + 1, f"version {n}"))
     assert it.at("v3") == [(1, "p", "version 3")]
     with pytest.raises(LakeError, match="(?s)were cleaned away.*an instant from"):
         it.at("v0")
@@ -162,14 +164,20 @@ def test_an_instant_of_a_merge_on_read_table_that_was_cleaned(lake, world, spark
 def test_an_avro_record_without_a_key(world, spark):
     from workbench import stack
 
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     topic, table = new_topic(world), new_table(world, type="mor")
-    ids = avro_help.register(
-        world, record("Value", id=["null", "int"], part="string", __lsn="int"), f"{topic}-value"
+    ids = avro_help.register_schema(
+        world,
+        record_schema("Value", id=["null", "int"], part="string", __lsn="int"),
+        f"{topic}-value",
     )
     try:
-        for key, id in ((b"k", b"\0"), (None, b"\2" + number(7))):
-            send(world, topic, (key, framed(ids.glob, id + avro_bytes.text("p") + number(1))))
+        for key, id in ((b"k", b"\0"), (None, b"\2" + encode_long(7))):
+            produce(
+                world,
+                topic,
+                (key, wire_message(ids.glob, id + avro_bytes.encode_string("p") + encode_long(1))),
+            )
         done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table)
         assert (done.upserts, done.dead_letters) == (1, 1), "a message needs no key, a record does"
         (letter,) = hudi.dead_letters(spark, world, table).collect()
@@ -201,14 +209,14 @@ def test_an_update_that_changes_the_primary_key(world, spark):
             for kind, deletes in (("cow", "hard"), ("mor", "hard"), ("mor", "soft"))
         }
         try:
-            topics.wait_count(lab, topic, 2, connector=name)
+            topics.wait_for_messages(lab, topic, 2, connector=name)
             for step, count in (("before", 2), ("after", 5)):
                 if step == "after":
                     postgres.execute(
                         lab,
                         "UPDATE artists SET artist_id = 7, nationality = 'French' WHERE artist_id = 1",
                     )
-                topics.wait_count(lab, topic, count, connector=name)
+                topics.wait_for_messages(lab, topic, count, connector=name)
                 for table in made.values():
                     done = hudi.ingest(spark, lab, hudi.Topic(topic, format="avro"), table)
                     hudi.label(world, table, step)
@@ -239,9 +247,9 @@ def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
         "find",
         lambda *a: asked.append(a) or {"type": "record", "name": "v", "fields": []},
     )
-    known = decode_avro.Schemas(world, "t", reader=SCHEMA)
-    known.meet(["globalId 1"])
-    known.meet(["globalId 1"])
+    known = decode_avro.SchemaResolver(world, "t", reader=SCHEMA)
+    known.resolve(["globalId 1"])
+    known.resolve(["globalId 1"])
     assert len(asked) == 1
 
 
@@ -276,10 +284,12 @@ def test_spark_killed_while_it_writes_a_log(lake, world, spark):
     parts = [
         f"p{n % 20}" for n in range(MANY)
     ]  # a log in each: when the first is there, most are still to come
-    it.go("loaded", *[change(n, 1, "one", part=p) for n, p in enumerate(parts)])
-    send(world, it.topic, *[change(n, 2, "two", part=p, op="u") for n, p in enumerate(parts)])
+    it.go("loaded", *[change_record(n, 1, "one", part=p) for n, p in enumerate(parts)])
+    produce(
+        world, it.topic, *[change_record(n, 2, "two", part=p, op="u") for n, p in enumerate(parts)]
+    )
     before = data_files(it.table)
-    raised = killed_while(
+    raised = kill_service_during(
         lambda: hudi.ingest(session(world), world, hudi.Topic(it.topic), it.table, schema=SCHEMA),
         lambda: data_files(it.table) - before,
         "a log is there, its commit is not",
@@ -311,11 +321,11 @@ def optimised(world, table):
 @pytest.mark.drill
 def test_spark_killed_while_it_compacts(lake, world, spark):
     it = lake()
-    it.go("loaded", *[change(n, 1, "one", part="pq"[n % 2]) for n in range(MANY)])
-    it.go("updated", *[change(n, 2, "two", part="pq"[n % 2], op="u") for n in range(MANY)])
+    it.go("loaded", *[change_record(n, 1, "one", part="pq"[n % 2]) for n in range(MANY)])
+    it.go("updated", *[change_record(n, 2, "two", part="pq"[n % 2], op="u") for n in range(MANY)])
     hudi.compact(session(world), it.table, "schedule")
     before = data_files(it.table)
-    raised = killed_while(
+    raised = kill_service_during(
         lambda: hudi.compact(session(world), it.table, "run"),
         lambda: data_files(it.table) - before,
         "a new base file is there, the commit is not",
@@ -324,7 +334,10 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     assert everywhere(it, world) == {"two"} and {r[2] for r in it.at("loaded")} == {"one"}
     assert {r[2] for r in optimised(world, it.table)} == {"one"}, "half a compaction shows nowhere"
     # changes go on before it is mended, and are not lost by it
-    it.go("third", *[change(n, 3, "three", part="pq"[n % 2], op="u") for n in range(0, MANY, 2)])
+    it.go(
+        "third",
+        *[change_record(n, 3, "three", part="pq"[n % 2], op="u") for n in range(0, MANY, 2)],
+    )
     assert {r[2] for r in it.now()} == {"two", "three"} and len(it.now()) == MANY
     with pytest.raises(LakeError, match="(?s)is pending: hudi-rs does not see.*hudi.compact"):
         independent(it.table)  # it would say "two" everywhere
@@ -345,30 +358,32 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
 
 def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark, monkeypatch):
     """Two writers: the table is whole, and neither is refused."""
-    it, load, held = lake(), ingesting.load, []
+    it, load, held = lake(), ingesting.write_batch, []
 
     def noting(*args, **knobs):
-        held.append(wait.holder(paths.local_path(it.table.base) / ".hoodie" / ".writing.lock"))
+        held.append(
+            wait.lock_owner_pid(paths.local_path(it.table.base) / ".hoodie" / ".writing.lock")
+        )
         return load(*args, **knobs)
 
-    monkeypatch.setattr(ingesting, "load", noting)
+    monkeypatch.setattr(ingesting, "write_batch", noting)
     count = 300
-    it.go("loaded", *[change(n, 1, "one") for n in range(count)])
+    it.go("loaded", *[change_record(n, 1, "one") for n in range(count)])
     stream = hudi.stream(session(world), world, hudi.Topic(it.topic), it.table, schema=SCHEMA)
     for lsn in range(2, 6):
-        send(world, it.topic, *[change(n, lsn, str(lsn), op="u") for n in range(count)])
+        produce(world, it.topic, *[change_record(n, lsn, str(lsn), op="u") for n in range(count)])
         hudi.compact(session(world), it.table)
     wait_until(
         lambda: stream.counts().messages == 4 * count,
         "the ingest",
-        failed=stream.failure,
+        failure_reason=stream.failure,
         timeout=120,
     )
     stream.stop()
     assert held[0] == "" and set(held[1:]) == {str(os.getpid())}, (
         "a plan must wait for every commit but the first"
     )
-    it.go("after", change(count, 1, "new"))
+    it.go("after", change_record(count, 1, "new"))
     hudi.compact(session(world), it.table)
     now = it.now()
     assert now == independent(it.table) == optimised(world, it.table)

@@ -10,7 +10,7 @@ import avro_help
 import numpy as np
 import pytest
 from connect_schema import connect_schema_to_avro
-from lake_help import change, new_table, new_topic, send
+from lake_help import change_record, new_table, new_topic, produce
 from pg_types import TYPES, expected
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -18,7 +18,7 @@ from workbench import connect, hudi, stack
 from workbench.results import check
 from workbench.source import postgres
 from workbench.topic import avro, topics
-from worlds import varied
+from worlds import with_settings
 
 # name: (type in Spark, values of the first three rows; the fourth has none)
 LISTS = {
@@ -94,12 +94,12 @@ def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes)
     def ingest(lsn, keys, op="c"):
         rows = {
             key: {
-                **change(key, lsn, op=op),
+                **change_record(key, lsn, op=op),
                 **{name: (*values[1:], None)[(key + lsn) % 4] for name, values in shapes.items()},
             }
             for key in keys
         }
-        send(world, topic, *((str(key), as_json(row)) for key, row in rows.items()))
+        produce(world, topic, *((str(key), as_json(row)) for key, row in rows.items()))
         done = hudi.ingest(spark, world, hudi.Topic(topic), table, schema=schema)
         assert (done.dead_letters, done.messages) == (0, len(rows))
         return rows
@@ -129,7 +129,9 @@ def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes)
                 hudi.compact(spark, table)
             elif lsn == 2:
                 entry = hudi.register(spark, table)
-                hudi.call(spark, "run_clustering", op="scheduleAndExecute", order="id", table=entry)
+                hudi.call_procedure(
+                    spark, "run_clustering", op="scheduleAndExecute", order="id", table=entry
+                )
         same(hudi.read(spark, table).toPandas(), "the end")
         if kind == "mor":
             hudi.compact(spark, table)
@@ -178,8 +180,8 @@ LARGE = "E" * 3 + "".join(
 @pytest.fixture(scope="module")
 def own(world):
     """A database with a table of every type, and two connectors: JSON and Avro."""
-    stack.need(world, "apicurio")
-    lab = varied(world, postgres={"database": NAME})
+    stack.ensure_running(world, "apicurio")
+    lab = with_settings(world, postgres={"database": NAME})
     postgres.create_database(lab)
     postgres.execute(
         lab, OWN + ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items()) + ")"
@@ -190,7 +192,7 @@ def own(world):
     made = Changes()
     made.apply(lab, 120)
     made.messages = len(made.keys)  # those of the snapshot
-    avro = avro_help.source(lab, NAME)
+    avro = avro_help.source_config(lab, NAME)
     avro |= {
         "table.include.list": "public.types",
         "slot.name": f"{NAME}_avro",
@@ -282,7 +284,7 @@ def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, whi
                 made.apply(lab, 200)
             for (form, kind), table in tables.items():
                 topic = f"{NAME}_{form}.public.types"
-                topics.wait_count(lab, topic, made.messages, connector=f"{NAME}_{form}")
+                topics.wait_for_messages(lab, topic, made.messages, connector=f"{NAME}_{form}")
                 schema = from_messages(lab, topic) if form == "json" else None
                 done = hudi.ingest(spark, lab, hudi.Topic(topic, format=form), table, schema=schema)
                 assert done.dead_letters == 0, hudi.dead_letters(spark, lab, table).collect()

@@ -11,7 +11,7 @@ from workbench.base.errors import SourceError, WorkbenchError
 from workbench.results import check
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.walkthroughs import kept
+from workbench.walkthroughs import baseline
 
 STEPS = {
     "71_source_database": "loans.flow.reset(world)\nloans.load(world)",
@@ -34,13 +34,13 @@ loans.flow = dataclasses.replace(loans.flow, folder=Path.cwd())
 
 def databases(world):
     return set(
-        postgres.frame(world, "SELECT datname FROM pg_database", database="postgres")["datname"]
+        postgres.query(world, "SELECT datname FROM pg_database", database="postgres")["datname"]
     )
 
 
 @pytest.fixture
 def flow(world, tmp_path, monkeypatch):
-    stack.need(world, *loans.flow.services)
+    stack.ensure_running(world, *loans.flow.services)
     for name, code in STEPS.items():
         cells = [
             nbformat.v4.new_code_cell('world = "local"', metadata={"tags": ["parameters"]}),
@@ -73,7 +73,7 @@ def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
     assert all(flow.is_done(world, step) for step in (*steps, "connectors"))
     flow.ensure(world, *steps)
     assert "running it first" not in capsys.readouterr().out
-    left = flow.left_over(world)
+    left = flow.remaining_resources(world)
     for none in (
         "databases in the catalog",
         "stores of its services",
@@ -97,10 +97,10 @@ def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
     postgres.execute(
         world, statements, database=loans.DATABASE
     )  # nobody waits for these events but `follow`
-    done = flow.follow(spark, world, label="changed")["loans"]
+    done = flow.sync(spark, world, label="changed")["loans"]
     assert (done.upserts, done.deletes) == (3, 1), "the two rows, and the watermark"
     flow.compare(spark, world)
-    life = trace.row(world, walkthroughs.traced(world, "loans"), 3)
+    life = trace.row(world, walkthroughs.traced_table(world, "loans"), 3)
     assert list(life.changes["op"]) == ["snapshot", "update"] and list(life.changes["cow"]) == [
         "was",
         "now",
@@ -108,21 +108,22 @@ def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
     assert life.changes["landed"].str.startswith("loans/loans.public.loans/").all()
 
     flow.reset(world, "73_hudi_ingest")
-    check.same_rows(loaded, flow.rows(world), key="loan_id", what="set back")
+    check.same_rows(loaded, flow.rows(world), key="loan_id", claim="set back")
     assert [flow.is_done(world, step) for step in steps] == [True, True, False]
-    assert topics.count(world, flow.topic(world)) == len(loaded), "a snapshot, nothing else"
-    assert flow.follow(spark, world, kind="landed")["loans"].upserts == len(loaded) + 1, (
+    assert topics.offset_span(world, flow.topic(world)) == len(loaded), "a snapshot, nothing else"
+    assert flow.sync(spark, world, kind="landed")["loans"].upserts == len(loaded) + 1, (
         "and the watermark"
     )
     flow.compare(spark, world)
 
-    stack.need(
+    stack.ensure_running(
         world, *{service for walkthrough in walkthroughs.ALL for service in walkthrough.services}
     )
     for walkthrough in walkthroughs.ALL:
         walkthrough.reset(world)
     left = {
-        walkthrough.folder.name: walkthrough.left_over(world) for walkthrough in walkthroughs.ALL
+        walkthrough.folder.name: walkthrough.remaining_resources(world)
+        for walkthrough in walkthroughs.ALL
     }
     assert not any(names for found in left.values() for names in found.values()), left
     assert not [a for a in registry.artifacts(world)["artifact"] if a.startswith("loans.")]
@@ -147,19 +148,22 @@ def test_a_source_is_set_back_to_what_was_kept(world):
     try:
         postgres.execute(world, SCRIPT, database=database)
         with pytest.raises(SourceError, match="kept"):
-            kept.set_back(world, tables, database)
-        assert not kept.is_kept(world, tables, database)
-        kept.keep(world, tables, database)
-        assert kept.is_kept(world, tables, database) and kept.set_back(world, tables, database) == 0
+            baseline.restore(world, tables, database)
+        assert not baseline.exists(world, tables, database)
+        baseline.save(world, tables, database)
+        assert (
+            baseline.exists(world, tables, database)
+            and baseline.restore(world, tables, database) == 0
+        )
 
         def rows():
             return {
-                t: postgres.frame(world, f"SELECT * FROM {t} ORDER BY 1, 2", database=database)
+                t: postgres.query(world, f"SELECT * FROM {t} ORDER BY 1, 2", database=database)
                 for t in tables
             }
 
         loaded, untouched = rows(), "SELECT xmin::text AS x FROM heads WHERE id = 1"
-        written = postgres.frame(world, untouched, database=database).loc[0, "x"]
+        written = postgres.query(world, untouched, database=database).loc[0, "x"]
         postgres.execute(
             world,
             """
@@ -169,7 +173,7 @@ def test_a_source_is_set_back_to_what_was_kept(world):
             ALTER TABLE heads ADD COLUMN later text""",
             database=database,
         )
-        assert kept.set_back(world, tables, database) == 7
+        assert baseline.restore(world, tables, database) == 7
         now = rows()
         now["public.heads"] = now["public.heads"].drop(columns="later")
         for table in tables:
@@ -177,20 +181,20 @@ def test_a_source_is_set_back_to_what_was_kept(world):
                 loaded[table],
                 now[table],
                 key=list(loaded[table].columns[:2]),
-                what=f"{table} set back",
+                claim=f"{table} set back",
             )
-        assert postgres.frame(world, untouched, database=database).loc[0, "x"] == written
+        assert postgres.query(world, untouched, database=database).loc[0, "x"] == written
         new = "INSERT INTO heads (body) VALUES ('the next') RETURNING id"
-        assert postgres.frame(world, new, database=database).loc[0, "id"] == 6, (
+        assert postgres.query(world, new, database=database).loc[0, "id"] == 6, (
             "as it would have been at the beginning"
         )
         postgres.execute(
             world, "DROP TABLE items; CREATE TABLE items (n int PRIMARY KEY)", database=database
         )
-        assert not kept.is_kept(world, tables, database), (
+        assert not baseline.exists(world, tables, database), (
             "the copy is of another table of that name"
         )
-        kept.forget(world, tables, database)
-        assert not kept.is_kept(world, ["public.heads"], database)
+        baseline.delete(world, tables, database)
+        assert not baseline.exists(world, ["public.heads"], database)
     finally:
         postgres.execute(world, f"DROP DATABASE {database} WITH (FORCE)", database="postgres")

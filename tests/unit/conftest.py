@@ -14,7 +14,7 @@ from workbench.base import aws, environment
 def an_instance_of_its_own(monkeypatch):
     """Beside the stack that other tests of this process have running: none of its services, none of
     its ports."""
-    environment.use_s3({})  # what a world that was loaded before has set for its lake
+    environment.apply_environment({})  # what a world that was loaded before has set for its lake
     base = int(os.environ["WORKBENCH_PORT_BASE"])
     monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))

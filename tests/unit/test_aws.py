@@ -47,28 +47,31 @@ def fresh(monkeypatch):
     ],
 )
 def test_a_refusal_is_told(code, said, what, step):
-    with on_aws.stubbed("athena") as stub:
+    with on_aws.stubbed_client("athena") as stub:
         stub.add_client_error("get_work_group", code, said)
         with pytest.raises(StackError) as e:
             aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
     assert (
-        what in e.value.what
-        and step in e.value.next_step
-        and "athena.get_work_group" in e.value.where
+        what in e.value.message
+        and step in e.value.hint
+        and "athena.get_work_group" in e.value.location
     )
-    assert aws.code(e.value) == code
+    assert aws.error_code(e.value) == code
 
 
 def test_an_error_that_is_expected_is_none_and_no_other_is():
-    with on_aws.stubbed("athena") as stub:
+    with on_aws.stubbed_client("athena") as stub:
         for code in ("InvalidRequestException", "AccessDenied"):
             stub.add_client_error("get_work_group", code, "no")
-        with aws.suppress("^InvalidRequest"):
+        with aws.ignore_error_codes("^InvalidRequest"):
             aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
             pytest.fail("it went on after the error")
-        with pytest.raises(StackError, match="is not allowed"), aws.suppress("^InvalidRequest"):
+        with (
+            pytest.raises(StackError, match="is not allowed"),
+            aws.ignore_error_codes("^InvalidRequest"),
+        ):
             aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
-    with pytest.raises(StackError, match="of our own"), aws.suppress("."):
+    with pytest.raises(StackError, match="of our own"), aws.ignore_error_codes("."):
         raise StackError("of our own")
 
 
@@ -110,9 +113,11 @@ def test_throttling_is_tried_again_with_a_bound(monkeypatch, answering):
     server = answering({"/v1/connectors": refusal})
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     monkeypatch.setattr("time.sleep", waited.append)
-    with pytest.raises(StackError, match=f"answered {aws.TRIES} times that it is asked too often"):
+    with pytest.raises(
+        StackError, match=f"answered {aws.MAX_ATTEMPTS} times that it is asked too often"
+    ):
         aws.call(REGION, "kafkaconnect", "list_connectors")
-    assert len(server.asked) == aws.TRIES and len(waited) == aws.TRIES - 1
+    assert len(server.asked) == aws.MAX_ATTEMPTS and len(waited) == aws.MAX_ATTEMPTS - 1
 
 
 def test_parameters_are_those_of_the_deployment(account):

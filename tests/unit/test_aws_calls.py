@@ -14,7 +14,7 @@ import on_aws
 import pytest
 from botocore import xform_name
 from workbench.base import ROOT, aws
-from workbench.stack import cloud, verbs
+from workbench.stack import cloud, lifecycle
 
 LIB, TESTS = ROOT / "lib" / "workbench", ROOT / "tests"
 SESSION = botocore.session.get_session()
@@ -42,23 +42,27 @@ ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passe
 
 def looks():
     """What `stack.up` asks of a world on AWS (stack/verbs.py, _look), as it is made for one."""
-    asked = (verbs._by_api(on_aws.world(), name) for name in verbs._reached(on_aws.world()))
+    asked = (
+        lifecycle._api_probe(on_aws.world(), name)
+        for name in lifecycle._remote_services(on_aws.world())
+    )
     return [(service, operation, set(given)) for service, operation, given in filter(None, asked)]
 
 
 # Calls whose operation is no literal: {(file, function): what it may be}
 ELSEWHERE = {
-    ("stack/verbs.py", "_look"): looks(),
+    ("stack/lifecycle.py", "_look"): looks(),
     ("stack/cloud.py", "_ended"): [
-        (service, operation, {key}) for service, operation, key, _ in cloud.LISTED_ON.values()
+        (service, operation, {key})
+        for service, operation, key, _ in cloud.TERMINATED_RESOURCES.values()
     ],
     ("stack/cloud.py", "_end_spark"): [
         ("emr-serverless", run["ends"], {"applicationId", run["id"]})
-        for run in aws.KNOWN["runs_of_spark"]
+        for run in aws.CATALOG["runs_of_spark"]
     ],
     ("stack/cloud.py", "_running"): [
         ("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
-        for run in aws.KNOWN["runs_of_spark"]
+        for run in aws.CATALOG["runs_of_spark"]
     ],
 }
 
@@ -161,8 +165,8 @@ def asks(call, file):
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     of = getattr(getattr(call.func, "value", None), "id", "aws" if file == "base/aws.py" else "")
     return (
-        ({"aws": 1, "on": 0}[of], name == "pages")
-        if name in ("call", "pages") and of in ("aws", "on")
+        ({"aws": 1, "on": 0}[of], name == "paginate")
+        if name in ("call", "paginate") and of in ("aws", "on")
         else None
     )
 
@@ -233,7 +237,7 @@ def calls():
             if not operations or not services:
                 passes_on = place in told or place in {
                     ("stack/cloud.py", "call"),
-                    ("stack/cloud.py", "pages"),
+                    ("stack/cloud.py", "paginate"),
                 }
                 assert passes_on or place in ELSEWHERE, (
                     f"{where}: what is asked? (ELSEWHERE) {ast.unparse(call)}"
@@ -356,7 +360,7 @@ def test_a_call_is_one_that_aws_takes(one):
         assert one.key in keys_of and one.key in operation.output_shape.members
 
 
-@pytest.mark.parametrize("run", aws.KNOWN["runs_of_spark"], ids=lambda run: run["lists"])
+@pytest.mark.parametrize("run", aws.CATALOG["runs_of_spark"], ids=lambda run: run["lists"])
 def test_states_of_what_runs_are_those_of_aws(run):
     model, operations = service("emr-serverless")
     states = (

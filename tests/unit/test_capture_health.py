@@ -23,20 +23,20 @@ def server(monkeypatch):
                 raise SourceError("not accepting connections")
             return pd.DataFrame(split, columns=["publication", "table"])
 
-        monkeypatch.setattr(postgres, "split_roots", split_roots)
+        monkeypatch.setattr(postgres, "tables_published_by_partition", split_roots)
         return capture_health.examine(WORLD)
 
     return make
 
 
 def test_all_is_well(server):
-    assert [(f.seen, f.level) for f in server()] == [
+    assert [(f.detail, f.level) for f in server()] == [
         ("0, each retains at most 0.0 MiB of log", "ok")
     ]
     (found,) = server(
         ("a", "one", True, "reserved", 3 << 20), ("b", "one", False, "reserved", 255 << 20)
     )
-    assert (found.seen, found.level) == ("2, each retains at most 255.0 MiB of log", "ok")
+    assert (found.detail, found.level) == ("2, each retains at most 255.0 MiB of log", "ok")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_slot_that_retains_much_is_named_with_what_to_do(server, active, statu
         ("b", "one", active, status, 0 if status == "lost" else 256 << 20),
     )
     assert found.subject == "replication slot b (database one)" and found.level == "warning"
-    assert pd.Series([found.fix]).str.contains(says).all(), found.fix
+    assert pd.Series([found.remedy]).str.contains(says).all(), found.remedy
 
 
 def test_a_publication_of_partitions_is_named_once(server):
@@ -62,14 +62,14 @@ def test_a_publication_of_partitions_is_named_once(server):
     ]
     assert [f.subject for f in found] == [
         "publication p (database one)"
-    ] and "public.a, public.b" in found[0].seen
+    ] and "public.a, public.b" in found[0].detail
 
 
 def test_the_statement_that_mends_a_publication_quotes_its_name(server):
     (found,) = [
         f for f in server(split=[('p"; DROP TABLE t; --', "public.a")]) if f.level == "warning"
     ]
-    assert 'ALTER PUBLICATION "p""; DROP TABLE t; --" SET (' in found.fix
+    assert 'ALTER PUBLICATION "p""; DROP TABLE t; --" SET (' in found.remedy
 
 
 def test_a_server_that_runs_and_does_not_answer_is_named_and_one_that_is_stopped_is_no_finding(
@@ -79,10 +79,13 @@ def test_a_server_that_runs_and_does_not_answer_is_named_and_one_that_is_stopped
         raise SourceError("cannot connect to PostgreSQL")
 
     monkeypatch.setattr(postgres, "all_slots", refused)
-    assert capture_health.examine(WORLD) == [] == capture_health.slots(WORLD)
+    assert capture_health.examine(WORLD) == [] == capture_health.describe_slots(WORLD)
     monkeypatch.setattr(capture_health.stack, "running", lambda: ["postgres"])
     (found,) = capture_health.examine(WORLD)
-    assert (found.seen, found.level) == ("cannot be read: cannot connect to PostgreSQL", "warning")
-    assert capture_health.slots(WORLD) == [
+    assert (found.detail, found.level) == (
+        "cannot be read: cannot connect to PostgreSQL",
+        "warning",
+    )
+    assert capture_health.describe_slots(WORLD) == [
         "replication slots cannot be read: cannot connect to PostgreSQL"
     ]

@@ -18,7 +18,7 @@ def landing(tmp_path, monkeypatch):
     )
     table = hudi.Table("t", f"{lake.tables}/t", ("id",), "v")
     opened, written, read_text, write_text = [], [], files.read_text, files.write_text
-    monkeypatch.setattr(changes.decode_avro, "landed", lambda spark, addresses, *_: addresses)
+    monkeypatch.setattr(changes.decode_avro, "read_files", lambda spark, addresses, *_: addresses)
     monkeypatch.setattr(
         files,
         "read_text",
@@ -31,7 +31,7 @@ def landing(tmp_path, monkeypatch):
 
     def reader():
         source = hudi.Landed("topic", format="avro")
-        return changes.reader(None, SimpleNamespace(lake=lake), source, table, 1)
+        return changes.create_reader(None, SimpleNamespace(lake=lake), source, table, 1)
 
     def land(number):
         (tmp_path / "landing" / "topic" / f"topic+0+{number:010d}.avro").write_text("x")
@@ -51,7 +51,7 @@ def test_a_batch_writes_its_own_list_only_and_opens_each_other_once(landing, ane
         batch = reader.next(mine, number)
         assert [f[-9:-5] for f in batch.rows] == [f"{number:04d}"]
         assert len(landing.opened) == len(set(landing.opened)) == (number if anew else 0)
-        mine = batch.reached
+        mine = batch.progress
     assert reader.next(mine, 130) is None
     assert len(landing.written) == 130 and len(set(landing.written)) == 1, "not more and more"
     reader = landing.reader()

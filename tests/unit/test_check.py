@@ -278,9 +278,9 @@ def test_two_sides_that_read_alike_and_differ_say_how():
 
 
 def test_true_takes_only_a_bool():
-    check.true("shipped", np.bool_(True), seen="1998-06-15")
+    check.true("shipped", np.bool_(True), actual="1998-06-15")
     with pytest.raises(CheckFailed, match="but seen 0 rows"):
-        check.true("shipped", False, seen="0 rows")
+        check.true("shipped", False, actual="0 rows")
     for condition in (lambda: False, (False, "why"), [False], "no"):
         with pytest.raises(WorkbenchError, match="the condition is of type"):
             check.true("shipped", condition)
@@ -327,19 +327,19 @@ def test_reference_that_is_missing_or_empty(reference_table):
 
 def test_eventually(capsys):
     answers = iter([0, 0, 829])
-    assert check.eventually("829 messages", lambda: next(answers), every=0.01) == 829
+    assert check.eventually("829 messages", lambda: next(answers), interval=0.01) == 829
     with pytest.raises(CheckFailed, match="condition still false"):
-        check.eventually("a message", lambda: False, timeout=0.05, every=0.01)
+        check.eventually("a message", lambda: False, timeout=0.05, interval=0.01)
     assert "✘ a message: seen not yet" in capsys.readouterr().out
     began = time.monotonic()
     with pytest.raises(CheckFailed, match="its task 0 is FAILED"):
-        check.eventually("a message", lambda: False, failed=lambda: "its task 0 is FAILED")
+        check.eventually("a message", lambda: False, failure_reason=lambda: "its task 0 is FAILED")
     assert time.monotonic() - began < 5
 
 
 def test_expect_failure(capsys):
     e = check.expect_failure(
-        "no such world", lambda: params.load("locale"), error=ParamsError, says="no world"
+        "no such world", lambda: params.load("locale"), error=ParamsError, contains="no world"
     )
     assert isinstance(e, ParamsError) and "did you mean 'local'" in capsys.readouterr().out
     with pytest.raises(CheckFailed, match="no failure, returned 3"):
@@ -349,12 +349,17 @@ def test_expect_failure(capsys):
     ):
         check.expect_failure("fails", lambda: 1 / 0, error=ParamsError)
     with pytest.raises(CheckFailed, match="saying 'mars'"):
-        check.expect_failure("fails", lambda: params.load("locale"), error=ParamsError, says="mars")
+        check.expect_failure(
+            "fails", lambda: params.load("locale"), error=ParamsError, contains="mars"
+        )
 
 
 def test_an_expected_red_line_is_not_shown(capsys):
     check.expect_failure(
-        "a lost row is seen", lambda: check.equal("orders", 828, 829), error=CheckFailed, says="828"
+        "a lost row is seen",
+        lambda: check.equal("orders", 828, 829),
+        error=CheckFailed,
+        contains="828",
     )
     out = capsys.readouterr().out
     assert out.startswith("✔ a lost row is seen") and "✘" not in out
@@ -385,9 +390,9 @@ def test_own_data_that_differ_from_what_was_published_are_shown(
     """Neither red nor green: nothing is raised, `ok` is null, and the line says why. What is equal
     stays green."""
     for claim in (
-        lambda own: check.equal("title", "Toro", "Picador", "source", "stated", own=own),
-        lambda own: check.true("84 rows", False, "97", own=own),
-        lambda own: check.reference("S1/orders", ROWS[:1], own=own),
+        lambda own: check.equal("title", "Toro", "Picador", "source", "stated", custom_data=own),
+        lambda own: check.true("84 rows", False, "97", custom_data=own),
+        lambda own: check.reference("S1/orders", ROWS[:1], custom_data=own),
     ):
         claim("/my/data")
         shown = capsys.readouterr().out
@@ -398,12 +403,12 @@ def test_own_data_that_differ_from_what_was_published_are_shown(
         with pytest.raises(CheckFailed):
             claim("")
         assert capsys.readouterr().out.startswith("✘ ")
-    check.equal("title", "Picador", "Picador", own="/my/data")
+    check.equal("title", "Picador", "Picador", custom_data="/my/data")
     assert capsys.readouterr().out == "✔ title: lake Picador · source Picador\n"
     bundles = []
     monkeypatch.setattr("IPython.get_ipython", lambda: object())
     monkeypatch.setattr("IPython.display.display", lambda bundle, raw: bundles.append(bundle))
-    check.equal("title", "Toro", "Picador", own="/my/data")
+    check.equal("title", "Toro", "Picador", custom_data="/my/data")
     assert bundles[0][check.MIME]["ok"] is None and "≠" in bundles[0]["text/html"]
 
 
@@ -449,10 +454,10 @@ def test_what_differs_in_a_big_collection_is_named(left, right, says):
 
 
 def test_true_says_what_was_expected(capsys):
-    check.true("memory", True, seen="999 MB", expected="below 6,144 MB")
+    check.true("memory", True, actual="999 MB", expected="below 6,144 MB")
     assert capsys.readouterr().out == "✔ memory: seen 999 MB · expected below 6,144 MB\n"
     with pytest.raises(CheckFailed, match="expected below 6,144 MB, but seen 7,000 MB"):
-        check.true("memory", False, seen="7,000 MB", expected="below 6,144 MB")
+        check.true("memory", False, actual="7,000 MB", expected="below 6,144 MB")
     with pytest.raises(CheckFailed, match="expected yes, but seen no"):
         check.true("memory", False)
 

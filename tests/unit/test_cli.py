@@ -80,7 +80,7 @@ def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(
         raise RuntimeError("http://me:geheim@host says \x1b[2J\n  next:     rm -r")
 
     module(monkeypatch, "stack", status=fails)
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     with pytest.raises(SystemExit) as e:
         cli.main(["status"])
     shown, file = capsys.readouterr().err, paths.state_dir() / "log" / "traceback.txt"
@@ -95,7 +95,9 @@ def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(
         and file.stat().st_mode & 0o777 == 0o600
     )
     monkeypatch.setattr(
-        paths, "write_closed", lambda path, content: (_ for _ in ()).throw(OSError(28, "No space"))
+        paths,
+        "write_private_file",
+        lambda path, content: (_ for _ in ()).throw(OSError(28, "No space")),
     )
     with pytest.raises(SystemExit):
         cli.main(["status"])
@@ -109,7 +111,7 @@ def test_status_shows_a_table(monkeypatch):
 
 
 def test_doctor_exits_1_on_a_problem(monkeypatch):
-    found = [SimpleNamespace(level="problem", subject="Java", seen="none", fix="make install")]
+    found = [SimpleNamespace(level="problem", subject="Java", detail="none", remedy="make install")]
     module(monkeypatch, "stack.doctor", examine=lambda world: found)
     result = call("doctor")
     assert result.exit_code == 1 and "✘ Java: none\n    make install" in result.output
@@ -121,7 +123,7 @@ def test_doctor_exits_1_on_a_problem(monkeypatch):
 )
 def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level, subject, runs):
     done = []
-    found = [SimpleNamespace(level=level, subject=subject, seen="", fix="")]
+    found = [SimpleNamespace(level=level, subject=subject, detail="", remedy="")]
     module(monkeypatch, "stack.doctor", examine=lambda world: found)
     module(monkeypatch, "stack.artifacts", install=lambda say, *more: done.append("install"))
     module(monkeypatch, "stack", up=lambda world, say: done.append("up"))
@@ -152,7 +154,7 @@ def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
         loaded.append((scale, from_dir))
         return {"orders": 829}
 
-    module(monkeypatch, "stack", need=lambda world, *names: None)
+    module(monkeypatch, "stack", ensure_running=lambda world, *names: None)
     monkeypatch.setitem(walkthroughs.LOADERS, "northwind", SimpleNamespace(load=load))
     result = call("load", "northwind", input="\n")
     assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
@@ -169,8 +171,8 @@ def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
-    for name in (f"var/{paths.instance()}/lake", "var/lib/kafka", "runs/one"):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
+    for name in (f"var/{paths.instance_name()}/lake", "var/lib/kafka", "runs/one"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
@@ -180,15 +182,17 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
     assert isinstance(call("clean", "--yes").exception, cli.WorkbenchError)
     module(monkeypatch, "stack", running=list)
     with monkeypatch.context() as patch:
-        patch.setattr(pidfiles, "instances", lambda: {paths.instance(), "bench"})
+        patch.setattr(pidfiles, "running_instances", lambda: {paths.instance_name(), "bench"})
         refused = call("clean", "--yes", "--all").exception
     assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
     assert (
         call("clean", input="\n").exit_code == 1
-        and (folders / "var" / paths.instance() / "lake").exists()
+        and (folders / "var" / paths.instance_name() / "lake").exists()
     )
     assert call("clean", "--yes").exit_code == 0
-    assert not (folders / "var" / paths.instance()).exists() and not (folders / "runs").exists()
+    assert (
+        not (folders / "var" / paths.instance_name()).exists() and not (folders / "runs").exists()
+    )
     assert (folders / "var/lib").exists()
     assert call("clean", "--yes", "--all").exit_code == 0 and not (folders / "var").exists()
     assert "nothing to remove" in call("clean").output
@@ -198,8 +202,8 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
 def going_on(folders):
     """A run that goes on, in a process of its own; returns its pid."""
     lock = paths.state_dir() / "run.lock"
-    code = f"""import time; from pathlib import Path; from workbench.base.wait import alone
-with alone(Path({str(lock)!r})):"""
+    code = f"""import time; from pathlib import Path; from workbench.base.wait import file_lock
+with file_lock(Path({str(lock)!r})):"""
     run = subprocess.Popen(
         [sys.executable, "-c", f"{code}\n    print('holds', flush=True); time.sleep(600)"],
         stdout=subprocess.PIPE,
@@ -275,7 +279,7 @@ def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys
 
 def test_up_reports_the_service_that_failed(monkeypatch, capsys):
     def up(world, names, say):
-        raise StackError("kafka did not start", where="port 21401", next_step="workbench status")
+        raise StackError("kafka did not start", location="port 21401", hint="workbench status")
 
     module(monkeypatch, "stack", up=up)
     with pytest.raises(SystemExit):
@@ -287,7 +291,7 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
     seen = []
     monkeypatch.setattr(params, "load", lambda name: name)
     module(monkeypatch, "trace", row=lambda *a: a, show=seen.append)
-    monkeypatch.setattr(walkthroughs, "traced", lambda world, name: f"{name} of {world}")
+    monkeypatch.setattr(walkthroughs, "traced_table", lambda world, name: f"{name} of {world}")
     assert call("trace", "artists", "299").exit_code == 0 and seen == [
         ("local", "artists of local", "299")
     ]

@@ -57,26 +57,26 @@ GIVEN = {"Named": "workbench-lake"}
 def folder(tmp_path, monkeypatch):
     for name, text in (("1-network", NETWORK), ("2-lake", LAKE), ("prices", PRICES)):
         (tmp_path / f"{name}.yaml").write_text(text)
-    monkeypatch.setattr(cloud, "FOLDER", tmp_path)
+    monkeypatch.setattr(cloud, "TEMPLATE_DIR", tmp_path)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
     return tmp_path
 
 
-def has(service):
+def aws_client(service):
     return boto3.client(service, region_name=on_aws.REGION)
 
 
 def stacks():
     return {
         one["StackName"]: one["StackStatus"]
-        for one in has("cloudformation").describe_stacks()["Stacks"]
+        for one in aws_client("cloudformation").describe_stacks()["Stacks"]
     }
 
 
 CONNECTOR = f"arn:aws:kafkaconnect:{ON.region}:1:connector/"
 
 
-def lists(connect, connectors):
+def expect_list_connectors(connect, connectors):
     """What connectors there are whose names begin so, and whose they are: {name: deployment}, "" of
     one that goes."""
     there = [
@@ -100,11 +100,14 @@ def lists(connect, connectors):
 @contextlib.contextmanager
 def nothing_runs(connectors=(), sessions=()):
     """MSK Connect and EMR Serverless, asked by `down`: what they have, and that it is ended."""
-    with on_aws.stubbed("kafkaconnect") as connect, on_aws.stubbed("emr-serverless") as emr:
-        lists(connect, dict.fromkeys(connectors, "workbench"))
+    with (
+        on_aws.stubbed_client("kafkaconnect") as connect,
+        on_aws.stubbed_client("emr-serverless") as emr,
+    ):
+        expect_list_connectors(connect, dict.fromkeys(connectors, "workbench"))
         for name in connectors:
             connect.add_response("delete_connector", {}, {"connectorArn": CONNECTOR + name})
-        lists(connect, {})
+        expect_list_connectors(connect, {})
         of = {"applicationId": "00f1r4c2hs0mq01p"}
         application = {
             "id": of["applicationId"],
@@ -162,12 +165,12 @@ def nothing_runs(connectors=(), sessions=()):
 
 
 def test_what_it_costs_follows_the_parameters():
-    rows, day = cloud.cost()
+    rows, day = cloud.hourly_cost()
     assert (
         rows == [("network", "Box", 1.0), ("lake", "Note", 1.0)]
         and day == "2026-11-23, ap-southeast-2"
     )
-    assert cloud.cost({"Size": "large"}, ["network"])[0] == [
+    assert cloud.hourly_cost({"Size": "large"}, ["network"])[0] == [
         ("network", "Box", 4.0),
         ("network", "Second", 0.25),
         ("network", "Third", 0.25),
@@ -176,10 +179,10 @@ def test_what_it_costs_follows_the_parameters():
 
 def test_a_price_that_is_not_listed_is_an_error(folder):
     with pytest.raises(StackError, match="(?s)no price of 'huge'.*network: Box"):
-        cloud.cost({"Size": "huge"})
+        cloud.hourly_cost({"Size": "huge"})
     (folder / "prices.yaml").write_text(PRICES.replace("AWS::S3::Bucket", "AWS::S3::Other"))
     with pytest.raises(StackError, match="(?s)no price of AWS::S3::Bucket.*lake: Bucket"):
-        cloud.cost()
+        cloud.hourly_cost()
 
 
 def test_nothing_is_made_where_the_person_says_no(account):
@@ -189,20 +192,22 @@ def test_nothing_is_made_where_the_person_says_no(account):
 
 def test_stacks_are_made_in_order_and_a_second_time_left_alone(account):
     said, done = [], []
-    cloud.up(ON, GIVEN, say=said.append, after={"lake": lambda: done.append("published")})
+    cloud.up(
+        ON, GIVEN, progress=said.append, after_create={"lake": lambda: done.append("published")}
+    )
     assert stacks() == {"workbench-network": "CREATE_COMPLETE", "workbench-lake": "CREATE_COMPLETE"}
     assert [line.split()[0] for line in said] == [
         "workbench-network",
         "workbench-lake",
     ] and done == ["published"]
     assert aws.parameters(ON.region, ON.name) == {"size": "small", "lake/bucket": "small"}
-    cloud.up(ON, {"Size": "large"}, ["network"], say=said.append)
+    cloud.up(ON, {"Size": "large"}, ["network"], progress=said.append)
     assert "was updated" in said[-1] and aws.parameter(ON.region, ON.name, "size") == "large"
 
 
 def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
-    cloud.up(ON, GIVEN, say=lambda text: None)
-    with on_aws.stubbed("cloudformation") as stub:
+    cloud.up(ON, GIVEN, progress=lambda text: None)
+    with on_aws.stubbed_client("cloudformation") as stub:
         tags = [{"Key": "workbench:deployment", "Value": "workbench"}]
         owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
         told = {
@@ -219,17 +224,17 @@ def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
             stub.add_response("describe_stacks", told)
         stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
         said = []
-        cloud.up(ON, {}, ["network"], say=said.append)
+        cloud.up(ON, {}, ["network"], progress=said.append)
     assert said[-1].endswith("is as it should be")
 
 
 def test_parameters_that_were_given_once_stay(account):
-    cloud.up(ON, {**GIVEN, "Size": "large"}, say=lambda text: None)
-    cloud.up(ON, {}, say=lambda text: None)
+    cloud.up(ON, {**GIVEN, "Size": "large"}, progress=lambda text: None)
+    cloud.up(ON, {}, progress=lambda text: None)
     assert aws.parameter(ON.region, ON.name, "size") == "large", (
         "and the bucket's name need not be told again"
     )
-    assert cloud.kept(cloud.stacks(ON))["lake"] == {
+    assert cloud.current_parameters(cloud.describe_stacks(ON))["lake"] == {
         "Named": "workbench-lake",
         "Deployment": "workbench",
     }
@@ -244,20 +249,20 @@ def test_a_login_that_expires_meanwhile_is_told_at_once_and_a_throttled_look_is_
     monkeypatch,
 ):
     looks = []
-    with on_aws.stubbed("cloudformation") as stub:
+    with on_aws.stubbed_client("cloudformation") as stub:
         stub.add_client_error("describe_stacks", "Throttling", "Rate exceeded")
         stub.add_client_error(
             "describe_stacks", "ExpiredToken", "The security token included is expired"
         )
         monkeypatch.setattr(wait.time, "sleep", looks.append)
         with pytest.raises(StackError, match="credentials have expired"):
-            cloud._settled(ON, "network")
+            cloud._wait_until_stable(ON, "network")
     assert len(looks) == 1
 
 
 def test_anothers_deployment_is_not_removed(account):
-    cloud.up(ON, {}, ["network"], say=lambda text: None)
-    has("cloudformation").update_stack(
+    cloud.up(ON, {}, ["network"], progress=lambda text: None)
+    aws_client("cloudformation").update_stack(
         StackName="workbench-network",
         TemplateBody=NETWORK,
         Tags=[
@@ -269,12 +274,12 @@ def test_anothers_deployment_is_not_removed(account):
         cloud.down(ON)
     assert list(stacks()) == ["workbench-network"]
     with nothing_runs():
-        cloud.down(ON, mine=True, say=lambda text: None)
+        cloud.down(ON, take_ownership=True, progress=lambda text: None)
     assert not stacks()
 
 
 def test_what_has_ended_is_not_left_though_its_tag_is_still_listed(account):
-    ec2, tags = has("ec2"), [{"Key": "workbench:deployment", "Value": "workbench"}]
+    ec2, tags = aws_client("ec2"), [{"Key": "workbench:deployment", "Value": "workbench"}]
     image = ec2.describe_images()["Images"][0]["ImageId"]
     (made,) = ec2.run_instances(
         ImageId=image,
@@ -283,29 +288,29 @@ def test_what_has_ended_is_not_left_though_its_tag_is_still_listed(account):
         InstanceType="t3.nano",
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
     )["Instances"]
-    assert [arn.partition("/")[2] for arn in cloud.left(ON)] == [made["InstanceId"]]
+    assert [arn.partition("/")[2] for arn in cloud.remaining_resources(ON)] == [made["InstanceId"]]
     ec2.terminate_instances(InstanceIds=[made["InstanceId"]])
-    assert cloud.left(ON) == []
+    assert cloud.remaining_resources(ON) == []
 
 
 @pytest.mark.parametrize("state, gone", [("TERMINATED", True), ("TERMINATING", False)])
 def test_a_cluster_has_ended_when_emr_says_so(state, gone):
     arn = f"arn:aws:elasticmapreduce:{ON.region}:1:cluster/j-1"
-    with on_aws.stubbed("emr") as emr:
+    with on_aws.stubbed_client("emr") as emr:
         told = {"Cluster": {"Id": "j-1", "Name": "workbench", "Status": {"State": state}}}
         emr.add_response("describe_cluster", told, {"ClusterId": "j-1"})
-        assert cloud._ended(ON, arn) == gone
-    with on_aws.stubbed("ec2") as ec2:
+        assert cloud._is_terminated(ON, arn) == gone
+    with on_aws.stubbed_client("ec2") as ec2:
         ec2.add_client_error("describe_instances", "InvalidInstanceID.NotFound", "none")
-        assert cloud._ended(ON, f"arn:aws:ec2:{ON.region}:1:instance/i-1")
+        assert cloud._is_terminated(ON, f"arn:aws:ec2:{ON.region}:1:instance/i-1")
         for state, gone in (("deleted", True), ("deleting", False)):
             ec2.add_response(
                 "describe_nat_gateways",
                 {"NatGateways": [{"State": state}]},
                 {"NatGatewayIds": ["nat-1"]},
             )
-            assert cloud._ended(ON, f"arn:aws:ec2:{ON.region}:1:natgateway/nat-1") == gone
-    assert not cloud._ended(ON, "arn:aws:s3:::forgotten")
+            assert cloud._is_terminated(ON, f"arn:aws:ec2:{ON.region}:1:natgateway/nat-1") == gone
+    assert not cloud._is_terminated(ON, "arn:aws:s3:::forgotten")
 
 
 @pytest.mark.parametrize(
@@ -319,7 +324,7 @@ def test_parameters_and_names_are_judged_before_anything_is_made(account, given,
 
 
 def test_anothers_stack_of_the_same_name_is_left_alone(account):
-    has("cloudformation").create_stack(
+    aws_client("cloudformation").create_stack(
         StackName="workbench-lake",
         TemplateBody=NETWORK,
         Tags=[
@@ -336,7 +341,7 @@ def test_anothers_stack_of_the_same_name_is_left_alone(account):
 
 def test_a_stack_that_fails_is_told_with_the_first_reason_and_its_husk_removed(account):
     calls = []
-    with on_aws.stubbed("cloudformation") as stub:
+    with on_aws.stubbed_client("cloudformation") as stub:
 
         def tells(status):
             stub.add_response(
@@ -416,10 +421,10 @@ def test_after_msk_the_brokers_are_among_the_parameters(account, folder):
     (folder / "4-msk.yaml").write_text(
         NETWORK.replace("-Size", "-Other").replace("/size", "/kafka/cluster")
     )
-    with on_aws.stubbed("kafka") as kafka:
+    with on_aws.stubbed_client("kafka") as kafka:
         told = {"BootstrapBrokerStringSaslIam": "b-1:9098"}
         kafka.add_response("get_bootstrap_brokers", told, {"ClusterArn": "small"})
-        cloud.up(ON, {}, ["msk"], say=lambda text: None)
+        cloud.up(ON, {}, ["msk"], progress=lambda text: None)
     assert aws.parameter(ON.region, ON.name, "kafka/bootstrap") == "b-1:9098"
 
 
@@ -436,7 +441,7 @@ def test_msk_connects_own_role_is_made_where_the_account_has_none(account, folde
         "CreateDate": 0,
     }
     said, named = [], {"RoleName": "AWSServiceRoleForKafkaConnect"}
-    with on_aws.stubbed("iam") as iam:
+    with on_aws.stubbed_client("iam") as iam:
         if there:
             iam.add_response("get_role", {"Role": role}, named)
         else:
@@ -448,29 +453,29 @@ def test_msk_connects_own_role_is_made_where_the_account_has_none(account, folde
                 {"Role": role},
                 {"AWSServiceName": "kafkaconnect.amazonaws.com"},
             )
-        cloud.up(ON, {}, ["connect"], say=said.append)
+        cloud.up(ON, {}, ["connect"], progress=said.append)
     assert any("AWSServiceRoleForKafkaConnect" in text for text in said) != there
 
 
 def filled():
-    cloud.up(ON, GIVEN, say=lambda text: None)
-    s3 = has("s3")
+    cloud.up(ON, GIVEN, progress=lambda text: None)
+    s3 = aws_client("s3")
     s3.put_bucket_versioning(Bucket="workbench-lake", VersioningConfiguration={"Status": "Enabled"})
     for n in range(3):
         s3.put_object(Bucket="workbench-lake", Key="a", Body=b"x" * n)
     s3.delete_object(Bucket="workbench-lake", Key="a")
-    has("ssm").put_parameter(Name="/workbench/kafka/bootstrap", Value="b", Type="String")
+    aws_client("ssm").put_parameter(Name="/workbench/kafka/bootstrap", Value="b", Type="String")
 
 
 def test_down_removes_all_of_it_in_reverse_order(account):
     filled()
     said, released = [], []
     with nothing_runs(["workbench-outbox_source"], ["s1"]):
-        cloud.down(ON, lambda: released.append(list(stacks())), say=said.append)
+        cloud.down(ON, lambda: released.append(list(stacks())), progress=said.append)
     assert (
         not stacks()
         and not aws.parameters(ON.region, ON.name)
-        and not has("s3").list_buckets()["Buckets"]
+        and not aws_client("s3").list_buckets()["Buckets"]
     )
     assert released == [["workbench-network", "workbench-lake"]], "while the databases are there"
     assert said == [
@@ -481,7 +486,7 @@ def test_down_removes_all_of_it_in_reverse_order(account):
         "workbench-network        was removed",
     ]
     with nothing_runs():
-        cloud.down(ON, say=said.append)  # there is nothing, and that is fine
+        cloud.down(ON, progress=said.append)  # there is nothing, and that is fine
 
 
 def test_connectors_of_another_deployment_whose_name_begins_so_stay():
@@ -490,18 +495,18 @@ def test_connectors_of_another_deployment_whose_name_begins_so_stay():
         {"workbench-x": "workbench", "workbench-y": "workbench"},
         {"workbench-b-x": "workbench-b"},
     )
-    with on_aws.stubbed("kafkaconnect") as connect:
-        lists(connect, {**theirs, **ours})
+    with on_aws.stubbed_client("kafkaconnect") as connect:
+        expect_list_connectors(connect, {**theirs, **ours})
         for name in ours:
             connect.add_response("delete_connector", {}, {"connectorArn": CONNECTOR + name})
-        lists(connect, {**theirs, "workbench-x": "", "workbench-y": "workbench"})
-        lists(connect, theirs)
-        assert cloud._end_connectors(ON) == 2
+        expect_list_connectors(connect, {**theirs, "workbench-x": "", "workbench-y": "workbench"})
+        expect_list_connectors(connect, theirs)
+        assert cloud._delete_connectors(ON) == 2
 
 
 def test_down_that_was_interrupted_goes_on(account, monkeypatch):
     filled()
-    delete, once = cloud._delete, []
+    delete, once = cloud._delete_stack, []
 
     def interrupted(on, name):
         if not once:
@@ -509,28 +514,28 @@ def test_down_that_was_interrupted_goes_on(account, monkeypatch):
             raise KeyboardInterrupt
         delete(on, name)
 
-    monkeypatch.setattr(cloud, "_delete", interrupted)
+    monkeypatch.setattr(cloud, "_delete_stack", interrupted)
     with nothing_runs(), pytest.raises(KeyboardInterrupt):
-        cloud.down(ON, say=lambda text: None)
+        cloud.down(ON, progress=lambda text: None)
     assert len(stacks()) == 2
     with nothing_runs():
-        cloud.down(ON, say=lambda text: None)
+        cloud.down(ON, progress=lambda text: None)
     assert not stacks()
 
 
 def test_what_is_left_makes_down_fail_with_its_name(account, monkeypatch):
     filled()
-    has("s3").create_bucket(
+    aws_client("s3").create_bucket(
         Bucket="forgotten", CreateBucketConfiguration={"LocationConstraint": ON.region}
     )
-    has("s3").put_bucket_tagging(
+    aws_client("s3").put_bucket_tagging(
         Bucket="forgotten",
         Tagging={"TagSet": [{"Key": "workbench:deployment", "Value": "workbench"}]},
     )
     clock = iter(range(0, 10**6, 100))
     monkeypatch.setattr(wait.time, "monotonic", lambda: next(clock))
     with nothing_runs(), pytest.raises(StackError, match="(?s)1 are left: arn:aws:s3:::forgotten"):
-        cloud.down(ON, say=lambda text: None)
+        cloud.down(ON, progress=lambda text: None)
 
 
 def test_status_tells_each_stack(account):
@@ -544,7 +549,7 @@ def test_status_tells_each_stack(account):
         ]
 
     assert told() == [["workbench-network", "not there"], ["workbench-lake", "not there"]]
-    cloud.up(ON, {}, ["network"], say=lambda text: None)
+    cloud.up(ON, {}, ["network"], progress=lambda text: None)
     assert told() == [["workbench-network", "CREATE_COMPLETE"], ["workbench-lake", "not there"]]
 
 
@@ -572,4 +577,6 @@ def test_json_and_short_forms_are_the_same(folder):
     (folder / "1-network.yaml").write_text(
         json.dumps({"Resources": {"A": {"Fn::GetAtt": ["B", "Arn"]}}})
     )
-    assert cloud.templates(["network"])["network"]["Resources"]["A"] == {"Fn::GetAtt": ["B", "Arn"]}
+    assert cloud.load_templates(["network"])["network"]["Resources"]["A"] == {
+        "Fn::GetAtt": ["B", "Arn"]
+    }

@@ -26,7 +26,7 @@ ARN = f"arn:aws:glue:{on_aws.REGION}:{on_aws.ACCOUNT}:schema/"
 @pytest.fixture
 def glue(monkeypatch):
     monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         yield stub
 
 
@@ -194,20 +194,20 @@ def test_a_copy_is_asked_and_goes(glue, monkeypatch, status, why):
     lists(glue, copy, "t")
     glue.add_response("delete_schema", {}, of(copy))
     missing(glue, copy)
-    assert registry.check(WORLD, "t-value", MORE) == why
+    assert registry.check_compatibility(WORLD, "t-value", MORE) == why
 
 
 def test_what_is_misspelt_is_told(glue):
     with pytest.raises(
         LakeError, match="(?s)no compatibility mode 'BACKWARD_ALL'.*did you mean 'BACKWARD"
     ):
-        registry.check(WORLD, "t-value", ROW, "BACKWARD_ALL")
+        registry.check_compatibility(WORLD, "t-value", ROW, "BACKWARD_ALL")
     glue.add_client_error(
         "list_schema_versions", "EntityNotFoundException", "none", expected_params=of("u")
     )
     lists(glue, "t")
     with pytest.raises(LakeError, match="no artifact 'u-value'(?s:.)*did you mean 't-value'"):
-        registry.check(WORLD, "u-value", ROW, "FULL")
+        registry.check_compatibility(WORLD, "u-value", ROW, "FULL")
     for _ in "ab":
         lists(glue, "t")
     with pytest.raises(LakeError, match="no artifact 'u-value'(?s:.)*did you mean 't-value'"):

@@ -11,9 +11,9 @@ import pytest
 from workbench import connect
 from workbench.base import http, params, paths, wait
 from workbench.base.errors import ConnectorError, ServiceLost, StackError
-from workbench.connect import configs, judging, rest
-from workbench.stack import verbs
-from worlds import varied
+from workbench.connect import configs, rest, validation
+from workbench.stack import lifecycle
+from worlds import with_settings
 
 WORLD = params.load("local")
 
@@ -84,7 +84,7 @@ def test_unknown_file_names_the_nearest():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(configs, "FOLDER", tmp_path)
+    monkeypatch.setattr(configs, "CONNECTORS_DIR", tmp_path)
     return tmp_path
 
 
@@ -111,7 +111,7 @@ def test_a_key_given_twice_is_named(folder):
     (folder / "x.json").write_text('{"tasks.max": "1", "topics": "a", "tasks.max": "2"}')
     with pytest.raises(ConnectorError, match="'tasks.max' is given twice") as error:
         connect.config(WORLD, "x")
-    assert "params/connectors/x.json" in error.value.where
+    assert "params/connectors/x.json" in error.value.location
 
 
 def test_values_are_filled_in_one_pass(folder):
@@ -120,7 +120,7 @@ def test_values_are_filled_in_one_pass(folder):
 
 
 GLUE = {
-    "": configs.KNOWN["glue_converter"][""],
+    "": configs.CONNECTOR_CATALOG["glue_converter"][""],
     ".region": "ap-southeast-2",
     ".schemaAutoRegistrationEnabled": "true",
     ".compatibility": "NONE",
@@ -141,13 +141,13 @@ def test_avro_goes_to_glue_where_that_is_the_registry(name):
     assert {k: v for k, v in there.items() if ".converter" in k} == settings
     assert here.keys() - there.keys() == {k for k in here if ".apicurio." in k}
     assert there.keys() - here.keys() <= settings.keys() and "apicurio" not in str(there)
-    assert configs.literal_secrets(there) == []
+    assert configs.plaintext_secret_keys(there) == []
     assert not configs.unknown_keys(settings, ["key.converter", "value.converter"])
 
 
 def test_json_needs_no_registry():
     """Nothing of it is changed: a JsonConverter has settings of its own."""
-    for file in connect.FOLDER.glob("*.json"):
+    for file in connect.CONNECTORS_DIR.glob("*.json"):
         here, there = connect.config(WORLD, file.stem), connect.config(on_aws.world(), file.stem)
         if "apicurio" not in str(here):
             assert {k: v for k, v in here.items() if ".converter" in k} == {
@@ -156,7 +156,7 @@ def test_json_needs_no_registry():
 
 
 def _with(**changes):
-    return varied(WORLD, connect=changes)
+    return with_settings(WORLD, connect=changes)
 
 
 def test_a_file_of_a_sink_is_on_this_machine_also_where_the_lake_is_not():
@@ -192,10 +192,10 @@ def test_running_once_is_not_yet_running(monkeypatch):
     monkeypatch.setattr(rest, "status", status)
     monkeypatch.setattr(rest, "failure", lambda world, name: None)
     monkeypatch.setattr(
-        judging.time, "monotonic", lambda: next(clock) / 2
+        validation.time, "monotonic", lambda: next(clock) / 2
     )  # half a second each time that it is asked
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    assert rest.wait_running(WORLD, "x", steady=1)["state"] == "RUNNING"
+    assert rest.wait_running(WORLD, "x", stable_for=1)["state"] == "RUNNING"
     assert seen[:4] == ["RUNNING", None, "UNASSIGNED", "RUNNING"] and len(seen) > 4
 
 
@@ -383,12 +383,14 @@ def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, val
     ],
 )
 def test_references_inside_a_value_and_what_is_no_secret_pass(value):
-    assert configs.literal_secrets({"connection.url": value}) == []
+    assert configs.plaintext_secret_keys({"connection.url": value}) == []
 
 
-@pytest.mark.parametrize("file", sorted(connect.FOLDER.glob("*.json")), ids=lambda f: f.stem)
+@pytest.mark.parametrize(
+    "file", sorted(connect.CONNECTORS_DIR.glob("*.json")), ids=lambda f: f.stem
+)
 def test_our_own_configurations_hold_no_secret(file):
-    assert configs.literal_secrets(connect.config(WORLD, file.stem)) == []
+    assert configs.plaintext_secret_keys(connect.config(WORLD, file.stem)) == []
 
 
 def test_missing_sink_plugin_names_the_job_that_does_its_work(monkeypatch):
@@ -399,9 +401,9 @@ def test_missing_sink_plugin_names_the_job_that_does_its_work(monkeypatch):
 
 def test_trace_is_cut_to_first_line_and_cause():
     trace = "a.B: stopped\n\tat x\nCaused by: c.D\nCaused by: e.F: Publication autocreation is disabled\n\tat z"
-    line = judging.first_line(trace)
+    line = validation.summarize_stacktrace(trace)
     assert line == "a.B: stopped … Caused by: e.F: Publication autocreation is disabled"
-    assert "postgres.create_publication" in judging.causes(line)
+    assert "postgres.create_publication" in validation.likely_causes(line)
 
 
 @pytest.mark.parametrize(
@@ -415,8 +417,8 @@ def test_what_to_do_about_a_plugin_that_is_not_there(monkeypatch, kind, says):
     monkeypatch.setattr(rest, "plugins", lambda world: [])
     with pytest.raises(ConnectorError, match="has no plugin") as e:
         rest.validate(WORLD, {"connector.class": kind}, "one")
-    assert says in e.value.next_step
-    for module in re.findall(r"workbench\.(\w+)", e.value.next_step):
+    assert says in e.value.hint
+    for module in re.findall(r"workbench\.(\w+)", e.value.hint):
         importlib.import_module(f"workbench.{module}")
 
 
@@ -432,7 +434,9 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
         return answer
 
     monkeypatch.setattr(http.requests.Session, "request", request)
-    monkeypatch.setattr(rest.stack, "lost", lambda *args: StackError("the service kafka died"))
+    monkeypatch.setattr(
+        rest.stack, "service_down_error", lambda *args: StackError("the service kafka died")
+    )
     with pytest.raises(
         StackError if told else ConnectorError,
         match="the service kafka died" if told else f"Connect answers {code}: no such key",
@@ -455,7 +459,7 @@ def test_the_state_of_a_connector_is_not_told_without_kafka(answering):
 def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatch):
     """Its thread went on for a minute: the connector was deployed after the error had been
     raised."""
-    monkeypatch.setattr(verbs, "GRACE", 0.5)
+    monkeypatch.setattr(lifecycle, "RESTART_GRACE_SECONDS", 0.5)
     served = answering({"/connectors/x/config": (503, "Kafka is away")})
     before = {*threading.enumerate()}
     with pytest.raises(ServiceLost, match="is stopped"):
@@ -499,9 +503,9 @@ def test_offsets_that_cannot_be_deleted_yet_are_tried_again(monkeypatch, refusal
     monkeypatch.setattr(rest, "_call", call)
     if "not stopped" in why:
         with pytest.raises(ConnectorError, match="is not stopped"):
-            rest._forget_offsets(WORLD, "/connectors/x")
+            rest._delete_offsets(WORLD, "/connectors/x")
     else:
-        rest._forget_offsets(WORLD, "/connectors/x")
+        rest._delete_offsets(WORLD, "/connectors/x")
     assert asked == [("DELETE", "/connectors/x/offsets")] * max(1, refusals + ("retried" in why))
 
 

@@ -9,7 +9,7 @@ import on_aws
 from workbench import connect, landing
 from workbench.base import params, paths
 from workbench.connect import configs
-from worlds import varied
+from worlds import with_settings
 
 PAGE = paths.ROOT / "deploy" / "connectors.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -31,7 +31,9 @@ def difference(one, other, to):
 def form(world, name):
     """A configuration with its placeholders as they are."""
     used = set(
-        configs.PLACEHOLDER.findall((connect.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+        configs.PLACEHOLDER.findall(
+            (connect.CONNECTORS_DIR / f"{name}.json").read_text(encoding="utf-8")
+        )
     )
     return connect.config(
         world, name, **{placeholder: f"${{{placeholder}}}" for placeholder in used}
@@ -47,7 +49,9 @@ def groups():
     not"""
     found = {}
     for name in sorted(
-        file.stem for file in connect.FOLDER.glob("*.json") if file.stem not in on_aws.EMBEDDED_ONLY
+        file.stem
+        for file in connect.CONNECTORS_DIR.glob("*.json")
+        if file.stem not in on_aws.EMBEDDED_ONLY
     ):
         differs = difference(form(LOCAL, name), form(AWS, name), "MSK Connect")
         found.setdefault(differs, []).append(f"`{name}`")
@@ -63,7 +67,7 @@ def test_the_page_shows_what_differs_and_of_which():
 
 def test_what_the_sinks_are_told_of_glue_is_what_the_landing_honours():
     for name in ("moma_sink", "pagila_sink"):
-        assert landing.parse(connect.config(AWS, name), AWS).messages == "avro"
+        assert landing.parse(connect.config(AWS, name), AWS).message_format == "avro"
 
 
 def test_the_page_knows_all_placeholders_and_no_others():
@@ -76,7 +80,7 @@ def test_a_configuration_with_aivens_sink_is_shown_beside_ours():
     ours, text = form(LOCAL, "outbox_sink"), section(AIVEN)
     theirs = json.loads(re.search(r"```json\n(.*?)```", text, re.S)[1])
     assert text.endswith(difference(ours, theirs, "Aiven's")), difference(ours, theirs, "Aiven's")
-    assert configs.literal_secrets(theirs) == [] and theirs["topics"] == ours["topics"]
+    assert configs.plaintext_secret_keys(theirs) == [] and theirs["topics"] == ours["topics"]
     assert set(configs.PLACEHOLDER.findall("".join(theirs.values()))) <= set(
         connect.placeholders(AWS)
     )
@@ -87,11 +91,13 @@ def test_what_differs_between_mariadbs_and_mysqls_connector_is_told():
     for kind, connector in configs.MYSQL_CONNECTORS.items():
         assert f"`{connector}`" in text
         keys[kind] = set(
-            (connect.FOLDER / "keys" / f"{connector}.txt").read_text(encoding="utf-8").split()
+            (connect.CONNECTORS_DIR / "keys" / f"{connector}.txt")
+            .read_text(encoding="utf-8")
+            .split()
         )
-        world = varied(LOCAL, mysql={"kind": kind})
+        world = with_settings(LOCAL, mysql={"kind": kind})
         assert connect.config(world, "movies_source")["connector.class"] == connector
     own = keys["mysql"] - keys["mariadb"]
     assert own and keys["mariadb"] <= keys["mysql"] and all(f"`{key}`" in text for key in own)
-    said = json.loads((connect.FOLDER / "movies_source.json").read_text(encoding="utf-8"))
+    said = json.loads((connect.CONNECTORS_DIR / "movies_source.json").read_text(encoding="utf-8"))
     assert not own & said.keys(), "one form for both"

@@ -8,11 +8,11 @@ from workbench import connect, hudi, landing
 from workbench.base import params, paths
 from workbench.base.errors import ConnectorError, LakeError, WorkbenchError
 from workbench.hudi import changes
-from workbench.hudi.tables import dead_letters_path, state
+from workbench.hudi.tables import dead_letters_path, table_state_dir
 from workbench.landing import job
-from workbench.landing.places import strftime
+from workbench.landing.partitioners import to_strftime
 from workbench.topic import dlq
-from worlds import varied
+from worlds import with_settings
 
 OUTSIDE = (
     "..",
@@ -45,7 +45,7 @@ def lake(tmp_path):
         name: f"file:{tmp_path}/lake/{name}"
         for name in ("landing", "checkpoints", "dead_letters", "tables")
     }
-    yield varied(world, lake=roots)
+    yield with_settings(world, lake=roots)
     assert (tmp_path / "victim" / "rows.csv").read_text() == "1"
     assert not [path for path in tmp_path.iterdir() if path.name not in ("lake", "victim")]
 
@@ -54,12 +54,12 @@ def lake(tmp_path):
 def test_what_leads_outside_is_refused(path):
     for root in ("file:/lake/landing", "s3a://bucket/landing"):
         with pytest.raises(LakeError, match="is not a path below"):
-            paths.within(root, path)
+            paths.join_uri(root, path)
 
 
 def test_what_stays_below_is_joined():
     assert (
-        paths.within("s3a://bucket/landing/", "a/b=..x/..c.json")
+        paths.join_uri("s3a://bucket/landing/", "a/b=..x/..c.json")
         == "s3a://bucket/landing/a/b=..x/..c.json"
     )
 
@@ -72,7 +72,7 @@ def test_a_prefix_of_a_lenses_sink(lake, prefix):
     for use in (
         landing.parse,
         lambda config: landing.drop(lake, config),
-        lambda config: job.forget(lake, config),
+        lambda config: job.delete_checkpoint(lake, config),
     ):
         with pytest.raises(ConnectorError, match="(?s)INSERT INTO is .*a prefix below the landing"):
             use(sink)
@@ -133,11 +133,11 @@ def test_settings_of_a_confluent_sink(lake, change, says):
 @pytest.mark.parametrize("regex", [".", ".."])
 def test_a_pattern_is_no_folder(lake, regex):
     sink = landing.parse({**connect.config(lake, "moma_sink"), "topics.regex": regex})
-    assert sink.place == f"{sink.folder}.sink/_"
+    assert sink.state_path == f"{sink.folder}.sink/_"
 
 
 def test_a_pattern_of_times_may_hold_dots_within_names():
-    assert strftime("'..a'/YYYY.MM") == "..a/%Y.%m"
+    assert to_strftime("'..a'/YYYY.MM") == "..a/%Y.%m"
 
 
 @pytest.mark.parametrize("path", ["..", "../../victim", "a/../../victim"])
@@ -146,12 +146,12 @@ def test_paths_that_are_arguments(lake, path):
         lambda: dlq.replay(lake, f"{path}/x"),
         lambda: hudi.table(lake, path, key=("id",), ordering="v"),
         lambda: hudi.table(lake, "t", database=path, key=("id",), ordering="v"),
-        lambda: state(lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")),
+        lambda: table_state_dir(lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")),
         lambda: dead_letters_path(
             lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")
         ),
         lambda: changes.decode.reader_schema(f"{path}/x"),
-        lambda: changes.reader(
+        lambda: changes.create_reader(
             None, lake, hudi.Landed(path), SimpleNamespace(name="t"), 1, "schema"
         ),
     ):

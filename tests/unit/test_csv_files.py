@@ -82,12 +82,14 @@ def folder(tmp_path):
 
 
 def rows(folder, table="artworks"):
-    (found,) = csv_files.tables(folder, {table: replace(moma.FILES[table], followed=frozenset())})
+    (found,) = csv_files.read_tables(
+        folder, {table: replace(moma.FILES[table], required_keys=frozenset())}
+    )
     return [dict(zip(found.columns, row)) for row in found.rows()]
 
 
 def published(folder):
-    return csv_files.tables(folder, moma.FILES)
+    return csv_files.read_tables(folder, moma.FILES)
 
 
 def test_values_as_published(folder):
@@ -229,12 +231,12 @@ def test_broken_value_is_named(folder, column, value):
     with pytest.raises(SourceError) as e:
         rows(there)
     assert (
-        "Artworks.csv, line 3" in e.value.where
+        "Artworks.csv, line 3" in e.value.location
         and e.value.expected
-        and "nothing was changed" in e.value.next_step
+        and "nothing was changed" in e.value.hint
     )
     if "\0" not in value:  # older csv modules refuse the whole line
-        assert column in e.value.where and repr(value) in e.value.what
+        assert column in e.value.location and repr(value) in e.value.message
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,7 @@ def test_broken_header_is_seen_before_anything_is_read(folder, tmp_path, text, s
     (tmp_path / "Artworks.csv").write_bytes(text)
     with pytest.raises(SourceError, match=says) as e:
         published(there)
-    assert "Artworks.csv, line 1" in e.value.where
+    assert "Artworks.csv, line 1" in e.value.location
 
 
 FOLLOWED = [artist(key) for key in (1, 299, 441, 4609)]
@@ -315,8 +317,8 @@ def test_all_bad_values_are_named_at_once(folder):
     with pytest.raises(SourceError) as e:
         published(folder([*FOLLOWED, artist(5, BeginDate="c. 1930")], works))
     assert (
-        e.value.what == "6 values of the files cannot be loaded"
-        and "nothing was changed" in e.value.next_step
+        e.value.message == "6 values of the files cannot be loaded"
+        and "nothing was changed" in e.value.hint
     )
     for text in (
         "Artists.csv, line 6, BeginDate: 'c. 1930', not a whole number",
@@ -326,7 +328,7 @@ def test_all_bad_values_are_named_at_once(folder):
         "line 5, ObjectID: 128447",
         "line 6, ConstituentID: '1;2'",
     ):
-        assert text in e.value.where
+        assert text in e.value.location
 
 
 def test_what_is_wrong_above_a_line_that_cannot_be_read_is_told_with_it(folder):
@@ -335,20 +337,20 @@ def test_what_is_wrong_above_a_line_that_cannot_be_read_is_told_with_it(folder):
     )
     with pytest.raises(SourceError) as e:
         published(there)
-    assert e.value.what.startswith("3 values")
+    assert e.value.message.startswith("3 values")
     for text in (
         "Artists.csv, line 6, BeginDate",
         "Artworks.csv, line 2, ObjectID",
         "line 3, record",
     ):
-        assert text in e.value.where
+        assert text in e.value.location
 
 
 def test_ten_bad_values_are_named_and_all_are_counted(folder):
     with pytest.raises(SourceError) as e:
         published(folder(FOLLOWED, [artwork(n, DateAcquired="1941") for n in range(1, 1235)]))
-    assert e.value.what.startswith("1,234 values") and e.value.where.count("'1941'") == 10
-    assert e.value.where.endswith("… and 1,224 more") and "line 11," in e.value.where
+    assert e.value.message.startswith("1,234 values") and e.value.location.count("'1941'") == 10
+    assert e.value.location.endswith("… and 1,224 more") and "line 11," in e.value.location
 
 
 def test_what_is_judged_is_what_is_loaded(folder):
@@ -383,7 +385,7 @@ def test_files_without_the_rows_that_are_followed(folder, artists, works, says):
 @pytest.mark.parametrize("scale", [0, -1, 0.009, 10.1, float("nan"), "1", True])
 def test_a_scale_out_of_range_is_refused(scale):
     with pytest.raises(SourceError, match="scale is"):
-        moma.loader.look(params.load("local"), scale=scale)
+        moma.loader.validate(params.load("local"), scale=scale)
 
 
 def test_a_packed_file_is_to_be_unpacked(folder, tmp_path):

@@ -46,12 +46,12 @@ def parameters():
     own."""
     return {
         one["Name"].split("/", 2)[2]: one["Value"]
-        for one in cloudformation.of_type("AWS::SSM::Parameter")
+        for one in cloudformation.resources_of_type("AWS::SSM::Parameter")
     }
 
 
 def one(kind, **given):
-    (found,) = cloudformation.of_type(kind, **given)
+    (found,) = cloudformation.resources_of_type(kind, **given)
     return found
 
 
@@ -228,17 +228,17 @@ def test_3_the_bastion_is_open_to_one_address_or_to_none(cidr, good):
 
 
 def test_3_only_the_public_subnets_have_a_route_out_and_only_the_bastion_is_there():
-    routes = cloudformation.of_type("AWS::EC2::Route")
+    routes = cloudformation.resources_of_type("AWS::EC2::Route")
     assert [(r["RouteTableId"], r["GatewayId"]) for r in routes] == [
         ("<PublicRoutes>", "<Gateway>")
     ]
     assert {
         (r["RouteTableId"], r.get("NatGatewayId", r.get("GatewayId")))
-        for r in cloudformation.of_type("AWS::EC2::Route", WithNat="yes")
+        for r in cloudformation.resources_of_type("AWS::EC2::Route", WithNat="yes")
     } == {("<PublicRoutes>", "<Gateway>"), ("<PrivateRoutes>", "<Nat>")}
     private = {
         a["SubnetId"]
-        for a in cloudformation.of_type("AWS::EC2::SubnetRouteTableAssociation")
+        for a in cloudformation.resources_of_type("AWS::EC2::SubnetRouteTableAssociation")
         if a["RouteTableId"] == "<PrivateRoutes>"
     }
     assert private == {"<PrivateSubnetA>", "<PrivateSubnetB>"}
@@ -254,7 +254,8 @@ def test_3_the_zones_of_the_subnets_can_be_chosen():
 
     def zones(**given):
         return [
-            one["AvailabilityZone"] for one in cloudformation.of_type("AWS::EC2::Subnet", **given)
+            one["AvailabilityZone"]
+            for one in cloudformation.resources_of_type("AWS::EC2::Subnet", **given)
         ]
 
     assert len(zones()) == 4 and len(set(zones())) == 2
@@ -277,7 +278,7 @@ def test_3_what_the_private_subnets_call_has_an_endpoint():
     }
     endpoints = {
         e["ServiceName"].split(".", 3)[3]: e
-        for e in cloudformation.of_type("AWS::EC2::VPCEndpoint")
+        for e in cloudformation.resources_of_type("AWS::EC2::VPCEndpoint")
     }
     assert endpoints.keys() == called
     assert {e["VpcEndpointType"] for name, e in endpoints.items() if name != "s3"} == {"Interface"}
@@ -291,12 +292,14 @@ def test_3_what_the_private_subnets_call_has_an_endpoint():
 def test_4_the_logs_of_both_databases_can_be_read():
     settings = {
         g["Family"]: g["Parameters"]
-        for g in cloudformation.of_type("AWS::RDS::DBClusterParameterGroup", WithMySql="yes")
+        for g in cloudformation.resources_of_type(
+            "AWS::RDS::DBClusterParameterGroup", WithMySql="yes"
+        )
     }
     assert settings["aurora-postgresql16"]["rds.logical_replication"] == "1"
     assert settings["aurora-mysql8.0"]["binlog_format"] == "ROW"
     assert settings["aurora-mysql8.0"]["binlog_row_image"] == "FULL"
-    clusters = cloudformation.of_type("AWS::RDS::DBCluster", WithMySql="yes")
+    clusters = cloudformation.resources_of_type("AWS::RDS::DBCluster", WithMySql="yes")
     used = {cluster["Engine"]: cluster["DBClusterParameterGroupName"] for cluster in clusters}
     assert used == {"aurora-postgresql": "<PostgresSettings>", "aurora-mysql": "<MySqlSettings>"}
     assert (
@@ -308,7 +311,9 @@ def test_4_a_version_of_aurora_that_aws_has_retired_can_be_replaced():
     def versions(**given):
         return {
             c["Engine"]: c["EngineVersion"]
-            for c in cloudformation.of_type("AWS::RDS::DBCluster", WithMySql="yes", **given)
+            for c in cloudformation.resources_of_type(
+                "AWS::RDS::DBCluster", WithMySql="yes", **given
+            )
         }
 
     assert (
@@ -326,7 +331,7 @@ def test_4_users_and_database_are_those_of_the_world():
     )
     made = {
         s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
-        for s in cloudformation.of_type("AWS::SecretsManager::Secret")
+        for s in cloudformation.resources_of_type("AWS::SecretsManager::Secret")
     }
     assert made == {
         "workbench/postgres.admin": world["admin_user"],
@@ -340,7 +345,7 @@ def test_4_so_are_those_of_mysql_where_it_is_wanted_and_its_address_is_told_in_a
     world = WORLD["mysql"]
     (cluster,) = [
         c
-        for c in cloudformation.of_type("AWS::RDS::DBCluster", **WITH)
+        for c in cloudformation.resources_of_type("AWS::RDS::DBCluster", **WITH)
         if c["Engine"] == "aurora-mysql"
     ]
     assert (
@@ -349,7 +354,7 @@ def test_4_so_are_those_of_mysql_where_it_is_wanted_and_its_address_is_told_in_a
     )
     made = {
         s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
-        for s in cloudformation.of_type("AWS::SecretsManager::Secret", **WITH)
+        for s in cloudformation.resources_of_type("AWS::SecretsManager::Secret", **WITH)
         if "mysql" in s["Name"]
     }
     assert made == {
@@ -359,7 +364,8 @@ def test_4_so_are_those_of_mysql_where_it_is_wanted_and_its_address_is_told_in_a
     assert all(f"${{secret:{name.partition('/')[2]}}}" in world.values() for name in made)
     for given, host in (({}, "none"), (WITH, "<MySql.Endpoint.Address>")):
         told = {
-            p["Name"]: p["Value"] for p in cloudformation.of_type("AWS::SSM::Parameter", **given)
+            p["Name"]: p["Value"]
+            for p in cloudformation.resources_of_type("AWS::SSM::Parameter", **given)
         }
         assert (told["/workbench/mysql/host"], told["/workbench/mysql/port"]) == (
             host,
@@ -372,7 +378,7 @@ def test_4_so_are_those_of_mysql_where_it_is_wanted_and_its_address_is_told_in_a
 
 IAM = {
     "security.protocol": "SASL_SSL",
-    **kafka_iam.JAVA,
+    **kafka_iam.JAVA_CLIENT_PROPERTIES,
     "ssl.truststore.location": "/tmp/kafka.client.truststore.jks",
 }
 
@@ -456,15 +462,15 @@ def test_6_every_connector_has_a_plugin_that_5_connect_makes():
 
     made = {
         p["Name"]: p["Location"]["S3Location"]["FileKey"]
-        for p in cloudformation.of_type("AWS::KafkaConnect::CustomPlugin", **WITH)
+        for p in cloudformation.resources_of_type("AWS::KafkaConnect::CustomPlugin", **WITH)
     }
-    assert made == {f"workbench-{name}": f"plugins/{name}.zip" for name in msk.PLUGINS}
+    assert made == {f"workbench-{name}": f"plugins/{name}.zip" for name in msk.CUSTOM_PLUGINS}
     used = {
         connect.config(on_aws.world(), path.stem)["connector.class"]
         for path in (ROOT / "params/connectors").glob("*.json")
         if path.stem not in on_aws.EMBEDDED_ONLY
     }
-    assert used == {plugin for plugin, _ in msk.PLUGINS.values()}
+    assert used == {plugin for plugin, _ in msk.CUSTOM_PLUGINS.values()}
 
 
 # -- 8. Connect and the registry on EKS
@@ -619,8 +625,8 @@ def read():
     deployed = {
         name
         for flow in walkthroughs.ALL
-        if not flow.embedded
-        for name in (*flow._connectors(), *flow.sinks)
+        if not flow.local_only
+        for name in (*flow._connector_names(), *flow.sinks)
     }
     return names | {f"connect/role/{name}" for name in deployed - on_aws.EMBEDDED_ONLY}
 
@@ -650,7 +656,7 @@ def test_10_a_connectors_role_is_the_one_of_its_name():
     )
     trusting = {
         f"arn:aws:iam::{on_aws.ACCOUNT}:role/{role['RoleName']}": role["AssumeRolePolicyDocument"]
-        for role in cloudformation.of_type("AWS::IAM::Role")
+        for role in cloudformation.resources_of_type("AWS::IAM::Role")
     }
     for arn in roles.values():
         (trust,) = trusting[arn]["Statement"]
@@ -669,10 +675,12 @@ def test_10_the_world_can_be_loaded_from_what_the_templates_write():
 
 
 def test_11_the_catalogs_databases_are_made_with_the_lake():
-    databases = [one["DatabaseInput"] for one in cloudformation.of_type("AWS::Glue::Database")]
+    databases = [
+        one["DatabaseInput"] for one in cloudformation.resources_of_type("AWS::Glue::Database")
+    ]
     made = {database["Name"]: database["LocationUri"] for database in databases}
     assert {"datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"} <= made.keys()
-    used = {name for walkthrough in walkthroughs.ALL for name in walkthrough.databases}
+    used = {name for walkthrough in walkthroughs.ALL for name in walkthrough.catalog_databases}
     captures = [capture for walkthrough in walkthroughs.ALL for capture in walkthrough.captures]
     used |= {
         table.get("database", hudi.Table.database) for capture in captures for table in capture.lake
@@ -681,7 +689,7 @@ def test_11_the_catalogs_databases_are_made_with_the_lake():
     used |= {
         table.database
         for walkthrough in walkthroughs.ALL
-        for table in walkthrough.experiments(world)
+        for table in walkthrough.scratch_tables(world)
     }
     assert used <= made.keys()
     assert cloudformation.ORDER.index("lake") < cloudformation.ORDER.index("emr")
@@ -823,7 +831,7 @@ def test_13_what_another_parameter_replaces_is_not_exported():
 
 def test_14_a_teardown_knows_the_same_stacks():
     """What it does, in which order, and that it goes on where it was interrupted: test_cloud.py."""
-    assert list(cloud.templates()) == cloudformation.ORDER
+    assert list(cloud.load_templates()) == cloudformation.ORDER
     assert "down" in [
         command.name or command.callback.__name__ for command in cli_aws.app.registered_commands
     ]
@@ -971,7 +979,7 @@ def test_the_schedules_request_is_one_that_emr_takes():
 )
 def test_no_price_is_told_of_what_cannot_be_made(given, says):
     with pytest.raises(StackError, match=says):
-        cloud.cost(given)
+        cloud.hourly_cost(given)
     good = {
         "WithNat": "yes",
         "CoreNodes": "10",
@@ -979,9 +987,11 @@ def test_no_price_is_told_of_what_cannot_be_made(given, says):
         "NodeType": "m5.2xlarge",
         "Mail": "a@b.c",
     }
-    assert sum(usd for *_, usd in cloud.cost(good)[0]) > sum(usd for *_, usd in cloud.cost()[0])
+    assert sum(usd for *_, usd in cloud.hourly_cost(good)[0]) > sum(
+        usd for *_, usd in cloud.hourly_cost()[0]
+    )
     assert all(
         "Default" in one
-        for template in cloud.templates().values()
+        for template in cloud.load_templates().values()
         for one in template["Parameters"].values()
     )

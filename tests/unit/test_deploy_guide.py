@@ -40,7 +40,7 @@ def test_what_one_is_told_to_type_is_taken(line):
         assert (ROOT / "params" / f"{world}.yaml").is_file()
     if "targets" in given:
         assert notebooks.find(given["targets"])
-    made = cloud.templates(given.get("stacks") or ())
+    made = cloud.load_templates(given.get("stacks") or ())
     for pair in given.get("parameter") or ():
         assert any(pair.split("=")[0] in one["Parameters"] for one in made.values()), pair
 
@@ -70,14 +70,15 @@ def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
         "down,",
     ):
         assert made in NEVER, made
-    for stack in cloud.templates():
+    for stack in cloud.load_templates():
         assert f"up {stack}" in NEVER or stack == "studio" and "EMR Studio" in NEVER, stack
 
 
 def test_the_proof_of_the_lake_names_the_databases_of_its_template():
     (row,) = [row for row in NEVER.splitlines() if "glue get-databases" in row]
     made = sorted(
-        one["DatabaseInput"]["Name"] for one in cloudformation.of_type("AWS::Glue::Database")
+        one["DatabaseInput"]["Name"]
+        for one in cloudformation.resources_of_type("AWS::Glue::Database")
     )
     told = row.split("|")[3]
     assert (
@@ -92,11 +93,11 @@ VCPUS = {"m5.xlarge": 4, "t4g.nano": 2}  # of one machine (EC2, "Specifications 
 
 def test_the_quota_that_the_guide_names_is_what_the_templates_start():
     """Machines of the families M and T have one quota, so the bastion counts with the cluster."""
-    (cluster,) = cloudformation.of_type("AWS::EMR::Cluster")
+    (cluster,) = cloudformation.resources_of_type("AWS::EMR::Cluster")
     groups = (cluster["Instances"][name] for name in ("MasterInstanceGroup", "CoreInstanceGroup"))
     needed = sum(VCPUS[group["InstanceType"]] * group["InstanceCount"] for group in groups)
     needed += sum(
-        VCPUS[one["InstanceType"]] for one in cloudformation.of_type("AWS::EC2::Instance")
+        VCPUS[one["InstanceType"]] for one in cloudformation.resources_of_type("AWS::EC2::Instance")
     )
     assert f"needs {needed} vCPUs" in GUIDE and f"| {needed} or more |" in NEVER
 

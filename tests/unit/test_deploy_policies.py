@@ -51,7 +51,7 @@ def holders():
             ]
             attached += [
                 f"policy {other['ManagedPolicyName']}"
-                for other in cloudformation.of_type("AWS::IAM::ManagedPolicy")
+                for other in cloudformation.resources_of_type("AWS::IAM::ManagedPolicy")
                 if given["RoleName"] in other.get("Roles", [])
             ]
             own = [
@@ -279,7 +279,7 @@ def test_a_role_is_passed_on_to_one_service_only():
 
 
 def test_a_role_is_taken_on_by_services_of_this_account_only():
-    for one in cloudformation.of_type("AWS::IAM::Role"):
+    for one in cloudformation.resources_of_type("AWS::IAM::Role"):
         if isinstance(one["AssumeRolePolicyDocument"], str):  # a pod's
             (trust,) = json.loads(one["AssumeRolePolicyDocument"])["Statement"]
             who = "system:serviceaccount:kafka:kafka-connect-msk-iam-serviceaccount"
@@ -432,7 +432,7 @@ def endpoints():
     """{name of a service as IAM has it: statements of the policy of its endpoint}"""
     found = {
         one["ServiceName"].split(".", 3)[3]: one
-        for one in cloudformation.of_type("AWS::EC2::VPCEndpoint")
+        for one in cloudformation.resources_of_type("AWS::EC2::VPCEndpoint")
     }
     return {
         {"monitoring": "cloudwatch"}.get(name, name): one.get("PolicyDocument", {}).get("Statement")

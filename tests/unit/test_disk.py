@@ -21,15 +21,15 @@ SPACE = ["unshare", "--mount"]  # a mount in it is nobody else's, and ends with 
 
 @pytest.fixture
 def full(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
     monkeypatch.setattr(process.shutil, "disk_usage", lambda path: Usage(0, 0, 3 << 20))
 
 
 def test_room_is_looked_at_where_the_services_write(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "VAR", tmp_path / "var")  # not there yet
-    assert process.full_disk() == ""
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")  # not there yet
+    assert process.disk_full_message() == ""
     monkeypatch.setattr(process.shutil, "disk_usage", lambda path: Usage(0, 0, 3 << 20))
-    assert process.full_disk() == f"the disk is full: 3 MB are free for {paths.state_dir()}"
+    assert process.disk_full_message() == f"the disk is full: 3 MB are free for {paths.state_dir()}"
 
 
 def test_the_status_of_a_service_that_died_names_it(full):
@@ -37,18 +37,18 @@ def test_the_status_of_a_service_that_died_names_it(full):
     (paths.state_dir() / "run" / "kafka.json").write_text("{}")
     seen = process.status(services.SERVICES["kafka"], params.load("local"))
     assert seen.state == "died" and seen.detail.startswith("the disk is full: 3 MB are free")
-    assert process.ended("kafka").startswith("died. the disk is full: 3 MB are free")
+    assert process.down_reason("kafka").startswith("died. the disk is full: 3 MB are free")
 
 
 def test_a_red_notebook_names_it(full, monkeypatch):
     error = {"cell": 1, "message": "Kafka: Local: Timed out"}
-    executed = lambda *a: SimpleNamespace(book=runner.nbformat.v4.new_notebook())  # noqa: E731
+    executed = lambda *a: SimpleNamespace(notebook=runner.nbformat.v4.new_notebook())  # noqa: E731
     monkeypatch.setattr(
-        runner, "_outcome", lambda *a: {"status": "failed", "error": error, "checks": []}
+        runner, "_summarize", lambda *a: {"status": "failed", "error": error, "checks": []}
     )
     entry, nothing = {"path": "11_a.ipynb"}, lambda *a: None
     runner._run_one(
-        entry, ROOT, paths.VAR, {}, SimpleNamespace(start=nothing, end=nothing), executed
+        entry, ROOT, paths.VAR_DIR, {}, SimpleNamespace(start=nothing, end=nothing), executed
     )
     assert entry["error"]["message"].startswith(
         "Kafka: Local: Timed out\nthe disk is full: 3 MB are free"
@@ -111,9 +111,9 @@ def test_a_run_in_folders_of_somebody_else(tmp_path):
 def test_the_doctor_names_the_owner(tmp_path, monkeypatch):
     (tmp_path / "main").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / "main")
-    found = doctor._disk(tmp_path)
-    assert found.level == "problem" and "sudo chown" in found.fix
-    assert found.seen == f"{tmp_path / 'main'} is not writable: it belongs to user {os.getuid()}"
+    found = doctor._check_disk(tmp_path)
+    assert found.level == "problem" and "sudo chown" in found.remedy
+    assert found.detail == f"{tmp_path / 'main'} is not writable: it belongs to user {os.getuid()}"
 
 
 def test_other_errors_of_the_system_are_not_taken_for_it(monkeypatch, tmp_path, capsys):
@@ -121,7 +121,7 @@ def test_other_errors_of_the_system_are_not_taken_for_it(monkeypatch, tmp_path, 
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(cli, "app", app)
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     with pytest.raises(SystemExit):
         cli.main([])
     assert capsys.readouterr().err.startswith(

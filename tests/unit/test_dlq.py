@@ -49,9 +49,9 @@ class Message:
 
 @pytest.mark.parametrize("sink", [{**SINK, "topics": "t"}, connect.config(WORLD, "outbox_sink")])
 def test_a_sink_of_either_plugin_may_name_a_topic_for_them(sink):
-    assert landing.parse(sink).dead_letters == ""
+    assert landing.parse(sink).dlq_topic == ""
     read = landing.parse({**sink, **ERRORS, "name": "mine"})
-    assert (read.dead_letters, read.name) == ("dead", "mine")
+    assert (read.dlq_topic, read.name) == ("dead", "mine")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_a_sink_may_not_say_of_them(change, says):
 
 def test_a_letter_of_ours_has_the_headers_of_connects():
     origin = Message(7, b"x", topic="movies")
-    headers = dlq.letter(origin, "sink", "workbench.landing.run", "malformed JSON")[2]["headers"]
+    headers = dlq.to_record(origin, "sink", "workbench.landing.run", "malformed JSON")[2]["headers"]
     assert [name for name, _ in headers] == [
         "__connect.errors." + name
         for name in (
@@ -102,7 +102,7 @@ def test_a_letter_of_ours_has_the_headers_of_connects():
             "exception.stacktrace",
         )
     ]
-    letter = dict(zip(dlq.COLUMNS, dlq._letter(Message(0, b"x", headers), False)))
+    letter = dict(zip(dlq.COLUMNS, dlq._to_row(Message(0, b"x", headers), False)))
     assert {name: letter[name] for name in dlq.COLUMNS[3:9]} == {
         "topic": "movies",
         "origin_partition": 0,
@@ -114,7 +114,7 @@ def test_a_letter_of_ours_has_the_headers_of_connects():
 
 
 def test_a_message_without_such_headers_came_from_nowhere():
-    letter = dict(zip(dlq.COLUMNS, dlq._letter(Message(0, None, key=None), False)))
+    letter = dict(zip(dlq.COLUMNS, dlq._to_row(Message(0, None, key=None), False)))
     assert (letter["topic"], letter["origin_offset"], letter["reason"], letter["value"]) == (
         "",
         -1,
@@ -126,19 +126,19 @@ def test_a_message_without_such_headers_came_from_nowhere():
 def test_a_message_goes_back_as_it_was_with_one_header_more():
     origin = Message(7, b"x", [("own", b"1")], topic="movies")
     headers = [
-        *dlq.letter(origin, "s", "by", "why")[2]["headers"],
-        (dlq.REPLAYED, b"dead/0/1"),
+        *dlq.to_record(origin, "s", "by", "why")[2]["headers"],
+        (dlq.REPLAYED_HEADER, b"dead/0/1"),
     ]  # it was sent back once, and could not be read again
     (letter,) = pandas.DataFrame(
-        [dlq._letter(Message(4, b"x", headers), False)], columns=dlq.COLUMNS
+        [dlq._to_row(Message(4, b"x", headers), False)], columns=dlq.COLUMNS
     ).itertuples()
-    assert dlq._back("dead", letter, b"mended") == (
+    assert dlq._to_original("dead", letter, b"mended") == (
         b"k",
         b"mended",
         {
             "partition": 0,
             "timestamp": 1_000,
-            "headers": [("own", b"1"), (dlq.REPLAYED, b"dead/0/4")],
+            "headers": [("own", b"1"), (dlq.REPLAYED_HEADER, b"dead/0/4")],
         },
     )
 
@@ -163,16 +163,18 @@ def kafka(monkeypatch):
 
     monkeypatch.setattr(topics, "names", lambda world: ["anew", "movies"])
     monkeypatch.setattr(topics, "topic_id", lambda world, topic: f"id of {topic}")
-    monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (2, 10)})  # two have expired
+    monkeypatch.setattr(
+        topics, "watermark_offsets", lambda world, topic: {0: (2, 10)}
+    )  # two have expired
     monkeypatch.setattr(
         topics,
-        "messages",
+        "consume",
         lambda world, topic, start, stop: (m for m in there[start[0] : stop[0]] if m.offset() != 5),
     )  # one was compacted away
     monkeypatch.setattr(
         topics, "create", lambda world, topic, **config: sent.append((topic, config))
     )
-    monkeypatch.setattr(topics, "send", send)
+    monkeypatch.setattr(topics, "produce", send)
     return sent
 
 
@@ -192,7 +194,7 @@ def put(folder, name, *offsets, **more):
 def test_what_is_new_in_the_files_is_sent_once(kafka, tmp_path):
     def send():
         kafka.clear()
-        n = dlq.send(
+        n = dlq.publish(
             WORLD,
             "dead",
             f"file:{tmp_path}/letters",
@@ -231,7 +233,7 @@ def test_those_whose_messages_are_gone_are_told_once(kafka, tmp_path):
     put(tmp_path / "letters", "1.json", 1, 3, 5)
     for _ in range(2):
         try:
-            dlq.send(
+            dlq.publish(
                 WORLD,
                 "dead",
                 f"file:{tmp_path}/letters",
@@ -258,7 +260,7 @@ def test_a_topic_that_is_gone_or_made_anew_has_none_of_them(kafka, tmp_path):
     with pytest.raises(
         LakeError, match="3 dead letters were not sent to dead: .* gone from anew, gone"
     ):
-        dlq.send(
+        dlq.publish(
             WORLD,
             "dead",
             f"file:{tmp_path}/letters",
@@ -279,40 +281,40 @@ def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(
     def stops(letter):
         raise LakeError("from nowhere")
 
-    found = pandas.DataFrame([dlq._letter(Message(4, b"x"), False)], columns=dlq.COLUMNS)
-    monkeypatch.setattr(dlq, "letters", lambda world, topic: found)
-    monkeypatch.setattr(dlq, "_noted", lambda world, topic: f"file:{tmp_path}/noted.json")
+    found = pandas.DataFrame([dlq._to_row(Message(4, b"x"), False)], columns=dlq.COLUMNS)
+    monkeypatch.setattr(dlq, "read", lambda world, topic: found)
+    monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted.json")
     monkeypatch.setattr(
-        topics, "bounds", lambda world, topic: dict.fromkeys(range(partitions), (0, 5))
+        topics, "watermark_offsets", lambda world, topic: dict.fromkeys(range(partitions), (0, 5))
     )
     with pytest.raises(LakeError, match=f"(?s){says}"):
-        dlq.replay(WORLD, "dead", offsets=[4], mend=stops)
+        dlq.replay(WORLD, "dead", offsets=[4], transform=stops)
     with pytest.raises(LakeError, match="from nowhere"):
-        dlq.replay(WORLD, "dead", mend=stops)
+        dlq.replay(WORLD, "dead", transform=stops)
 
 
 @pytest.mark.parametrize("said", [b"none", b"-3", b"1e3", "\u0663".encode(), b"9" * 30])
 def test_a_header_that_is_no_number_hides_no_other_letter(said):
-    headers = [(dlq.PREFIX + name, said) for name in ("partition", "offset")]
-    letter = dict(zip(dlq.COLUMNS, dlq._letter(Message(0, b"x", headers), False)))
+    headers = [(dlq.HEADER_PREFIX + name, said) for name in ("partition", "offset")]
+    letter = dict(zip(dlq.COLUMNS, dlq._to_row(Message(0, b"x", headers), False)))
     assert (letter["origin_partition"], letter["origin_offset"]) == (-1, -1)
 
 
 def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
     def letter(offset, partition):
         said = {"topic": b"movies", "partition": partition, "offset": b"1"}
-        return dlq._letter(
-            Message(offset, b"x", [(dlq.PREFIX + n, v) for n, v in said.items()]), False
+        return dlq._to_row(
+            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()]), False
         )
 
     sent = []
     found = pandas.DataFrame([letter(4, b"0"), letter(5, b"7")], columns=dlq.COLUMNS)
-    monkeypatch.setattr(dlq, "letters", lambda world, topic: found)
-    monkeypatch.setattr(dlq, "_noted", lambda world, topic: f"file:{tmp_path}/noted.json")
-    monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (0, 5)})
+    monkeypatch.setattr(dlq, "read", lambda world, topic: found)
+    monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted.json")
+    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
     monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
     monkeypatch.setattr(
-        topics, "send", lambda world, topic, messages, **more: sent.extend(messages)
+        topics, "produce", lambda world, topic, messages, **more: sent.extend(messages)
     )
     with pytest.raises(LakeError, match="(?s)offset 5: movies, partition 7"):
         dlq.replay(WORLD, "dead")
@@ -337,18 +339,18 @@ def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
 def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin):
     def letter(offset, topic):
         said = {"topic": topic.encode(), "partition": b"0", "offset": b"1"}
-        return dlq._letter(
-            Message(offset, b"x", [(dlq.PREFIX + n, v) for n, v in said.items()]), False
+        return dlq._to_row(
+            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()]), False
         )
 
     sent = []
     found = pandas.DataFrame([letter(4, "movies"), letter(5, origin)], columns=dlq.COLUMNS)
-    monkeypatch.setattr(dlq, "letters", lambda world, topic: found)
-    monkeypatch.setattr(dlq, "_noted", lambda world, topic: f"file:{tmp_path}/noted")
-    monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (0, 5)})
+    monkeypatch.setattr(dlq, "read", lambda world, topic: found)
+    monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted")
+    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
     monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
     monkeypatch.setattr(
-        topics, "send", lambda world, topic, messages, **more: sent.extend(messages)
+        topics, "produce", lambda world, topic, messages, **more: sent.extend(messages)
     )
     with pytest.raises(
         LakeError, match=f"(?s)no letter is sent back to: {origin}.*offset 5: {origin}"
@@ -359,18 +361,18 @@ def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin
 
 
 def test_the_topics_that_configure_are_those_of_our_connects():
-    conf = [paths.ROOT / "deploy/eks/connect.yaml", artifacts.CONF / "connect.properties"]
+    conf = [paths.ROOT / "deploy/eks/connect.yaml", artifacts.CONF_DIR / "connect.properties"]
     for text in (file.read_text(encoding="utf-8") for file in conf):
         found = re.findall(r"(?:config|offset|status)\.storage\.topic=(\S+)", text)
-        assert len(found) == 3 and all(map(dlq.INTERNAL.fullmatch, found))
+        assert len(found) == 3 and all(map(dlq.INTERNAL_TOPICS.fullmatch, found))
     histories = [
         json.loads(file.read_text(encoding="utf-8")).get("schema.history.internal.kafka.topic")
-        for file in connect.FOLDER.rglob("*.json")
+        for file in connect.CONNECTORS_DIR.rglob("*.json")
     ]
-    assert any(histories) and all(map(dlq.INTERNAL.fullmatch, filter(None, histories)))
-    assert not dlq.INTERNAL.fullmatch("msk.datalake.cdc_events") and not dlq.INTERNAL.fullmatch(
-        "connect-orders"
-    )
+    assert any(histories) and all(map(dlq.INTERNAL_TOPICS.fullmatch, filter(None, histories)))
+    assert not dlq.INTERNAL_TOPICS.fullmatch(
+        "msk.datalake.cdc_events"
+    ) and not dlq.INTERNAL_TOPICS.fullmatch("connect-orders")
 
 
 @pytest.fixture
@@ -385,23 +387,24 @@ def many(monkeypatch, tmp_path):
             "offset": b"%d" % offset,
         }
         return Message(
-            offset, b"x", [(dlq.PREFIX + name, value) for name, value in headers.items()]
+            offset, b"x", [(dlq.HEADER_PREFIX + name, value) for name, value in headers.items()]
         )
 
     sent = []
     world = WORLD.model_copy(
         update={"lake": WORLD.lake.model_copy(update={"checkpoints": f"file:{tmp_path}"})}
     )
-    monkeypatch.setattr(topics, "whole", lambda world, topic: [letter(n) for n in range(3_500)])
-    monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (0, 5)})
+    monkeypatch.setattr(topics, "read_all", lambda world, topic: [letter(n) for n in range(3_500)])
+    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
     monkeypatch.setattr(topics, "topic_id", lambda world, topic: "an id")
 
     def send(world, topic, messages, **more):
         sent.extend(
-            int(dict(told["headers"])[dlq.REPLAYED].split(b"/")[-1]) for _, _, told in messages
+            int(dict(told["headers"])[dlq.REPLAYED_HEADER].split(b"/")[-1])
+            for _, _, told in messages
         )
 
-    monkeypatch.setattr(topics, "send", send)
+    monkeypatch.setattr(topics, "produce", send)
     return world, sent
 
 
@@ -411,7 +414,7 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(
     many, monkeypatch, batches, interruption
 ):
     world, sent = many
-    real, done = topics.send, []
+    real, done = topics.produce, []
 
     def interrupted(*arguments, **more):
         real(*arguments, **more)
@@ -419,13 +422,13 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(
             raise interruption
         done.append(1)
 
-    monkeypatch.setattr(topics, "send", interrupted)
+    monkeypatch.setattr(topics, "produce", interrupted)
     with pytest.raises(type(interruption) if isinstance(interruption, Exception) else interruption):
         dlq.replay(world, "dead")
-    assert len(sent) > batches * dlq.BATCH * 0.5
-    monkeypatch.setattr(topics, "send", real)
+    assert len(sent) > batches * dlq.REPLAY_BATCH_SIZE * 0.5
+    monkeypatch.setattr(topics, "produce", real)
     dlq.replay(world, "dead")
-    assert set(sent) == {*range(3_500)} and len(sent) - 3_500 <= dlq.BATCH
+    assert set(sent) == {*range(3_500)} and len(sent) - 3_500 <= dlq.REPLAY_BATCH_SIZE
     assert dlq.replay(world, "dead") == 0
 
 
@@ -436,7 +439,7 @@ def test_a_replay_of_a_former_version_is_not_repeated(many, tmp_path):
     (tmp_path / "replayed" / "dead.json").write_text(json.dumps(former))
     assert dlq.replay(world, "dead") == 500 and min(sent) == 3_000
     folder = f"file:{tmp_path}/replayed"
-    assert dlq.records(world) == {f"{folder}/dead": "dead", f"{folder}/dead.json": "dead"}
+    assert dlq.replay_state_dirs(world) == {f"{folder}/dead": "dead", f"{folder}/dead.json": "dead"}
 
 
 @pytest.mark.parametrize("other", ["dead.lock", "dead.json"])
@@ -447,7 +450,7 @@ def test_records_of_topics_whose_names_end_alike_are_kept_apart(many, tmp_path, 
         assert dlq.replay(world, topic) == len(sent) == 3_500
     assert dlq.replay(world, "dead") == dlq.replay(world, other) == 0
     folder = f"file:{tmp_path}/replayed"
-    assert dlq.records(world) == {f"{folder}/dead": "dead", f"{folder}/{other}": other}
+    assert dlq.replay_state_dirs(world) == {f"{folder}/dead": "dead", f"{folder}/{other}": other}
 
 
 # --- the command line
@@ -455,18 +458,18 @@ def test_records_of_topics_whose_names_end_alike_are_kept_apart(many, tmp_path, 
 
 
 def test_the_command_line(monkeypatch):
-    headers = dlq.letter(Message(7, b"x", topic="movies"), "sink", "by", "not Avro \x1b[2J")[2][
+    headers = dlq.to_record(Message(7, b"x", topic="movies"), "sink", "by", "not Avro \x1b[2J")[2][
         "headers"
     ]
     headers = [*headers, ("a\x1b]0;title\x07\n\u202ename", b"x")]
     frame = pandas.DataFrame(
-        [dlq._letter(Message(n, b"\0x", headers), n == 0) for n in range(3)], columns=dlq.COLUMNS
+        [dlq._to_row(Message(n, b"\0x", headers), n == 0) for n in range(3)], columns=dlq.COLUMNS
     )
-    monkeypatch.setattr(dlq, "letters", lambda world, topic: frame)
+    monkeypatch.setattr(dlq, "read", lambda world, topic: frame)
     monkeypatch.setattr(dlq, "replay", lambda world, topic, offsets: len(list(offsets)) or 2)
     monkeypatch.setattr(
         dlq,
-        "counts",
+        "summary",
         lambda world: pandas.DataFrame(
             [
                 ("topic dead", "movies\x1b[8m\nforged: 9", "not Avro", 3, 1),

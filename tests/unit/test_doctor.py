@@ -31,7 +31,7 @@ def problems(findings):
 def world(tmp_path, monkeypatch):
     """A healthy machine: nothing of ours runs, ports are free, jars are intact; and no process may
     be started."""
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "19700")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(artifacts, "verify", list)
@@ -62,7 +62,7 @@ def test_a_healthy_machine_has_no_problem(world):
 
 
 def no_java():
-    raise StackError("no Java", next_step="get it")
+    raise StackError("no Java", hint="get it")
 
 
 def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
@@ -76,7 +76,9 @@ def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
         artifacts, "verify", lambda: ["var/lib/kafka/a.jar is damaged", "var/lib/x.jar is missing"]
     )
     monkeypatch.setattr(artifacts, "java_home", no_java)
-    monkeypatch.setattr(process, "holder", lambda port: "pid 7: nc -l" if port == 19701 else None)
+    monkeypatch.setattr(
+        process, "port_owner", lambda port: "pid 7: nc -l" if port == 19701 else None
+    )
     bad = {f.subject: f for f in problems(doctor.examine(world))}
     assert set(bad) == {
         "Python",
@@ -87,12 +89,12 @@ def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
         "jars",
         "port 19701 (kafka)",
     }
-    assert all(f.fix for f in bad.values())
-    assert bad["Python"].seen == "3.9.1" and "pyspark 0.0.1, not 3.5.7" in bad["packages"].seen
-    assert bad["memory"].seen.startswith("1.0 GiB") and bad["disk"].seen.startswith("1.0 GiB")
+    assert all(f.remedy for f in bad.values())
+    assert bad["Python"].detail == "3.9.1" and "pyspark 0.0.1, not 3.5.7" in bad["packages"].detail
+    assert bad["memory"].detail.startswith("1.0 GiB") and bad["disk"].detail.startswith("1.0 GiB")
     assert (
-        "kafka/a.jar is damaged" in bad["jars"].seen
-        and bad["port 19701 (kafka)"].seen == "held by pid 7: nc -l"
+        "kafka/a.jar is damaged" in bad["jars"].detail
+        and bad["port 19701 (kafka)"].detail == "held by pid 7: nc -l"
     )
 
 
@@ -102,12 +104,12 @@ def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
 )
 def test_python_versions(world, monkeypatch, version, level):
     monkeypatch.setattr(sys, "version_info", version)
-    assert doctor._python().level == level
+    assert doctor._check_python().level == level
 
 
 def test_a_missing_package_is_named(world, monkeypatch):
     monkeypatch.setattr(doctor.metadata, "distributions", lambda name: [])
-    assert "pyspark missing, not 3.5.7" in seen(world, "packages").seen
+    assert "pyspark missing, not 3.5.7" in seen(world, "packages").detail
 
 
 def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):
@@ -121,9 +123,9 @@ def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):
     found = seen(world, "Java")
     assert (
         found.level == "problem"
-        and "arm64" in found.fix
-        and "JAVA_HOME" in found.fix
-        and "17" in found.fix
+        and "arm64" in found.remedy
+        and "JAVA_HOME" in found.remedy
+        and "17" in found.remedy
     )
 
 
@@ -140,9 +142,7 @@ def test_another_pyspark_of_a_pythonpath_is_told(tmp_path, files, says):
         (tmp_path / file).write_text(
             "Name: pyspark\nVersion: 3.4.0\n" if "METADATA" in file else ""
         )
-    look = (
-        "from workbench.stack import doctor; f = doctor._packages(); print(f.level, f.seen, f.fix)"
-    )
+    look = "from workbench.stack import doctor; f = doctor._packages(); print(f.level, f.detail, f.remedy)"
     shown = subprocess.run(
         [sys.executable, "-c", look],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -165,19 +165,21 @@ def test_memory(world, monkeypatch, gib, level):
 
 def test_memory_that_our_services_take_is_not_missed(world, monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(2**30))
-    monkeypatch.setattr(process, "own", lambda name: object() if name == "spark" else None)
+    monkeypatch.setattr(
+        process, "running_process", lambda name: object() if name == "spark" else None
+    )
     assert seen(world, "memory").level == "ok"
 
 
 def test_a_folder_that_is_not_writable(world, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert "not writable" in doctor._disk(paths.VAR / "deep" / "er").seen
+    assert "not writable" in doctor._check_disk(paths.VAR_DIR / "deep" / "er").detail
 
 
 def test_jars_that_are_not_there_yet_are_no_problem(world, monkeypatch):
     monkeypatch.setattr(artifacts, "verify", lambda: ["a is missing"])
     found = seen(world, "jars")
-    assert found.level == "warning" and "make install" in found.fix
+    assert found.level == "warning" and "make install" in found.remedy
 
 
 def test_a_damaged_jar_is_found_on_disk(world, monkeypatch, tmp_path):
@@ -188,7 +190,10 @@ def test_a_damaged_jar_is_found_on_disk(world, monkeypatch, tmp_path):
     (tmp_path / "lock").write_text("kafka org:a:1::jar " + "0" * 64 + "\n")
     (tmp_path / "kafka").mkdir()
     (tmp_path / "kafka" / "a-1.jar").write_text("x")
-    assert doctor._files().level == "problem" and "kafka/a-1.jar is damaged" in doctor._files().seen
+    assert (
+        doctor._check_files().level == "problem"
+        and "kafka/a-1.jar is damaged" in doctor._check_files().detail
+    )
 
 
 def test_a_held_port_is_a_problem_and_our_own_service_is_not(world, monkeypatch):
@@ -199,7 +204,7 @@ def test_a_held_port_is_a_problem_and_our_own_service_is_not(world, monkeypatch)
         assert (
             found.level == "problem"
             and found.subject == "port 19700 (postgres)"
-            and str(os.getpid()) in found.seen
+            and str(os.getpid()) in found.detail
         )
         note_as_ours("postgres", 19700)
         assert seen(world, "port").level == "ok"
@@ -209,7 +214,7 @@ def note_as_ours(name, *ports):
     """Write the pid file of a service whose process is this one."""
     file = pidfiles.pid_file(name)
     file.parent.mkdir(parents=True, exist_ok=True)
-    born = pidfiles.born(psutil.Process())
+    born = pidfiles.start_ticks(psutil.Process())
     file.write_text(
         json.dumps({"pid": os.getpid(), "born": born, "port": ports[0], "ports": ports})
     )
@@ -227,21 +232,21 @@ def note_as_ours(name, *ports):
     ],
 )
 def test_every_port_that_a_service_listens_on_is_looked_at(world, monkeypatch, name, port, owner):
-    monkeypatch.setattr(process, "holder", lambda p: "pid 7: nc -l" if p == port else None)
+    monkeypatch.setattr(process, "port_owner", lambda p: "pid 7: nc -l" if p == port else None)
     bad = problems(doctor.examine(params.load(name)))
     assert [f.subject for f in bad] == [f"port {port} ({owner})"]
 
 
 def test_the_port_of_a_service_that_runs_on_another_one_is_looked_at(world, monkeypatch):
     note_as_ours("postgres", 27600)
-    monkeypatch.setattr(process, "holder", lambda p: "pid 7: nc -l" if p == 19700 else None)
+    monkeypatch.setattr(process, "port_owner", lambda p: "pid 7: nc -l" if p == 19700 else None)
     assert seen(world, "port").subject == "port 19700 (postgres)"
 
 
 def test_a_wrong_java_home_is_said_and_passed_over(world, monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     found = seen(world, "Java")
-    assert found.level == "ok" and "JAVA_HOME" in found.seen and "not used" in found.seen
+    assert found.level == "ok" and "JAVA_HOME" in found.detail and "not used" in found.detail
 
 
 def test_root_without_a_way_to_another_user(world, monkeypatch):
@@ -256,12 +261,12 @@ def test_a_world_of_others_services_is_not_asked_for_memory_java_or_ports(world,
     assert {f.subject for f in found} == {"Python", "packages", "system", "AWS"} and not problems(
         found
     )
-    assert found[-1].seen == "sts.get_caller_identity in ap-southeast-2"
+    assert found[-1].detail == "sts.get_caller_identity in ap-southeast-2"
 
 
 def test_whose_login_at_aws_has_expired_is_told_how_to_sign_in(world, monkeypatch):
     def refused(*asked):
-        with aws.answered("sts"):
+        with aws.translate_errors("sts"):
             raise ClientError(
                 {"Error": {"Code": "ExpiredToken", "Message": "it is expired"}}, "GetCallerIdentity"
             )
@@ -270,12 +275,12 @@ def test_whose_login_at_aws_has_expired_is_told_how_to_sign_in(world, monkeypatc
     (found,) = problems(doctor.examine(on_aws.world()))
     assert (
         found.subject == "AWS"
-        and "credentials have expired" in found.seen
-        and "aws sso login" in found.fix
+        and "credentials have expired" in found.detail
+        and "aws sso login" in found.remedy
     )
 
 
 def test_system(world, monkeypatch):
     for name, level in (("linux", "ok"), ("darwin", "warning"), ("win32", "problem")):
         monkeypatch.setattr(sys, "platform", name)
-        assert doctor._platform().level == level
+        assert doctor._check_platform().level == level

@@ -49,19 +49,19 @@ def test_commits_show_bytes_rows_and_labels():
 
 
 def test_life_has_a_band_for_each_value():
-    figure = draw.life(VALUES, ["name", "born"])
+    figure = draw.record_history(VALUES, ["name", "born"])
     assert texts(figure) == ["H.", "M.", "null", "1906", "1907", "null"]
     bars = sorted(
         (round(b.get_y() + b.get_height() / 2), round(b.get_x()), round(b.get_width()))
         for b in figure.axes[0].patches
     )
     assert bars == [(0, 0, 2), (0, 2, 1), (0, 3, 1), (1, 0, 1), (1, 1, 2), (1, 3, 1)]
-    (shown,) = texts(draw.life(VALUES.assign(name="long " * 40), ["name"]))
+    (shown,) = texts(draw.record_history(VALUES.assign(name="long " * 40), ["name"]))
     assert shown.startswith("long long") and shown.endswith("…") and len(shown) < 100
     near = pd.DataFrame({"price": [14.2, 14.4, 14.4]}, index=["t0", "t1", "t2"])
-    assert texts(draw.life(near, ["price"])) == ["14.2", "14.4"], "not rounded into one"
+    assert texts(draw.record_history(near, ["price"])) == ["14.2", "14.4"], "not rounded into one"
     with pytest.raises(LakeError, match="no column 'died'"):
-        draw.life(VALUES, ["died"])
+        draw.record_history(VALUES, ["died"])
 
 
 def test_costs_have_a_panel_for_each_unit_and_a_colour_for_each_group():
@@ -162,7 +162,7 @@ def test_panels_hold_zero_and_both_ends_also_of_negative_numbers_and_of_none():
 def test_a_stacked_kind_keeps_its_color_and_the_rest_is_grey():
     def colors(sums):
         frame = pd.DataFrame([("a", *pair) for pair in sums.items()], columns=["x", "kind", "n"])
-        (legend,) = draw.stacked(frame, "x", "n", "kind", rest=["none"]).legends
+        (legend,) = draw.stacked(frame, "x", "n", "kind", muted=["none"]).legends
         return {
             text.get_text(): handle.get_facecolor()
             for text, handle in zip(legend.get_texts(), legend.legend_handles)
@@ -170,12 +170,12 @@ def test_a_stacked_kind_keeps_its_color_and_the_rest_is_grey():
 
     first, later = colors({"A": 3, "B": 2, "none": 1}), colors({"A": 2, "B": 3, "none": 4})
     assert first == later and first["A"] != first["B"]
-    assert first["none"] == to_rgba(draw.GREY)
+    assert first["none"] == to_rgba(draw.GRAY)
 
 
 def test_a_ranking_is_sorted_and_has_shares():
     figure = draw.ranking(
-        pd.Series({"B": 1, "none": 0.5, "A": 2.5}), "A makes most", unit="$", rest=["none"]
+        pd.Series({"B": 1, "none": 0.5, "A": 2.5}), "A makes most", unit="$", muted=["none"]
     )
     (axes,) = figure.axes
     assert ticks(axes.yaxis) == ["A", "B", "none"] and axes.get_ylim()[0] > axes.get_ylim()[1], (
@@ -183,7 +183,7 @@ def test_a_ranking_is_sorted_and_has_shares():
     )
     assert texts(figure) == ["$2 · 62.5%", "$1 · 25.0%", "$0 · 12.5%"]
     colors = [bar.get_facecolor() for bar in axes.patches]
-    assert colors[0] == colors[1] and colors[2] == to_rgba(draw.GREY) and axes.get_xlim()[0] == 0
+    assert colors[0] == colors[1] and colors[2] == to_rgba(draw.GRAY) and axes.get_xlim()[0] == 0
     for nothing in (REVENUE[:0], -REVENUE, REVENUE * 0):
         with pytest.raises(LakeError, match="nothing to rank"):
             draw.ranking(nothing)
@@ -195,7 +195,7 @@ def test_spans_overlap_and_have_marks():
         {"start": begins, "end": begins + pd.Timedelta("10min"), "kind": ["closed", "open"]}
     )
     figure = draw.spans(
-        frame, {"closed": draw.GREY, "open": draw.PALETTE[3]}, marks={"a sale": begins[1]}
+        frame, {"closed": draw.GRAY, "open": draw.PALETTE[3]}, marks={"a sale": begins[1]}
     )
     (axes,), (legend,) = figure.axes, figure.legends
     assert texts(figure) == ["  22:05 – 22:15", "  22:10 – 22:20", " a sale"]
@@ -269,7 +269,7 @@ def test_a_picture_bears_its_title_as_text(monkeypatch):
     """In a notebook, also after matplotlib has set up its own way of showing figures there."""
     shell, figure = InteractiveShell(), draw.Picture()
     monkeypatch.setattr(show, "get_ipython", lambda: shell)
-    show.frames()
+    show.install_dataframe_formatter()
 
     def shown():
         return shell.display_formatter.format(figure)[0]["text/plain"]
@@ -282,7 +282,7 @@ def test_a_picture_bears_its_title_as_text(monkeypatch):
     for drawn in (
         draw.pie_top(REVENUE, title="Revenue"),
         draw.commits({"CoW": COMMITS}, title="Revenue"),
-        draw.life(VALUES, ["name"], "Revenue"),
+        draw.record_history(VALUES, ["name"], "Revenue"),
         draw.costs(COMMITS, {"bytes": ""}, "Revenue"),
     ):
         assert repr(drawn) == "Revenue"

@@ -10,7 +10,7 @@ import on_aws
 import pytest
 from workbench.base import aws, paths, wait
 from workbench.base.errors import LakeError, StackError
-from workbench.spark import answered, emr, sessions, settings
+from workbench.spark import emr, sessions, settings, translate_errors
 
 APPLICATION, NOW = (
     on_aws.PARAMETERS["spark/application"],
@@ -25,12 +25,12 @@ ROLE = on_aws.PARAMETERS["spark/role"]
 def quiet(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(emr, "_started", {})
+    monkeypatch.setattr(emr, "_started_sessions", {})
 
 
 @pytest.fixture
 def stub():
-    with on_aws.stubbed("emr-serverless") as stub:
+    with on_aws.stubbed_client("emr-serverless") as stub:
         yield stub
 
 
@@ -38,7 +38,7 @@ def of(**more):
     return {"applicationId": APPLICATION, **more}
 
 
-def has(stub, *found):
+def expect_list_sessions(stub, *found):
     told = [
         of(
             sessionId=number,
@@ -54,23 +54,23 @@ def has(stub, *found):
         )
         for number, state, name in found
     ]
-    stub.add_response("list_sessions", {"sessions": told}, of(states=list(emr.ALIVE)))
+    stub.add_response("list_sessions", {"sessions": told}, of(states=list(emr.ALIVE_STATES)))
 
 
-def starts(stub):
+def expect_start_session(stub):
     stub.add_response(
         "start_session",
         of(sessionId="s1", arn=ARN),
         of(
             executionRoleArn=ROLE,
-            name=emr.name(WORLD),
-            idleTimeoutMinutes=emr.IDLE,
+            name=emr.session_name(WORLD),
+            idleTimeoutMinutes=emr.IDLE_TIMEOUT_MINUTES,
             tags={"workbench:deployment": "workbench"},
             configurationOverrides={
                 "runtimeConfiguration": [
                     {
                         "classification": "spark-defaults",
-                        "properties": emr.serverless_settings(WORLD),
+                        "properties": emr.serverless_conf(WORLD),
                     }
                 ]
             },
@@ -78,7 +78,7 @@ def starts(stub):
     )
 
 
-def tells(stub, state, number="s1", details="-"):
+def expect_get_session(stub, state, number="s1", details="-"):
     told = of(
         sessionId=number,
         arn=ARN,
@@ -93,7 +93,7 @@ def tells(stub, state, number="s1", details="-"):
     stub.add_response("get_session", {"session": told}, of(sessionId=number))
 
 
-def token(stub, text, minutes=60, number="s1"):
+def expect_session_endpoint(stub, text, minutes=60, number="s1"):
     until = dt.datetime.now(dt.timezone.utc) + dt.timedelta(minutes=minutes)
     stub.add_response(
         "get_session_endpoint",
@@ -124,91 +124,95 @@ def test_a_double_that_answers_wrongly_is_no_session_that_is_gone(monkeypatch):
         with pytest.raises(
             StackError, match="the double's answer to emr-serverless.TerminateSession is not AWS's"
         ):
-            emr.terminate(WORLD, "s1")
+            emr.terminate_session(WORLD, "s1")
     finally:
         aws.client.cache_clear()
         double.close()
     for path in (paths.ROOT / "lib/workbench").rglob("*.py"):
         for pattern in re.findall(r'aws\.suppress\("(.*?)"\)', path.read_text(encoding="utf-8")):
-            assert not re.search(pattern, aws_double.WRONG), f"{path.name}: {pattern}"
+            assert not re.search(pattern, aws_double.DOUBLE_ERROR), f"{path.name}: {pattern}"
 
 
 def test_a_session_is_started_and_waited_for(stub):
     said = []
-    has(stub)
-    starts(stub)
+    expect_list_sessions(stub)
+    expect_start_session(stub)
     for state in ("SUBMITTED", "STARTING", "STARTED"):
-        tells(stub, state)
-    token(stub, "t-1")
-    channel = emr.channel(WORLD, [], said.append)
+        expect_get_session(stub, state)
+    expect_session_endpoint(stub, "t-1")
+    channel = emr.open_channel(WORLD, [], said.append)
     assert channel.endpoint == "s1.example.aws:443" and channel.secure and len(said) == 1
-    assert (emr.HEADER, "t-1") in channel.metadata()
+    assert (emr.AUTH_HEADER, "t-1") in channel.metadata()
     assert "t-1" not in f"{channel!r} {channel.url} {channel.params}"
-    assert list(emr._started) == ["s1"]
+    assert list(emr._started_sessions) == ["s1"]
 
 
 def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
-    has(
+    expect_list_sessions(
         stub,
         ("s9", "STARTED", "workbench-somebody-main"),
-        ("s7", "STARTING", emr.name(WORLD)),
-        ("s8", "IDLE", emr.name(WORLD)),
+        ("s7", "STARTING", emr.session_name(WORLD)),
+        ("s8", "IDLE", emr.session_name(WORLD)),
     )
-    tells(stub, "IDLE", "s8")
-    token(stub, "t-1", number="s8")
-    assert emr.channel(WORLD, []).session == "s8" and not emr._started, (
+    expect_get_session(stub, "IDLE", "s8")
+    expect_session_endpoint(stub, "t-1", number="s8")
+    assert emr.open_channel(WORLD, []).session == "s8" and not emr._started_sessions, (
         "who did not start it does not end it"
     )
 
 
 def test_a_token_is_renewed_before_its_hour_ends(stub):
-    has(stub, ("s1", "IDLE", emr.name(WORLD)))
-    tells(stub, "IDLE")
-    token(stub, "t-1", minutes=6)
-    channel = emr.channel(WORLD, [])
-    assert dict(channel.metadata())[emr.HEADER] == dict(channel.metadata())[emr.HEADER] == "t-1"
-    channel._until -= dt.timedelta(minutes=2)
-    token(stub, "t-2")
-    assert dict(channel.metadata())[emr.HEADER] == "t-2"
+    expect_list_sessions(stub, ("s1", "IDLE", emr.session_name(WORLD)))
+    expect_get_session(stub, "IDLE")
+    expect_session_endpoint(stub, "t-1", minutes=6)
+    channel = emr.open_channel(WORLD, [])
+    assert (
+        dict(channel.metadata())[emr.AUTH_HEADER]
+        == dict(channel.metadata())[emr.AUTH_HEADER]
+        == "t-1"
+    )
+    channel._token_expires_at -= dt.timedelta(minutes=2)
+    expect_session_endpoint(stub, "t-2")
+    assert dict(channel.metadata())[emr.AUTH_HEADER] == "t-2"
 
 
 def test_one_that_fails_is_told_with_its_reason_and_ended(stub):
-    has(stub)
-    starts(stub)
-    tells(stub, "FAILED", details="no capacity in subnet-1")
+    expect_list_sessions(stub)
+    expect_start_session(stub)
+    expect_get_session(stub, "FAILED", details="no capacity in subnet-1")
     stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
     with pytest.raises(StackError, match="it is FAILED: no capacity in subnet-1"):
-        emr.channel(WORLD, [], lambda text: None)
-    assert not emr._started
+        emr.open_channel(WORLD, [], lambda text: None)
+    assert not emr._started_sessions
 
 
 def test_stop_ends_all_of_ours_also_where_one_is_gone_meanwhile(stub):
-    has(
+    expect_list_sessions(
         stub,
-        ("s1", "IDLE", emr.name(WORLD)),
-        ("s2", "BUSY", emr.name(WORLD)),
+        ("s1", "IDLE", emr.session_name(WORLD)),
+        ("s2", "BUSY", emr.session_name(WORLD)),
         ("s3", "BUSY", "another"),
     )
     stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
     stub.add_client_error(
         "terminate_session", "ResourceNotFoundException", "gone", expected_params=of(sessionId="s2")
     )
-    assert emr.stop(WORLD) == 2
+    assert emr.terminate_sessions(WORLD) == 2
 
 
 def test_a_session_that_is_over_is_told_as_one(stub):
-    tells(stub, "TERMINATED", details="Session idle timeout")
+    expect_get_session(stub, "TERMINATED", details="Session idle timeout")
     builder = SimpleNamespace(
         endpoint="127.0.0.1:1",
         ended=lambda: emr.Channel.ended(SimpleNamespace(world=WORLD, session="s1")),
     )
     spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
-    assert sessions._ended(spark) == "it is TERMINATED: Session idle timeout"
-    assert sessions._ended(SimpleNamespace()) == ""
+    assert sessions._end_reason(spark) == "it is TERMINATED: Session idle timeout"
+    assert sessions._end_reason(SimpleNamespace()) == ""
 
 
 def test_an_error_of_a_session_that_is_over_says_so(monkeypatch):
-    monkeypatch.setattr(sessions, "unreachable", lambda spark: "")
+    monkeypatch.setattr(sessions, "unreachable_reason", lambda spark: "")
     builder = SimpleNamespace(endpoint="e:443", ended=lambda: "the session is TERMINATED: idle")
     spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
     for ended, kind in (("the session is TERMINATED: idle", StackError), ("", LakeError)):
@@ -222,7 +226,7 @@ def answered_here(spark):
     class Hashable:
         client = spark.client
 
-    return answered(Hashable(), "it failed", "here", "do it again")
+    return translate_errors(Hashable(), "it failed", "here", "do it again")
 
 
 @pytest.mark.parametrize(
@@ -237,12 +241,12 @@ def test_a_client_of_another_version_is_refused(version, right):
 
     Spark.version = version
     if right:
-        sessions._prepared(Spark(), WORLD)
+        sessions._configure(Spark(), WORLD)
     else:
         with pytest.raises(
             StackError, match=r'(?s)cannot speak with Spark 4.0.1.*pip install "pyspark==4.0.\*"'
         ):
-            sessions._prepared(Spark(), WORLD)
+            sessions._configure(Spark(), WORLD)
 
 
 def test_spark_is_started_with_what_hudi_needs():
@@ -251,19 +255,19 @@ def test_spark_is_started_with_what_hudi_needs():
         "spark.kryo.registrator",
         "spark.sql.extensions",
         "spark.sql.catalog.spark_catalog",
-    } <= settings.hudi_needs().keys()
-    assert "spark.driver.host" not in emr.settings(WORLD) and "AWSGlueDataCatalog" in str(
-        emr.settings(WORLD)
+    } <= settings.hudi_conf().keys()
+    assert "spark.driver.host" not in emr.spark_conf(WORLD) and "AWSGlueDataCatalog" in str(
+        emr.spark_conf(WORLD)
     )
 
 
 def test_a_session_has_the_python_packages_that_a_job_has():
     """A landing's function runs in Spark's workers, which have neither pandas nor pyarrow nor
     fastavro of their own."""
-    given = emr.serverless_settings(WORLD)
+    given = emr.serverless_conf(WORLD)
     assert given["spark.archives"] == "s3://workbench-lake/workbench/environment.tar.gz#environment"
     assert given["spark.executorEnv.PYTHONPATH"] == "./environment"
-    assert given.items() >= emr.settings(WORLD).items()
+    assert given.items() >= emr.spark_conf(WORLD).items()
 
 
 @pytest.mark.parametrize("kind", ["PythonException", "StreamingQueryException"])
@@ -278,11 +282,10 @@ def test_workers_of_another_python_are_told_by_name(kind):
     with pytest.raises(
         StackError, match="Spark's workers run Python 3.9, and this process 3.11"
     ) as told:
-        with answered(SimpleNamespace(), "a batch was not landed", "here", "mend it"):
+        with translate_errors(SimpleNamespace(), "a batch was not landed", "here", "mend it"):
             raise error
     assert (
-        told.value.expected == "Python 3.9 on both sides"
-        and "deploy/README.md" in told.value.next_step
+        told.value.expected == "Python 3.9 on both sides" and "deploy/README.md" in told.value.hint
     )
 
 
@@ -296,4 +299,4 @@ def test_a_missing_permission_names_action_and_resource(stub):
     with pytest.raises(
         StackError, match="emr-serverless:ListSessions is not allowed on arn:aws:emr-serverless:x"
     ):
-        emr.channel(WORLD, [])
+        emr.open_channel(WORLD, [])

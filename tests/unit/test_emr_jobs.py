@@ -35,23 +35,23 @@ def quiet(monkeypatch):
 
 @pytest.fixture
 def s3():
-    with on_aws.stubbed("s3") as stub:
+    with on_aws.stubbed_client("s3") as stub:
         yield stub
 
 
 @pytest.fixture
 def serverless():
-    with on_aws.stubbed("emr-serverless") as stub:
+    with on_aws.stubbed_client("emr-serverless") as stub:
         yield stub
 
 
 @pytest.fixture
 def steps():
-    with on_aws.stubbed("emr") as stub:
+    with on_aws.stubbed_client("emr") as stub:
         yield stub
 
 
-def has(s3, published=True):
+def expect_head_object(s3, published=True):
     asked = {"Bucket": "workbench-lake", "Key": "workbench/jobs/ingest.py"}
     if published:
         s3.add_response("head_object", {}, asked)
@@ -61,9 +61,9 @@ def has(s3, published=True):
         )
 
 
-def starts(serverless, *more, mode="BATCH", minutes=720):
-    settings = emr.serverless_settings(WORLD)
-    assert settings["spark.archives"] == f"{BUCKET}/{publish.ARCHIVE}#environment"
+def expect_start_job_run(serverless, *more, mode="BATCH", minutes=720):
+    settings = emr.serverless_conf(WORLD)
+    assert settings["spark.archives"] == f"{BUCKET}/{publish.ENVIRONMENT_ARCHIVE}#environment"
     serverless.add_response(
         "start_job_run",
         {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN},
@@ -92,7 +92,7 @@ def starts(serverless, *more, mode="BATCH", minutes=720):
     )
 
 
-def tells(serverless, *states, details="-"):
+def expect_get_job_run(serverless, *states, details="-"):
     for state in states:
         serverless.add_response(
             "get_job_run",
@@ -117,7 +117,7 @@ def tells(serverless, *states, details="-"):
 
 def run(on="emr-serverless", more=(), **how):
     said = []
-    return emr_jobs.run(WORLD, on, [*ARGUMENTS, *more], say=said.append, **how), said
+    return emr_jobs.run(WORLD, on, [*ARGUMENTS, *more], progress=said.append, **how), said
 
 
 def told_once(monkeypatch, number):
@@ -133,18 +133,18 @@ def told_once(monkeypatch, number):
 
 
 def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
-    has(s3)
-    starts(serverless)
-    tells(serverless, "SUBMITTED", "RUNNING", "RUNNING", "SUCCESS")
+    expect_head_object(s3)
+    expect_start_job_run(serverless)
+    expect_get_job_run(serverless, "SUBMITTED", "RUNNING", "RUNNING", "SUCCESS")
     code, said = run()
     assert code == 0 and LOG in said[0]
     assert [line.rpartition(": ")[2] for line in said[1:]] == ["SUBMITTED", "RUNNING", "SUCCESS"]
 
 
 def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
-    has(s3)
-    starts(serverless)
-    tells(
+    expect_head_object(s3)
+    expect_start_job_run(serverless)
+    expect_get_job_run(
         serverless,
         "SCHEDULED",
         "FAILED",
@@ -155,19 +155,19 @@ def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
 
 
 def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(s3, serverless, monkeypatch):
-    has(s3)
-    starts(serverless, "--continuous", mode="STREAMING", minutes=0)
-    tells(serverless, "RUNNING")
+    expect_head_object(s3)
+    expect_start_job_run(serverless, "--continuous", mode="STREAMING", minutes=0)
+    expect_get_job_run(serverless, "RUNNING")
     serverless.add_response(
         "cancel_job_run",
         {"applicationId": APPLICATION, "jobRunId": "j1"},
         {
             "applicationId": APPLICATION,
             "jobRunId": "j1",
-            "shutdownGracePeriodInSeconds": emr_jobs.GRACE,
+            "shutdownGracePeriodInSeconds": emr_jobs.GRACE_SECONDS,
         },
     )
-    tells(serverless, "CANCELLING", "CANCELLED")
+    expect_get_job_run(serverless, "CANCELLING", "CANCELLED")
     told_once(monkeypatch, signal.SIGTERM)
     before = signal.getsignal(signal.SIGTERM)
     code, said = run(more=["--continuous"], continuous=True)
@@ -177,26 +177,26 @@ def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(s3, serverless, m
 
 
 def test_one_that_ends_before_it_is_done_says_130(s3, serverless, monkeypatch):
-    has(s3)
-    starts(serverless)
-    tells(serverless, "RUNNING")
+    expect_head_object(s3)
+    expect_start_job_run(serverless)
+    expect_get_job_run(serverless, "RUNNING")
     serverless.add_response("cancel_job_run", {"applicationId": APPLICATION, "jobRunId": "j1"})
-    tells(serverless, "CANCELLED")
+    expect_get_job_run(serverless, "CANCELLED")
     told_once(monkeypatch, signal.SIGINT)
     assert run()[0] == 130
 
 
 def test_one_that_somebody_else_stops_has_failed(s3, serverless):
-    has(s3)
-    starts(serverless)
-    tells(serverless, "RUNNING", "CANCELLED", details="cancelled by admin")
+    expect_head_object(s3)
+    expect_start_job_run(serverless)
+    expect_get_job_run(serverless, "RUNNING", "CANCELLED", details="cancelled by admin")
     with pytest.raises(StackError, match="is CANCELLED: cancelled by admin"):
         run()
 
 
 def test_who_does_not_wait_is_told_how_it_is_stopped(s3, serverless):
-    has(s3)
-    starts(serverless)
+    expect_head_object(s3)
+    expect_start_job_run(serverless)
     code, said = run(wait=False)
     assert (
         code == 0 and f"cancel-job-run --application-id {APPLICATION} --job-run-id j1" in said[-1]
@@ -204,22 +204,22 @@ def test_who_does_not_wait_is_told_how_it_is_stopped(s3, serverless):
 
 
 def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
-    has(s3)
-    starts(serverless)
-    tells(serverless, "RUNNING")
+    expect_head_object(s3)
+    expect_start_job_run(serverless)
+    expect_get_job_run(serverless, "RUNNING")
     serverless.add_client_error("get_job_run", "ExpiredTokenException", "expired")
     said = []
     with pytest.raises(StackError, match="credentials have expired"):
-        emr_jobs.run(WORLD, "emr-serverless", ARGUMENTS, say=said.append)
+        emr_jobs.run(WORLD, "emr-serverless", ARGUMENTS, progress=said.append)
     assert said[-1] == "job j1 on EMR Serverless was left as it was: RUNNING"
 
 
 def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverless):
-    has(s3)
-    starts(serverless)
-    tells(serverless, "RUNNING")
+    expect_head_object(s3)
+    expect_start_job_run(serverless)
+    expect_get_job_run(serverless, "RUNNING")
     serverless.add_client_error("get_job_run", "ThrottlingException", "Rate exceeded")
-    tells(serverless, "SUCCESS")
+    expect_get_job_run(serverless, "SUCCESS")
     assert run()[0] == 0
 
 
@@ -234,7 +234,7 @@ def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverle
     ],
 )
 def test_what_may_not_be_started_is_told(s3, serverless, code, said):
-    has(s3)
+    expect_head_object(s3)
     serverless.add_client_error(
         "start_job_run",
         code,
@@ -245,9 +245,9 @@ def test_what_may_not_be_started_is_told(s3, serverless, code, said):
         run()
 
 
-@pytest.mark.parametrize("on", emr_jobs.PLACES)
+@pytest.mark.parametrize("on", emr_jobs.EXECUTORS)
 def test_nothing_is_started_before_it_is_published(s3, on):
-    has(s3, published=False)
+    expect_head_object(s3, published=False)
     with pytest.raises(
         StackError, match="(?s)not in the bucket.*workbench aws publish --world aws"
     ):
@@ -263,8 +263,8 @@ def test_a_world_without_a_deployment_has_no_emr():
 # -------------------------------------------------------------------------------------------
 
 
-def adds(steps):
-    conf = [part for k, v in emr.settings(WORLD).items() for part in ("--conf", f"{k}={v}")]
+def expect_add_steps(steps):
+    conf = [part for k, v in emr.spark_conf(WORLD).items() for part in ("--conf", f"{k}={v}")]
     steps.add_response(
         "add_job_flow_steps",
         {"StepIds": ["s-1"]},
@@ -292,7 +292,7 @@ def adds(steps):
     )
 
 
-def shows(steps, *states, **status):
+def expect_describe_step(steps, *states, **status):
     for state in states:
         steps.add_response(
             "describe_step",
@@ -302,9 +302,9 @@ def shows(steps, *states, **status):
 
 
 def test_a_step_is_followed_to_its_end(s3, steps):
-    has(s3)
-    adds(steps)
-    shows(steps, "PENDING", "RUNNING", "COMPLETED")
+    expect_head_object(s3)
+    expect_add_steps(steps)
+    expect_describe_step(steps, "PENDING", "RUNNING", "COMPLETED")
     code, said = run("emr-step")
     assert (
         code == 0
@@ -314,9 +314,9 @@ def test_a_step_is_followed_to_its_end(s3, steps):
 
 
 def test_a_step_that_fails_is_told_with_its_reason(s3, steps):
-    has(s3)
-    adds(steps)
-    shows(
+    expect_head_object(s3)
+    expect_add_steps(steps)
+    expect_describe_step(
         steps, "FAILED", FailureDetails={"Reason": "Unknown Error.", "LogFile": "s3://b/stderr.gz"}
     )
     with pytest.raises(
@@ -326,21 +326,21 @@ def test_a_step_that_fails_is_told_with_its_reason(s3, steps):
 
 
 def test_a_step_is_interrupted(s3, steps, monkeypatch):
-    has(s3)
-    adds(steps)
-    shows(steps, "RUNNING")
+    expect_head_object(s3)
+    expect_add_steps(steps)
+    expect_describe_step(steps, "RUNNING")
     steps.add_response(
         "cancel_steps",
         {},
         {"ClusterId": CLUSTER, "StepIds": ["s-1"], "StepCancellationOption": "SEND_INTERRUPT"},
     )
-    shows(steps, "CANCEL_PENDING", "CANCELLED")
+    expect_describe_step(steps, "CANCEL_PENDING", "CANCELLED")
     told_once(monkeypatch, signal.SIGINT)
     assert run("emr-step")[0] == 130
 
 
 def test_a_cluster_that_has_ended_is_told(s3, steps):
-    has(s3)
+    expect_head_object(s3)
     steps.add_client_error(
         "add_job_flow_steps",
         "ValidationException",
@@ -359,7 +359,7 @@ SCRIPT = ROOT / "deploy" / "jobs" / "ingest.py"
 
 
 def test_it_is_published():
-    assert "deploy/jobs" in publish.FOLDERS
+    assert "deploy/jobs" in publish.PUBLISHED_FOLDERS
 
 
 def test_it_takes_the_worlds_that_were_published_and_the_library_of_the_archive(tmp_path):
@@ -420,7 +420,7 @@ def test_a_table_or_a_walkthrough_is_ingested_once(ingested):
 
 def test_a_continuous_one_goes_on_until_it_is_told(ingested, monkeypatch):
     told = []
-    monkeypatch.setattr(here, "EVERY", 0)
+    monkeypatch.setattr(here, "POLL_INTERVAL", 0)
 
     def tell(stop):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -429,7 +429,7 @@ def test_a_continuous_one_goes_on_until_it_is_told(ingested, monkeypatch):
 
     ingested.then += [lambda stop: {"cdc_events": SimpleNamespace(messages=0)}, tell]
     said = []
-    assert here.ingest(WORLD, "cdc_events", continuous=True, say=said.append) == 0
+    assert here.ingest(WORLD, "cdc_events", continuous=True, progress=said.append) == 0
     assert told == [True] and len(ingested.asked) == 2 and len(said) == 1, (
         "what had nothing new is not told"
     )
@@ -445,7 +445,7 @@ def test_a_second_ctrl_c_is_one():
         signal.SIGINT, signal.default_int_handler
     )  # a job in a shell's background ignores it
     try:
-        with pytest.raises(KeyboardInterrupt), wait.told_to_stop() as told:
+        with pytest.raises(KeyboardInterrupt), wait.stop_on_signal() as told:
             signal.raise_signal(signal.SIGINT)
             assert told.is_set()
             signal.raise_signal(signal.SIGINT)

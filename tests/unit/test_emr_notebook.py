@@ -29,7 +29,7 @@ def quiet(monkeypatch):
 
 @pytest.fixture
 def emr():
-    with on_aws.stubbed("emr") as stub:
+    with on_aws.stubbed_client("emr") as stub:
         yield stub
 
 
@@ -44,7 +44,7 @@ def left(monkeypatch):
     return there
 
 
-def starts(emr):
+def expect_start(emr):
     emr.add_response(
         "start_notebook_execution",
         {"NotebookExecutionId": "ex-1"},
@@ -73,7 +73,7 @@ def starts(emr):
     )
 
 
-def tells(emr, *states, reason=""):
+def expect_describe(emr, *states, reason=""):
     for state in states:
         emr.add_response(
             "describe_notebook_execution",
@@ -90,34 +90,34 @@ def tells(emr, *states, reason=""):
 
 
 def test_it_is_waited_for_and_fetched(emr, left):
-    starts(emr)
-    tells(emr, "START_PENDING", "RUNNING", "FINISHED")
-    done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
-    assert not done.why and done.book.cells[0].outputs[0].data["text/plain"] == "2"
+    expect_start(emr)
+    expect_describe(emr, "START_PENDING", "RUNNING", "FINISHED")
+    done = emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
+    assert not done.reason and done.notebook.cells[0].outputs[0].data["text/plain"] == "2"
 
 
 def test_what_fails_is_told_with_emrs_reason_and_the_cells_that_ran(emr, left):
-    starts(emr)
-    tells(emr, "FAILED", "FAILED", reason="Kernel died")
-    done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
-    assert done.why == "EMR says FAILED: Kernel died" and len(done.book.cells) == 1
+    expect_start(emr)
+    expect_describe(emr, "FAILED", "FAILED", reason="Kernel died")
+    done = emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
+    assert done.reason == "EMR says FAILED: Kernel died" and len(done.notebook.cells) == 1
 
 
 def test_after_its_time_it_is_stopped(emr, left):
     left.clear()
-    starts(emr)
-    tells(emr, "RUNNING", "RUNNING")
+    expect_start(emr)
+    expect_describe(emr, "RUNNING", "RUNNING")
     emr.add_response("stop_notebook_execution", {}, {"NotebookExecutionId": "ex-1"})
-    done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"}, timeout=0)
-    assert "longer than 0 s" in done.why
+    done = emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"}, timeout=0)
+    assert "longer than 0 s" in done.reason
 
 
 def test_where_emr_leaves_nothing_it_is_said(emr, left):
     left.clear()
-    starts(emr)
-    tells(emr, "FINISHED")
-    done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
-    assert done.why == f"EMR has left no notebook at s3://workbench-lake/runs/1767225600/{NAME}"
+    expect_start(emr)
+    expect_describe(emr, "FINISHED")
+    done = emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
+    assert done.reason == f"EMR has left no notebook at s3://workbench-lake/runs/1767225600/{NAME}"
 
 
 def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
@@ -125,7 +125,7 @@ def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
     with pytest.raises(
         StackError, match="(?s)no parameter 'emr/cluster'.*`workbench aws up` makes"
     ):
-        emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
+        emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
 
 
 def test_a_missing_permission_names_action_and_resource(emr):
@@ -138,7 +138,7 @@ def test_a_missing_permission_names_action_and_resource(emr):
     with pytest.raises(
         StackError, match="elasticmapreduce:StartNotebookExecution is not allowed on arn:aws:x:j-1"
     ):
-        emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
+        emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
 
 
 def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
@@ -155,15 +155,17 @@ def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
     def notebook(world, path, values, timeout):
         asked.append((path.stem, values))
         book = nbformat.v4.new_notebook(cells=[CELL])
-        return execute.Executed(book, why="EMR says FAILED: x" if "12" in path.stem else "")
+        return execute.ExecutionResult(
+            book, reason="EMR says FAILED: x" if "12" in path.stem else ""
+        )
 
-    monkeypatch.setattr(emr_notebook, "notebook", notebook)
+    monkeypatch.setattr(emr_notebook, "execute_notebook", notebook)
     result = runner.run(
         ["11_source_database", "12_connectors", "13_hudi_ingest"],
         "aws",
         {"scale": 1},
         progress=False,
-        on="emr-notebook",
+        executor="emr-notebook",
     )
     assert [n["status"] for n in result.notebooks] == [
         "passed",
@@ -174,7 +176,7 @@ def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
         asked[0] == ("11_source_database", {"world": "aws", "scale": 1}) and result.report.exists()
     )
     with pytest.raises(ParamsError, match="did you mean 'emr-notebook'"):
-        runner.run([], "aws", on="emr_notebook")
+        runner.run([], "aws", executor="emr_notebook")
 
 
 @pytest.mark.parametrize(
@@ -188,28 +190,28 @@ def test_a_notebook_that_lost_its_session_is_run_once_more(error, times):
         output = nbformat.v4.new_output(
             "error", ename="StackError", evalue=f"{error}\n  where: x", traceback=[]
         )
-        return execute.Executed(
+        return execute.ExecutionResult(
             nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])])
         )
 
-    runner._once_more(executed, runner._Lines(False), "path", {})
+    runner._retry_on_lost_session(executed, runner.ProgressReporter(False), "path", {})
     assert ran == [("path", {})] * times
 
 
 def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(emr, left):
-    starts(emr)
-    tells(emr, "RUNNING")
+    expect_start(emr)
+    expect_describe(emr, "RUNNING")
     emr.add_client_error("describe_notebook_execution", "ThrottlingException", "Rate exceeded")
-    tells(emr, "FINISHED")
-    assert not emr_notebook.notebook(WORLD, PATH, {"world": "aws"}).why
+    expect_describe(emr, "FINISHED")
+    assert not emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"}).reason
 
 
 def test_a_login_that_expires_meanwhile_is_told_at_once(emr, left):
-    starts(emr)
-    tells(emr, "RUNNING")
+    expect_start(emr)
+    expect_describe(emr, "RUNNING")
     emr.add_client_error("describe_notebook_execution", "ExpiredTokenException", "expired")
     with pytest.raises(StackError, match="credentials have expired"):
-        emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
+        emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
 
 
 def test_a_cluster_that_has_ended_is_told(emr):
@@ -219,12 +221,12 @@ def test_a_cluster_that_has_ended_is_told(emr):
     with pytest.raises(
         StackError, match="(?s)takes no notebook: .*TERMINATED.*aws up emr schedule -p Generation"
     ):
-        emr_notebook.notebook(WORLD, PATH, {})
+        emr_notebook.execute_notebook(WORLD, PATH, {})
 
 
 @pytest.mark.parametrize("world", ["local", "cluster"])
 def test_a_world_that_is_none_of_aws_is_told_before_a_run_begins(world, monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
     with pytest.raises(StackError, match="(?s)none of AWS.*--world aws"):
-        runner.run(["00_start_here"], world, on="emr-notebook", progress=False)
+        runner.run(["00_start_here"], world, executor="emr-notebook", progress=False)
     assert not (tmp_path / "runs").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 from workbench.base import errors, params
-from worlds import varied
+from worlds import with_settings
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ from worlds import varied
     ],
 )
 def test_logins_in_addresses_are_dots_in_every_part_of_an_error(text, shown):
-    error = errors.StackError(text, where=text, expected=text, next_step=text)
-    assert {error.what, error.where, error.expected, error.next_step} == {shown}
+    error = errors.StackError(text, location=text, expected=text, hint=text)
+    assert {error.message, error.location, error.expected, error.hint} == {shown}
     assert str(error).count(shown) == 4 and str(error).replace(shown, "").count("@") == 0
 
 
 def test_logins_in_addresses_of_a_world_are_dots():
-    world = varied(params.load("local"), registry={"url": "http://me:geheim@127.0.0.1:8081"})
+    world = with_settings(params.load("local"), registry={"url": "http://me:geheim@127.0.0.1:8081"})
     assert dict(params.flatten(world))["registry.url"] == "http://••••••@127.0.0.1:8081"
     assert "geheim" not in world._repr_html_() and world.registry.url.count("geheim") == 1

@@ -5,21 +5,21 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from evolutions import CHANGES, FIRST, allowed
+from evolutions import CHANGES, FIRST, is_allowed
 from pyspark.sql import types as T
 from workbench.base.errors import LakeError
-from workbench.hudi import evolving
+from workbench.hudi import evolution
 from workbench.topic import avro
 
 # --- Avro's rules
 # ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", avro.MODES)
+@pytest.mark.parametrize("mode", avro.COMPATIBILITY_MODES)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_avro_says_of_each_change(change, mode):
-    why = avro.predicted([FIRST], CHANGES[change], mode)
-    assert (why == "") is allowed(change, mode), why
+    why = avro.check_compatibility([FIRST], CHANGES[change], mode)
+    assert (why == "") is is_allowed(change, mode), why
 
 
 def test_a_transitive_mode_looks_at_all_versions():
@@ -30,19 +30,19 @@ def test_a_transitive_mode_looks_at_all_versions():
         **without,
         "fields": [*without["fields"], {"name": "title", "type": "int", "default": 0}],
     }
-    assert avro.predicted([FIRST, without], again, "BACKWARD") == ""
-    assert "string" in avro.predicted([FIRST, without], again, "BACKWARD_TRANSITIVE")
-    assert avro.predicted([], again, "FULL_TRANSITIVE") == ""
+    assert avro.check_compatibility([FIRST, without], again, "BACKWARD") == ""
+    assert "string" in avro.check_compatibility([FIRST, without], again, "BACKWARD_TRANSITIVE")
+    assert avro.check_compatibility([], again, "FULL_TRANSITIVE") == ""
 
 
 def test_what_is_no_mode_or_no_schema():
     with pytest.raises(
         LakeError, match="(?s)no compatibility mode 'BACKWARDS'.*did you mean 'BACKWARD'"
     ):
-        avro.predicted([FIRST], FIRST, "BACKWARDS")
+        avro.check_compatibility([FIRST], FIRST, "BACKWARDS")
     with pytest.raises(LakeError, match="not an Avro schema"):
-        avro.predicted([FIRST], {"type": "recrod"}, "FULL")
-    assert "missing default value: COUNTRY" in avro.predicted(
+        avro.check_compatibility([FIRST], {"type": "recrod"}, "FULL")
+    assert "missing default value: COUNTRY" in avro.check_compatibility(
         [FIRST], CHANGES["add required"], "FULL"
     )
 
@@ -116,11 +116,11 @@ def row(text, sign=" "):
     ],
 )
 def test_messages_of_both_schemas_are_read_into_one(old, new, both):
-    assert evolving.merged("t", row(old), row(new)) == row(both)
+    assert evolution.merge_schemas("t", row(old), row(new)) == row(both)
 
 
 def grown(old, new, as_text=False):
-    return evolving.grown("t", row(old), row(new), as_text)
+    return evolution.evolve("t", row(old), row(new), as_text)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_table_takes_new_fields_and_wider_columns(old, new, both):
 )
 def test_what_no_reader_of_hudi_sees_as_wider_rewrites_a_table(old, new):
     assert grown(old, new) == row(new) and grown(new, old) == row(new)
-    assert evolving.needs_rewrite(row(f"id int, {old}"), row(f"id int, {new}, more string"))
+    assert evolution.needs_rewrite(row(f"id int, {old}"), row(f"id int, {new}, more string"))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_no_reader_of_hudi_sees_as_wider_rewrites_a_table(old, new):
     ],
 )
 def test_what_hudi_reads_as_it_is_rewrites_nothing(old, new):
-    assert not evolving.needs_rewrite(row(old), row(new))
+    assert not evolution.needs_rewrite(row(old), row(new))
 
 
 @pytest.mark.parametrize(
@@ -227,20 +227,20 @@ def test_a_key_column_keeps_its_type_whatever_a_person_says(old, new):
         match="(?s)a key column keeps its type.*bigint.unsigned.handling.mode"
         r".*recapture\.run\(",
     ):
-        evolving.grown("t", row(f"{old}, b int"), row(f"{new}, b int"), True, ["a"])
+        evolution.evolve("t", row(f"{old}, b int"), row(f"{new}, b int"), True, ["a"])
 
 
 def test_a_key_column_of_int_becomes_bigint():
-    assert evolving.grown("t", row("a int, b int"), row("a bigint, b int"), True, ["a"]) == row(
+    assert evolution.evolve("t", row("a int, b int"), row("a bigint, b int"), True, ["a"]) == row(
         "a bigint, b int"
     )
-    assert evolving.grown("t", row("a bigint, b int"), row("a int, b int"), True, ["a"]) == row(
+    assert evolution.evolve("t", row("a bigint, b int"), row("a int, b int"), True, ["a"]) == row(
         "a bigint, b int"
     )
-    assert evolving.grown("t", row("a int, b int"), row("b int"), False, ["a"]) == row(
+    assert evolution.evolve("t", row("a int, b int"), row("b int"), False, ["a"]) == row(
         "a int, b int"
     )
-    assert evolving.grown("t", row("a int, b int"), row("a smallint"), True, ["a"]) == row(
+    assert evolution.evolve("t", row("a int, b int"), row("a smallint"), True, ["a"]) == row(
         "a int, b int"
     )
 
@@ -271,25 +271,27 @@ def test_what_no_column_holds_is_told_with_the_choices(old, new, told):
         match=f"(?s){told}: its column cannot follow.*int to bigint.*schema=…"
         r".*recapture\.run\(.*then replaces the table",
     ):
-        evolving.merged("t", row(old), row(new))
+        evolution.merge_schemas("t", row(old), row(new))
 
 
 def test_names_that_differ_in_case_only_are_one_name():
     with pytest.raises(
         LakeError, match="(?s)t has country and COUNTRY, which Spark and Athena.*rename one"
     ):
-        evolving.merged("t", row("id int, country string"), row("id int, COUNTRY string"))
+        evolution.merge_schemas("t", row("id int, country string"), row("id int, COUNTRY string"))
     with pytest.raises(LakeError, match=r"t\.a has X and x"):
-        evolving.merged("t", row("a struct<x:int,X:int>"))
+        evolution.merge_schemas("t", row("a struct<x:int,X:int>"))
 
 
 def test_every_column_may_be_null():
     required = T.StructType([T.StructField("a", T.ArrayType(T.IntegerType(), False), False)])
-    assert evolving.merged("t", required) == row("a array<int>")
+    assert evolution.merge_schemas("t", required) == row("a array<int>")
 
 
 def said(before, now, table):
-    return evolving.told(*(evolving.fields(row(text)) for text in (before, now, table)))
+    return evolution.describe_change(
+        *(evolution.field_types(row(text)) for text in (before, now, table))
+    )
 
 
 def test_what_is_said_of_a_change():
@@ -303,7 +305,7 @@ def test_what_is_said_of_a_change():
 
 
 def commit(schema):
-    return SimpleNamespace(body={"extraMetadata": {"schema": schema and json.dumps(schema)}})
+    return SimpleNamespace(metadata={"extraMetadata": {"schema": schema and json.dumps(schema)}})
 
 
 def test_the_columns_of_a_table_are_those_of_its_last_commit_that_says_them():
@@ -333,5 +335,5 @@ def test_the_columns_of_a_table_are_those_of_its_last_commit_that_says_them():
         ("_hoodie_is_deleted", "boolean"),
     )
     done = [commit(record(("id", "int"))), commit(last), commit("")]
-    assert evolving.columns(done) == row("id int, price decimal(10,2)")
-    assert evolving.columns([]) is evolving.columns([commit(None)]) is None
+    assert evolution.table_columns(done) == row("id int, price decimal(10,2)")
+    assert evolution.table_columns([]) is evolution.table_columns([commit(None)]) is None

@@ -7,7 +7,7 @@ from workbench.base import files
 def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):
     address = f"file:{tmp_path}/checkpoints/labels.json"
     files.write_text(address, "old")
-    opened = files.open_address(address)[0]
+    opened = files.open_filesystem(address)[0]
 
     class Full:
         """A disk that is full after the file was opened."""
@@ -20,7 +20,7 @@ def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "open_address", lambda a: (Full(), a.removeprefix("file:")))
+        patch.setattr(files, "open_filesystem", lambda a: (Full(), a.removeprefix("file:")))
         with pytest.raises(OSError, match="No space"):
             files.write_text(address, "new")
     assert files.read_text(address) == "old"

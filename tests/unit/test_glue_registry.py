@@ -47,8 +47,10 @@ def framed(id, avsc, record, magic=b"\3\0"):
 
 def test_a_message_is_taken_apart():
     body = b"\x02 and more"
-    found = wire.framed(WORLD, b"\3\0" + UUID(ID).bytes + body)
-    assert found == wire.Framed("glue", "globalId", ID, body) and found.schema == f"globalId {ID}"
+    found = wire.parse_wire_format(WORLD, b"\3\0" + UUID(ID).bytes + body)
+    assert (
+        found == wire.WireMessage("glue", "globalId", ID, body) and found.schema == f"globalId {ID}"
+    )
 
 
 def test_what_is_no_message_of_glue():
@@ -62,16 +64,18 @@ def test_what_is_no_message_of_glue():
         b"\3\5" + head + b"packed",
         b"\0" + bytes(8) + b"x",
     ):
-        assert wire.framed(WORLD, bad) is None
-    assert wire.framed(WORLD, b"\3\0" + head).body == b""
+        assert wire.parse_wire_format(WORLD, bad) is None
+    assert wire.parse_wire_format(WORLD, b"\3\0" + head).body == b""
     with pytest.raises(
         LakeError, match="(?s)does not begin as Avro.*7b 22.*03 00, 16 bytes of schema id.*is glue"
     ):
-        registry.peek(WORLD, '{"a": 1}')
-    assert wire.not_avro(WORLD).startswith("not Avro as glue has it: 03 00, 16 bytes of schema id")
-    assert "03 05 is compressed" in wire.not_avro(
+        registry.inspect_message(WORLD, '{"a": 1}')
+    assert wire.not_avro_reason(WORLD).startswith(
+        "not Avro as glue has it: 03 00, 16 bytes of schema id"
+    )
+    assert "03 05 is compressed" in wire.not_avro_reason(
         WORLD
-    ) and "value.converter.compression" in wire.not_avro(WORLD)
+    ) and "value.converter.compression" in wire.not_avro_reason(WORLD)
 
 
 # --- what moto knows
@@ -119,7 +123,7 @@ def test_a_message_is_decoded(glue):
     old, new = create(glue, "m.p.t", ROW), create(glue, "m.p.u", MORE)
     decode = registry.Decoder(WORLD)
     assert decode(framed(old, ROW, {"id": 7})).record == {"id": 7}
-    seen = registry.peek(WORLD, framed(new, MORE, {"id": 7, "name": "é"}))
+    seen = registry.inspect_message(WORLD, framed(new, MORE, {"id": 7, "name": "é"}))
     assert (
         seen["wire"],
         seen["id_kind"],
@@ -148,7 +152,7 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
     monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
     monkeypatch.setattr(
         aws,
-        "pages",
+        "paginate",
         lambda *_, RegistryId: [
             {"SchemaName": topic} for topic in here[RegistryId["RegistryName"]]
         ],
@@ -161,7 +165,7 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
     assert seen.count("delete_schema") == 3 and seen.count("get_schema") == 2 + 3
     registry.delete(WORLD, "t-key", "t-value")
     assert seen.count("delete_schema") == 3 + 2, "gone meanwhile: fine"
-    monkeypatch.setattr(aws, "pages", None)
+    monkeypatch.setattr(aws, "paginate", None)
     registry.delete(WORLD)  # of a walkthrough that has none, nobody is asked
 
 
@@ -178,8 +182,8 @@ def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
 def test_a_login_that_expires_while_schemas_go_is_told_at_once(monkeypatch):
     monkeypatch.setattr(glue_registry, "names", lambda _: ["t-value"])
     waited, id = [], {"SchemaId": {"RegistryName": VALUES, "SchemaName": "t"}}
-    monkeypatch.setattr("workbench.base.wait.time.sleep", on_aws.once(waited))
-    with on_aws.stubbed("glue") as stub:
+    monkeypatch.setattr("workbench.base.wait.time.sleep", on_aws.sleep_once(waited))
+    with on_aws.stubbed_client("glue") as stub:
         stub.add_response("delete_schema", {}, id)
         stub.add_client_error("get_schema", "ThrottlingException", "Rate exceeded")
         stub.add_client_error("get_schema", "ExpiredTokenException", "expired")
@@ -225,7 +229,7 @@ def versions(stub, registry_name, topic, *found):
 def test_artifacts_are_called_as_with_apicurio():
     """A schema is called as its topic, of the keys in one registry, of the values in the other."""
     third = "00000000-0000-0000-0000-000000000003"
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         listed(stub, KEYS, "m", "n")
         listed(stub, VALUES, "o", more=["m"])
         versions(stub, KEYS, "m", version(1, third))
@@ -252,19 +256,21 @@ def test_artifacts_are_called_as_with_apicurio():
 def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
     """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown
     removes them."""
-    monkeypatch.setattr(recapture, "deployed_by", lambda *_: {})  # its journals lie in the lake
+    monkeypatch.setattr(
+        recapture, "connectors_of_recaptures", lambda *_: {}
+    )  # its journals lie in the lake
     for flow in (
         flow for flow in walkthroughs.ALL if "apicurio" in flow.services and flow.captures
     ):
         wanted = {
             f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")
         }
-        assert wanted and wanted <= flow._artifacts(WORLD)
-        topics = sorted({artifact.rpartition("-")[0] for artifact in flow._artifacts(WORLD)})
-        with on_aws.stubbed("glue") as stub:
+        assert wanted and wanted <= flow._schema_artifacts(WORLD)
+        topics = sorted({artifact.rpartition("-")[0] for artifact in flow._schema_artifacts(WORLD)})
+        with on_aws.stubbed_client("glue") as stub:
             listed(stub, KEYS, *topics)
             listed(stub, VALUES, *topics)
-            assert set(registry.names(WORLD)) == flow._artifacts(WORLD)
+            assert set(registry.names(WORLD)) == flow._schema_artifacts(WORLD)
 
 
 def test_a_notebook_asks_for_what_glue_has_not_only_where_there_is_more():
@@ -277,7 +283,7 @@ def test_a_notebook_asks_for_what_glue_has_not_only_where_there_is_more():
 
 def test_the_newest_version_is_the_last_one_that_may_be_used():
     asked = {"SchemaVersionId": ID}
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         listed(stub, KEYS, "m.p.t")
         listed(stub, VALUES, "m.p.t")
         versions(
@@ -291,7 +297,7 @@ def test_the_newest_version_is_the_last_one_that_may_be_used():
 
 @pytest.mark.parametrize("name", ["moma.public.artist-value", "moma.public.artists", "-value"])
 def test_an_artifact_that_is_not_there_names_the_nearest(name):
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         for _ in "ab":
             listed(stub, KEYS)
             listed(stub, VALUES, "moma.public.artists")
@@ -324,7 +330,7 @@ def test_what_glue_refuses_is_told(code, message, told):
         lambda w: registry.latest(w, "t-value"),
         lambda w: registry.delete(w, "t-value"),
     ):
-        with on_aws.stubbed("glue") as stub:
+        with on_aws.stubbed_client("glue") as stub:
             stub.add_client_error("list_schemas", code, message)
             with pytest.raises(StackError, match=told):
                 ask(WORLD)
@@ -333,9 +339,9 @@ def test_what_glue_refuses_is_told(code, message, told):
 def test_a_right_that_is_missing_is_no_unknown_schema():
     for ask in (
         lambda: registry.find(WORLD, ID),
-        lambda: registry.peek(WORLD, framed(ID, ROW, {"id": 1})),
+        lambda: registry.inspect_message(WORLD, framed(ID, ROW, {"id": 1})),
     ):
-        with on_aws.stubbed("glue") as stub:
+        with on_aws.stubbed_client("glue") as stub:
             stub.add_client_error(
                 "get_schema_version",
                 "AccessDeniedException",
@@ -346,7 +352,7 @@ def test_a_right_that_is_missing_is_no_unknown_schema():
 
 
 def test_a_schema_that_is_no_avro():
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         stub.add_response(
             "get_schema_version",
             {"SchemaDefinition": "syntax = proto3", "SchemaArn": ARN},
@@ -359,13 +365,13 @@ def test_a_schema_that_is_no_avro():
 def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     asked = []
     monkeypatch.setattr(glue_registry, "find", lambda world, *given: asked.append(given) or ROW)
-    monkeypatch.setattr(glue_registry, "newest", lambda *_: MORE)
-    known = decode_avro.Schemas(WORLD, "m.p.t")
-    assert known.meet([f"globalId {ID}", json.dumps(ROW)]) == {
+    monkeypatch.setattr(glue_registry, "find_latest", lambda *_: MORE)
+    known = decode_avro.SchemaResolver(WORLD, "m.p.t")
+    assert known.resolve([f"globalId {ID}", json.dumps(ROW)]) == {
         f"globalId {ID}": ROW,
         json.dumps(ROW): ROW,
     }
-    assert asked == [(ID, "globalId")] and known.reader.fieldNames() == ["id", "name"]
+    assert asked == [(ID, "globalId")] and known.reader_schema.fieldNames() == ["id", "name"]
 
 
 # --- the landing, whose tasks cannot ask
@@ -391,7 +397,7 @@ SINK = {
 
 
 def test_the_landing_honours_the_converter_of_the_worlds_registry():
-    assert landing.parse(SINK, WORLD).messages == "avro"
+    assert landing.parse(SINK, WORLD).message_format == "avro"
     with pytest.raises(
         ConnectorError, match="(?s)registry.name is 'other'.*params/aws.yaml: workbench-values"
     ):
@@ -418,7 +424,7 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
 
 def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
     body = framed(ID, ROW, {"id": 7})[18:]
-    form = job.form(
+    form = job.record_encoder(
         WORLD,
         landing.parse(SINK, WORLD),
         {f"globalId {ID}": json.dumps(ROW), f"globalId {OTHER}": "null"},
@@ -431,9 +437,9 @@ def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
     with pytest.raises(ValueError, match="not Avro as glue has it"):
         form.converter.read(b"{}", None, None)
     third = "00000000-0000-0000-0000-000000000003"
-    form.converter.meet([f"globalId {ID}", None, f"globalId {OTHER}"])
+    form.converter.require_schemas([f"globalId {ID}", None, f"globalId {OTHER}"])
     with pytest.raises(ConnectionError, match=f"not been asked for schema globalId {third}"):
-        form.converter.meet([f"globalId {third}"])
+        form.converter.require_schemas([f"globalId {third}"])
 
 
 def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another_schema(
@@ -451,7 +457,7 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         glue_registry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id)
     )
     monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"], "others"])
-    monkeypatch.setattr(job, "_met", {})
+    monkeypatch.setattr(job, "_glue_schema_cache", {})
     rounds = [[OTHER], [third, fourth], None]  # what the task of each round has not been given
 
     def start(spark, world, sink, batch, schemas, ask):
@@ -463,27 +469,27 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         if unmet:
             named = ", ".join(f"globalId {id}" for id in unmet)
             raise RuntimeError(
-                f"PythonException: …\nConnectionError: {messages.UNMET} {named};\n at …"
+                f"PythonException: …\nConnectionError: {messages.UNRESOLVED_SCHEMA} {named};\n at …"
             )
         return query.recentProgress
 
-    monkeypatch.setattr(job, "_start", start)
-    monkeypatch.setattr(job, "_finish", finish)
-    done = job._all(None, WORLD, sink, 1, 1)
+    monkeypatch.setattr(job, "_start_query", start)
+    monkeypatch.setattr(job, "_await_query", finish)
+    done = job._land_available(None, WORLD, sink, 1, 1)
     assert done == ["done in round 1", "done in round 2", "done in round 3"], (
         "what was landed before is counted, too"
     )
     names = {id: f"globalId {id}" for id in (ID, OTHER, third, fourth)}
     assert given == [{names[ID]}, {names[ID], names[OTHER]}, set(names.values())]
-    assert sorted(asked) == sorted(names) and job._met == {
+    assert sorted(asked) == sorted(names) and job._glue_schema_cache == {
         names[ID]: json.dumps(ROW),
         names[OTHER]: json.dumps(MORE),
     }, "one that is not there may come yet"
     rounds[:] = [[third], [third]]
     with pytest.raises(RuntimeError, match=third):
-        job._all(None, WORLD, sink, 1, 1)
+        job._land_available(None, WORLD, sink, 1, 1)
     rounds[:] = [None]
-    assert job._all(None, WORLD, sink, 1, 1) and given[-1] == {names[ID], names[OTHER]}
+    assert job._land_available(None, WORLD, sink, 1, 1) and given[-1] == {names[ID], names[OTHER]}
 
 
 def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
@@ -500,21 +506,21 @@ def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
     monkeypatch.setattr(job.time, "monotonic", lambda: clock[0])
 
     def start(spark, world, sink, batch, schemas, ask):
-        converter = job.form(world, sink, schemas, ask).converter
+        converter = job.record_encoder(world, sink, schemas, ask).converter
         return SimpleNamespace(recentProgress=["done"] * (not ask), converter=converter)
 
     def finish(query, sink, timeout):
         given.append(timeout)
         clock[0] += 10
         n = len(given)
-        query.converter.meet([f"globalId {n:08d}-0000-0000-0000-000000000000"])
+        query.converter.require_schemas([f"globalId {n:08d}-0000-0000-0000-000000000000"])
         with pytest.raises(ValueError, match="is not in the registry"):
             query.converter.read(b"", "globalId x", b"")
         return query.recentProgress
 
-    monkeypatch.setattr(job, "_start", start)
-    monkeypatch.setattr(job, "_finish", finish)
-    assert job._all(None, WORLD, landing.parse(SINK, WORLD), 600, 1) == ["done"]
+    monkeypatch.setattr(job, "_start_query", start)
+    monkeypatch.setattr(job, "_await_query", finish)
+    assert job._land_available(None, WORLD, landing.parse(SINK, WORLD), 600, 1) == ["done"]
     assert 2 <= len(asked) == len(given) - 1 <= 5 and given == [
         600 - 10 * n for n in range(len(given))
     ]
@@ -523,25 +529,29 @@ def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
 def test_the_schemas_that_tasks_have_met_are_found_in_whatever_is_left_of_an_error():
     one, two, three = (f"globalId {n}0000000-0000-0000-0000-000000000000" for n in "123")
     with pytest.raises(ConnectionError) as raised:
-        messages.Avro({}, "", "", True).meet([one, two, three])
+        messages.AvroConverter({}, "", "", True).require_schemas([one, two, three])
     said = str(raised.value)
-    assert messages.unmet(f"task 1: {said}\n at x") == {one, two, three}
-    assert messages.unmet(said[:-5]) == {one, two} and messages.unmet(said[: -len(three) - 1]) == {
+    assert messages.parse_unresolved(f"task 1: {said}\n at x") == {one, two, three}
+    assert messages.parse_unresolved(said[:-5]) == {one, two} and messages.parse_unresolved(
+        said[: -len(three) - 1]
+    ) == {
         one,
         two,
     }
-    assert messages.unmet(f"{said[:-20]}\nCaused by: {said}") == {one, two, three}
-    assert messages.unmet("something else") == set()
+    assert messages.parse_unresolved(f"{said[:-20]}\nCaused by: {said}") == {one, two, three}
+    assert messages.parse_unresolved("something else") == set()
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for():
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         versions(stub, VALUES, "t", version(1, ID))
         stub.add_client_error(
             "list_schema_versions", "EntityNotFoundException", "none"
         )  # it went meanwhile
-        assert registry.numbered(WORLD, ["t-value", "gone-value"]) == {f"globalId {ID}": "1"}
-    with on_aws.stubbed("glue") as stub:
+        assert registry.versions_by_schema_id(WORLD, ["t-value", "gone-value"]) == {
+            f"globalId {ID}": "1"
+        }
+    with on_aws.stubbed_client("glue") as stub:
         listed(stub, KEYS)
         listed(stub, VALUES, "check-1", "t")
         stub.add_client_error("list_schema_versions", "EntityNotFoundException", "none")

@@ -11,19 +11,19 @@ from confluent_kafka import KafkaError, KafkaException
 from workbench.base import params
 from workbench.base.errors import StackError
 from workbench.topic import groups, topics
-from worlds import varied
+from worlds import with_settings
 
-NOWHERE = varied(params.load("local"), kafka={"bootstrap": "127.0.0.1:1"})
+NOWHERE = with_settings(params.load("local"), kafka={"bootstrap": "127.0.0.1:1"})
 
 
 @pytest.fixture
 def asked_once(monkeypatch):
-    monkeypatch.setattr(topics, "TIMEOUT", 1)
+    monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 1)
     monkeypatch.setattr(groups, "wait_until", lambda condition, *_, **__: condition())
 
 
 @pytest.mark.parametrize(
-    "ask", [groups.names, lambda world: groups.forget(world, "storefront.orders")]
+    "ask", [groups.names, lambda world: groups.delete(world, "storefront.orders")]
 )
 def test_without_kafka_no_list_is_empty_and_nothing_is_deleted(asked_once, ask):
     with pytest.raises(StackError, match="(?s)the service kafka is stopped.*workbench up"):
@@ -47,13 +47,13 @@ def answering(code):
 @pytest.mark.parametrize("code", [None, KafkaError.GROUP_ID_NOT_FOUND])
 def test_a_group_that_is_deleted_or_absent_is_forgotten(asked_once, monkeypatch, code):
     monkeypatch.setattr(groups, "AdminClient", answering(code))
-    groups.forget(NOWHERE, "storefront.orders")
+    groups.delete(NOWHERE, "storefront.orders")
 
 
 def test_a_group_with_members_is_not_forgotten(asked_once, monkeypatch):
     monkeypatch.setattr(groups, "AdminClient", answering(KafkaError.NON_EMPTY_GROUP))
     with pytest.raises(StackError):
-        groups.forget(NOWHERE, "storefront.orders")
+        groups.delete(NOWHERE, "storefront.orders")
 
 
 # A broker (librdkafka's mock) behind an address where nothing listens at first. The errors keep
@@ -63,7 +63,7 @@ import socket, sys, threading
 from confluent_kafka import Consumer, Producer, TopicPartition
 from workbench.base import params
 from workbench.topic import groups, topics
-from worlds import varied
+from worlds import with_settings
 
 def forward(source, target):
     while data := source.recv(65536):
@@ -81,7 +81,7 @@ mock = Producer({"test.mock.num.brokers": 1, "log_level": 0})
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
-world = varied(params.load("local"), kafka={"bootstrap": f"127.0.0.1:{port}"})
+world = with_settings(params.load("local"), kafka={"bootstrap": f"127.0.0.1:{port}"})
 topics.TIMEOUT, topics.bounds, errors = 1, lambda world, topic: {0: (0, 1)}, []
 for ask in (lambda: groups.lag(world, "a", "t"), lambda: groups.forget(world, "a"),
             lambda: topics.send(world, "t", [("key", "value")], **{"reconnect.backoff.max.ms": 100})):

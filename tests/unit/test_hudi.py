@@ -9,8 +9,8 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
-from workbench.hudi import decode, evolving, timeline
-from workbench.hudi.tables import alone, dead_letters_path, state
+from workbench.hudi import decode, evolution, timeline
+from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
 
 
 def table(**fields):
@@ -89,7 +89,7 @@ def test_a_table_may_be_ordered_by_several_fields():
     } == {"__position"}
     assert (
         table().options()["hoodie.payload.ordering.field"] == "__lsn"
-        and table().version({"__lsn": 7}) == 7
+        and table().ordering_value({"__lsn": 7}) == 7
     )
     log = [
         ("bin.000001", 5, 0),
@@ -100,7 +100,7 @@ def test_a_table_may_be_ordered_by_several_fields():
         ("bin.000010", 0, 0),
         ("bin.0000100", 0, 0),
     ]
-    versions = [it.version(dict(zip(it.ordering_fields, place))) for place in log]
+    versions = [it.ordering_value(dict(zip(it.ordering_fields, place))) for place in log]
     assert versions == sorted(versions) and len(set(versions)) == len(log)
     assert versions[2] == "bin.000001/00000000000000000040/00000000000000000003"
     with_floats = {
@@ -108,7 +108,7 @@ def test_a_table_may_be_ordered_by_several_fields():
         "__source_pos": 40.0,
         "__source_row": 3.0,
     }  # as pandas has them beside nulls
-    assert it.version(with_floats) == it.version(
+    assert it.ordering_value(with_floats) == it.ordering_value(
         {**with_floats, "__source_pos": 40, "__source_row": 3}
     )
 
@@ -118,12 +118,15 @@ def test_the_position_is_a_column_from_the_beginning_and_no_change_of_the_source
     source = T.StructType(
         [T.StructField(name, T.StringType()) for name in ("id", *it.ordering_fields)]
     )
-    assert decode.judged_schema(source, table()) == source
-    whole = decode.judged_schema(source, it)
+    assert decode.classified_schema(source, table()) == source
+    whole = decode.classified_schema(source, it)
     assert whole.fieldNames() == ["id", *it.ordering_fields, "__position"]
-    assert evolving.grown("t", whole, whole, as_text=False) == whole
+    assert evolution.evolve("t", whole, whole, as_text=False) == whole
     assert (
-        evolving.told(evolving.fields(whole), evolving.fields(whole), evolving.fields(whole)) == ""
+        evolution.describe_change(
+            evolution.field_types(whole), evolution.field_types(whole), evolution.field_types(whole)
+        )
+        == ""
     )
 
 
@@ -163,8 +166,8 @@ def kept(world, it):
     own."""
     return (
         list(hudi.labels(world, it)["label"]),
-        bool(files.below(dead_letters_path(world, it))),
-        files.read_text(f"{state(world, it)}/landed-x/00000000.json") == "[]",
+        bool(files.list_files(dead_letters_path(world, it))),
+        files.read_text(f"{table_state_dir(world, it)}/landed-x/00000000.json") == "[]",
         hudi.exists(it),
     )
 
@@ -184,7 +187,7 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
     one, other = made
     hudi.label(world, one, "mine")
     files.write_text(f"{dead_letters_path(world, one)}/topic-x/00000000/part-0.json", "{}")
-    files.write_text(f"{state(world, one)}/landed-x/00000000.json", "[]")
+    files.write_text(f"{table_state_dir(world, one)}/landed-x/00000000.json", "[]")
     assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == (
         [],
         False,
@@ -194,7 +197,7 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
     with pytest.raises(LakeError, match="(?s)no instant labelled 'mine'.*hudi.label"):
         hudi.as_of(None, world, other, "mine")
     hudi.label(world, other, "its")
-    with alone(world, one):
+    with table_lock(world, one):
         hudi.drop(None, world, other)
         with pytest.raises(LakeError, match="another ingest into one.same is going on"):
             hudi.drop(None, world, one)
@@ -213,8 +216,8 @@ def test_the_state_of_a_table_lies_below_a_name_that_a_person_can_read(world, tm
         hudi.table(world, "t", key=("a",), ordering="b").base
         == f"file:{tmp_path}/tables/datalake/t"
     )
-    assert state(world, it) == f"file:{tmp_path}/checkpoints/shop/orders"
+    assert table_state_dir(world, it) == f"file:{tmp_path}/checkpoints/shop/orders"
     far = dataclasses.replace(it, base="s3a://lake/raw/orders")
-    assert state(world, far).startswith(
+    assert table_state_dir(world, far).startswith(
         f"file:{tmp_path}/checkpoints/elsewhere/s3a___lake_raw_orders-"
     )

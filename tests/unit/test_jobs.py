@@ -7,15 +7,15 @@ import pytest
 from workbench import connect, landing
 from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError
-from workbench.landing import job, jobs, polling, sources
-from worlds import varied
+from workbench.landing import builtin_runner, job, polling, sources
+from worlds import with_settings
 
 SOURCE, SINK = "pagila_jdbc_source_00", "pagila_s3_sink_00"
 
 
 def work(patch, kind, does):
-    parse, _, forget = jobs.JOBS[kind]
-    patch.setitem(jobs.JOBS, kind, (parse, does, forget))
+    parse, _, forget = builtin_runner.CONNECTOR_KINDS[kind]
+    patch.setitem(builtin_runner.CONNECTOR_KINDS, kind, (parse, does, forget))
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def there(tmp_path, monkeypatch):
             raise ConnectorError(f"there is no connector {name!r}")
         return running[name]
 
-    world = varied(
+    world = with_settings(
         params.load("local"),
         lake={"checkpoints": f"file:{tmp_path}", "landing": f"file:{tmp_path}/landed"},
     )
@@ -60,9 +60,11 @@ def states(there, *names):
 def test_a_connector_is_unassigned_until_a_step_and_then_runs(there):
     source, sink = deploy(there, SOURCE, SINK)
     assert (source["type"], sink["type"], source["state"]) == ("source", "sink", "UNASSIGNED")
-    assert source["tasks"] == [{"id": 0, "state": "UNASSIGNED", "worker": jobs.WORKER, "error": ""}]
+    assert source["tasks"] == [
+        {"id": 0, "state": "UNASSIGNED", "worker": builtin_runner.WORKER, "error": ""}
+    ]
     assert landing.names(there.world) == ["outbox_source", SOURCE, SINK]
-    done = landing.step(None, there.world, SINK, SOURCE)
+    done = landing.run_once(None, there.world, SINK, SOURCE)
     assert list(done.items()) == [(SOURCE, f"polled {SOURCE}"), (SINK, f"landed {SINK}")], (
         "sources first"
     )
@@ -71,7 +73,7 @@ def test_a_connector_is_unassigned_until_a_step_and_then_runs(there):
 
 def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(there):
     deploy(there, SOURCE)
-    landing.step(None, there.world)
+    landing.run_once(None, there.world)
     deploy(there, SOURCE)
     assert states(there, SOURCE) == ["RUNNING"]
     other = {**connect.config(there.world, SOURCE), "mode": "bulk", "timestamp.column.name": ""}
@@ -120,11 +122,11 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
 )
 def test_what_cannot_be_honoured_is_refused_whole(there, name, change, says):
     deploy(there, name)
-    kept = files.read_text(jobs._place(there.world))
+    kept = files.read_text(builtin_runner._state_path(there.world))
     with pytest.raises(ConnectorError, match=says) as e:
         landing.apply(there.world, name, {**connect.config(there.world, name), **change})
     assert "geheim" not in str(e.value)
-    assert files.read_text(jobs._place(there.world)) == kept
+    assert files.read_text(builtin_runner._state_path(there.world)) == kept
 
 
 def test_a_plugin_that_no_job_does_the_work_of_is_judged_by_the_connect(there, monkeypatch):
@@ -142,7 +144,7 @@ def test_where_the_plugin_is_there_the_job_steps_aside(there):
     there.plugins.append({"class": sources.JDBC})
     deploy(there, SOURCE)
     assert landing.status(there.world, SOURCE) == {"worker": "connect"}
-    assert list(landing.step(None, there.world, SOURCE, SINK)) == [SINK], (
+    assert list(landing.run_once(None, there.world, SOURCE, SINK)) == [SINK], (
         "the other one works by itself"
     )
     landing.delete(there.world, SOURCE)
@@ -163,10 +165,10 @@ def test_one_that_fails_says_why_keeps_nobody_from_working_and_is_tried_again(th
     with monkeypatch.context() as broken:
         work(broken, "source", refuse)
         with pytest.raises(LakeError, match="the table is gone"):
-            landing.step(None, there.world)
+            landing.run_once(None, there.world)
     assert landing.status(there.world, SOURCE)["error"] == "the table is gone"
     assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
-    landing.step(None, there.world)
+    landing.run_once(None, there.world)
     assert landing.status(there.world, SOURCE)["error"] == "" and states(there, SOURCE) == [
         "RUNNING"
     ]
@@ -175,16 +177,16 @@ def test_one_that_fails_says_why_keeps_nobody_from_working_and_is_tried_again(th
 def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there):
     deploy(there, SOURCE, SINK)
     configs = {name: {"name": name, **connect.config(there.world, name)} for name in (SOURCE, SINK)}
-    offsets = polling._place(there.world, sources.parse(configs[SOURCE], there.world))
-    progress = job.checkpoint(there.world, landing.parse(configs[SINK]))
+    offsets = polling._offsets_path(there.world, sources.parse(configs[SOURCE], there.world))
+    progress = job.checkpoint_path(there.world, landing.parse(configs[SINK]))
     for place in (offsets, f"{progress}/offsets/0"):
         files.write_text(place, "{}")
     for name in (SOURCE, SINK, SOURCE):
         landing.delete(there.world, name)
     assert landing.names(there.world) == ["outbox_source"]
-    assert files.read_text(offsets) is None and not files.entries(progress)
+    assert files.read_text(offsets) is None and not files.list_dir(progress)
     with pytest.raises(ConnectorError, match=f"there is no connector '{SOURCE}'"):
-        landing.step(None, there.world, SOURCE)
+        landing.run_once(None, there.world, SOURCE)
 
 
 def test_what_is_deleted_or_applied_during_a_step_stays_so(there, monkeypatch):
@@ -192,17 +194,25 @@ def test_what_is_deleted_or_applied_during_a_step_stays_so(there, monkeypatch):
     other = {**connect.config(there.world, SINK), "flush.size": "7"}
     work(monkeypatch, "source", lambda spark, world, config: landing.delete(world, SOURCE))
     work(monkeypatch, "sink", lambda spark, world, config: landing.apply(world, SINK, other))
-    monkeypatch.setitem(jobs.JOBS, "source", (*jobs.JOBS["source"][:2], lambda world, config: None))
-    landing.step(None, there.world)
+    monkeypatch.setitem(
+        builtin_runner.CONNECTOR_KINDS,
+        "source",
+        (*builtin_runner.CONNECTOR_KINDS["source"][:2], lambda world, config: None),
+    )
+    landing.run_once(None, there.world)
     assert SOURCE not in landing.names(there.world)
-    assert jobs._ours(there.world)[SINK] == {"config": other, "state": "UNASSIGNED", "error": ""}
+    assert builtin_runner._load_state(there.world)[SINK] == {
+        "config": other,
+        "state": "UNASSIGNED",
+        "error": "",
+    }
 
 
 def test_a_step_that_fails_unforeseen_is_told_as_failed(there, monkeypatch):
     deploy(there, SOURCE)
     work(monkeypatch, "source", lambda spark, world, config: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        landing.step(None, there.world)
+        landing.run_once(None, there.world)
     assert (
         states(there, SOURCE) == ["FAILED"]
         and "ZeroDivision" in landing.status(there.world, SOURCE)["error"]

@@ -76,7 +76,7 @@ def test_without_credentials_no_client_is_made(aws_config):
     begun = time.monotonic()
     for ask in (
         topics.names,
-        lambda w: topics.bounds(w, "t"),
+        lambda w: topics.watermark_offsets(w, "t"),
         lambda w: topics.create(w, "t"),
         topics.settings,
     ):
@@ -130,16 +130,16 @@ def test_credentials_that_end_while_a_client_is_at_work(signed_in, monkeypatch):
         return real(region)
 
     monkeypatch.setattr(kafka_iam, "token", token)
-    monkeypatch.setattr(topics, "TIMEOUT", 0.2)
+    monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 0.2)
     with pytest.raises(StackError, match="credentials have expired"):
-        list(topics.messages(world, "t", {0: 0}, {0: 1}))
+        list(topics.consume(world, "t", {0: 0}, {0: 1}))
     made.clear()
     with pytest.raises(StackError, match="credentials have expired"):
         topics.names(world)
 
 
 def test_a_broker_that_takes_no_token_is_told_after_a_while(signed_in, monkeypatch):
-    monkeypatch.setattr(topics, "TIMEOUT", 1)
+    monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 1)
     world = on_aws.world(**{"kafka/bootstrap": "127.0.0.1:1"})
     with pytest.raises(
         StackError, match="(?s)Kafka does not answer.*127.0.0.1:1.*get-caller-identity.*Connect"
@@ -156,7 +156,7 @@ def test_the_client_asks_for_its_token_by_itself(signed_in, monkeypatch):
 
 def test_a_topics_replicas_are_the_brokers_default(monkeypatch):
     made = []
-    monkeypatch.setattr(topics, "_partitions", lambda *_: {})
+    monkeypatch.setattr(topics, "_list_partitions", lambda *_: {})
 
     class Admin:
         def __init__(self, _):
@@ -177,7 +177,7 @@ def test_a_topics_replicas_are_the_brokers_default(monkeypatch):
 def test_topics_of_msk_itself_are_not_listed(monkeypatch):
     monkeypatch.setattr(
         topics,
-        "_partitions",
+        "_list_partitions",
         lambda _: dict.fromkeys(
             (
                 "__amazon_msk_canary",

@@ -11,8 +11,8 @@ from workbench import connect, landing
 from workbench.base import files
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.hudi import changes
-from workbench.landing import job, messages, places, writing
-from workbench.landing.formats import Form, Lines
+from workbench.landing import job, messages, partitioners, writing
+from workbench.landing.formats import JsonLines, RecordEncoder
 from workbench.landing.sinks import LENSES, Sink
 from workbench.source import postgres
 from workbench.walkthroughs import frames, outbox
@@ -87,7 +87,7 @@ def test_what_cannot_be_honoured_is_refused(change, says):
     ],
 )
 def test_folders(value, folder):
-    assert places.folder_of({"a": value}, ["a"]) == folder
+    assert partitioners.partition_folder({"a": value}, ["a"]) == folder
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,22 @@ def test_folders(value, folder):
     ],
 )
 def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
-    converter = messages.Json(envelope=True)
+    converter = messages.JsonConverter(has_envelope=True)
     for _ in range(2):  # the second time its schema is known
         if reason:
             with pytest.raises(ValueError, match=reason):
                 converter.read(text.encode())
         else:
             _, value, own = converter.read(text.encode())
-            assert (Lines().holder(None)(value, own).decode() if value else "") == line
+            assert (JsonLines().encoder_for(None)(value, own).decode() if value else "") == line
 
 
 def by_c(most):
-    return Form(Sink("json", "f", most, "t", ("t",), ("c",)), messages.Json(envelope=True), Lines())
+    return RecordEncoder(
+        Sink("json", "f", most, "t", ("t",), ("c",)),
+        messages.JsonConverter(has_envelope=True),
+        JsonLines(),
+    )
 
 
 DEEP = b'{"c": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
@@ -142,7 +146,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     frame = pandas.DataFrame(
         [("t", 0, i, True, 0, v) for i, v in enumerate(values)], columns=COLUMNS, dtype=object
     )
-    task = writing.task(by_c(50), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    task = writing.landing_task(by_c(50), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     (done,) = task(iter([frame]))
     assert done.iloc[0][["records", "dead_letters"]].to_dict() == {
         "records": 1,
@@ -158,9 +162,9 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
-    assert by_c(1).read("t", 0, 0, json.dumps({"c": "x" * 253}).encode())[0] == f"c={'x' * 253}"
+    assert by_c(1).encode("t", 0, 0, json.dumps({"c": "x" * 253}).encode())[0] == f"c={'x' * 253}"
     files.write_bytes(
-        files.open_address(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}"
+        files.open_filesystem(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}"
     )
 
 
@@ -176,7 +180,7 @@ def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp
         yield frame[:4]
         yield frame[4:]
 
-    task = writing.task(by_c(2), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    task = writing.landing_task(by_c(2), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     (first,) = task(frames())
     assert first.iloc[0].to_dict() == {
         "messages": 13,
@@ -205,11 +209,11 @@ def test_metrics_read_alike_from_connect_and_classic():
         "values": [3, None],
     }
     for metrics in (connect, {"messages": 3, "upserts": 0}):
-        assert job.observed({"observedMetrics": {"landing": metrics}}) == {
+        assert job.observed_metrics({"observedMetrics": {"landing": metrics}}) == {
             "messages": 3,
             "upserts": 0,
         }
-    assert job.observed({}) == {}
+    assert job.observed_metrics({}) == {}
 
 
 def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_not_at_all():
@@ -231,8 +235,8 @@ def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_n
         "/a=1/t.json.tmp",
         "/a=1/.t.json.crc",
     ):
-        assert changes.is_scratch(path)
-    assert not changes.is_scratch("/_a=1/t-0-00000000000000000002.json")
+        assert changes.is_hidden(path)
+    assert not changes.is_hidden("/_a=1/t-0-00000000000000000002.json")
 
 
 # --- one run
@@ -251,7 +255,7 @@ def world(tmp_path):
 
 def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_path):
     (tmp_path / "landing" / "cdc-events").mkdir(parents=True)
-    with job._alone(world, landing.parse(GOOD)):
+    with job._landing_lock(world, landing.parse(GOOD)):
         for busy in (lambda: landing.run(None, world, GOOD), lambda: landing.drop(world, GOOD)):
             with pytest.raises(
                 LakeError,
@@ -286,11 +290,11 @@ class Query:
 def test_a_query_that_nobody_waits_for_any_more_is_stopped():
     sink, endless, ended, dead = landing.parse(GOOD), Query(), Query(ended=True), Query(dies=True)
     with pytest.raises(LakeError, match="waited 0 s for the landing of msk.t"):
-        job._finish(endless, sink, 0)
+        job._await_query(endless, sink, 0)
     assert endless.stopped == 1
-    assert job._finish(ended, sink, 5) == ended.recentProgress and ended.stopped == 0
+    assert job._await_query(ended, sink, 5) == ended.recentProgress and ended.stopped == 0
     with pytest.raises(ConnectionError, match="no such query"):
-        job._finish(dead, sink, 5)
+        job._await_query(dead, sink, 5)
     assert dead.stopped == 0, "a Spark that is gone would be asked in vain"
 
 
@@ -313,7 +317,9 @@ def test_only_what_a_producer_committed_is_read(world):
             raise EOFError("all that is asked for here")
 
     with pytest.raises(EOFError):
-        job._start(SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7, {}, True)
+        job._start_query(
+            SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7, {}, True
+        )
     assert options["kafka.isolation.level"] == "read_committed"
     assert (options["subscribePattern"], options["maxOffsetsPerTrigger"]) == (r"^(msk\.t)$", "7")
 
@@ -366,12 +372,14 @@ def test_a_line_that_is_not_json_is_named_by_its_file(world):
 
 def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
     monkeypatch.setattr(
-        connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"]
+        connect,
+        "names",
+        lambda _: ["moma_source", outbox.ENVELOPE_CONNECTOR, "somebody_elses"],
     )
     slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
     monkeypatch.setattr(postgres, "slots", lambda *_: slots)
-    assert outbox.flow.connectors_left(world) == [outbox.ENVELOPE]
-    assert postgres.own_slots(world) == ["my_msk_outbox"]
+    assert outbox.flow.remaining_connectors(world) == [outbox.ENVELOPE_CONNECTOR]
+    assert postgres.connector_slots(world) == ["my_msk_outbox"]
 
 
 def test_parquet_files_are_told_by_name_and_footer(tmp_path):

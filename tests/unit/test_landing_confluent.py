@@ -18,16 +18,16 @@ import pandas
 import pyarrow.parquet
 import pytest
 from confluent_sink import (
-    ADDRESS,
-    BY_COUNTRY,
-    BY_DAY,
+    ADDRESS_SCHEMA,
     CONFLUENT,
-    FOUR,
+    FIELD_PARTITIONER,
+    FOUR_TRANSFORMS,
     PARQUET,
     SINK,
-    address,
-    struct,
-    wrapped,
+    TIME_PARTITIONER,
+    address_row,
+    json_message,
+    struct_schema,
 )
 from pyspark import cloudpickle
 from workbench import landing
@@ -61,8 +61,8 @@ def land(tmp_path):
             ],
             dtype=object,
         )
-        form = job.form(world, landing.parse(config), schemas or {})
-        task = writing.task(form, f"file:{tmp_path}/{folder}", f"file:{tmp_path}/dead")
+        form = job.record_encoder(world, landing.parse(config), schemas or {})
+        task = writing.landing_task(form, f"file:{tmp_path}/{folder}", f"file:{tmp_path}/dead")
         (done,) = task(iter([frame[:3], frame[3:]]))
         root = tmp_path / folder
         files = {str(p.relative_to(root)): p for p in sorted(root.rglob("*")) if p.is_file()}
@@ -91,18 +91,20 @@ def land(tmp_path):
 
 
 def test_json_by_kafka_partition(land):
-    done = land({**SINK, "topics.dir": "topics"}, *[wrapped(address(n)) for n in range(1, 604)])
+    done = land(
+        {**SINK, "topics.dir": "topics"}, *[json_message(address_row(n)) for n in range(1, 604)]
+    )
     assert {name: len(rows) for name, rows in done.rows.items()} == {
         f"t/partition=0/t+0+{first:010d}.json": 100 if first < 600 else 3
         for first in range(0, 601, 100)
     }
-    assert done.rows["t/partition=0/t+0+0000000100.json"][0] == address(101)
+    assert done.rows["t/partition=0/t+0+0000000100.json"][0] == address_row(101)
 
 
 def test_parquet_by_country_with_four_transforms(land):
     done = land(
-        {**PARQUET, **BY_COUNTRY, **FOUR, "flush.size": "4"},
-        *[wrapped(address(n)) for n in range(6)],
+        {**PARQUET, **FIELD_PARTITIONER, **FOUR_TRANSFORMS, "flush.size": "4"},
+        *[json_message(address_row(n)) for n in range(6)],
     )
     assert {name: [r["address_id"] for r in rows] for name, rows in done.rows.items()} == {
         "t/country=Country 0/t+0+0000000000.gz.parquet": [0, 3],
@@ -182,19 +184,19 @@ ENVELOPE = {
 
 def film(n):
     return (
-        avro_bytes.number(n)
-        + avro_bytes.number(6)
-        + avro_bytes.number(1)
-        + avro_bytes.number(1)
+        avro_bytes.encode_long(n)
+        + avro_bytes.encode_long(6)
+        + avro_bytes.encode_long(1)
+        + avro_bytes.encode_long(1)
         + b"\x63"
-        + avro_bytes.number(1)
-        + avro_bytes.number(2)
-        + avro_bytes.number(1)
-        + avro_bytes.text("Trailers")
-        + avro_bytes.number(0)
-        + avro_bytes.number(0)
-        + avro_bytes.number(1629340334432123)
-        + avro_bytes.number(17000)
+        + avro_bytes.encode_long(1)
+        + avro_bytes.encode_long(2)
+        + avro_bytes.encode_long(1)
+        + avro_bytes.encode_string("Trailers")
+        + avro_bytes.encode_long(0)
+        + avro_bytes.encode_long(0)
+        + avro_bytes.encode_long(1629340334432123)
+        + avro_bytes.encode_long(17000)
     )
 
 
@@ -216,7 +218,7 @@ del AVRO["partitioner.class"]
 
 def test_parquet_of_debezium_envelopes_in_avro(land):
     bodies = [
-        ("globalId 0", b"\0" + avro_bytes.number(1) + film(n) + avro_bytes.text("r"))
+        ("globalId 0", b"\0" + avro_bytes.encode_long(1) + film(n) + avro_bytes.encode_string("r"))
         for n in range(5)
     ]
     done = land({**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies, schemas=registered(ENVELOPE))
@@ -252,7 +254,7 @@ def test_parquet_of_debezium_envelopes_in_avro(land):
 )
 def test_names_say_the_codec(land, codec, ending):
     config = {k: v for k, v in {**PARQUET, "parquet.codec": codec}.items() if v}
-    ((name, path),) = land(config, wrapped(address(1))).files.items()
+    ((name, path),) = land(config, json_message(address_row(1))).files.items()
     assert name == f"t/partition=0/t+0+0000000000{ending}.parquet"
     found = pyarrow.parquet.ParquetFile(path).metadata.row_group(0).column(0).compression
     assert found == {"none": "UNCOMPRESSED", None: "SNAPPY"}.get(codec, str(codec).upper())
@@ -265,14 +267,17 @@ def test_names_say_the_codec(land, codec, ending):
 @pytest.mark.parametrize("config, ending", [(SINK, "json"), (PARQUET, "gz.parquet")])
 def test_another_schema_begins_another_object(land, config, ending):
     wider = {
-        **ADDRESS,
-        "fields": [*ADDRESS["fields"], {"type": "string", "optional": True, "field": "email"}],
+        **ADDRESS_SCHEMA,
+        "fields": [
+            *ADDRESS_SCHEMA["fields"],
+            {"type": "string", "optional": True, "field": "email"},
+        ],
     }
     values = [
-        wrapped(address(0)),
-        wrapped(address(1)),
-        wrapped(address(2, email="x"), wider),
-        wrapped(address(3)),
+        json_message(address_row(0)),
+        json_message(address_row(1)),
+        json_message(address_row(2, email="x"), wider),
+        json_message(address_row(3)),
     ]
     done = land(config, *values)
     assert {name: [r["address_id"] for r in rows] for name, rows in done.rows.items()} == {
@@ -310,7 +315,7 @@ def number(n):
         ("string", "\ud800", "surrogates not allowed"),
         (decimal_of(2), number(10**38), "x has more than 38 digits"),
         (
-            decimal_of(2, **{connect_schema.PRECISION: "4"}),
+            decimal_of(2, **{connect_schema.PRECISION_PARAMETER: "4"}),
             number(10_000),
             "x has more than 4 digits",
         ),
@@ -340,8 +345,13 @@ def number(n):
     ],
 )
 def test_what_parquet_cannot_hold_is_a_dead_letter(land, kind, value, says):
-    schema = struct(x=kind)
-    done = land(PARQUET, wrapped(address(0)), wrapped({"x": value}, schema), wrapped(address(2)))
+    schema = struct_schema(x=kind)
+    done = land(
+        PARQUET,
+        json_message(address_row(0)),
+        json_message({"x": value}, schema),
+        json_message(address_row(2)),
+    )
     assert [len(r) for r in done.rows.values()] == [2] and len(done.dead) == 1
     assert re.search(says, done.dead[0]), done.dead
 
@@ -352,27 +362,27 @@ def test_what_parquet_cannot_hold_is_a_dead_letter(land, kind, value, says):
         {"schema": 5, "payload": {"a": 1}},
         {"schema": [], "payload": {"a": 1}},
         {"schema": {"type": "struct"}, "payload": {}},
-        {"schema": struct(x={"type": "array"}), "payload": {"x": []}},
-        {"schema": struct(x={"type": []}), "payload": {"x": 1}},
+        {"schema": struct_schema(x={"type": "array"}), "payload": {"x": []}},
+        {"schema": struct_schema(x={"type": []}), "payload": {"x": 1}},
         {"schema": {"type": "struct", "fields": [{"type": "int32"}]}, "payload": {"x": 1}},
         {
             "schema": {"type": "struct", "fields": [{"type": "int32", "field": 5}]},
             "payload": {"x": 1},
         },
         {
-            "schema": struct(x={"type": "bytes", "name": connect_schema.DECIMAL}),
+            "schema": struct_schema(x={"type": "bytes", "name": connect_schema.DECIMAL}),
             "payload": {"x": "AA=="},
         },
-        {"schema": struct(x="double"), "payload": {"x": 10**400}},
+        {"schema": struct_schema(x="double"), "payload": {"x": 10**400}},
         {
-            "schema": struct(x={"type": "array", "items": {"type": "string"}}),
+            "schema": struct_schema(x={"type": "array", "items": {"type": "string"}}),
             "payload": {"x": ["\ud800"]},
         },
-        {"schema": struct(**{"\ud800": "string"}), "payload": {}},
+        {"schema": struct_schema(**{"\ud800": "string"}), "payload": {}},
     ],
 )
 @pytest.mark.parametrize(
-    "config", [PARQUET, {**PARQUET, **FOUR, "transforms": "insertStaticField1"}]
+    "config", [PARQUET, {**PARQUET, **FOUR_TRANSFORMS, "transforms": "insertStaticField1"}]
 )
 def test_a_schema_that_no_program_wrote_stops_nothing(land, config, message):
     config = {
@@ -380,15 +390,20 @@ def test_a_schema_that_no_program_wrote_stops_nothing(land, config, message):
         for k, v in config.items()
         if not k.startswith("transforms.") or "insertStaticField1" in k
     }
-    done = land(config, wrapped(address(0)), json.dumps(message).encode(), wrapped(address(2)))
+    done = land(
+        config,
+        json_message(address_row(0)),
+        json.dumps(message).encode(),
+        json_message(address_row(2)),
+    )
     assert [len(r) for r in done.rows.values()] == [2] and len(done.dead) == 1, done.dead
 
 
 def test_a_name_of_connect_on_another_type_says_nothing(land):
-    schema = struct(
+    schema = struct_schema(
         x={"type": "string", "name": connect_schema.TIMESTAMP}, y={"type": "int64", "name": DATE}
     )
-    (rows,) = land(PARQUET, wrapped({"x": "noon", "y": 2**40}, schema)).rows.values()
+    (rows,) = land(PARQUET, json_message({"x": "noon", "y": 2**40}, schema)).rows.values()
     assert rows == [{"x": "noon", "y": 2**40}]
 
 
@@ -415,14 +430,14 @@ def test_a_name_of_connect_on_another_type_says_nothing(land):
             10**15,
         ),
         (
-            {"type": "array", "items": struct(y="int32"), "optional": True},
+            {"type": "array", "items": struct_schema(y="int32"), "optional": True},
             [{"y": 1}, {}],
             [{"y": 1}, {"y": None}],
         ),
     ],
 )
 def test_what_parquet_holds(land, kind, value, there):
-    (rows,) = land(PARQUET, wrapped({"x": value}, struct(x=kind))).rows.values()
+    (rows,) = land(PARQUET, json_message({"x": value}, struct_schema(x=kind))).rows.values()
     assert (str(rows[0]["x"]) if isinstance(there, str) else rows[0]["x"]) == there
 
 
@@ -441,30 +456,32 @@ def test_what_parquet_holds(land, kind, value, there):
     ],
 )
 def test_an_avro_type_that_connect_or_parquet_has_not_is_a_dead_letter(land, avsc, says):
-    done = land(AVRO, b"x", more=[("globalId 0", avro_bytes.text("x"))], schemas=registered(avsc))
+    done = land(
+        AVRO, b"x", more=[("globalId 0", avro_bytes.encode_string("x"))], schemas=registered(avsc)
+    )
     assert not done.files and says in done.dead[0]
 
 
 def test_json_without_its_envelope_is_a_dead_letter_and_lines_need_none_where_it_is_switched_off(
     land,
 ):
-    bare = [json.dumps(address(n)).encode() for n in range(2)]
+    bare = [json.dumps(address_row(n)).encode() for n in range(2)]
     done = land(PARQUET, *bare)
     assert not done.files and done.dead[0].startswith(
         'not {"schema": …, "payload": …}, as value.converter.schemas'
     )
-    done = land(PARQUET, wrapped(address(1), None), folder="none")
+    done = land(PARQUET, json_message(address_row(1), None), folder="none")
     assert not done.files and "holds structs with a schema" in done.dead[-1]
     off = {**SINK, "value.converter.schemas.enable": "false"}
-    assert list(land(off, *bare, folder="off").rows.values()) == [[address(0), address(1)]]
-    odd = [wrapped(address(1)), b'{"schema": 1, "payload": 2}']
+    assert list(land(off, *bare, folder="off").rows.values()) == [[address_row(0), address_row(1)]]
+    odd = [json_message(address_row(1)), b'{"schema": 1, "payload": 2}']
     assert [
         r["payload"]
         for (r,) in [
             land(off, o, folder=str(n)).rows["t/partition=0/t+0+0000000000.json"]
             for n, o in enumerate(odd)
         ]
-    ] == [address(1), 2]
+    ] == [address_row(1), 2]
 
 
 def test_lines_of_avro(land):
@@ -494,15 +511,15 @@ def test_lines_of_avro(land):
     "country, folder", [("a/b", "country=a%2Fb"), (None, "country=__HIVE_DEFAULT_PARTITION__")]
 )
 def test_a_value_of_the_partition_field(land, country, folder):
-    assert list(land({**SINK, **BY_COUNTRY}, wrapped(address(0, country=country))).files) == [
-        f"t/{folder}/t+0+0000000000.json"
-    ]
+    assert list(
+        land({**SINK, **FIELD_PARTITIONER}, json_message(address_row(0, country=country))).files
+    ) == [f"t/{folder}/t+0+0000000000.json"]
 
 
 def test_several_fields_one_within_another_and_one_that_is_not_there(land):
     config = {
         **SINK,
-        **BY_COUNTRY,
+        **FIELD_PARTITIONER,
         "partition.field.name": "op, after.country",
         "value.converter.schemas.enable": "false",
     }
@@ -517,27 +534,29 @@ HOUR = 3_600_000
 @pytest.mark.parametrize(
     "change, value, folder",
     [
-        ({}, wrapped(address(0)), "year=1970/day=01-02"),
-        ({"timezone": "America/New_York"}, wrapped(address(0)), "year=1970/day=01-01"),
+        ({}, json_message(address_row(0)), "year=1970/day=01-02"),
+        ({"timezone": "America/New_York"}, json_message(address_row(0)), "year=1970/day=01-01"),
         (
             {"timestamp.extractor": "RecordField", "timestamp.field": "last_update"},
-            wrapped(address(0)),
+            json_message(address_row(0)),
             "year=2017/day=02-15",
         ),
         (
             {"timestamp.extractor": "RecordField"},
-            wrapped({"timestamp": "2021-08-19T23:30:00.9Z"}, struct(timestamp="string")),
+            json_message(
+                {"timestamp": "2021-08-19T23:30:00.9Z"}, struct_schema(timestamp="string")
+            ),
             "year=2021/day=08-19",
         ),
         (
             {"path.format": "YY''MM'T'HH:mm", "partition.duration.ms": "7200000"},
-            wrapped(address(0)),
+            json_message(address_row(0)),
             "7001T00:00",
         ),
     ],
 )
 def test_folders_by_time(land, change, value, folder):
-    (name,) = land({**SINK, **BY_DAY, **change}, (25 * HOUR, value)).files
+    (name,) = land({**SINK, **TIME_PARTITIONER, **change}, (25 * HOUR, value)).files
     assert name == f"t/{folder}/t+0+0000000000.json"
 
 
@@ -553,7 +572,7 @@ def test_folders_by_time(land, change, value, folder):
 def test_a_record_without_a_time_is_a_dead_letter(land, value, says):
     config = {
         **SINK,
-        **BY_DAY,
+        **TIME_PARTITIONER,
         "timestamp.extractor": "RecordField",
         "value.converter.schemas.enable": "false",
     }
@@ -562,17 +581,23 @@ def test_a_record_without_a_time_is_a_dead_letter(land, value, says):
 
 
 def test_objects_end_by_the_time_of_their_records(land):
-    timed = [(t, wrapped(address(n))) for n, t in enumerate([0, 5, 9, 10, 19, 20])]
-    done = land({**SINK, **BY_DAY, "rotate.interval.ms": "10"}, *timed)
+    timed = [(t, json_message(address_row(n))) for n, t in enumerate([0, 5, 9, 10, 19, 20])]
+    done = land({**SINK, **TIME_PARTITIONER, "rotate.interval.ms": "10"}, *timed)
     assert [[r["address_id"] for r in rows] for rows in done.rows.values()] == [
         [0, 1, 2],
         [3, 4],
         [5],
     ]
-    back = [(0, wrapped(address(0))), (24 * HOUR, wrapped(address(1))), (1, wrapped(address(2)))]
-    done = land({**SINK, **BY_DAY, "rotate.interval.ms": str(99 * HOUR)}, *back, folder="back")
+    back = [
+        (0, json_message(address_row(0))),
+        (24 * HOUR, json_message(address_row(1))),
+        (1, json_message(address_row(2))),
+    ]
+    done = land(
+        {**SINK, **TIME_PARTITIONER, "rotate.interval.ms": str(99 * HOUR)}, *back, folder="back"
+    )
     assert len(done.rows) == 3, "another folder ends the objects, too"
-    done = land({**SINK, **BY_DAY}, *back, folder="open")
+    done = land({**SINK, **TIME_PARTITIONER}, *back, folder="open")
     assert {name: [r["address_id"] for r in rows] for name, rows in done.rows.items()} == {
         "t/year=1970/day=01-01/t+0+0000000000.json": [0, 2],
         "t/year=1970/day=01-02/t+0+0000000001.json": [1],
@@ -581,14 +606,14 @@ def test_objects_end_by_the_time_of_their_records(land):
 
 def test_a_message_without_a_value(land):
     nothing = b'{"schema":null,"payload":null}'
-    done = land(SINK, wrapped(address(0)), None, nothing, wrapped(address(3)))
+    done = land(SINK, json_message(address_row(0)), None, nothing, json_message(address_row(3)))
     assert done.counts["tombstones"] == 2 and done.counts["records"] == 2
     fail = {k: v for k, v in SINK.items() if k != "behavior.on.null.values"}
     for bad in (None, nothing):
         with pytest.raises(
             RuntimeError, match="offset 1 of t, partition 0, has no value.*null.values is fail"
         ):
-            land(fail, wrapped(address(0)), bad, folder="fail")
+            land(fail, json_message(address_row(0)), bad, folder="fail")
 
 
 @pytest.mark.parametrize(
@@ -609,7 +634,9 @@ def test_a_message_without_a_value(land):
 )
 def test_what_cannot_be_honoured_of_times_is_refused(change, says):
     with pytest.raises(ConnectorError, match="(?s)" + says):
-        landing.parse({k: v for k, v in {**SINK, **BY_DAY, **change}.items() if v is not None})
+        landing.parse(
+            {k: v for k, v in {**SINK, **TIME_PARTITIONER, **change}.items() if v is not None}
+        )
 
 
 @pytest.mark.parametrize(
@@ -627,11 +654,11 @@ def test_what_cannot_be_honoured_of_times_is_refused(change, says):
         ),
         (PARQUET, {"parquet.codec": "lzo"}, "parquet.codec is 'lzo'.*gzip, none, snappy, zstd"),
         (
-            {**SINK, **BY_COUNTRY},
+            {**SINK, **FIELD_PARTITIONER},
             {"partition.field.name": " ,"},
             "partition.field.name is ' ,'.*names of fields",
         ),
-        (SINK, FOUR | {"transforms.RenameField.type": "x"}, "RenameField.type is 'x'"),
+        (SINK, FOUR_TRANSFORMS | {"transforms.RenameField.type": "x"}, "RenameField.type is 'x'"),
         (SINK, {"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
     ],
 )
@@ -656,12 +683,12 @@ def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path):
     """What a person can see is whole at every moment: each file is as it will be; the rest comes
     with the next run."""
     frame = pandas.DataFrame(
-        [("t", 0, n, True, 0, wrapped(address(n))) for n in range(6_000)],
+        [("t", 0, n, True, 0, json_message(address_row(n))) for n in range(6_000)],
         columns=["topic", "partition", "offset", "keyed", "sent", "value"],
         dtype=object,
     )
-    form = job.form(
-        params.load("local"), landing.parse({**PARQUET, **BY_COUNTRY, "flush.size": "30"})
+    form = job.record_encoder(
+        params.load("local"), landing.parse({**PARQUET, **FIELD_PARTITIONER, "flush.size": "30"})
     )
 
     def files(folder):
@@ -672,7 +699,7 @@ def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path):
         }
 
     def run(name, seconds=None):
-        task = writing.task(form, f"file:{tmp_path}/{name}", f"file:{tmp_path}/dead")
+        task = writing.landing_task(form, f"file:{tmp_path}/{name}", f"file:{tmp_path}/dead")
         with subprocess.Popen(
             [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as worker:

@@ -29,8 +29,8 @@ def test_the_sink_of_the_walkthrough(world, good):
         "topics",
         10_000,
         r"moma\.public\.(.*)",
-        confluent=True,
-        messages="avro",
+        is_confluent=True,
+        message_format="avro",
         codec="snappy",
     )
     names = [
@@ -39,24 +39,24 @@ def test_the_sink_of_the_walkthrough(world, good):
         "__debezium-heartbeat.moma",
         "moma.public.artists",
     ]
-    assert sink.matching(names) == [names[0], names[3]]
+    assert sink.matching_topics(names) == [names[0], names[3]]
     assert sink.prefix_of(names[0]) == "topics/moma.public.artworks"
     assert (
-        "/" not in sink.place.partition("/")[2]
-        and sink.place != landing.parse({**good, "topics.regex": "x"}).place
+        "/" not in sink.state_path.partition("/")[2]
+        and sink.state_path != landing.parse({**good, "topics.regex": "x"}).state_path
     )
 
 
 def test_topics_by_name_and_another_folder(good):
     del good["topics.regex"]
     sink = landing.parse({**good, "topics": "a, b", "topics.dir": "raw/avro", "flush.size": "3"})
-    assert (sink.shown, sink.pattern, sink.flush_count, sink.prefix_of("a")) == (
+    assert (sink.description, sink.topic_pattern, sink.flush_count, sink.prefix_of("a")) == (
         "a,b",
         "a|b",
         3,
         "raw/avro/a",
     )
-    assert sink.matching(["b", "c"]) == ["b"]
+    assert sink.matching_topics(["b", "c"]) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_sink_without_a_topic_is_no_silent_success(world, good, monkeypatch, t
     monkeypatch.setattr(job.topics, "names", lambda world: ["other"])
     lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
     with pytest.raises(LakeError, match="(?s)no topic for the sink.*valid: other.*RUNNING"):
-        job.same_topics(lab, landing.parse(good))
+        job.verify_topic_ids(lab, landing.parse(good))
 
 
 def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatch, tmp_path):
@@ -135,10 +135,10 @@ def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatc
     with pytest.raises(
         LakeError, match="(?s)no topic for the sink.*artwork at .*did you mean 'artworks'"
     ):
-        job.same_topics(lab, landing.parse({**config, "topics": "artists,artwork"}))
+        job.verify_topic_ids(lab, landing.parse({**config, "topics": "artists,artwork"}))
     assert not list(tmp_path.iterdir()), "nothing is noted of a landing that is refused"
-    job.same_topics(lab, landing.parse({**config, "topics": "artists,artworks"}))
-    job.same_topics(lab, landing.parse({**config, "topics.regex": "art(ist|work)s?"}))
+    job.verify_topic_ids(lab, landing.parse({**config, "topics": "artists,artworks"}))
+    job.verify_topic_ids(lab, landing.parse({**config, "topics.regex": "art(ist|work)s?"}))
 
 
 def test_starting_clean_removes_files_of_a_topic_whose_id_is_gone_too(good, world, tmp_path):

@@ -33,7 +33,7 @@ def s3(monkeypatch, tmp_path):
     )
 
     def refuse(name):
-        with aws.answered("s3"):
+        with aws.translate_errors("s3"):
             raise ClientError({"Error": {"Code": name}}, "PutObject")
 
     def ask(lock, operation, Body=None, IfMatch=None, IfNoneMatch=None):  # noqa: N803 - S3's names
@@ -71,8 +71,8 @@ def s3(monkeypatch, tmp_path):
         json.dumps(body).encode(),
         **({"IfMatch": str(it.version)} if it.text is not None else {"IfNoneMatch": "*"}),
     )
-    monkeypatch.setattr(lease._Lock, "_ask", ask)
-    monkeypatch.setattr(paths, "OWN", tmp_path / "own")
+    monkeypatch.setattr(lease._LockObject, "_call", ask)
+    monkeypatch.setattr(paths, "USER_RUNTIME_DIR", tmp_path / "own")
     return it
 
 
@@ -82,23 +82,23 @@ def of_another(**more):
 
 
 def take():
-    with files.alone(ADDRESS, "ingest into t", "wait"):
+    with files.exclusive_lock(ADDRESS, "ingest into t", "wait"):
         return True
 
 
 def test_who_comes_second_is_told_and_the_next_one_gets_it(s3):
-    with files.alone(ADDRESS, "ingest into t"):
+    with files.exclusive_lock(ADDRESS, "ingest into t"):
         with pytest.raises(LakeError, match="another ingest into t is going on") as error:
             take()
         assert (
-            str(json.loads(s3.text)["pid"]) in error.value.where
-            and f"{ADDRESS}.lock" in error.value.where
+            str(json.loads(s3.text)["pid"]) in error.value.location
+            and f"{ADDRESS}.lock" in error.value.location
         )
     assert s3.text == b"{}" and take() and take()
 
 
 def lock_file():
-    (file,) = (paths.OWN / "locks").iterdir()
+    (file,) = (paths.USER_RUNTIME_DIR / "locks").iterdir()
     return file
 
 
@@ -107,10 +107,10 @@ def test_without_a_name_it_waits(s3, elsewhere):
     got = []
 
     def second():
-        with files.alone(ADDRESS):
+        with files.exclusive_lock(ADDRESS):
             got.append("second")
 
-    with files.alone(ADDRESS):
+    with files.exclusive_lock(ADDRESS):
         waiting = threading.Thread(target=second)
         if elsewhere:
             lock_file().unlink()
@@ -126,26 +126,26 @@ def test_without_a_name_it_waits(s3, elsewhere):
 
 def test_the_lock_of_one_that_was_killed_elsewhere_is_taken_over_when_it_has_run_out(s3):
     s3.put(**of_another())
-    s3.now += dt.timedelta(seconds=lease.LEASE - 1)
+    s3.now += dt.timedelta(seconds=lease.LEASE_SECONDS - 1)
     with pytest.raises(LakeError, match="another") as error:
         take()
-    assert "process 7 on elsewhere" in error.value.where
+    assert "process 7 on elsewhere" in error.value.location
     s3.now += dt.timedelta(seconds=2)
     assert take()
 
 
 def test_of_two_that_take_over_one_wins(s3, monkeypatch):
     s3.put(**of_another())
-    s3.now += dt.timedelta(seconds=lease.LEASE)
-    ask = lease._Lock._ask
+    s3.now += dt.timedelta(seconds=lease.LEASE_SECONDS)
+    ask = lease._LockObject._call
 
     def other_is_first(lock, operation, **given):
-        monkeypatch.setattr(lease._Lock, "_ask", ask)
+        monkeypatch.setattr(lease._LockObject, "_call", ask)
         found = ask(lock, operation, **given)
         s3.put(**of_another(by="a third"))
         return found
 
-    monkeypatch.setattr(lease._Lock, "_ask", other_is_first)
+    monkeypatch.setattr(lease._LockObject, "_call", other_is_first)
     with pytest.raises(LakeError, match="another"):
         take()
     assert json.loads(s3.text)["by"] == "a third"
@@ -153,9 +153,11 @@ def test_of_two_that_take_over_one_wins(s3, monkeypatch):
 
 def unreleased(s3, monkeypatch):
     """A lock as one leaves it that was killed."""
-    with monkeypatch.context() as patch, files.alone(ADDRESS, "ingest"):
+    with monkeypatch.context() as patch, files.exclusive_lock(ADDRESS, "ingest"):
         patch.setattr(
-            lease._Lock, "_put", lambda *a, **k: (_ for _ in ()).throw(StackError("S3 is gone"))
+            lease._LockObject,
+            "_put",
+            lambda *a, **k: (_ for _ in ()).throw(StackError("S3 is gone")),
         )
         text = s3.text
     assert s3.text == text != b"{}"
@@ -172,15 +174,15 @@ def test_without_its_lock_file_one_of_this_machine_is_as_one_elsewhere(s3, monke
     lock_file().unlink()
     with pytest.raises(LakeError, match="another"):
         take()
-    s3.now += dt.timedelta(seconds=lease.LEASE)
-    with files.alone(ADDRESS, "ingest"):
+    s3.now += dt.timedelta(seconds=lease.LEASE_SECONDS)
+    with files.exclusive_lock(ADDRESS, "ingest"):
         lock_file().unlink()
         with pytest.raises(LakeError, match="another"):
             take()
 
 
 def test_locks_of_two_endpoints_are_two(s3, monkeypatch):
-    with files.alone(ADDRESS, "ingest"):
+    with files.exclusive_lock(ADDRESS, "ingest"):
         s3.text = None  # the other endpoint's
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
         assert take()
@@ -188,9 +190,9 @@ def test_locks_of_two_endpoints_are_two(s3, monkeypatch):
 
 
 def test_it_is_kept_by_beats_and_an_answer_that_is_lost_is_no_loss(s3, monkeypatch):
-    monkeypatch.setattr(lease, "BEAT", 0.01)
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.01)
     s3.lose = 1
-    with files.alone(ADDRESS, "ingest"):
+    with files.exclusive_lock(ADDRESS, "ingest"):
         s3.lose = 1
         wait_until(lambda: json.loads(s3.text)["beat"] > 6, "some beats")
         with pytest.raises(LakeError, match="another"):
@@ -204,11 +206,11 @@ def test_it_is_kept_by_beats_and_an_answer_that_is_lost_is_no_loss(s3, monkeypat
 def test_a_beat_and_a_release_whose_answers_are_lost_are_no_loss(s3, monkeypatch, answer):
     s3.answer = answer
     with monkeypatch.context() as patch:
-        patch.setattr(lease, "BEAT", 0.01)
-        with files.alone(ADDRESS, "ingest"):
+        patch.setattr(lease, "HEARTBEAT_SECONDS", 0.01)
+        with files.exclusive_lock(ADDRESS, "ingest"):
             s3.lose = 1
             wait_until(lambda: json.loads(s3.text)["beat"] > 3, "some beats")
-    with files.alone(ADDRESS, "ingest"):
+    with files.exclusive_lock(ADDRESS, "ingest"):
         s3.lose = 1
     assert s3.text == b"{}"
 
@@ -217,14 +219,17 @@ def test_a_beat_and_a_release_whose_answers_are_lost_are_no_loss(s3, monkeypatch
 def test_one_that_stood_still_for_too_long_is_told_in_the_end_and_takes_nothing_from_its_heir(
     s3, meanwhile
 ):
-    with pytest.raises(LakeError, match="lost while it was held"), files.alone(ADDRESS, "ingest"):
+    with (
+        pytest.raises(LakeError, match="lost while it was held"),
+        files.exclusive_lock(ADDRESS, "ingest"),
+    ):
         s3.put(**meanwhile, **({} if meanwhile else {"by": ""}))
         there = s3.text
     assert s3.text == there
 
 
 def test_its_own_error_comes_first(s3):
-    with pytest.raises(ZeroDivisionError), files.alone(ADDRESS, "ingest"):
+    with pytest.raises(ZeroDivisionError), files.exclusive_lock(ADDRESS, "ingest"):
         s3.put(**of_another())
         1 / 0  # noqa: B018
 
@@ -233,7 +238,7 @@ def test_an_s3_that_says_no_is_no_reason_to_wait(s3, monkeypatch):
     def no(*given, **more):
         raise StackError("not allowed")
 
-    monkeypatch.setattr(lease._Lock, "_ask", no)
+    monkeypatch.setattr(lease._LockObject, "_call", no)
     for what in ("ingest", ""):
-        with pytest.raises(StackError, match="not allowed"), files.alone(ADDRESS, what):
+        with pytest.raises(StackError, match="not allowed"), files.exclusive_lock(ADDRESS, what):
             pass

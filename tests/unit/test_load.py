@@ -4,7 +4,7 @@ server."""
 import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
-from workbench.source.loading import statements
+from workbench.source.loading import split_statements
 from workbench.walkthroughs import northwind
 
 
@@ -28,12 +28,12 @@ from workbench.walkthroughs import northwind
     ],
 )
 def test_statements(text, expected):
-    assert list(statements(text)) == expected
+    assert list(split_statements(text)) == expected
 
 
 def test_own_scripts_split_into_whole_statements():
     text = (northwind.DATA / "03_cdc_events.sql").read_text(encoding="utf-8")
-    starts = [" ".join(s.split()[:2]) for _, s in statements(text)]
+    starts = [" ".join(s.split()[:2]) for _, s in split_statements(text)]
     assert starts == [
         "ANALYZE orders,",
         "CREATE TABLE",
@@ -59,11 +59,11 @@ def test_nothing_is_done_without_confirmation():
 @pytest.mark.parametrize("scale", [0, -1, 1001, 1.0, "2", True])
 def test_a_scale_out_of_range_is_refused(scale):
     with pytest.raises(SourceError, match="scale is"):
-        northwind.loader.look(params.load("local"), scale=scale)
+        northwind.loader.validate(params.load("local"), scale=scale)
 
 
 def test_missing_dump(tmp_path):
     with pytest.raises(SourceError, match="northwind.sql"):
-        northwind.loader.look(params.load("local"), from_dir=str(tmp_path))
+        northwind.loader.validate(params.load("local"), from_dir=str(tmp_path))
     with pytest.raises(SourceError, match="northwind.sql"):
         northwind.loader.load(params.load("local"), from_dir=str(tmp_path), confirm=lambda q: True)

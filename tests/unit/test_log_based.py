@@ -18,7 +18,7 @@ def world():
 
 def test_both_deployments_differ_by_the_transform_alone(world):
     first, second = (
-        connect.config(world, name) for name in (log_based.ENVELOPE, log_based.CONNECTOR)
+        connect.config(world, name) for name in (log_based.ENVELOPE_CONNECTOR, log_based.CONNECTOR)
     )
     assert {key: second[key] for key in first} == first
     assert all(key.startswith("transforms") for key in set(second) - set(first))
@@ -30,7 +30,7 @@ def test_one_connector_and_one_sink_serve_its_six_tables_and_no_other_topic(worl
     assert topics == [f"pagila.public.{name}" for name in TABLES]
     sink = landing.parse(connect.config(world, log_based.SINK), world)
     assert (
-        sink.matching(
+        sink.matching_topics(
             [*topics, "pagila.public.address", "pagila.public.alt.address", "pagila.query"]
         )
         == topics
@@ -60,8 +60,8 @@ def test_the_latest_state_is_asked_by_key_and_place_and_a_large_value_where_it_w
 
 
 def test_a_table_whose_key_has_two_columns_is_not_traced(world):
-    assert walkthroughs.traced(world, "film").key == "film_id"
+    assert walkthroughs.traced_table(world, "film").key == "film_id"
     with pytest.raises(
         LakeError, match="film_actor cannot be traced: its key is actor_id, film_id"
     ):
-        walkthroughs.traced(world, "film_actor")
+        walkthroughs.traced_table(world, "film_actor")

@@ -18,13 +18,13 @@ DIGEST = "2dc0dc4995347b49b0b4ac7545d3b382b049396b851bb78b20800455868055ba"  # o
 
 
 def rows(scale):
-    return {t.name: list(t.rows()) for t in moma.generated(scale)}
+    return {t.name: list(t.rows()) for t in moma.sample_tables(scale)}
 
 
 def frames(scale):
     return {
         t.name: pandas.DataFrame(t.rows(), columns=t.columns, dtype=object)
-        for t in moma.generated(scale)
+        for t in moma.sample_tables(scale)
     }
 
 
@@ -47,7 +47,7 @@ def test_counts(scale, artists, artworks):
 
 
 def test_counts_at_full_size():
-    for table, count in zip(moma.generated(1), (15_000, 138_000)):
+    for table, count in zip(moma.sample_tables(1), (15_000, 138_000)):
         assert sum(1 for _ in table.rows()) == count
 
 
@@ -180,7 +180,7 @@ def test_values_fit_together(data):
 
 def test_same_rows_every_time():
     """Rows may change only on purpose: readers keep figures made of them."""
-    made = itertools.chain.from_iterable(t.rows() for t in moma.generated(0.05))
+    made = itertools.chain.from_iterable(t.rows() for t in moma.sample_tables(0.05))
     assert hashlib.sha256("\n".join(map(repr, made)).encode()).hexdigest() == DIGEST
 
 
@@ -193,7 +193,7 @@ def test_a_larger_scale_has_the_rows_of_the_smaller_one():
 def test_rows_stream():
     """The first rows come without making the rest, and none is kept."""
     tracemalloc.start()
-    artworks = {t.name: t for t in moma.generated(1)}["artworks"].rows()
+    artworks = {t.name: t for t in moma.sample_tables(1)}["artworks"].rows()
     assert iter(artworks) is artworks
     assert len(list(itertools.islice(artworks, 10_000, 10_100))) == 100
     peak = tracemalloc.get_traced_memory()[1]
@@ -206,4 +206,4 @@ def test_rows_stream():
 )
 def test_wrong_scale(scale):
     with pytest.raises(SourceError, match="0.01 to 10"):
-        moma.generated(scale)
+        moma.sample_tables(scale)

@@ -10,14 +10,14 @@ import on_aws
 import pandas as pd
 import pytest
 from botocore.exceptions import EndpointConnectionError
-from on_aws import ANY, once
+from on_aws import ANY, sleep_once
 from workbench import connect
 from workbench.base import aws, wait
 from workbench.base.errors import ConnectorError, StackError
-from workbench.connect import judging
 from workbench.connect import msk as side
+from workbench.connect import validation
 from workbench.landing import sinks, sources
-from worlds import varied
+from worlds import with_settings
 
 ARN = f"arn:aws:kafkaconnect:{on_aws.REGION}:{on_aws.ACCOUNT}"
 ROLE = f"arn:aws:iam::{on_aws.ACCOUNT}:role/workbench-connect-outbox_source"
@@ -34,14 +34,16 @@ SPLIT = pd.DataFrame(
 def deployed(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(side, "errored", lambda *_: 0)
-    monkeypatch.setattr(judging.postgres, "split_roots", lambda *_: SPLIT.head(0))
-    monkeypatch.setattr(side, "_well", {})
+    monkeypatch.setattr(side, "failed_task_count", lambda *_: 0)
+    monkeypatch.setattr(
+        validation.postgres, "tables_published_by_partition", lambda *_: SPLIT.head(0)
+    )
+    monkeypatch.setattr(side, "_healthy_until", {})
 
 
 @pytest.fixture
 def msk():
-    with on_aws.stubbed("kafkaconnect") as stub:
+    with on_aws.stubbed_client("kafkaconnect") as stub:
         yield stub
 
 
@@ -58,12 +60,12 @@ def arn(name):
     return f"{ARN}:connector/workbench-{name}/1"
 
 
-def has_plugins(msk, *plugins):
+def expect_plugins(msk, *plugins):
     custom = {"customPlugins": list(plugins or [plugin()])}
     msk.add_response("list_custom_plugins", custom, {"namePrefix": "workbench-"})
 
 
-def has(msk, *names, asked=""):
+def expect_list(msk, *names, asked=""):
     connectors = [
         {"connectorName": f"workbench-{name}", "connectorArn": arn(name)} for name in names
     ]
@@ -72,25 +74,27 @@ def has(msk, *names, asked=""):
     )
 
 
-def tagged(msk, name=NAME, deployment="workbench"):
+def expect_tags(msk, name=NAME, deployment="workbench"):
     msk.add_response(
-        "list_tags_for_resource", {"tags": {aws.TAG: deployment}}, {"resourceArn": arn(name)}
+        "list_tags_for_resource",
+        {"tags": {aws.DEPLOYMENT_TAG: deployment}},
+        {"resourceArn": arn(name)},
     )
 
 
-def lists(msk, *names):
+def expect_owned_connectors(msk, *names):
     """Which connectors there are, and that they are ours."""
-    has(msk, *names)
+    expect_list(msk, *names)
     for name in names:
-        tagged(msk, name)
+        expect_tags(msk, name)
 
 
-def tells(msk, *states, name=NAME, **more):
+def expect_describe(msk, *states, name=NAME, **more):
     """Looks at a connector: that it is there, that it is ours, what it is."""
     for state in states:
-        has(msk, *([name] if state else []), asked=name)
+        expect_list(msk, *([name] if state else []), asked=name)
         if state:
-            tagged(msk, name)
+            expect_tags(msk, name)
             log = {"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": GROUP}}}
             msk.add_response(
                 "describe_connector",
@@ -107,7 +111,7 @@ def tells(msk, *states, name=NAME, **more):
             )
 
 
-def done(msk, operation, *states, asked=None, **error):
+def expect_operation(msk, operation, *states, asked=None, **error):
     """Something that is done to the connector, and how it goes on."""
     number = f"{ARN}:connector-operation/1"
     msk.add_response(
@@ -131,7 +135,7 @@ def logs(*lines, stream="workbench-outbox_source-0a1b", times=1):
             one if isinstance(one, tuple) else (stream, one) for one in reversed(lines)
         ]
     ]
-    with on_aws.stubbed("logs") as told:
+    with on_aws.stubbed_client("logs") as told:
         for _ in range(times):
             told.add_response(
                 "filter_log_events",
@@ -148,7 +152,7 @@ def logs(*lines, stream="workbench-outbox_source-0a1b", times=1):
 
 def test_the_classes_are_those_that_landing_knows_and_our_configurations_have():
     ours = (NAME, "moma_sink", "movies_source")
-    assert {cls for cls, _ in side.PLUGINS.values()} == {
+    assert {cls for cls, _ in side.CUSTOM_PLUGINS.values()} == {
         sinks.LENSES,
         sources.JDBC,
         *(connect.config(WORLD, name)["connector.class"] for name in ours),
@@ -156,7 +160,7 @@ def test_the_classes_are_those_that_landing_knows_and_our_configurations_have():
 
 
 def test_plugins_are_those_that_are_active_and_of_use(msk):
-    has_plugins(
+    expect_plugins(
         msk, plugin(), plugin("confluent-s3", "CREATING"), plugin("mine"), plugin("lenses-s3")
     )
     assert [
@@ -166,9 +170,9 @@ def test_plugins_are_those_that_are_active_and_of_use(msk):
 
 def test_names_are_those_of_this_deployment(msk):
     """`workbench-b-x` is x of a deployment workbench-b, for all that this one knows."""
-    has(msk, "b-x", NAME)
-    tagged(msk, "b-x", "workbench-b")
-    tagged(msk)
+    expect_list(msk, "b-x", NAME)
+    expect_tags(msk, "b-x", "workbench-b")
+    expect_tags(msk)
     assert connect.names(WORLD) == [NAME]
 
 
@@ -178,15 +182,15 @@ def test_names_are_those_of_this_deployment(msk):
 
 def judged(msk, *there):
     """What apply asks before it does anything: the plugins, and what there is."""
-    has_plugins(msk)
-    lists(msk, *there)
+    expect_plugins(msk)
+    expect_owned_connectors(msk, *there)
     for name in there:
-        tells(msk, "RUNNING", name=name)
+        expect_describe(msk, "RUNNING", name=name)
 
 
 def prepared(msk):
     worker = on_aws.PARAMETERS["connect/worker_configuration"]
-    has_plugins(msk)
+    expect_plugins(msk)
     msk.add_response(
         "describe_worker_configuration",
         {"workerConfigurationArn": worker, "latestRevision": {"revision": 2}},
@@ -194,7 +198,7 @@ def prepared(msk):
     )
 
 
-def created(msk, config=CONFIG, authentication="IAM", encryption="TLS"):
+def expected_create_request(msk, config=CONFIG, authentication="IAM", encryption="TLS"):
     msk.add_response(
         "create_connector",
         {"connectorArn": arn(NAME)},
@@ -230,14 +234,14 @@ def created(msk, config=CONFIG, authentication="IAM", encryption="TLS"):
 @pytest.mark.parametrize("protocol, said", [("SASL_SSL", ("IAM", "TLS")), ("SSL", ("NONE", "TLS"))])
 def test_apply_creates_what_is_not_there(msk, protocol, said):
     judged(msk)
-    tells(msk, None)
+    expect_describe(msk, None)
     prepared(msk)
-    tells(msk, None)
-    created(msk, CONFIG, *said)
-    lists(msk, NAME)
-    tells(msk, "CREATING")
+    expect_describe(msk, None)
+    expected_create_request(msk, CONFIG, *said)
+    expect_owned_connectors(msk, NAME)
+    expect_describe(msk, "CREATING")
     made = connect.apply(
-        varied(WORLD, kafka={"security_protocol": protocol}), NAME, {**CONFIG, "name": NAME}
+        with_settings(WORLD, kafka={"security_protocol": protocol}), NAME, {**CONFIG, "name": NAME}
     )
     assert (made["name"], made["type"], made["state"], made["tasks"]) == (
         NAME,
@@ -248,7 +252,7 @@ def test_apply_creates_what_is_not_there(msk, protocol, said):
 
 
 def test_a_publication_that_publishes_partitions_is_refused(msk, monkeypatch):
-    monkeypatch.setattr(judging.postgres, "split_roots", lambda *_: SPLIT)
+    monkeypatch.setattr(validation.postgres, "tables_published_by_partition", lambda *_: SPLIT)
     judged(msk)
     with pytest.raises(
         ConnectorError, match="changes of datalake.cdc_events under the names of the partitions"
@@ -259,34 +263,34 @@ def test_a_publication_that_publishes_partitions_is_refused(msk, monkeypatch):
 def test_tasks_max_is_said_aloud_where_it_is_not_given(msk):
     """As the published JDBC sources have it: MSK Connect takes no connector without it."""
     judged(msk)
-    tells(msk, None)
+    expect_describe(msk, None)
     prepared(msk)
-    tells(msk, None)
-    created(msk)
-    lists(msk, NAME)
-    tells(msk, "CREATING")
+    expect_describe(msk, None)
+    expected_create_request(msk)
+    expect_owned_connectors(msk, NAME)
+    expect_describe(msk, "CREATING")
     connect.apply(WORLD, NAME, {k: v for k, v in CONFIG.items() if k != "tasks.max"})
 
 
 def test_the_same_again_changes_nothing(msk):
     judged(msk, NAME)
-    tells(msk, "RUNNING", "RUNNING", "RUNNING")
+    expect_describe(msk, "RUNNING", "RUNNING", "RUNNING")
     states = connect.apply(WORLD, NAME, CONFIG)
     assert [states["state"], *(t["state"] for t in states["tasks"])] == ["RUNNING", "RUNNING"]
 
 
 def test_another_configuration_updates_what_is_there_once_it_is_at_rest(msk):
     judged(msk, NAME)
-    tells(msk, "UPDATING", "UPDATING", "RUNNING", "RUNNING")
-    tells(msk, "RUNNING")
-    done(
+    expect_describe(msk, "UPDATING", "UPDATING", "RUNNING", "RUNNING")
+    expect_describe(msk, "RUNNING")
+    expect_operation(
         msk,
         "update_connector",
         "UPDATE_IN_PROGRESS",
         "UPDATE_COMPLETE",
         asked={"currentVersion": "K1", "connectorConfiguration": OTHER},
     )
-    tells(msk, "RUNNING", connectorConfiguration=OTHER)
+    expect_describe(msk, "RUNNING", connectorConfiguration=OTHER)
     assert connect.apply(WORLD, NAME, OTHER)["state"] == "RUNNING"
 
 
@@ -294,8 +298,8 @@ def test_an_update_that_aws_undoes_is_told_with_the_reason(msk):
     """MSK Connect goes back to the former configuration, and the connector is RUNNING as if nothing
     had been."""
     judged(msk, NAME)
-    tells(msk, "RUNNING", "RUNNING")
-    done(
+    expect_describe(msk, "RUNNING", "RUNNING")
+    expect_operation(
         msk,
         "update_connector",
         "ROLLBACK_IN_PROGRESS",
@@ -316,22 +320,22 @@ def test_an_update_that_aws_undoes_is_told_with_the_reason(msk):
 
 def test_a_paused_one_runs_again(msk):
     judged(msk, NAME)
-    tells(msk, "PAUSED", "PAUSED")
-    done(msk, "resume_connector", "RESUME_COMPLETE")
-    tells(msk, "RUNNING", "RUNNING")
+    expect_describe(msk, "PAUSED", "PAUSED")
+    expect_operation(msk, "resume_connector", "RESUME_COMPLETE")
+    expect_describe(msk, "RUNNING", "RUNNING")
     assert connect.apply(WORLD, NAME, CONFIG)["state"] == "RUNNING"
 
 
 def test_a_failed_one_is_made_anew(msk):
     judged(msk, NAME)
-    tells(msk, "FAILED")
+    expect_describe(msk, "FAILED")
     prepared(msk)
-    tells(msk, "FAILED")
+    expect_describe(msk, "FAILED")
     msk.add_response("delete_connector", {}, {"connectorArn": arn(NAME)})
-    tells(msk, "DELETING", None)
-    created(msk)
-    lists(msk, NAME)
-    tells(msk, "CREATING")
+    expect_describe(msk, "DELETING", None)
+    expected_create_request(msk)
+    expect_owned_connectors(msk, NAME)
+    expect_describe(msk, "CREATING")
     assert connect.apply(WORLD, NAME, CONFIG)["state"] == "UNASSIGNED"
 
 
@@ -346,7 +350,7 @@ def test_nothing_is_deleted_for_one_that_cannot_be_created(msk, monkeypatch):
         },
     )
     judged(msk, NAME)
-    tells(msk, "FAILED")
+    expect_describe(msk, "FAILED")
     with pytest.raises(
         ConnectorError,
         match=(
@@ -373,8 +377,8 @@ def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for
     monkeypatch.setattr(side, "validate", lambda *_: None)
     monkeypatch.setattr(side, "names", lambda world: [])
     for _ in range(2):  # wait_running looks twice
-        has(msk, NAME, asked=NAME)
-        tagged(msk, NAME, "another")
+        expect_list(msk, NAME, asked=NAME)
+        expect_tags(msk, NAME, "another")
     with pytest.raises(
         ConnectorError, match="(?s)not of this deployment; nothing was changed.*stack.deployment"
     ):
@@ -405,23 +409,24 @@ def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for
     ],
 )
 def test_what_can_be_judged_is_judged_before_anything_is_created(msk, change, says):
-    has_plugins(msk)
+    expect_plugins(msk)
     with pytest.raises(ConnectorError, match=says) as e:
         connect.apply(WORLD, NAME, {**CONFIG, **change})
     assert "geheim" not in str(e.value)
 
 
 @pytest.mark.parametrize(
-    "name", sorted({file.stem for file in connect.FOLDER.glob("*.json")} - on_aws.EMBEDDED_ONLY)
+    "name",
+    sorted({file.stem for file in connect.CONNECTORS_DIR.glob("*.json")} - on_aws.EMBEDDED_ONLY),
 )
 def test_every_connector_of_ours_passes(msk, name):
-    has_plugins(msk, *map(plugin, side.PLUGINS))
+    expect_plugins(msk, *map(plugin, side.CUSTOM_PLUGINS))
     connect.validate(WORLD, connect.config(WORLD, name), name)
 
 
 @pytest.mark.parametrize("name", sorted(on_aws.EMBEDDED_ONLY))
 def test_one_whose_plugin_comes_with_kafka_is_refused_and_told_why(msk, name):
-    has_plugins(msk, *map(plugin, side.PLUGINS))
+    expect_plugins(msk, *map(plugin, side.CUSTOM_PLUGINS))
     with pytest.raises(
         ConnectorError,
         match="(?s)no plugin.*comes with Kafka itself.*MSK Connect has none of those",
@@ -458,7 +463,9 @@ TRACE = (
     ids=["a line each", "one event", "another stream", "streams named otherwise"],
 )
 def test_a_failed_one_is_told_with_the_reason_from_its_log(msk, lines):
-    tells(msk, "FAILED", stateDescription={"code": "UnknownError", "message": "see the log"})
+    expect_describe(
+        msk, "FAILED", stateDescription={"code": "UnknownError", "message": "see the log"}
+    )
     with logs(*lines):
         said = connect.failure(WORLD, NAME)
     assert "it is FAILED: ERROR" in said and 'publication "p" does not exist' in said
@@ -470,14 +477,16 @@ def test_a_failed_one_is_told_with_the_reason_from_its_log(msk, lines):
 
 
 def test_where_the_log_is_silent_mskconnect_has_the_word(msk):
-    tells(msk, "FAILED", stateDescription={"code": "InvalidInput.X", "message": "no such subnet"})
+    expect_describe(
+        msk, "FAILED", stateDescription={"code": "InvalidInput.X", "message": "no such subnet"}
+    )
     with logs(("of-another", "ERROR x")):
         assert "InvalidInput.X: no such subnet" in connect.failure(WORLD, NAME)
 
 
 def test_a_log_that_must_not_be_read_is_no_end_of_the_status(msk):
-    tells(msk, "FAILED")
-    with on_aws.stubbed("logs") as log:
+    expect_describe(msk, "FAILED")
+    with on_aws.stubbed_client("logs") as log:
         log.add_client_error(
             "filter_log_events",
             "AccessDeniedException",
@@ -498,9 +507,9 @@ def test_a_task_that_failed_in_a_connector_that_runs_is_told_by_the_metric(
 ):
     monkeypatch.undo()
     made = dt.datetime.now(dt.timezone.utc) - dt.timedelta(days=1)
-    tells(msk, "RUNNING", creationTime=made)
+    expect_describe(msk, "RUNNING", creationTime=made)
     failed = "FAILED" in states
-    with on_aws.stubbed("cloudwatch") as cloudwatch, logs(*TRACE, times=int(failed)):
+    with on_aws.stubbed_client("cloudwatch") as cloudwatch, logs(*TRACE, times=int(failed)):
         points = [{"Timestamp": made + dt.timedelta(minutes=m), "Maximum": v} for m, v in heard]
         cloudwatch.add_response(
             "get_metric_statistics",
@@ -524,13 +533,13 @@ def test_who_asks_in_a_loop_asks_aws_now_and_then(msk, monkeypatch):
     """topics.wait_count asks five times in a second; MSK Connect would throttle that."""
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    tells(msk, "RUNNING", "RUNNING")
+    expect_describe(msk, "RUNNING", "RUNNING")
     for _ in range(50):
         assert connect.failure(WORLD, NAME) is None
         clock[0] += 0.2
     assert not msk._queue
     clock[0] += 60
-    tells(msk, "FAILED", "RUNNING")  # what is wrong is asked again
+    expect_describe(msk, "FAILED", "RUNNING")  # what is wrong is asked again
     with logs():
         assert connect.failure(WORLD, NAME)
     assert connect.failure(WORLD, NAME) is None
@@ -542,13 +551,13 @@ def test_wait_running_waits_for_creation_and_steadiness(msk, monkeypatch):
         wait.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds)
     )
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    tells(msk, "CREATING", "CREATING")  # asked a second time, whether it has failed
-    tells(msk, "RUNNING", "RUNNING", "RUNNING")
+    expect_describe(msk, "CREATING", "CREATING")  # asked a second time, whether it has failed
+    expect_describe(msk, "RUNNING", "RUNNING", "RUNNING")
     assert connect.wait_running(WORLD, NAME)["state"] == "RUNNING"
 
 
 def test_wait_running_ends_at_once_with_the_reason(msk):
-    tells(msk, "FAILED", "FAILED")
+    expect_describe(msk, "FAILED", "FAILED")
     with (
         logs(*TRACE, times=2),
         pytest.raises(
@@ -559,23 +568,23 @@ def test_wait_running_ends_at_once_with_the_reason(msk):
         connect.wait_running(WORLD, NAME)
 
 
-def creates(msk):
+def expect_create(msk):
     """What `apply` does until the new connector is waited for."""
     judged(msk)
-    tells(msk, None)
+    expect_describe(msk, None)
     prepared(msk)
-    tells(msk, None)
-    created(msk)
+    expect_describe(msk, None)
+    expected_create_request(msk)
 
 
-def deletes(msk):
-    tells(msk, "RUNNING")
+def expect_delete(msk):
+    expect_describe(msk, "RUNNING")
     msk.add_response("delete_connector", {}, {"connectorArn": arn(NAME)})
 
 
-def restarts(msk):
-    tells(msk, "RUNNING", "RUNNING")
-    done(msk, "restart_connector", asked={"onlyFailedTasks": True})
+def expect_restart(msk):
+    expect_describe(msk, "RUNNING", "RUNNING")
+    expect_operation(msk, "restart_connector", asked={"onlyFailedTasks": True})
 
 
 def nothing(msk):
@@ -585,14 +594,14 @@ def nothing(msk):
 @pytest.mark.parametrize(
     "before, verb, look",
     [
-        (creates, lambda: connect.apply(WORLD, NAME, CONFIG), "list_connectors"),
-        (deletes, lambda: connect.delete(WORLD, NAME), "list_connectors"),
+        (expect_create, lambda: connect.apply(WORLD, NAME, CONFIG), "list_connectors"),
+        (expect_delete, lambda: connect.delete(WORLD, NAME), "list_connectors"),
         (
-            lambda msk: tells(msk, "UPDATING"),
+            lambda msk: expect_describe(msk, "UPDATING"),
             lambda: connect.delete(WORLD, NAME),
             "list_connectors",
         ),
-        (restarts, lambda: connect.restart(WORLD, NAME), "describe_connector_operation"),
+        (expect_restart, lambda: connect.restart(WORLD, NAME), "describe_connector_operation"),
         (nothing, lambda: connect.wait_running(WORLD, NAME), "list_connectors"),
     ],
     ids=["apply", "delete", "at rest", "operate", "wait_running"],
@@ -602,7 +611,7 @@ def test_a_login_that_expires_while_something_is_waited_for_is_told_at_once(
 ):
     """A look that is throttled, or finds no network, is tried again."""
     waited = []
-    monkeypatch.setattr(wait.time, "sleep", once(waited))
+    monkeypatch.setattr(wait.time, "sleep", sleep_once(waited))
     before(msk)
     for _ in range(2 if before is nothing else 1):  # wait_running asks whether it has failed, too
         msk.add_client_error(
@@ -626,7 +635,7 @@ def test_that_aws_gives_no_answer_is_no_failure_of_a_connector(msk, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(msk.client, "get_paginator", mock.Mock(side_effect=away))
         assert connect.failure(WORLD, NAME) is None
-    tells(
+    expect_describe(
         msk, "FAILED", stateDescription={"code": "X", "message": "no"}
     )  # it was not taken for well
     with logs():
@@ -639,17 +648,17 @@ def test_that_aws_gives_no_answer_is_no_failure_of_a_connector(msk, monkeypatch)
 
 
 def test_delete_waits_until_it_is_gone_and_one_that_is_not_there_is_fine(msk):
-    tells(msk, "CREATING", "RUNNING", "RUNNING")
+    expect_describe(msk, "CREATING", "RUNNING", "RUNNING")
     msk.add_response("delete_connector", {}, {"connectorArn": arn(NAME)})
-    tells(msk, "DELETING", None)
+    expect_describe(msk, "DELETING", None)
     connect.delete(WORLD, NAME)
-    tells(msk, None)
+    expect_describe(msk, None)
     connect.delete(WORLD, NAME)
 
 
 def test_restart_starts_what_has_failed_and_old_news_of_it_is_not_believed(msk):
-    tells(msk, "RUNNING", "RUNNING")
-    done(
+    expect_describe(msk, "RUNNING", "RUNNING")
+    expect_operation(
         msk,
         "restart_connector",
         "RESTART_IN_PROGRESS",
@@ -662,17 +671,19 @@ def test_restart_starts_what_has_failed_and_old_news_of_it_is_not_believed(msk):
 
 def test_apply_starts_a_failed_task_again(msk, monkeypatch):
     """As the likely causes of a failure say: mend it, then apply again."""
-    monkeypatch.setattr(side, "errored", lambda *_, told=[1, 1]: told.pop() if told else 0)
-    monkeypatch.setattr(side, "why", lambda *_: "the publication is missing")
+    monkeypatch.setattr(
+        side, "failed_task_count", lambda *_, told=[1, 1]: told.pop() if told else 0
+    )
+    monkeypatch.setattr(side, "failure_reason", lambda *_: "the publication is missing")
     judged(msk, NAME)
-    tells(msk, "RUNNING", "RUNNING", "RUNNING", "RUNNING")
-    done(msk, "restart_connector", "RESTART_COMPLETE", asked={"onlyFailedTasks": True})
-    tells(msk, "RUNNING")
+    expect_describe(msk, "RUNNING", "RUNNING", "RUNNING", "RUNNING")
+    expect_operation(msk, "restart_connector", "RESTART_COMPLETE", asked={"onlyFailedTasks": True})
+    expect_describe(msk, "RUNNING")
     assert connect.apply(WORLD, NAME, CONFIG)["tasks"][0]["state"] == "RUNNING"
 
 
 def test_one_that_failed_as_a_whole_is_not_restarted_and_what_to_do_is_said(msk):
-    tells(msk, "FAILED", stateDescription={"code": "X", "message": "no"})
+    expect_describe(msk, "FAILED", stateDescription={"code": "X", "message": "no"})
     with (
         logs(),
         pytest.raises(ConnectorError, match="(?s)restarts none that is: X: no.*connect.apply"),
@@ -681,8 +692,8 @@ def test_one_that_failed_as_a_whole_is_not_restarted_and_what_to_do_is_said(msk)
 
 
 def test_there_is_no_such_connector(msk):
-    has(msk, asked="outbox_sorce")
-    lists(msk, NAME)
+    expect_list(msk, asked="outbox_sorce")
+    expect_owned_connectors(msk, NAME)
     with pytest.raises(
         ConnectorError, match="(?s)no connector 'outbox_sorce'.*did you mean 'outbox_source'"
     ):
@@ -690,7 +701,7 @@ def test_there_is_no_such_connector(msk):
 
 
 def test_one_that_goes_while_it_is_asked_for_is_not_there(msk):
-    has(msk, NAME, asked=NAME)
+    expect_list(msk, NAME, asked=NAME)
     msk.add_client_error("list_tags_for_resource", "NotFoundException", "gone")
     assert connect.failure(WORLD, NAME) == "there is no connector 'outbox_source'"
 
@@ -713,10 +724,11 @@ def test_throttling_ends_after_some_tries_and_is_told(msk):
         "list_connectors", "TooManyRequestsException", "Rate exceeded", http_status_code=429
     )
     with pytest.raises(
-        StackError, match=f"(?s)answered {aws.TRIES} times that it is asked too often.*wait some"
+        StackError,
+        match=f"(?s)answered {aws.MAX_ATTEMPTS} times that it is asked too often.*wait some",
     ):
         connect.status(WORLD, NAME)
     assert (
         aws.client(on_aws.REGION, "kafkaconnect").meta.config.retries["total_max_attempts"]
-        == aws.TRIES
+        == aws.MAX_ATTEMPTS
     )

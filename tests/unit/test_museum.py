@@ -46,15 +46,18 @@ def test_both_kinds_of_both_tables(world):
     assert (
         merged.index.startswith("GLOBAL_") and merged.options()["hoodie.compact.inline"] == "false"
     )
-    assert museum.scratch(world).deletes == "hard" and museum.scratch(world).base not in {
-        t.base for t in made.values()
-    }
+    assert museum.scratch_table(world).deletes == "hard" and museum.scratch_table(
+        world
+    ).base not in {t.base for t in made.values()}
     with pytest.raises(LakeError, match="(?s)no captured table 'artist'.*artists"):
         museum.flow.table(world, "artist", "cow")
 
 
 def test_the_envelope_is_the_same_connector_without_the_transform(world):
-    plain, config = connect.config(world, museum.ENVELOPE), connect.config(world, museum.CONNECTOR)
+    plain, config = (
+        connect.config(world, museum.ENVELOPE_CONNECTOR),
+        connect.config(world, museum.CONNECTOR),
+    )
     assert not [k for k in plain if k.startswith("transforms")] and [
         k for k in config if k.startswith("transforms")
     ]
@@ -68,14 +71,14 @@ def test_the_envelope_is_the_same_connector_without_the_transform(world):
 
 def test_the_changes_lead_to_the_published_table():
     """LIFE, applied to artist 299 as generated, gives the values of S5's six instants."""
-    artists, _ = moma.generated()
+    artists, _ = moma.sample_tables()
     columns, generated = (
         artists.columns[1:],
         {key: values for key, *values in itertools.islice(artists.rows(), 150)},
     )
     row = dict(zip(columns, generated[museum.BAKKER]))
     states = {"t0": dict(row)}
-    for label, changes in museum.LIFE.items():
+    for label, changes in museum.RECORD_HISTORY.items():
         for values in changes:
             row = {**row, **values} if values else {}
         states[label] = row

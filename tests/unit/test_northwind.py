@@ -29,7 +29,8 @@ NUMBERS = [
 def frames(scale=1):
     """The tables; of orders and their details, numbers as PostgreSQL would have them."""
     made = {
-        t.name: pandas.DataFrame(t.rows(), columns=t.columns) for t in northwind.generated(scale)
+        t.name: pandas.DataFrame(t.rows(), columns=t.columns)
+        for t in northwind.sample_tables(scale)
     }
     for table in (made["orders"], made["order_details"]):
         table[table.columns.intersection(NUMBERS)] = table[
@@ -128,7 +129,7 @@ def test_profiles_are_met(data):
     profile."""
     orders, details = with_11075(data)
     by = per_customer(data["orders"], data["order_details"])
-    for profile in csv_files.read(northwind.DATA, "customer_profiles"):
+    for profile in csv_files.read_rows(northwind.DATA, "customer_profiles"):
         if int(profile["orders"]):
             assert by["item"][profile["customer_id"]] == pytest.approx(
                 float(profile["item_revenue"]), rel=0.0011
@@ -140,14 +141,14 @@ def test_same_rows_every_time():
     """Rows may change only on purpose: readers keep charts and figures made of them."""
 
     def digest():
-        rows = itertools.chain.from_iterable(t.rows() for t in northwind.generated(2))
+        rows = itertools.chain.from_iterable(t.rows() for t in northwind.sample_tables(2))
         return hashlib.sha256("\n".join(map(repr, rows)).encode()).hexdigest()
 
     assert digest() == digest() == DIGEST
 
 
 def test_a_larger_scale_begins_with_the_smaller_one():
-    small, large = ({t.name: t for t in northwind.generated(n)} for n in (1, 3))
+    small, large = ({t.name: t for t in northwind.sample_tables(n)} for n in (1, 3))
     for name in ("orders", "order_details"):
         first = list(small[name].rows())
         assert list(itertools.islice(large[name].rows(), len(first))) == first
@@ -162,7 +163,7 @@ def test_scale_three():
 
 def test_rows_stream():
     """The first rows of a thousandfold come without making the rest."""
-    orders = {t.name: t for t in northwind.generated(1000)}["orders"].rows()
+    orders = {t.name: t for t in northwind.sample_tables(1000)}["orders"].rows()
     assert iter(orders) is orders
     assert len(list(itertools.islice(orders, 2000))) == 2000
 
@@ -170,4 +171,4 @@ def test_rows_stream():
 @pytest.mark.parametrize("scale", [0, -1, 1001, 1.5, "2", True, None])
 def test_wrong_scale(scale):
     with pytest.raises(SourceError, match="1 to 1000"):
-        northwind.generated(scale)
+        northwind.sample_tables(scale)

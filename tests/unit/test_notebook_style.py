@@ -125,7 +125,7 @@ def sections_are_there(book):
 
 def parameters_are_literals(book):
     try:
-        count = len(notebooks.declared(book, ""))
+        count = len(notebooks.declared_parameters(book, ""))
         if not 1 <= count <= 5:
             yield f"{count} parameters: world and one to four knobs"
     except ParamsError as e:

@@ -105,7 +105,7 @@ FILMS = {
 
 
 def rows(scale):
-    return {t.name: list(t.rows()) for t in pagila.generated(scale)}
+    return {t.name: list(t.rows()) for t in pagila.sample_tables(scale)}
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def data():
     """The tables; keys as numbers, all else as the files have it."""
     made = {
         t.name: pandas.DataFrame(t.rows(), columns=t.columns, dtype=object)
-        for t in pagila.generated()
+        for t in pagila.sample_tables()
     }
     for table in made.values():
         keys = [c for c in table.columns if c.endswith("_id") and table[c].notna().all()]
@@ -210,7 +210,7 @@ def test_same_rows_every_time():
     """Rows may change only on purpose: readers keep figures made of them."""
 
     def digest():
-        made = itertools.chain.from_iterable(t.rows() for t in pagila.generated(2))
+        made = itertools.chain.from_iterable(t.rows() for t in pagila.sample_tables(2))
         return hashlib.sha256("\n".join(map(repr, made)).encode()).hexdigest()
 
     assert digest() == digest() == DIGEST
@@ -226,7 +226,7 @@ def test_a_larger_scale_has_the_rows_of_the_smaller_one():
 def test_rows_stream():
     """The first rows of a thousandfold come without making the rest."""
     tracemalloc.start()
-    films = {t.name: t for t in pagila.generated(1000)}["film"].rows()
+    films = {t.name: t for t in pagila.sample_tables(1000)}["film"].rows()
     assert len(list(itertools.islice(films, 5_000, 5_100))) == 100
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -236,7 +236,7 @@ def test_rows_stream():
 @pytest.mark.parametrize("scale", [0, -1, 1001, 1.5, "2", True, None])
 def test_wrong_scale(scale):
     with pytest.raises(SourceError, match="1 to 1000"):
-        pagila.generated(scale)
+        pagila.sample_tables(scale)
 
 
 # --- random changes
@@ -246,24 +246,24 @@ def test_wrong_scale(scale):
 def test_random_changes():
     """So many, the same every time, one or several in a transaction; some of the same kind and row
     in succession."""
-    made = list(pagila.changes(7, 500))
-    assert made == list(pagila.changes(7, 500)) != list(pagila.changes(8, 500))
+    made = list(pagila.random_changes(7, 500))
+    assert made == list(pagila.random_changes(7, 500)) != list(pagila.random_changes(8, 500))
     assert sum(map(len, made)) == 500 and {len(transaction) for transaction in made} >= {1, 2, 10}
     flat = list(itertools.chain.from_iterable(made))
     again = sum((a, b["row"]) == (c, d["row"]) for (a, b), (c, d) in zip(flat, flat[1:]))
     assert 120 < again < 210 and len({values["n"] for _, values in flat}) > 490
-    assert {pagila._CHANGED.match(statement)[1] for statement, _ in flat} == set(COUNTS) - {
+    assert {pagila._CHANGED_TABLE.match(statement)[1] for statement, _ in flat} == set(COUNTS) - {
         "customer",
         "inventory",
     }
-    assert list(pagila.changes(7, 0)) == []
+    assert list(pagila.random_changes(7, 0)) == []
 
 
 def test_random_changes_of_some_tables():
-    (statements,) = pagila.changes(7, 1, ["city"])
-    assert pagila._CHANGED.match(statements[0][0])[1] == "city"
+    (statements,) = pagila.random_changes(7, 1, ["city"])
+    assert pagila._CHANGED_TABLE.match(statements[0][0])[1] == "city"
     with pytest.raises(SourceError, match="no changes of"):
-        next(pagila.changes(7, 5, ["rental"]))
+        next(pagila.random_changes(7, 5, ["rental"]))
 
 
 # --- a dump
@@ -297,9 +297,9 @@ def dump(tmp_path):
 @pytest.mark.parametrize("text", [DUMP, "\ufeff" + DUMP, DUMP.replace("\n", "\r\n")])
 def test_blocks_of_a_dump(dump, text):
     path = dump(text)
-    a, b = dumps.tables(path, ["a", "b"])
+    a, b = dumps.read_tables(path, ["a", "b"])
     assert (a.name, a.columns, list(a.rows())) == ("a", ("a_id",), [])
-    assert (b.name, b.columns, b.at) == ("b", ("b_id", "text"), (path, 3))
+    assert (b.name, b.columns, b.source_location) == ("b", ("b_id", "text"), (path, 3))
     assert list(b.rows()) == list(b.rows()) == ["1\t\\N\n", "2\ta\\tb\\\\\n"], (
         "from the first one, each time"
     )
@@ -318,14 +318,14 @@ def test_blocks_of_a_dump(dump, text):
 )
 def test_a_bad_dump(dump, text, says):
     with pytest.raises(SourceError, match=says):
-        dumps.tables(dump(text), ["a", "b"])
+        dumps.read_tables(dump(text), ["a", "b"])
 
 
 def test_a_dump_that_cannot_be_read(dump):
     with pytest.raises(SourceError, match="(?s)cannot be read.*utf-8"):
-        dumps.tables(dump(DUMP.replace("a\\tb", "\xe9"), "latin-1"), ["b"])
+        dumps.read_tables(dump(DUMP.replace("a\\tb", "\xe9"), "latin-1"), ["b"])
     with pytest.raises(SourceError, match="cannot be read"):
-        dumps.tables(dump().parent, ["b"])
+        dumps.read_tables(dump().parent, ["b"])
 
 
 def test_missing_dump(tmp_path):

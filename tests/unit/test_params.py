@@ -35,7 +35,7 @@ def leaves(value, path=""):
     return {leaf for k, v in value.items() for leaf in leaves(v, f"{path}.{k}".lstrip("."))}
 
 
-@pytest.mark.parametrize("name", params.worlds())
+@pytest.mark.parametrize("name", params.world_names())
 def test_every_world_loads_and_has_the_same_keys(name):
     world = on_aws.world() if name == "aws" else params.load(name)
     raw = yaml.safe_load((paths.ROOT / world.file).read_text(encoding="utf-8"))
@@ -59,8 +59,8 @@ def test_a_parameter_of_digits_is_a_number_only_where_the_world_has_one():
 
 def test_the_worlds_are_there():
     assert {"local", "cluster", "s3", "aws"} <= set(
-        params.worlds()
-    ) and "versions" not in params.worlds()
+        params.world_names()
+    ) and "versions" not in params.world_names()
 
 
 def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
@@ -70,7 +70,7 @@ def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
     )
     with pytest.raises(ParamsError, match="not UTF-8") as error:
         params.load_file(path)
-    assert "mine.yaml: " in error.value.where and "byte 0xe9" in error.value.where
+    assert "mine.yaml: " in error.value.location and "byte 0xe9" in error.value.location
 
 
 STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_compiler: quick\n'
@@ -235,8 +235,7 @@ def test_an_embedded_world_has_no_service_on_another_machine(write, old, new, ke
     ) as error:
         params.load_file(write(old, new))
     assert (
-        f"mine.yaml: {key}" in error.value.where
-        and "stack.embedded: false" in error.value.next_step
+        f"mine.yaml: {key}" in error.value.location and "stack.embedded: false" in error.value.hint
     )
 
 
@@ -251,7 +250,7 @@ def test_an_embedded_world_reaches_its_protected_services(write, old, new, key):
     """Its stack would wait for a service that refuses it."""
     with pytest.raises(ParamsError, match=key) as error:
         params.load_file(write(old, new))
-    assert f"mine.yaml: {key}" in error.value.where and "params/local.yaml" in error.value.next_step
+    assert f"mine.yaml: {key}" in error.value.location and "params/local.yaml" in error.value.hint
 
 
 def test_a_cluster_elsewhere_has_no_workers_here(write):
@@ -357,7 +356,7 @@ def test_no_proxy_leads_to_loopback(stated, plain, grpc):
     environment = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
     show = (
         # twice is as once
-        "import os, workbench.base.params; workbench.base.environment.spare_loopback(); "
+        "import os, workbench.base.params; workbench.base.environment.exclude_loopback_from_proxies(); "
         "print(*(os.environ[n] for n in ('no_proxy', 'NO_PROXY', 'no_grpc_proxy')), sep='|')"
     )
     done = subprocess.run(
@@ -377,7 +376,7 @@ def test_the_variables_of_libpq_are_left_to_worlds_of_others_services(monkeypatc
 
 def test_instances_have_folders_of_their_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", "other-1")
-    assert params.load("local").lake.root == f"file:{paths.VAR / 'other-1'}/lake"
+    assert params.load("local").lake.root == f"file:{paths.VAR_DIR / 'other-1'}/lake"
     for bad in ("../x", "", "a b", "A", "-a", "a" * 40):
         monkeypatch.setenv("WORKBENCH_INSTANCE", bad)
         with pytest.raises(ParamsError, match="WORKBENCH_INSTANCE"):
@@ -388,44 +387,51 @@ def test_instances_have_folders_of_their_own(monkeypatch):
 def spaced(tmp_path, monkeypatch):
     """A folder with a space in its path, and the place for links moved to where a test may spoil
     it."""
-    monkeypatch.setattr(paths, "OWN", tmp_path / "links")
+    monkeypatch.setattr(paths, "USER_RUNTIME_DIR", tmp_path / "links")
     (tmp_path / "x y").mkdir()
     return tmp_path / "x y"
 
 
 def test_a_folder_with_a_space_is_reached_by_one_link_of_ours(spaced):
-    link = paths._link(spaced)
-    assert " " not in str(link) and link.resolve() == spaced and paths._link(spaced) == link
-    assert paths.OWN.stat().st_mode & 0o777 == 0o700
+    link = paths._shell_safe_link(spaced)
+    assert (
+        " " not in str(link) and link.resolve() == spaced and paths._shell_safe_link(spaced) == link
+    )
+    assert paths.USER_RUNTIME_DIR.stat().st_mode & 0o777 == 0o700
     link.unlink()
     link.symlink_to("/nowhere")
-    assert paths._link(spaced).resolve() == spaced, "a stale one is made anew"
-    assert paths._link(paths.OWN) == paths.OWN and len(list(paths.OWN.iterdir())) == 1
+    assert paths._shell_safe_link(spaced).resolve() == spaced, "a stale one is made anew"
+    assert (
+        paths._shell_safe_link(paths.USER_RUNTIME_DIR) == paths.USER_RUNTIME_DIR
+        and len(list(paths.USER_RUNTIME_DIR.iterdir())) == 1
+    )
 
 
 def test_a_place_for_links_that_others_may_enter_or_that_leads_elsewhere_is_not_used(
     spaced, tmp_path
 ):
-    paths.OWN.mkdir(mode=0o755)
-    assert paths._link(spaced) == spaced
-    paths.OWN.rmdir()
+    paths.USER_RUNTIME_DIR.mkdir(mode=0o755)
+    assert paths._shell_safe_link(spaced) == spaced
+    paths.USER_RUNTIME_DIR.rmdir()
     (tmp_path / "trap").mkdir(mode=0o700)
-    paths.OWN.symlink_to(tmp_path / "trap")
-    assert paths._link(spaced) == spaced and list((tmp_path / "trap").iterdir()) == []
+    paths.USER_RUNTIME_DIR.symlink_to(tmp_path / "trap")
+    assert paths._shell_safe_link(spaced) == spaced and list((tmp_path / "trap").iterdir()) == []
 
 
 def test_a_folder_that_services_cannot_take_is_told(monkeypatch, spaced):
-    monkeypatch.setattr(paths, "LINK", spaced)
+    monkeypatch.setattr(paths, "SAFE_ROOT", spaced)
     with pytest.raises(ParamsError, match="cannot work in this folder") as error:
         params.load("local")
-    assert "move the checkout" in error.value.next_step and on_aws.world().name == "aws"
+    assert "move the checkout" in error.value.hint and on_aws.world().name == "aws"
 
 
 def test_services_get_paths_without_the_space(monkeypatch, spaced):
     monkeypatch.setattr(paths, "ROOT", spaced)
-    monkeypatch.setattr(paths, "LINK", paths._link(spaced))
-    assert paths.plain(spaced / "a" / "b") == paths.LINK / "a" / "b" and " " not in str(paths.LINK)
-    assert str(paths.plain(paths.Path("/usr/bin"))) == "/usr/bin"
+    monkeypatch.setattr(paths, "SAFE_ROOT", paths._shell_safe_link(spaced))
+    assert paths.service_path(spaced / "a" / "b") == paths.SAFE_ROOT / "a" / "b" and " " not in str(
+        paths.SAFE_ROOT
+    )
+    assert str(paths.service_path(paths.Path("/usr/bin"))) == "/usr/bin"
 
 
 def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(
@@ -434,16 +440,16 @@ def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(
     def mode(folder):
         return folder.stat().st_mode & 0o777
 
-    assert mode(paths.closed(tmp_path / "a" / "new")) == 0o700
+    assert mode(paths.ensure_private_dir(tmp_path / "a" / "new")) == 0o700
     tmp_path.joinpath("old").mkdir(mode=0o755)
-    assert mode(paths.closed(tmp_path / "old")) == 0o700
+    assert mode(paths.ensure_private_dir(tmp_path / "old")) == 0o700
     tmp_path.joinpath("theirs").mkdir(mode=0o755)
     tmp_path.joinpath("linked").symlink_to(tmp_path / "theirs")
-    assert mode(paths.closed(tmp_path / "linked")) == 0o755, (
+    assert mode(paths.ensure_private_dir(tmp_path / "linked")) == 0o755, (
         "what a link leads to is no folder of the workbench's own"
     )
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert mode(paths.closed(tmp_path / "theirs")) == 0o755
+    assert mode(paths.ensure_private_dir(tmp_path / "theirs")) == 0o755
 
 
 def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stays(
@@ -451,13 +457,13 @@ def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stay
 ):
     world = params.load("local")
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
     for folder in ("var", "runs", "named"):
         (tmp_path / folder).mkdir(mode=0o755)
     secrets.ensure(services.SECRETS)
-    run_record.new({}, world, [], {})
+    run_record.create({}, world, [], {})
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "named"))
-    run_record.new({}, world, [], {})
+    run_record.create({}, world, [], {})
     assert [oct((tmp_path / f).stat().st_mode)[-3:] for f in ("var", "runs", "named")] == [
         "700",
         "700",
@@ -479,7 +485,7 @@ def test_what_a_connect_worker_resolves_is_left_to_it():
     ],
 )
 def test_addresses_split(address, parts):
-    assert params.host_port(address) == parts
+    assert params.split_host_port(address) == parts
 
 
 def test_only_file_addresses_are_local_paths():
@@ -488,12 +494,12 @@ def test_only_file_addresses_are_local_paths():
 
 
 def test_values_of_parameters():
-    params.choice("source", "topic", "landed", "topic")
+    params.require_choice("source", "topic", "landed", "topic")
     with pytest.raises(
         ParamsError, match="(?s)parameter source is 'Topic'.*did you mean 'topic'.*landed"
     ):
-        params.choice("source", "Topic", "landed", "topic")
-    params.between("top", 1, 1, 50)
+        params.require_choice("source", "Topic", "landed", "topic")
+    params.require_range("top", 1, 1, 50)
     for value in (0, 51, -1, 1.0, "20", True, 10**30):
         with pytest.raises(ParamsError, match="(?s)parameter top is .*from 1 to 50"):
-            params.between("top", value, 1, 50)
+            params.require_range("top", value, 1, 50)

@@ -11,7 +11,7 @@ from workbench import connect
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import polling, settings, sources
-from workbench.landing.transforms import PACKAGE
+from workbench.landing.transforms import PACKAGE_PREFIX
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_what_is_published(world, good):
         },
         world,
     )
-    assert (source.database, sources.topic_of(good, "public.address")) == (
+    assert (source.database, sources.topic_name(good, "public.address")) == (
         "pagila",
         "pagila.public.address",
     )
@@ -59,9 +59,9 @@ def test_what_is_published(world, good):
     assert sources.parse(
         {**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world
     ).tables == ["s.a", "b.c"]
-    assert (source.said["batch.max.rows"], source.said["validate.non.null"]) == (100, False)
-    assert polling._place(world, source).endswith("/polling/jdbc_source_01.json")
-    assert polling._place(world, sources.parse(good, world)).endswith(
+    assert (source.settings["batch.max.rows"], source.settings["validate.non.null"]) == (100, False)
+    assert polling._offsets_path(world, source).endswith("/polling/jdbc_source_01.json")
+    assert polling._offsets_path(world, sources.parse(good, world)).endswith(
         "/polling/pagila.public..json"
     )
     assert said(source) == (
@@ -173,7 +173,7 @@ def test_names_and_values_are_quoted(world, good):
         ),
         ({"db.timezone": "Europe/Berlin"}, "db.timezone is 'Europe/Berlin'.*UTC"),
         (
-            {"transforms": "x", "transforms.x.type": f"{PACKAGE}MaskField$Value"},
+            {"transforms": "x", "transforms.x.type": f"{PACKAGE_PREFIX}MaskField$Value"},
             "transforms.x.type.*MaskField",
         ),
         ({"connection.user": "admin"}, "connection.user is not that.*cdc_reader"),
@@ -207,10 +207,10 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
 
 
 def column(kind, precision=None, scale=None, optional=True, mapping="none"):
-    numeric = settings.HONOURED["source"][sources.JDBC]["read"]["numeric.mapping"]["one of"][
+    numeric = settings.SUPPORTED["source"][sources.JDBC]["read"]["numeric.mapping"]["one of"][
         mapping
     ]
-    return sources.column(
+    return sources.connect_field(
         SimpleNamespace(name="n", precision=precision, scale=scale), kind, optional, numeric
     )
 
@@ -251,7 +251,7 @@ def test_a_numeric_without_precision_and_what_no_message_can_hold():
 
 def payload(row, *columns):
     schema = {"type": "struct", "fields": [field for field, _ in columns], "optional": False}
-    key, value = polling.message(json.dumps(row), "topic", schema, ())
+    key, value = polling.encode_row(json.dumps(row), "topic", schema, ())
     assert key is None and json.loads(value)["schema"] == schema
     return json.loads(value)["payload"]
 
@@ -289,9 +289,9 @@ def test_a_decimal_is_a_number_of_all_its_digits_where_the_format_is_numeric(
             **good,
             **side,
             "transforms": "key,one",
-            "transforms.key.type": f"{PACKAGE}ValueToKey",
+            "transforms.key.type": f"{PACKAGE_PREFIX}ValueToKey",
             "transforms.key.fields": "n",
-            "transforms.one.type": f"{PACKAGE}ExtractField$Key",
+            "transforms.one.type": f"{PACKAGE_PREFIX}ExtractField$Key",
             "transforms.one.field": "n",
         },
         world,
@@ -301,12 +301,14 @@ def test_a_decimal_is_a_number_of_all_its_digits_where_the_format_is_numeric(
     schema = {"type": "struct", "fields": [field for field, _ in columns]}
     number = "-12345678901234567.890123456789012345600"
     row = {"n": number, "t": '\\u00001.5 " "\\u00007"'}
-    key, value = polling.message(json.dumps(row), "topic", schema, source.chain, numeric_key, True)
+    key, value = polling.encode_row(
+        json.dumps(row), "topic", schema, source.transform_chain, numeric_key, True
+    )
     assert (
         f'"payload":{{"n":{number},"t":' in value and json.loads(value)["payload"]["t"] == row["t"]
     )
     assert key.endswith(f'"payload":{number}}}') is numeric_key
-    assert source.said["key.converter.decimal.format"] == "NUMERIC"
+    assert source.settings["key.converter.decimal.format"] == "NUMERIC"
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity"])
@@ -330,14 +332,14 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
     monkeypatch.setattr(polling.postgres, "session", lambda *_: nullcontext())
     monkeypatch.setattr(polling.files, "read_text", lambda _: None)
     monkeypatch.setattr(polling.topics, "create", lambda *_: None)
-    monkeypatch.setattr(polling.topics, "send", lambda world, topic, messages: list(messages))
+    monkeypatch.setattr(polling.topics, "produce", lambda world, topic, messages: list(messages))
     with pytest.raises(LakeError, match="(?s)public.address was not polled: n is NaN.*poll again"):
         polling.poll(world, good)
 
     def refuses(world, topic, messages):
         raise ValueError("the client's own")
 
-    monkeypatch.setattr(polling.topics, "send", refuses)
+    monkeypatch.setattr(polling.topics, "produce", refuses)
     with pytest.raises(ValueError, match="^the client's own$"):
         polling.poll(world, good)
 

@@ -85,7 +85,7 @@ def test_a_compaction_writes_base_files_as_the_table_does(written):
     assert (
         options().items()
         >= {
-            **tables.PARTS["no bloom filter"],
+            **tables.OPTION_GROUPS["no bloom filter"],
             "hoodie.parquet.compression.codec": "snappy",
             "hoodie.compact.inline.max.delta.commits": "1",
         }.items()
@@ -119,8 +119,8 @@ def test_only_a_list_or_a_map_beside_a_small_decimal_is_compacted_by_records(
     """By records a delete that comes late removes the row; by rows the next merge would read lists
     as null."""
     schema = SimpleNamespace(simpleString=lambda: columns)
-    assert tables.needs_records(schema) == by_records
-    monkeypatch.setattr(catalog.evolving, "columns", lambda done: schema)
+    assert tables.needs_record_writer(schema) == by_records
+    monkeypatch.setattr(catalog.evolution, "table_columns", lambda done: schema)
 
     def options(**fields):
         spark = Spark()
@@ -137,7 +137,7 @@ def test_a_plan_waits_for_the_commit_under_way_and_what_is_planned_does_not(writ
 
     def sql(text):
         if text.startswith("CALL "):
-            held.append(("'schedule'" in text, bool(wait.holder(lock))))
+            held.append(("'schedule'" in text, bool(wait.lock_owner_pid(lock))))
         if "'schedule'" in text:
             (written / ".hoodie" / "20260101120000002.compaction.requested").touch()
         return answer(text)
@@ -148,7 +148,7 @@ def test_a_plan_waits_for_the_commit_under_way_and_what_is_planned_does_not(writ
     (written / ".hoodie" / "20260101120000002.compaction.requested").unlink()
     hudi.compact(spark, table(written), "run")
     assert held[2:] == [(False, True)], "Hudi plans where nothing is planned"
-    with tables.writing(table(written)):
+    with tables.commit_lock(table(written)):
         waiting = threading.Thread(target=hudi.compact, args=(spark, table(written), "schedule"))
         waiting.start()
         waiting.join(0.2)
@@ -188,10 +188,10 @@ def test_a_hostile_text_stays_one_text(value):
 
 def test_values_of_a_call():
     spark = Spark()
-    hudi.call(spark, "run_clean", table="d.t_rt", retained=1, dry=True)
+    hudi.call_procedure(spark, "run_clean", table="d.t_rt", retained=1, dry=True)
     assert spark.asked == ["CALL run_clean(table => 'd.t_rt', retained => 1, dry => true)"]
     for arguments in ({"limit": None}, {"limit": 1.5}, {"limit": ["x"]}, {"a => 1, b": 2}):
         with pytest.raises(LakeError, match="(?s)is of type.*expected|is not a name"):
-            hudi.call(spark, "show_commits", **arguments)
+            hudi.call_procedure(spark, "show_commits", **arguments)
     with pytest.raises(LakeError, match="is not a name"):
-        hudi.call(spark, "show_commits() --")
+        hudi.call_procedure(spark, "show_commits() --")

@@ -22,9 +22,17 @@ from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets, tls
 from workbench.base.errors import ServiceLost, StackError
 from workbench.base.wait import wait_until
-from workbench.stack import addresses, artifacts, databases, process, services, storefront, verbs
+from workbench.stack import (
+    addresses,
+    artifacts,
+    databases,
+    lifecycle,
+    process,
+    services,
+    storefront,
+)
 from workbench.stack.process import Service
-from worlds import varied
+from worlds import with_settings
 
 WORLD = SimpleNamespace(
     stack=SimpleNamespace(port_base=0)
@@ -68,7 +76,7 @@ def answers(port):
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Make a service `web` that behaves as named; everything it started is gone after the test."""
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     (paths.state_dir() / "data").mkdir(parents=True)
     made = []
 
@@ -87,7 +95,7 @@ def make(tmp_path, monkeypatch):
 
     yield service
     for s in made:
-        process.stop(s, patience=1)
+        process.stop(s, grace_period=1)
 
 
 def note(**changes):
@@ -112,11 +120,11 @@ def test_starts_once_then_is_reused_then_stops(make):
     seen = process.status(web, WORLD)
     assert (
         seen.state == "up"
-        and seen.pid == process.own("web").pid
+        and seen.pid == process.running_process("web").pid
         and seen.memory_mb > 0
         and seen.seconds < 60
     )
-    assert process.start(web, WORLD) == "reused" and process.own("web").pid == seen.pid
+    assert process.start(web, WORLD) == "reused" and process.running_process("web").pid == seen.pid
     assert process.stop(web) and gone(seen.pid)
     assert process.status(web, WORLD).state == "stopped" and not process.stop(web)
 
@@ -126,8 +134,8 @@ def test_temporary_files_go_when_it_stops_and_when_it_is_started_after_a_kill(ma
     process.start(web, WORLD)
     folder = paths.state_dir() / "tmp" / "web"
     (left,) = folder.iterdir()
-    process.own("web").kill()
-    wait_until(lambda: process.own("web") is None, "it to die", timeout=10)
+    process.running_process("web").kill()
+    wait_until(lambda: process.running_process("web") is None, "it to die", timeout=10)
     process.start(web, WORLD)
     assert not left.exists() and len(list(folder.iterdir())) == 1
     process.stop(web)
@@ -137,13 +145,13 @@ def test_temporary_files_go_when_it_stops_and_when_it_is_started_after_a_kill(ma
 def test_what_bears_our_mark_is_found_until_it_ends(make):
     web = make("parent")
     process.start(web, WORLD)
-    found = instance.marked(str(paths.state_dir()))
-    assert {p.pid for p, _ in found} >= {process.own("web").pid} and len(found) == 2, (
+    found = instance.find_service_processes(str(paths.state_dir()))
+    assert {p.pid for p, _ in found} >= {process.running_process("web").pid} and len(found) == 2, (
         "its child too"
     )
     assert {mark for _, mark in found} == {f"{paths.state_dir()}:web"}
     process.stop(web)
-    assert instance.marked(str(paths.state_dir())) == []
+    assert instance.find_service_processes(str(paths.state_dir())) == []
 
 
 def test_a_stranger_on_the_port_is_named_and_left_alone(make):
@@ -156,9 +164,10 @@ def test_a_stranger_on_the_port_is_named_and_left_alone(make):
         ) as error:
             process.start(web, WORLD)
         assert (
-            error.value.where.startswith(f"pid {os.getpid()}: ") and "python" in error.value.where
+            error.value.location.startswith(f"pid {os.getpid()}: ")
+            and "python" in error.value.location
         )
-        assert "`workbench down`, then WORKBENCH_PORT_BASE=" in error.value.next_step
+        assert "`workbench down`, then WORKBENCH_PORT_BASE=" in error.value.hint
         seen = process.status(web, WORLD)
         assert seen.state == "stranger" and f"pid {os.getpid()}" in seen.detail
         assert not process.stop(web)
@@ -170,7 +179,7 @@ def test_a_service_that_dies_shows_its_last_lines_at_once(make):
         process.start(web, WORLD)
     assert (
         "| the disk is full" in str(error.value)
-        and str(process.log_file("web")) in error.value.next_step
+        and str(process.log_file("web")) in error.value.hint
     )
     assert process.status(web, WORLD).state == "died"
 
@@ -184,18 +193,18 @@ def test_a_restart_keeps_the_log_of_the_one_that_died(make):
 
 def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make):
     """Its log is rolled by itself: a descriptor of ours would go on in a file that is gone."""
-    web, log = replace(make("dies"), logs=True), process.log_file("web")
+    web, log = replace(make("dies"), writes_own_log=True), process.log_file("web")
     for _ in range(2):
         log.parent.mkdir(exist_ok=True)
         with pytest.raises(StackError, match="(?s)its process ended.*the disk is full"):
             process.start(web, WORLD)
-        assert not log.exists() and "disk is full" in process.printed("web").read_text()
+        assert not log.exists() and "disk is full" in process.stdout_file("web").read_text()
         log.write_text("a line of its own\n")
-    assert "disk is full" in process.printed("web").with_suffix(".out.1").read_text(), (
+    assert "disk is full" in process.stdout_file("web").with_suffix(".out.1").read_text(), (
         "of the one before"
     )
     assert "a line of its own" in log.with_suffix(".log.1").read_text()
-    shown = process.tail("web")
+    shown = process.log_tail("web")
     assert (
         shown.index("a line of its own")
         < shown.index("first line")
@@ -205,7 +214,7 @@ def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make
 
 def test_the_services_that_roll_their_log_print_elsewhere():
     """The others have little to say."""
-    assert {n for n, s in services.SERVICES.items() if not s.logs} == {
+    assert {n for n, s in services.SERVICES.items() if not s.writes_own_log} == {
         "mariadb",
         "postgres",
         "s3",
@@ -217,32 +226,35 @@ def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
     """Killed a moment ago, it may still be there when somebody needs it."""
     web = make()
     process.start(web, WORLD)
-    old = process.own("web")
+    old = process.running_process("web")
     old.suspend()  # it is there and does not answer
     threading.Timer(0.5, old.kill).start()
-    assert process.start(web, WORLD) == "started" and process.own("web").pid != old.pid
+    assert process.start(web, WORLD) == "started" and process.running_process("web").pid != old.pid
 
 
 def test_one_that_never_answers_times_out_and_is_starting(make):
     web = make("mute", timeout=0.5)
     with pytest.raises(StackError, match="waited 0.5 s for web to answer on port") as error:
         process.start(web, WORLD)
-    assert "refused" in error.value.where
+    assert "refused" in error.value.location
     assert process.status(web, WORLD).state == "starting"
 
 
 def test_one_that_ignores_term_is_killed_with_its_children(make):
     web = make("deaf parent")
     process.start(web, WORLD)
-    family = [process.own("web").pid, *(p.pid for p in process.own("web").children())]
-    assert len(family) == 2 and process.stop(web, patience=0.3)
+    family = [
+        process.running_process("web").pid,
+        *(p.pid for p in process.running_process("web").children()),
+    ]
+    assert len(family) == 2 and process.stop(web, grace_period=0.3)
     assert all(gone(pid) for pid in family)
 
 
 def test_stop_asks_with_the_signal_of_the_service(make):
     web = Service(**{**vars(make("deaf")), "stop_signal": signal.SIGINT})
     process.start(web, WORLD)
-    process.stop(web, patience=20)
+    process.stop(web, grace_period=20)
     assert "KeyboardInterrupt" in process.log_file("web").read_text()
 
 
@@ -252,10 +264,10 @@ def test_stop_asks_with_the_signal_of_the_service(make):
 def test_what_a_killed_leader_left_is_swept(make, end):
     web = make("parent")
     process.start(web, WORLD)
-    leader = process.own("web")
+    leader = process.running_process("web")
     child = leader.children()[0]
     leader.kill()
-    wait_until(lambda: process.own("web") is None, "the leader to die", timeout=5)
+    wait_until(lambda: process.running_process("web") is None, "the leader to die", timeout=5)
     assert child.is_running() and process.status(web, WORLD).state == "died"
     end(web)
     assert gone(child.pid)
@@ -264,32 +276,32 @@ def test_what_a_killed_leader_left_is_swept(make, end):
 def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
     web = make()
     process.start(web, WORLD)
-    pid = process.own("web").pid
+    pid = process.running_process("web").pid
     pidfiles.pid_file("web").unlink()
     assert process.start(web, WORLD) == "started" and gone(pid)
     pidfiles.pid_file("web").unlink()
-    assert process.stop(web) and process.holder(port_of(web)) is None
+    assert process.stop(web) and process.port_owner(port_of(web)) is None
 
 
 def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatch):
     """A process that ends gives back its memory, and with it the environment, before it closes its
     ports."""
     process.start(make(), WORLD)
-    seen = process.own("web")
+    seen = process.running_process("web")
     pidfiles.pid_file("web").unlink()
     found = iter([[seen]])
-    monkeypatch.setattr(process, "_rest_of", lambda name: next(found, []))
+    monkeypatch.setattr(process, "_find_orphans", lambda name: next(found, []))
     slowly = threading.Timer(0.5, os.kill, (seen.pid, signal.SIGKILL))
     monkeypatch.setattr(psutil.Process, "kill", lambda p: slowly.is_alive() or slowly.start())
-    assert process.sweep("web") and gone(seen.pid)
+    assert process.kill_orphans("web") and gone(seen.pid)
 
 
 def test_instances_with_a_living_service_are_told(make, tmp_path):
-    assert pidfiles.instances() == set()
+    assert pidfiles.running_instances() == set()
     process.start(make(), WORLD)
     (tmp_path / "dead" / "run").mkdir(parents=True)
     (tmp_path / "dead" / "run" / "web.json").write_text('{"pid": 1, "born": -5}')
-    assert pidfiles.instances() == {paths.instance()}
+    assert pidfiles.running_instances() == {paths.instance_name()}
 
 
 def test_a_pid_file_whose_number_somebody_else_has_now_is_not_ours(make):
@@ -301,7 +313,7 @@ def test_a_pid_file_whose_number_somebody_else_has_now_is_not_ours(make):
             pidfiles.pid_file("web").unlink(missing_ok=True)
             note(**stale)
             web = make()
-            assert process.own("web") is None
+            assert process.running_process("web") is None
             assert process.start(web, WORLD) == "started"
             note(**stale)
             process.stop(web)
@@ -315,7 +327,7 @@ def test_a_changed_clock_does_not_make_our_own_a_stranger(make, monkeypatch):
     web = make()
     process.start(web, WORLD)
     monkeypatch.setattr(psutil.Process, "create_time", lambda p: 0.0)
-    assert process.own("web") is not None and process.start(web, WORLD) == "reused"
+    assert process.running_process("web") is not None and process.start(web, WORLD) == "reused"
 
 
 def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
@@ -324,7 +336,7 @@ def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
     web = make()
     process.start(web, WORLD)
-    given = process.own("web").environ()
+    given = process.running_process("web").environ()
     assert "PYTHONPATH" not in given and "PYTHONPATH" not in services._spark_env(
         params.load("local")
     )
@@ -339,44 +351,46 @@ def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
 def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypatch):
     def how(service):
         said = []
-        monkeypatch.setattr(verbs, "SERVICES", {"web": service})
-        verbs._start(WORLD, ["web"], said.append)
+        monkeypatch.setattr(lifecycle, "SERVICES", {"web": service})
+        lifecycle._start(WORLD, ["web"], said.append)
         return said[0].split()[1]
 
     web = make()
     assert how(web) == "started"
-    first = process.own("web").pid
-    assert not process.outdated(web, WORLD) and process.held() == {port_of(web)}
-    other = replace(web, told=lambda w: "local[2]")
-    assert process.outdated(other, WORLD)
+    first = process.running_process("web").pid
+    assert not process.is_outdated(web, WORLD) and process.bound_ports() == {port_of(web)}
+    other = replace(web, config_fingerprint=lambda w: "local[2]")
+    assert process.is_outdated(other, WORLD)
     assert how(other) == "restarted" and gone(first)
     assert how(other) == "reused"
     moved = make()
-    assert process.outdated(moved, WORLD) and how(moved) == "restarted"
-    assert process.holder(port_of(other)) is None and process.held() == {port_of(moved)}
+    assert process.is_outdated(moved, WORLD) and how(moved) == "restarted"
+    assert process.port_owner(port_of(other)) is None and process.bound_ports() == {port_of(moved)}
 
 
 @pytest.mark.parametrize(
     "restart",
-    [lambda world: verbs._start(world, ["web"]), lambda world: stack.restart(world, "web")],
+    [lambda world: lifecycle._start(world, ["web"]), lambda world: stack.restart(world, "web")],
     ids=["up", "restart"],
 )
 def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypatch, restart):
     web, world = make(), params.load("local")
     process.start(web, world)
-    first = process.own("web").pid
-    monkeypatch.setattr(verbs, "_closure", lambda world, names: names)
-    monkeypatch.setattr(verbs, "_refuse_other_ports", lambda world: None)
+    first = process.running_process("web").pid
+    monkeypatch.setattr(lifecycle, "_with_dependencies", lambda world, names: names)
+    monkeypatch.setattr(lifecycle, "_require_same_port_base", lambda world: None)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr(
-            verbs, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")}
+            lifecycle, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")}
         )
         with pytest.raises(StackError, match=f"web cannot start: port {port} is taken") as error:
             restart(world)
-    assert process.own("web").pid == first and "stack.embedded: false" in error.value.next_step
+    assert (
+        process.running_process("web").pid == first and "stack.embedded: false" in error.value.hint
+    )
 
 
 def test_status_says_that_it_is_outdated_and_where_it_listens(make):
@@ -390,7 +404,7 @@ def test_a_pid_file_without_a_fingerprint_is_outdated(make):
     web = make()
     process.start(web, WORLD)
     note(told=None)
-    assert process.outdated(web, WORLD)
+    assert process.is_outdated(web, WORLD)
 
 
 def test_every_port_that_it_listens_on_is_looked_at_before_it_starts(make):
@@ -399,27 +413,29 @@ def test_every_port_that_it_listens_on_is_looked_at_before_it_starts(make):
         taken.listen()
         second = taken.getsockname()[1]
         with pytest.raises(StackError, match=f"web cannot start: port {second} is taken"):
-            process.start(replace(make(), also=lambda w: (second,)), WORLD)
-    assert process.own("web") is None
+            process.start(replace(make(), extra_ports=lambda w: (second,)), WORLD)
+    assert process.running_process("web") is None
 
 
 def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     web, world, lines = make(), params.load("local"), []
-    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, told=lambda w: w.spark.master)})
-    stack.need(world, "web")
-    first = process.own("web").pid
-    stack.need(world, "web")
-    assert process.own("web").pid == first and capsys.readouterr().out == ""
-    other = varied(world, name="cluster", spark={"master": "spark://h:1"})
-    stack.need(other, "web")
-    second = process.own("web").pid
+    monkeypatch.setattr(
+        lifecycle, "SERVICES", {"web": replace(web, config_fingerprint=lambda w: w.spark.master)}
+    )
+    stack.ensure_running(world, "web")
+    first = process.running_process("web").pid
+    stack.ensure_running(world, "web")
+    assert process.running_process("web").pid == first and capsys.readouterr().out == ""
+    other = with_settings(world, name="cluster", spark={"master": "spark://h:1"})
+    stack.ensure_running(other, "web")
+    second = process.running_process("web").pid
     assert (
         second != first
         and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
     )
     assert (
-        stack.up(world, ["web"], say=lines.append)[0].state == "up"
-        and process.own("web").pid != second
+        stack.up(world, ["web"], progress=lines.append)[0].state == "up"
+        and process.running_process("web").pid != second
     )
     assert lines[0].startswith("web") and " restarted " in lines[0]
 
@@ -427,7 +443,7 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "verb",
     [
-        lambda w: stack.need(w, "web"),
+        lambda w: stack.ensure_running(w, "web"),
         lambda w: stack.up(w, ["web"]),
         lambda w: stack.restart(w, "web"),
     ],
@@ -437,7 +453,7 @@ def test_jars_are_fetched_before_anything_starts(make, monkeypatch, verb):
     """In a fresh clone `make run`, `up` and `lab` come before `make install`."""
     web, fetched = make(), []
     monkeypatch.setattr(
-        verbs, "SERVICES", {"web": replace(web, fresh=lambda w: fetched.append("started"))}
+        lifecycle, "SERVICES", {"web": replace(web, initialize=lambda w: fetched.append("started"))}
     )
     monkeypatch.setattr(artifacts, "ensure", lambda *more: fetched.append("jars"))
     verb(params.load("local"))
@@ -447,7 +463,7 @@ def test_jars_are_fetched_before_anything_starts(make, monkeypatch, verb):
 def test_each_service_stops_before_what_it_needs(monkeypatch):
     stopped = []
     monkeypatch.setattr(process, "stop", lambda service: stopped.append(service.name) or True)
-    assert set(verbs._stop(list(services.SERVICES))) == set(services.SERVICES)
+    assert set(lifecycle._stop(list(services.SERVICES))) == set(services.SERVICES)
     before = [
         ("connect", "kafka"),
         ("connect", "postgres"),
@@ -458,19 +474,19 @@ def test_each_service_stops_before_what_it_needs(monkeypatch):
     ]
     for first, second in before:
         assert stopped.index(first) < stopped.index(second), stopped
-    assert list(verbs._stop([])) == [] and list(verbs._stop(["kafka"])) == ["kafka"]
+    assert list(lifecycle._stop([])) == [] and list(lifecycle._stop(["kafka"])) == ["kafka"]
 
 
 def test_a_service_comes_with_those_of_its_world_that_it_needs():
     local, cluster = params.load("local"), params.load("cluster")
-    assert verbs._closure(local, ["spark"]) == ["spark"]
-    assert verbs._closure(cluster, ["spark"]) == [
+    assert lifecycle._with_dependencies(local, ["spark"]) == ["spark"]
+    assert lifecycle._with_dependencies(cluster, ["spark"]) == [
         "spark_master",
         "spark_worker_1",
         "spark_worker_2",
         "spark",
     ]
-    assert verbs._closure(local, ["connect"]) == ["postgres", "kafka", "connect"]
+    assert lifecycle._with_dependencies(local, ["connect"]) == ["postgres", "kafka", "connect"]
 
 
 def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
@@ -483,12 +499,21 @@ def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
         "elsewhere": (),
     }
     monkeypatch.setattr(
-        verbs, "SERVICES", {name: replace(row, name=name, needs=of) for name, of in needs.items()}
+        lifecycle,
+        "SERVICES",
+        {name: replace(row, name=name, depends_on=of) for name, of in needs.items()},
     )
-    monkeypatch.setattr(services, "wanted", lambda world: ("web", "app", "store", "postgres"))
-    assert verbs._closure(local, ["web"]) == ["postgres", "store", "app", "web"]
-    assert verbs._closure(local, ["app", "web"]) == ["postgres", "store", "app", "web"]
-    assert verbs._closure(local, ["elsewhere"]) == ["elsewhere"], (
+    monkeypatch.setattr(
+        services, "default_services", lambda world: ("web", "app", "store", "postgres")
+    )
+    assert lifecycle._with_dependencies(local, ["web"]) == ["postgres", "store", "app", "web"]
+    assert lifecycle._with_dependencies(local, ["app", "web"]) == [
+        "postgres",
+        "store",
+        "app",
+        "web",
+    ]
+    assert lifecycle._with_dependencies(local, ["elsewhere"]) == ["elsewhere"], (
         "named, it comes, whatever the world has"
     )
 
@@ -498,7 +523,7 @@ def by_base(make, monkeypatch):
     """The service `web` at the fifth port of a base; the base is returned."""
     base = free_port() - 5
     monkeypatch.setattr(
-        verbs,
+        lifecycle,
         "SERVICES",
         {
             "web": replace(
@@ -514,7 +539,7 @@ def by_base(make, monkeypatch):
 
 
 VERBS = (
-    lambda w: stack.need(w, "web"),
+    lambda w: stack.ensure_running(w, "web"),
     lambda w: stack.up(w, ["web"]),
     lambda w: stack.restart(w, "web"),
     stack.status,
@@ -523,19 +548,19 @@ VERBS = (
 
 def test_a_running_instance_keeps_its_ports(by_base, monkeypatch):
     """In a second terminal the variable may be another, or forgotten."""
-    stack.need(params.load("local"), "web")
-    first = process.own("web").pid
+    stack.ensure_running(params.load("local"), "web")
+    first = process.running_process("web").pid
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
     for verb in VERBS:
         with pytest.raises(
             StackError, match=f"runs with port base {by_base}, and WORKBENCH_PORT_BASE is 31000"
         ) as error:
             verb(params.load("local"))
-        assert "unset WORKBENCH_PORT_BASE" in error.value.next_step
+        assert "unset WORKBENCH_PORT_BASE" in error.value.hint
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
     assert params.load("local").stack.port_base == by_base
-    stack.need(params.load("local"), "web")
-    assert process.own("web").pid == first, "none of these restarted it"
+    stack.ensure_running(params.load("local"), "web")
+    assert process.running_process("web").pid == first, "none of these restarted it"
     assert stack.down() == ["web"] and params.load("local").stack.port_base == 21400
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
     assert params.load("local").stack.port_base == 31000
@@ -545,8 +570,8 @@ def test_a_kernel_that_loaded_its_world_before_the_instance_moved_is_refused(by_
     earlier = params.load("local")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(free_port() - 5))
     now = params.load("local")
-    stack.need(now, "web")
-    first = process.own("web").pid
+    stack.ensure_running(now, "web")
+    first = process.running_process("web").pid
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
     for verb in VERBS:
         with pytest.raises(
@@ -555,10 +580,8 @@ def test_a_kernel_that_loaded_its_world_before_the_instance_moved_is_refused(by_
             f"with {by_base}",
         ) as error:
             verb(earlier)
-        assert (
-            "load the world again" in error.value.next_step and "unset" not in error.value.next_step
-        )
-    assert process.own("web").pid == first
+        assert "load the world again" in error.value.hint and "unset" not in error.value.hint
+    assert process.running_process("web").pid == first
 
 
 def test_what_a_kernel_started_after_a_down_is_found_and_what_died_does_not_rule(
@@ -566,11 +589,11 @@ def test_what_a_kernel_started_after_a_down_is_found_and_what_died_does_not_rule
 ):
     world = params.load("local")
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
-    stack.need(world, "web")
+    stack.ensure_running(world, "web")
     assert params.load("local").stack.port_base == by_base
-    leader = process.own("web")
+    leader = process.running_process("web")
     leader.kill()
-    wait_until(lambda: not pidfiles.alive(leader), "its end")
+    wait_until(lambda: not pidfiles.is_alive(leader), "its end")
     assert params.load("local").stack.port_base == 21400, "as after a reboot: no service lives"
 
 
@@ -579,7 +602,7 @@ def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch)
     base = free_port() - 9
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
     monkeypatch.setattr(
-        verbs,
+        lifecycle,
         "SERVICES",
         {
             "web": replace(
@@ -590,13 +613,13 @@ def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch)
             )
         },
     )
-    stack.need(params.load("cluster"), "web")
-    verbs._refuse_other_ports(params.load("local"))
+    stack.ensure_running(params.load("cluster"), "web")
+    lifecycle._require_same_port_base(params.load("local"))
 
 
 @pytest.mark.parametrize("damaged", ["x", None, True])
 def test_a_port_base_that_cannot_be_read_from_a_pid_file_is_none(by_base, monkeypatch, damaged):
-    stack.need(params.load("local"), "web")
+    stack.ensure_running(params.load("local"), "web")
     note(base=damaged)
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
     assert params.load("local").stack.port_base == 21400
@@ -606,13 +629,13 @@ def test_a_port_base_that_cannot_be_read_from_a_pid_file_is_none(by_base, monkey
 def written(tmp_path, monkeypatch):
     """A function that gives everything a service is started with for a world: command, environment,
     configuration."""
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     (tmp_path / "apicurio-registry-app").mkdir()
     (tmp_path / "apicurio-registry-app" / "a-runner.jar").touch()
     for name, made in (
         ("jars", lambda s: [tmp_path / "a.jar"]),
         ("java_home", lambda: tmp_path),
-        ("package", lambda n: tmp_path / n),
+        ("package_dir", lambda n: tmp_path / n),
         ("LIB", tmp_path),
     ):
         monkeypatch.setattr(artifacts, name, made)
@@ -637,21 +660,23 @@ OTHER = {
 def variants(value):
     """Copies of a world (or part of one) with one value changed."""
     for name, now in value:
-        if isinstance(now, params.Part):
+        if isinstance(now, params.ConfigModel):
             yield from (value.model_copy(update={name: v}) for v in variants(now))
         elif isinstance(now, (int, str)) and name not in ("name", "describe"):
             changed = OTHER.get(name, now + 1 if isinstance(now, int) else now + "0")
             yield value.model_copy(update={name: changed})
 
 
-STOREFRONT = {row.name for row in storefront.ROWS}  # they read the params file by themselves
+STOREFRONT = {row.name for row in storefront.SERVICES}  # they read the params file by themselves
 
 
 @pytest.mark.parametrize("name", sorted(STOREFRONT))
 def test_a_service_of_the_storefront_is_started_anew_where_kafka_or_its_store_is_another(name):
     service, world = services.SERVICES[name], params.load("local")
     for other in variants(world):
-        now = process._fingerprint(service, other) != process._fingerprint(service, world)
+        now = process._start_fingerprint(service, other) != process._start_fingerprint(
+            service, world
+        )
         host = [
             (w.kafka, w.postgres.host, w.postgres.port, w.stack.port_base) for w in (world, other)
         ]
@@ -664,10 +689,10 @@ def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, n
     params file."""
     service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "cluster")
     tls.ensure()
-    before = written(service, world), process._fingerprint(service, world)
+    before = written(service, world), process._start_fingerprint(service, world)
     changed = 0
     for other in variants(world):
-        now = written(service, other), process._fingerprint(service, other)
+        now = written(service, other), process._start_fingerprint(service, other)
         assert (now[0] == before[0]) == (now[1] == before[1]), other
         changed += now[0] != before[0]
     assert changed
@@ -677,9 +702,9 @@ def test_only_spark_restarts_between_local_and_cluster_and_nothing_is_written(wr
     local, cluster = params.load("local"), params.load("cluster")
     same = {
         n
-        for n in services.wanted(local)
-        if process._fingerprint(services.SERVICES[n], local)
-        == process._fingerprint(services.SERVICES[n], cluster)
+        for n in services.default_services(local)
+        if process._start_fingerprint(services.SERVICES[n], local)
+        == process._start_fingerprint(services.SERVICES[n], cluster)
     }
     assert same == {"postgres", "kafka", "connect"} and not paths.state_dir().exists()
 
@@ -695,24 +720,24 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
     for folder in (installed, *installed.parent.glob(f"{installed.name}.libs")):
         shutil.copytree(folder, tmp_path / "closed" / folder.name)
     (tmp_path / "closed").chmod(0o700)
-    monkeypatch.setattr(paths, "VAR", tmp_path / "closed" / "var")
-    monkeypatch.setattr(artifacts, "package", lambda name: tmp_path / "closed" / installed.name)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "closed" / "var")
+    monkeypatch.setattr(artifacts, "package_dir", lambda name: tmp_path / "closed" / installed.name)
     secrets.ensure(services.SECRETS)
-    databases.postgres_fresh(params.load("local"))
-    mine, inside = tmp_path / "closed" / "mine", process.data("postgres") / "inside"
+    databases.initialize_postgres(params.load("local"))
+    mine, inside = tmp_path / "closed" / "mine", process.data_dir("postgres") / "inside"
     mine.write_text("mine")
     ask = databases.as_nobody(
         [
             str(databases.postgres_bin() / "postgres"),
             "--single",
             "-D",
-            str(process.data("postgres")),
+            str(process.data_dir("postgres")),
             "postgres",
         ]
     )
     asked = f"COPY (SELECT 'overwritten') TO '{mine}'\nCOPY (SELECT 'its own') TO '{inside}'\n"
     done = subprocess.run(ask, input=asked, capture_output=True, text=True, cwd="/")
-    if databases._passing() == "dac_read_search":  # a container may lack it
+    if databases._traversal_capability() == "dac_read_search":  # a container may lack it
         assert (
             mine.read_text() == "mine"
             and f'could not open file "{mine}" for writing' in done.stderr
@@ -722,13 +747,13 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up rights")
 def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "VAR", tmp_path)
-    monkeypatch.setattr(databases, "_passing", lambda: "no_such_right")
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    monkeypatch.setattr(databases, "_traversal_capability", lambda: "no_such_right")
     secrets.ensure(services.SECRETS)
     with pytest.raises(StackError, match="initdb failed") as error:
-        databases.postgres_fresh(params.load("local"))
-    assert "no_such_right" in error.value.where and "ordinary user" in error.value.next_step
-    assert "--cap-add=NO_SUCH_RIGHT --cap-add=SETPCAP" in error.value.next_step
+        databases.initialize_postgres(params.load("local"))
+    assert "no_such_right" in error.value.location and "ordinary user" in error.value.hint
+    assert "--cap-add=NO_SUCH_RIGHT --cap-add=SETPCAP" in error.value.hint
 
 
 # ---- worlds whose services are not ours
@@ -739,10 +764,10 @@ def test_the_source_database_of_such_a_world_can_be_reached(monkeypatch):
         there.bind(("127.0.0.1", 0))
         there.listen()
         aws = on_aws.world()
-        near = varied(aws, postgres={"host": "127.0.0.1", "port": there.getsockname()[1]})
-        stack.need(near, "postgres")
+        near = with_settings(aws, postgres={"host": "127.0.0.1", "port": there.getsockname()[1]})
+        stack.ensure_running(near, "postgres")
     with pytest.raises(StackError, match="(?s)postgres cannot be reached.*network path"):
-        stack.need(near, "postgres")
+        stack.ensure_running(near, "postgres")
 
 
 @pytest.mark.parametrize(
@@ -752,7 +777,7 @@ def test_a_damaged_pid_file_is_no_process(make, text):
     web = make()
     note()
     pidfiles.pid_file("web").write_text(text)
-    assert process.own("web") is None and process.start(web, WORLD) == "started"
+    assert process.running_process("web") is None and process.start(web, WORLD) == "started"
 
 
 def test_a_service_gets_no_secret_of_ours_and_its_mark(make, monkeypatch):
@@ -761,9 +786,10 @@ def test_a_service_gets_no_secret_of_ours_and_its_mark(make, monkeypatch):
         monkeypatch.setenv(name, "canary")
     web = make()
     process.start(web, WORLD)
-    environment = process.own("web").environ()
+    environment = process.running_process("web").environ()
     assert (
-        "canary" not in str(environment) and environment[process.MARK] == f"{paths.state_dir()}:web"
+        "canary" not in str(environment)
+        and environment[process.SERVICE_ID_ENV] == f"{paths.state_dir()}:web"
     )
 
 
@@ -771,49 +797,51 @@ def test_a_service_that_is_lost_is_told_with_its_state(make):
     web = make()
     address = f"http://127.0.0.1:{port_of(web)}"
     local, aws = params.load("local"), on_aws.world()
-    assert stack.lost(local, "web", "10.0.0.1:80") is None, "none of ours"
-    assert stack.lost(aws, "web", address) is None, "nor what a tunnel leads to"
-    assert "the service web is stopped" in str(stack.lost(local, "web", address))
+    assert stack.service_down_error(local, "web", "10.0.0.1:80") is None, "none of ours"
+    assert stack.service_down_error(aws, "web", address) is None, "nor what a tunnel leads to"
+    assert "the service web is stopped" in str(stack.service_down_error(local, "web", address))
     process.start(web, WORLD)
-    assert stack.lost(local, "web", address) is None
-    leader = process.own("web")
+    assert stack.service_down_error(local, "web", address) is None
+    leader = process.running_process("web")
     leader.kill()
-    wait_until(lambda: not pidfiles.alive(leader), "its end")
-    said = str(stack.lost(local, "web", address))
+    wait_until(lambda: not pidfiles.is_alive(leader), "its end")
+    said = str(stack.service_down_error(local, "web", address))
     assert "the service web died" in said and "web.log" in said and "workbench up" in said
     process.stop(web)
     mute = make("mute", timeout=1)
     with pytest.raises(StackError):
         process.start(mute, WORLD)
-    assert "does not listen" in str(stack.lost(local, "web", address))
+    assert "does not listen" in str(stack.service_down_error(local, "web", address))
 
 
 def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):
     web, world, forever = make(), params.load("local"), threading.Event()
-    monkeypatch.setattr(verbs, "SERVICES", {"web": web})
-    monkeypatch.setattr(verbs, "GRACE", 0.5)
+    monkeypatch.setattr(lifecycle, "SERVICES", {"web": web})
+    monkeypatch.setattr(lifecycle, "RESTART_GRACE_SECONDS", 0.5)
     process.start(web, world)
-    assert stack.watched(world, lambda wanted: 5, "web") == 5
+    assert stack.run_watched(world, lambda wanted: 5, "web") == 5
     with pytest.raises(KeyError):
-        stack.watched(world, lambda wanted: {}["x"], "web")
-    threading.Timer(0.3, process.own("web").kill).start()
+        stack.run_watched(world, lambda wanted: {}["x"], "web")
+    threading.Timer(0.3, process.running_process("web").kill).start()
     with pytest.raises(ServiceLost, match="the service web died"):
-        stack.watched(world, lambda wanted: forever.wait(30), "web")
+        stack.run_watched(world, lambda wanted: forever.wait(30), "web")
     forever.set()
     look = stack.watch(world, "web")
     look()  # it may be a restart
     process.start(web, world)
-    wait_until(lambda: look() is None and process.own("web"), "the grace period", timeout=5)
-    elsewhere = varied(world, stack={"embedded": False})
+    wait_until(
+        lambda: look() is None and process.running_process("web"), "the grace period", timeout=5
+    )
+    elsewhere = with_settings(world, stack={"embedded": False})
     process.stop(web)
     assert (
-        stack.watched(elsewhere, lambda wanted: 5, "web") == 5
+        stack.run_watched(elsewhere, lambda wanted: 5, "web") == 5
         and stack.watch(elsewhere, "web")() is None
     )
 
 
 def test_nobody_holds_a_free_port():
-    assert process.holder(free_port()) is None
+    assert process.port_owner(free_port()) is None
 
 
 def test_the_holder_of_a_port_is_named_without_its_arguments():
@@ -824,14 +852,14 @@ def test_the_holder_of_a_port_is_named_without_its_arguments():
         stdout=subprocess.PIPE,
         text=True,
     ) as listener:
-        held = process.holder(int(listener.stdout.readline()))
+        held = process.port_owner(int(listener.stdout.readline()))
         listener.stdin.close()
     assert held.startswith(f"pid {listener.pid}: python") and "hidden" not in held
 
 
 def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp_path, monkeypatch):
     world = params.load("local")
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     tls.ensure()
 
     def seen():
@@ -839,11 +867,11 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
         conf = next(
             Path(part) for part in command if part.endswith("connect.properties")
         ).read_text()
-        names = {link.name for link in services._connect_plugins().iterdir()}
+        names = {link.name for link in services._prepare_plugin_path().iterdir()}
         return (
             "hybrid_warn" in conf,
             names,
-            process._fingerprint(services.SERVICES["connect"], world),
+            process._start_fingerprint(services.SERVICES["connect"], world),
         )
 
     without = seen()
@@ -854,7 +882,7 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
     assert with_it[:2] == (True, {"converter", "debezium", "own-jdbc"}) and with_it[2] != without[2]
     (tmp_path / "plugins" / "jdbc").rmdir()
     assert seen() == without, "and it goes again"
-    monkeypatch.setattr(verbs, "need", lambda *names: None)
+    monkeypatch.setattr(lifecycle, "ensure_running", lambda *names: None)
     stack.load_plugins(
         world, "filestream"
     )  # what reads and writes any file is loaded where a notebook asks for it
@@ -864,7 +892,7 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
     )
     stack.unload_plugins(world, "filestream")
     assert seen() == without
-    stack.load_plugins(varied(world, stack={"embedded": False}), "filestream")
+    stack.load_plugins(with_settings(world, stack={"embedded": False}), "filestream")
     assert seen() == without, "another's Connect is left alone"
 
 
@@ -874,21 +902,23 @@ FILE_SINK = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkCon
 @pytest.fixture
 def running_connect(tmp_path, monkeypatch):
     """A world whose Connect runs: its connectors, and what has been done to it."""
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     there = SimpleNamespace(
         world=params.load("local"),
         done=[],
-        flag=services.wanted_plugin("filestream"),
+        flag=services.plugin_marker("filestream"),
         connectors={"outbox_source": {"connector.class": "io.debezium.P"}},
     )
-    monkeypatch.setattr(process, "own", lambda name: name == "connect" or None)
+    monkeypatch.setattr(process, "running_process", lambda name: name == "connect" or None)
     monkeypatch.setattr(
-        process, "outdated", lambda service, world: service.name == "connect" and there.outdated
+        process, "is_outdated", lambda service, world: service.name == "connect" and there.outdated
     )
-    monkeypatch.setattr(addresses, "in_connect", lambda world: there.connectors, raising=False)
-    monkeypatch.setattr(addresses, "update", lambda world, say: None)
-    monkeypatch.setattr(verbs, "need", lambda world, name: there.done.append(f"need {name}"))
-    monkeypatch.setattr(process, "refuse_strangers", lambda *_: None)
+    monkeypatch.setattr(addresses, "connect_configs", lambda world: there.connectors, raising=False)
+    monkeypatch.setattr(addresses, "update_connectors", lambda world, say: None)
+    monkeypatch.setattr(
+        lifecycle, "ensure_running", lambda world, name: there.done.append(f"need {name}")
+    )
+    monkeypatch.setattr(process, "require_free_ports", lambda *_: None)
     monkeypatch.setattr(
         process,
         "start",
@@ -925,7 +955,9 @@ def test_a_plugin_of_which_a_connector_is_deployed_stays_loaded(running_connect,
 
 def test_another_worlds_connect_keeps_the_plugins_of_this_machine(running_connect):
     running_connect.flag.touch()
-    stack.unload_plugins(varied(running_connect.world, stack={"embedded": False}), "filestream")
+    stack.unload_plugins(
+        with_settings(running_connect.world, stack={"embedded": False}), "filestream"
+    )
     assert running_connect.done == [] and running_connect.flag.exists()
 
 
@@ -933,13 +965,13 @@ def test_another_worlds_connect_keeps_the_plugins_of_this_machine(running_connec
 def test_connect_starts_with_the_plugin_of_a_deployed_connector(running_connect, is_wanted):
     """One that was deployed before plugins were loaded on demand has no flag: it failed, as its
     class was not there."""
-    verbs._start(running_connect.world, ["connect"])
+    lifecycle._start(running_connect.world, ["connect"])
     assert running_connect.done == ["start connect"] and not running_connect.flag.exists()
     running_connect.done.clear()
     if is_wanted:
         running_connect.flag.touch()
     running_connect.connectors["movies_file_sink"] = FILE_SINK
-    verbs._start(running_connect.world, ["connect"])
+    lifecycle._start(running_connect.world, ["connect"])
     assert running_connect.flag.exists()
     again = ["start connect", "stop connect", "start connect with filestream"]
     assert running_connect.done == (["start connect with filestream"] if is_wanted else again)

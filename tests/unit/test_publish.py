@@ -37,9 +37,11 @@ def few(monkeypatch, tmp_path):
     monkeypatch.setattr(
         publish.artifacts, "jars", lambda service: [lib / name for name in jars[service]]
     )
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     monkeypatch.setattr(
-        publish, "_wheel", lambda: ("workbench/lakehouse_workbench-0-py3-none-any.whl", b"wheel")
+        publish,
+        "_build_wheel",
+        lambda: ("workbench/lakehouse_workbench-0-py3-none-any.whl", b"wheel"),
     )
     monkeypatch.setattr(publish.subprocess, "run", a_pip())
     return lib
@@ -176,7 +178,9 @@ def test_jars_with_classifiers_are_artifacts_of_their_own(tmp_path):
         "b-2.0.0-M9.jar",
         "avro.jar",
     ]
-    assert [jar.name for jar in publish._newest([tmp_path / name for name in names])] == sorted(
+    assert [
+        jar.name for jar in publish._newest_versions([tmp_path / name for name in names])
+    ] == sorted(
         {*names}
         - {epoll.format(99, "-linux-x86_64"), "a-1.9.jar", "guava-9-jre.jar", "b-2.0.0-M9.jar"}
     )
@@ -205,14 +209,16 @@ def test_the_library_and_its_packages_are_one_archive_for_emrs_python(bucket, fe
     monkeypatch.setattr(publish.subprocess, "run", a_pip(asked=asked))
     for wheel in (b"wheel", b"wheel", b"another"):
         monkeypatch.setattr(
-            publish, "_wheel", lambda of=wheel: ("workbench/workbench-0-py3-none-any.whl", of)
+            publish, "_build_wheel", lambda of=wheel: ("workbench/workbench-0-py3-none-any.whl", of)
         )
         publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
     assert len(asked) == 2, "once for each wheel"
     assert asked[0][asked[0].index("--python-version") + 1] == "3.9" and asked[0][-1].endswith(
         "-none-any.whl"
     )
-    body = bucket.get_object(Bucket="workbench-lake", Key=publish.ARCHIVE)["Body"].read()
+    body = bucket.get_object(Bucket="workbench-lake", Key=publish.ENVIRONMENT_ARCHIVE)[
+        "Body"
+    ].read()
     assert "./workbench" in tarfile.open(fileobj=io.BytesIO(body)).getnames()
 
 
@@ -232,7 +238,7 @@ def test_a_variant_for_the_pyspark_kernel_takes_parameters_and_compiles(path):
     book = publish.pyspark_variant(nbformat.read(path, as_version=4))
     nbformat.validate(book)
     kernel, language = (book.metadata["kernelspec"][key] for key in ("name", "language"))
-    values = notebooks.declared(book, path.stem)
+    values = notebooks.declared_parameters(book, path.stem)
     translated = papermill_translators.find_translator(kernel, language).codify(
         values, "Parameters"
     )

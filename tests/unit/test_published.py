@@ -116,7 +116,7 @@ def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeyp
     (tmp_path / "differences.csv").write_text(
         (REFERENCE / "differences.csv").read_text(encoding="utf-8")
     )
-    monkeypatch.setattr(published, "REFERENCE", tmp_path)
+    monkeypatch.setattr(published, "REFERENCE_DIR", tmp_path)
     with pytest.raises(CheckFailed, match="key='schema.enable', published"):
         published.compare(world, "S1/sink_connector", connect.config(world, outbox.SINK))
 
@@ -125,19 +125,19 @@ def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeyp
 # of its kind. Of Kafka's sink to a file none is published
 FOLLOWS = {
     outbox.CONNECTOR: "S1/source_connector",
-    outbox.ENVELOPE: "S1/source_connector",
+    outbox.ENVELOPE_CONNECTOR: "S1/source_connector",
     outbox.SINK: "S1/sink_connector",
     movies.CONNECTOR: "S4/source_connector",
-    movies.POSITIONS: "S4/source_connector",
+    movies.POSITIONS_CONNECTOR: "S4/source_connector",
     movies.SINK: "S4/sink_connector",
     museum.CONNECTOR: "S5/source_connector",
-    museum.ENVELOPE: "S5/source_connector",
+    museum.ENVELOPE_CONNECTOR: "S5/source_connector",
     museum.SINK: "S5/sink_connector",
     log_based.CONNECTOR: "S7/source_connector",
-    log_based.ENVELOPE: "S7/source_connector",
+    log_based.ENVELOPE_CONNECTOR: "S7/source_connector",
     log_based.SINK: "S7/sink_connector",
-    query_based.LOG: "S7/source_connector",
-    log_based.POLL: "S3/source_connector_00",
+    query_based.LOG_CONNECTOR: "S7/source_connector",
+    log_based.POLLING_CONNECTOR: "S3/source_connector_00",
     **{
         name: f"S3/{kind}_connector_0{n}"
         for n, pair in enumerate(query_based.PAIRS)
@@ -147,10 +147,11 @@ FOLLOWS = {
 
 
 @pytest.mark.parametrize(
-    "name", sorted({file.stem for file in connect.FOLDER.glob("*.json")} - {movies.FILE_SINK})
+    "name",
+    sorted({file.stem for file in connect.CONNECTORS_DIR.glob("*.json")} - {movies.FILE_SINK}),
 )
 def test_a_placeholder_stands_only_where_the_published_one_has_it_or_the_table_says_why(name):
-    ours = json.loads((connect.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    ours = json.loads((connect.CONNECTORS_DIR / f"{name}.json").read_text(encoding="utf-8"))
     theirs = json.loads((REFERENCE / f"{FOLLOWS[name]}.json").read_text(encoding="utf-8"))
     for row in known():
         if fnmatch(FOLLOWS[name], f"{row['walkthrough']}/{row['part'].partition('@')[0]}"):

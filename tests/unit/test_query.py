@@ -8,13 +8,13 @@ import pytest
 from workbench.base import params, paths
 from workbench.base.errors import LakeError, StackError
 from workbench.results import dialect, query, spark_sql
-from workbench.spark import causes, is_gone, unreachable
+from workbench.spark import is_session_lost, java_stacktraces, unreachable_reason
 from workbench.spark import sessions as spark_module
 
 
 def translated(text, ask=lambda text: None):
     """What Spark is asked where it takes every text."""
-    return dialect.write(dialect.read(text)[0], ask)
+    return dialect.to_spark_sql(dialect.parse_statement(text)[0], ask)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ class Rows:
 )
 def test_where_the_rows_of_a_query_go(text, said):
     rows = Rows()
-    spark_sql._keep(rows, dialect.read(text)[1])
+    spark_sql._write_table(rows, dialect.parse_statement(text)[1])
     assert rows.said == said
 
 
@@ -238,7 +238,7 @@ def test_where_the_rows_of_a_query_go(text, said):
 )
 def test_settings_that_are_refused(text, says):
     with pytest.raises(LakeError, match=f"(?s)(?=.*not honoured).*{says}"):
-        spark_sql._keep(Rows(), dialect.read(text)[1])
+        spark_sql._write_table(Rows(), dialect.parse_statement(text)[1])
 
 
 def test_statements():
@@ -273,7 +273,7 @@ class Remote:
 
 
 def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     session = Remote()
     spark_module._worlds[session] = params.load("local")
     with pytest.raises(
@@ -281,8 +281,8 @@ def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes(tmp_path, m
     ):
         query.sql(session, "SELECT 1")
     session.client.is_closed = True
-    assert unreachable(session) == "the session was closed"
-    assert unreachable(object()) == ""  # a classic session is its own server
+    assert unreachable_reason(session) == "the session was closed"
+    assert unreachable_reason(object()) == ""  # a classic session is its own server
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes(tmp_path, m
     ],
 )
 def test_which_errors_say_that_spark_is_gone(text, gone):
-    assert is_gone(RuntimeError(text)) is gone
+    assert is_session_lost(RuntimeError(text)) is gone
 
 
 def test_a_server_that_ends_within_a_query():
@@ -342,13 +342,13 @@ class Session:
     ],
 )
 def test_the_cause_of_an_error_whose_first_line_is_empty_is_its_next_line(text, says):
-    assert spark_module.cause(text).startswith(says)
+    assert spark_module.innermost_cause(text).startswith(says)
 
 
 def test_causes_are_told_until_the_last_that_asks_has_ended():
     session = Session()
-    with causes(session):
-        with causes(session):
+    with java_stacktraces(session):
+        with java_stacktraces(session):
             assert session.said == ["true", "true"]
         assert session.said[-1] == "true"
     assert session.said[-1] == "false"
@@ -356,40 +356,40 @@ def test_causes_are_told_until_the_last_that_asks_has_ended():
 
 def test_a_session_that_ended_hides_no_error_and_its_count_goes_with_it():
     session = Session()
-    with pytest.raises(ValueError, match="the error under way"), causes(session):
+    with pytest.raises(ValueError, match="the error under way"), java_stacktraces(session):
         session.ended = True
         raise ValueError("the error under way")
-    with pytest.raises(ValueError, match="what is asked then"), causes(session):
+    with pytest.raises(ValueError, match="what is asked then"), java_stacktraces(session):
         raise ValueError("what is asked then")
     session.ended = False
-    with causes(session):
+    with java_stacktraces(session):
         pass
     assert session.said == ["true", "true", "false"]
     address = id(session)
     del session
     gc.collect()
-    assert address not in map(id, spark_module._asked), (
+    assert address not in map(id, spark_module._holders), (
         "another at the same address begins at nought"
     )
 
 
 def test_only_a_session_of_an_embedded_world_is_told_as_our_service(tmp_path, monkeypatch):
     """A Spark Connect of others at a loopback port, through a tunnel: none of ours."""
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     theirs, ours = Remote(), Remote()
-    assert "Spark was restarted or is gone" in str(spark_module.gone(theirs, "why"))
+    assert "Spark was restarted or is gone" in str(spark_module.session_lost_error(theirs, "why"))
     spark_module._worlds[ours] = params.load("local")
-    assert "the service spark is stopped" in str(spark_module.gone(ours, "why"))
+    assert "the service spark is stopped" in str(spark_module.session_lost_error(ours, "why"))
     spark_module._worlds[ours] = on_aws.world()
-    assert "Spark was restarted or is gone" in str(spark_module.gone(ours, "why"))
+    assert "Spark was restarted or is gone" in str(spark_module.session_lost_error(ours, "why"))
 
 
 def test_a_crawled_table_quotes_the_names_of_foreign_columns_and_its_address(monkeypatch):
     asked = []
-    monkeypatch.setattr(query.files, "below", lambda address: {"p`x=1/a.parquet": None})
+    monkeypatch.setattr(query.files, "list_files", lambda address: {"p`x=1/a.parquet": None})
     monkeypatch.setattr(spark_sql, "columns", lambda *given: {"a` int) LOCATION 'x' --": "string"})
-    monkeypatch.setattr(query.ddl, "make_database", lambda *given: None)
+    monkeypatch.setattr(query.ddl, "create_database", lambda *given: None)
     monkeypatch.setattr(query, "sql", lambda spark, text: asked.append(text))
-    made = query.crawl(None, "file:/it's", "d.t")
+    made = query.create_table_from_files(None, "file:/it's", "d.t")
     assert made in asked and "(\n  `a`` int) LOCATION 'x' --` string)" in made
     assert "PARTITIONED BY (`p``x` string)" in made and made.endswith(r"LOCATION 'file:/it\'s'")

@@ -16,17 +16,17 @@ def world():
 
 def test_each_pair_has_its_topics_and_no_other_pairs(world):
     topics = [
-        *query_based.POLLED.values(),
-        query_based.ALT,
-        query_based.QUERY,
+        *query_based.POLLED_TOPICS.values(),
+        query_based.ALT_TOPIC,
+        query_based.QUERY_TOPIC,
         *(log_based.flow.topic(world, name) for name in log_based.flow.names),
     ]
     for (source, sink), ours in zip(query_based.PAIRS, (topics[:3], topics[3:4], topics[4:5])):
         config = connect.config(world, source)
         assert [
-            sources.topic_of(config, table) for table in sources.parse(config, world).tables
+            sources.topic_name(config, table) for table in sources.parse(config, world).tables
         ] == ours
-        assert landing.parse(connect.config(world, sink), world).matching(topics) == ours
+        assert landing.parse(connect.config(world, sink), world).matching_topics(topics) == ours
 
 
 def test_a_table_may_be_polled_several_times(world):
@@ -34,22 +34,32 @@ def test_a_table_may_be_polled_several_times(world):
     table."""
     flow = query_based.flow
     assert [flow.topic(world, name) for name in flow.names] == [
-        *query_based.POLLED.values(),
-        query_based.ALT,
-        query_based.QUERY,
+        *query_based.POLLED_TOPICS.values(),
+        query_based.ALT_TOPIC,
+        query_based.QUERY_TOPIC,
     ]
-    assert flow.landing_folder(world, "query") == f"{world.lake.landing}/topics/{query_based.QUERY}"
-    assert flow.deployed == [
+    assert (
+        flow.landing_folder(world, "query")
+        == f"{world.lake.landing}/topics/{query_based.QUERY_TOPIC}"
+    )
+    assert flow.deployed_connectors == [
         *query_based.SOURCES,
         *query_based.SINKS,
-    ] and log_based.flow.deployed == ["pagila_source"]
-    assert flow._kept() == ("public.customer", *(f"public.{name}" for name in query_based.TABLES))
-    assert flow._topics(world) >= {*query_based.POLLED.values(), query_based.ALT, query_based.QUERY}
+    ] and log_based.flow.deployed_connectors == ["pagila_source"]
+    assert flow._baseline_tables() == (
+        "public.customer",
+        *(f"public.{name}" for name in query_based.TABLES),
+    )
+    assert flow._topic_names(world) >= {
+        *query_based.POLLED_TOPICS.values(),
+        query_based.ALT_TOPIC,
+        query_based.QUERY_TOPIC,
+    }
 
 
 def test_what_is_polled_is_not_traced(world):
     with pytest.raises(LakeError, match="address cannot be traced: it is polled"):
-        walkthroughs.traced(world, "address")
+        walkthroughs.traced_table(world, "address")
 
 
 def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):
@@ -64,18 +74,18 @@ def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):
     )
     monkeypatch.setattr(flows, "session", lambda world: None)
     monkeypatch.setattr(
-        flows.landing, "step", lambda spark, world, *names: did.append(("step", *names))
+        flows.landing, "run_once", lambda spark, world, *names: did.append(("step", *names))
     )
     monkeypatch.setattr(flows.Flow, "count", lambda self, world, name: 7)
-    monkeypatch.setattr(flows.topics, "wait_count", lambda world, topic, n, connector: n)
+    monkeypatch.setattr(flows.topics, "wait_for_messages", lambda world, topic, n, connector: n)
     assert query_based.flow.deploy(world) == dict.fromkeys(
-        [*query_based.POLLED.values(), query_based.ALT, query_based.QUERY], 7
+        [*query_based.POLLED_TOPICS.values(), query_based.ALT_TOPIC, query_based.QUERY_TOPIC], 7
     )
     prefixes = ("pagila.public.", "pagila.public.alt.", "pagila.query")
     assert did == [
         *zip(query_based.SOURCES, prefixes),
         *query_based.SINKS,
-        ("step", *query_based.flow.deployed),
+        ("step", *query_based.flow.deployed_connectors),
     ]
 
 
@@ -91,7 +101,7 @@ def test_both_walkthroughs_on_pagila_are_loaded_by_name_into_their_own_databases
         "pagila",
         "pagila_polled",
     )
-    assert query_based.flow.databases != log_based.flow.databases, (
+    assert query_based.flow.catalog_databases != log_based.flow.catalog_databases, (
         "a reset drops its own tables of the catalog"
     )
 

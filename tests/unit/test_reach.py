@@ -10,8 +10,8 @@ import pytest
 from workbench import stack
 from workbench.base import aws
 from workbench.base.errors import StackError
-from workbench.stack import verbs
-from worlds import varied
+from workbench.stack import lifecycle
+from worlds import with_settings
 
 NOW, VALUES = dt.datetime(2026, 1, 1), "workbench-values"
 ANSWERS = {
@@ -45,7 +45,7 @@ def near():
         there.bind(("127.0.0.1", 0))
         there.listen()
         port = there.getsockname()[1]
-        yield varied(
+        yield with_settings(
             on_aws.world(),
             postgres={"host": "127.0.0.1", "port": port},
             kafka={"bootstrap": f"127.0.0.1:{port},b-2.example:9098"},
@@ -57,7 +57,7 @@ def answering(monkeypatch):
     """AWS's services, each of which answers once."""
     aws.client.cache_clear()
     with contextlib.ExitStack() as held:
-        stubs = {service: held.enter_context(on_aws.stubbed(service)) for service in ANSWERS}
+        stubs = {service: held.enter_context(on_aws.stubbed_client(service)) for service in ANSWERS}
         for service, (operation, answer, given) in ANSWERS.items():
             stubs[service].add_response(operation, answer, given)
         yield stubs
@@ -71,7 +71,7 @@ def test_all_of_a_deployment_is_looked_at(near, answering):
 
 
 def test_what_cannot_be_reached_is_named_with_the_reason(near):
-    with on_aws.stubbed("kafkaconnect") as stub:
+    with on_aws.stubbed_client("kafkaconnect") as stub:
         stub.add_client_error(
             "list_connectors",
             "AccessDeniedException",
@@ -81,22 +81,22 @@ def test_what_cannot_be_reached_is_named_with_the_reason(near):
         with pytest.raises(
             StackError, match="(?s)connect cannot be reached.*ListConnectors is not allowed"
         ):
-            stack.need(near, "postgres", "connect")
+            stack.ensure_running(near, "postgres", "connect")
 
 
 def test_a_bucket_of_another_region_is_told(near):
-    with on_aws.stubbed("s3") as stub:
+    with on_aws.stubbed_client("s3") as stub:
         stub.add_response(
             "head_bucket", {"BucketRegion": "us-east-1"}, {"Bucket": "workbench-lake"}
         )
-        seen = verbs._look(near, "lake")
+        seen = lifecycle._probe(near, "lake")
     assert seen.state == "unreachable" and "lies in us-east-1" in seen.detail
 
 
 def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
-    far = varied(near, postgres={"port": 1})
+    far = with_settings(near, postgres={"port": 1})
     with pytest.raises(StackError, match="(?s)postgres cannot be reached.*network path"):
-        stack.need(far, "postgres")
+        stack.ensure_running(far, "postgres")
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,7 @@ def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
     ],
 )
 def test_a_spark_of_this_process_needs_no_address(near, kind, master, state):
-    assert verbs._look(varied(near, spark={"kind": kind, "master": master}), "spark").state == state
+    assert (
+        lifecycle._probe(with_settings(near, spark={"kind": kind, "master": master}), "spark").state
+        == state
+    )

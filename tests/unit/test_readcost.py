@@ -44,7 +44,7 @@ def test_data_files_are_told_apart(table):
 
 
 def test_only_logs_since_the_last_compaction_are_merged(table):
-    assert list(readcost.logs(table)["bytes"]) == [12]
+    assert list(readcost.unmerged_logs(table)["bytes"]) == [12]
 
 
 def test_while_a_compaction_is_pending_the_logs_on_both_sides_of_it_are_merged(table, tmp_path):
@@ -56,17 +56,17 @@ def test_while_a_compaction_is_pending_the_logs_on_both_sides_of_it_are_merged(t
     ):
         (tmp_path / name).write_bytes(b"x" * 13)
     (tmp_path / ".hoodie/20260101120000005.compaction.requested").touch()
-    assert list(readcost.logs(table)["bytes"]) == [12, 13]
+    assert list(readcost.unmerged_logs(table)["bytes"]) == [12, 13]
     (tmp_path / ".hoodie/20260101120000005.commit").touch()
-    assert list(readcost.logs(table)["bytes"]) == [13]
+    assert list(readcost.unmerged_logs(table)["bytes"]) == [13]
 
 
 def test_the_logs_of_a_file_group_that_was_clustered_are_merged_no_more(table, tmp_path):
     done = tmp_path / ".hoodie/20260101120000006.replacecommit"
     done.write_text('{"partitionToReplaceFileIds": {"p=b": ["g-1"]}}')
-    assert list(readcost.logs(table)["bytes"]) == [12]
+    assert list(readcost.unmerged_logs(table)["bytes"]) == [12]
     done.write_text('{"partitionToReplaceFileIds": {"p=a": ["f-0"]}}')
-    assert readcost.logs(table).empty
+    assert readcost.unmerged_logs(table).empty
 
 
 def test_a_base_file_whose_commit_was_archived_counts(table, tmp_path):
@@ -74,9 +74,9 @@ def test_a_base_file_whose_commit_was_archived_counts(table, tmp_path):
         tmp_path / ".hoodie/20260101120000009.commit"
     )
     (tmp_path / ".hoodie/20260101120000001.deltacommit").unlink()
-    assert list(readcost.logs(table)["bytes"]) == [12]
+    assert list(readcost.unmerged_logs(table)["bytes"]) == [12]
 
 
 def test_a_table_without_files(tmp_path):
     empty = hudi.Table(name="t", base=f"file:{tmp_path}/none", key=("id",), ordering="v")
-    assert readcost.data_files(empty).empty and readcost.logs(empty).empty
+    assert readcost.data_files(empty).empty and readcost.unmerged_logs(empty).empty

@@ -12,10 +12,10 @@ from workbench import connect, hudi, recapture
 from workbench.base import ConnectorError, files, params
 from workbench.base.errors import LakeError
 from workbench.hudi import ingesting, rewriting
-from workbench.hudi.ingesting import PROGRESS, REPLACED_BY
-from workbench.hudi.timeline import completed
+from workbench.hudi.ingesting import PROGRESS_KEY, REPLACED_BY
+from workbench.hudi.timeline import completed_actions
 from workbench.source import postgres
-from worlds import varied
+from worlds import with_settings
 
 POSTGRES = {
     "name": "shop",
@@ -35,7 +35,7 @@ MARIADB = {
 
 
 def test_a_new_connector_of_postgresql():
-    new = recapture.renamed(POSTGRES, "_r2", ["public.b"])
+    new = recapture.renamed_config(POSTGRES, "_r2", ["public.b"])
     assert {key: value for key, value in new.items() if POSTGRES.get(key) != value} == {
         "topic.prefix": "shop_r2",
         "slot.name": "local_shop_r2",
@@ -43,12 +43,12 @@ def test_a_new_connector_of_postgresql():
         "snapshot.mode": "initial",
     }
     assert POSTGRES.keys() - new.keys() == {"name"}
-    again = recapture.renamed(new, "_r3", ["public.b"])
+    again = recapture.renamed_config(new, "_r3", ["public.b"])
     assert (again["topic.prefix"], again["slot.name"]) == ("shop_r3", "local_shop_r3")
 
 
 def test_a_new_connector_of_mariadb():
-    new = recapture.renamed(MARIADB, "_r2", ["shop.a"])
+    new = recapture.renamed_config(MARIADB, "_r2", ["shop.a"])
     assert (
         new["topic.prefix"],
         new["schema.history.internal.kafka.topic"],
@@ -56,7 +56,7 @@ def test_a_new_connector_of_mariadb():
     ) == ("db1_r2", "dbhistory.demo1_r2", "shop.a")
     ids = {
         new["database.server.id"],
-        recapture.renamed(MARIADB, "_r3", ["shop.a"])["database.server.id"],
+        recapture.renamed_config(MARIADB, "_r3", ["shop.a"])["database.server.id"],
         "42",
     }
     assert len(ids) == 3 and all(0 < int(n) < 2**31 for n in ids)
@@ -76,7 +76,7 @@ def test_a_connector_without_a_named_slot_gets_one():
     """Debezium's own is `debezium`, for each connector that names none: the new one would read the
     old one's."""
     unnamed = {key: value for key, value in POSTGRES.items() if key != "slot.name"}
-    assert recapture.renamed(unnamed, "_r2", ["public.b"])["slot.name"] == "debezium_r2"
+    assert recapture.renamed_config(unnamed, "_r2", ["public.b"])["slot.name"] == "debezium_r2"
 
 
 # --- which tables
@@ -97,7 +97,7 @@ class Lab:
 
     def __init__(self, path, monkeypatch):
         places = ("landing", "tables", "checkpoints", "dead_letters")
-        self.world = varied(
+        self.world = with_settings(
             params.load("local"), lake={part: f"file:{path}/{part}" for part in places}
         )
         self.table = hudi.table(self.world, "b", key=("id",), ordering="__lsn")
@@ -111,10 +111,10 @@ class Lab:
             (connect, "delete", lambda _, name: self.did.append(f"-{name}")),
             (recapture.hudi, "drop", lambda *_: None),
             (recapture.topics, "names", lambda _: ["shop.public.b"]),
-            (recapture.topics, "wait_count", lambda *_, **__: 1),
+            (recapture.topics, "wait_for_messages", lambda *_, **__: 1),
             (recapture.hudi, "read", lambda *_: SimpleNamespace(count=lambda: 3)),
             (recapture.postgres, "all_slots", lambda _: pd.DataFrame({"slot_name": []})),
-            (recapture.postgres, "frame", lambda *_, **__: pd.DataFrame({"n": [self.rows]})),
+            (recapture.postgres, "query", lambda *_, **__: pd.DataFrame({"n": [self.rows]})),
         ):
             monkeypatch.setattr(module, name, answer)
 
@@ -128,7 +128,7 @@ class Lab:
     def commit(table, instant, progress, **body):
         files.write_text(
             f"{table.base}/.hoodie/{instant}.commit",
-            json.dumps({**body, "extraMetadata": {PROGRESS: json.dumps(progress)}}),
+            json.dumps({**body, "extraMetadata": {PROGRESS_KEY: json.dumps(progress)}}),
         )
 
     def journal(self, done, suffix="_r2"):
@@ -143,9 +143,9 @@ class Lab:
             self.world,
             "shop",
             config or POSTGRES,
-            *(captured or [recapture.Captured("public.b", self.table)]),
+            *(captured or [recapture.CapturedTable("public.b", self.table)]),
             timeout=0.1,
-            say=self.said.append,
+            progress=self.said.append,
         )
 
 
@@ -160,23 +160,23 @@ def test_a_table_with_rows_of_other_sources_is_refused(lab, read):
     lab.progress(own={"batch": 1}, **{read: {"batch": 1}})
     with pytest.raises(LakeError, match="table b holds rows of other sources than public.b"):
         lab.run()
-    assert lab.did == [] and not files.below(f"{lab.world.lake.checkpoints}/recapture").keys() - {
-        "shop.json.lock"
-    }
+    assert lab.did == [] and not files.list_files(
+        f"{lab.world.lake.checkpoints}/recapture"
+    ).keys() - {"shop.json.lock"}
 
 
 def test_what_a_table_has_read_of_its_own_source_or_no_longer_reads_is_no_other(lab):
     lab.progress(
         own={"batch": 1}, landed={"batch": 1}, r2={"batch": 1}, other={"batch": 1, REPLACED_BY: "x"}
     )
-    job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
-    assert len(job._own_progress(recapture.Captured("public.b", lab.table))) == 4
+    job = recapture._Recapture(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
+    assert len(job._own_progress(recapture.CapturedTable("public.b", lab.table))) == 4
 
 
 def renamed_table(lab, config=POSTGRES):
     """`public.b`, which was `public.a` before."""
-    captured = recapture.Captured("public.b", lab.table, former="public.a")
-    job = recapture._Job(
+    captured = recapture.CapturedTable("public.b", lab.table, former_name="public.a")
+    job = recapture._Recapture(
         None, lab.world, "shop", config, (captured,), postgres, None, lab.said.append
     )
     job._set_suffix("_r2")
@@ -204,7 +204,7 @@ def test_the_topic_of_a_former_name_is_an_old_one_and_refused(lab, monkeypatch):
     assert job._result(job.new_config).old_topics == ["shop.public.a"]
     lab.commit(job._copy(captured), "20240101000000000", {job._topic(captured).id: {"batch": 0}})
     monkeypatch.setattr(
-        recapture, "rewrite", lambda *args: lab.did.append(json.loads(args[-1][PROGRESS]))
+        recapture, "rewrite", lambda *args: lab.did.append(json.loads(args[-1][PROGRESS_KEY]))
     )
     job._rewrite(captured)
     replaced = {REPLACED_BY: "shop_r2.public.b"}
@@ -259,7 +259,7 @@ def test_a_former_name_within_a_pattern_stays_with_the_old_connector(lab, monkey
 def test_a_former_name_is_no_other_tables(lab, monkeypatch, tables):
     """The old connector would no longer capture that table."""
     job, captured = renamed_table(lab)
-    monkeypatch.setattr(postgres, "frame", lambda *args: pd.DataFrame({"n": [tables]}))
+    monkeypatch.setattr(postgres, "query", lambda *args: pd.DataFrame({"n": [tables]}))
     if tables:
         with pytest.raises(
             LakeError, match="public.a is a table of its own, not the former name of public.b"
@@ -275,7 +275,8 @@ def test_a_former_name_is_no_other_tables(lab, monkeypatch, tables):
 def test_one_table_for_two_sources_is_refused(lab):
     with pytest.raises(LakeError, match="table b is named twice"):
         lab.run(
-            recapture.Captured("public.a", lab.table), recapture.Captured("public.b", lab.table)
+            recapture.CapturedTable("public.a", lab.table),
+            recapture.CapturedTable("public.b", lab.table),
         )
     assert lab.did == []
 
@@ -309,7 +310,7 @@ def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch
     since."""
     lab.deployed["shop_r2"] = {**POSTGRES, "topic.prefix": "shop_r2"}
     lab.journal(done=True)
-    monkeypatch.setattr(recapture._Job, "_fill_copy", lambda *_: 1 / 0)
+    monkeypatch.setattr(recapture._Recapture, "_fill_copy", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         lab.run()
     assert lab.did == ["shop_r3"]
@@ -339,20 +340,22 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
         asked.append(1)
         return pd.DataFrame({"id": [1, 2, 3]})
 
-    monkeypatch.setattr(recapture.postgres, "frame", frame)
+    monkeypatch.setattr(recapture.postgres, "query", frame)
     monkeypatch.setattr(
-        recapture.topics, "wait_count", lambda _, topic, n, **__: asked.append(n) if n > 1 else 1
+        recapture.topics,
+        "wait_for_messages",
+        lambda _, topic, n, **__: asked.append(n) if n > 1 else 1,
     )
     monkeypatch.setattr(
         recapture.hudi, "ingest", lambda *_, **__: SimpleNamespace(messages=next(wrote))
     )
     monkeypatch.setattr(recapture.hudi, "read", lambda *_: Frame())
-    monkeypatch.setattr(recapture._Job, "_raise_on_dead_letters", lambda *_: None)
+    monkeypatch.setattr(recapture._Recapture, "_raise_on_dead_letters", lambda *_: None)
     said = []
-    job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, said.append)
+    job = recapture._Recapture(None, lab.world, "shop", POSTGRES, (), postgres, None, said.append)
     job._set_suffix("_r2")
     schema = T.StructType([T.StructField("id", T.IntegerType())])
-    job._fill_copy(recapture.Captured("public.b", lab.table, schema=schema))
+    job._fill_copy(recapture.CapturedTable("public.b", lab.table, schema=schema))
     assert (len(compared), asked) == (2, [1, 1])
     assert said == ["the copy of b equals public.b: 3 rows"]
 
@@ -365,52 +368,52 @@ def test_the_topic_of_before_is_refused_afterwards(lab):
     """Its connector writes to it until it is deleted, and the new rows lack what was deleted
     since."""
     lab.progress(own={"batch": 1, REPLACED_BY: "shop_r2.public.b"}, r2={"batch": 0})
-    job = ingesting.Job.__new__(ingesting.Job)
+    job = ingesting.IngestJob.__new__(ingesting.IngestJob)
     job.table, job.source, job.replay = lab.table, hudi.Topic("shop.public.b"), True
     with pytest.raises(LakeError, match="(?s)was captured anew.*expected.*topic shop_r2.public.b"):
-        job._progress(completed(lab.table))
+        job._progress(completed_actions(lab.table))
     job.source = hudi.Topic("shop_r2.public.b")
-    assert job._progress(completed(lab.table))[job.source.id] == {"batch": 0}
+    assert job._progress(completed_actions(lab.table))[job.source.id] == {"batch": 0}
 
 
 def test_what_follows_from_a_replacement_is_done_again_after_a_kill(lab, monkeypatch):
     lab.progress(own={"batch": 1, REPLACED_BY: "shop_r2.public.b"}, r2={"batch": 0})
     letter = f"{hudi.dead_letters_path(lab.world, lab.table)}/topic-shop.public.b/0/x.json"
     files.write_text(letter, "{}")
-    monkeypatch.setattr(recapture, "finish", lambda _, table: lab.did.append(table.name))
-    monkeypatch.setattr(recapture._Job, "_rewrite", lambda *_: 1 / 0)
-    job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
+    monkeypatch.setattr(recapture, "finish_rewrite", lambda _, table: lab.did.append(table.name))
+    monkeypatch.setattr(recapture._Recapture, "_rewrite", lambda *_: 1 / 0)
+    job = recapture._Recapture(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
     job._set_suffix("_r2")
-    job._replace_rows(recapture.Captured("public.b", lab.table))
+    job._replace_rows(recapture.CapturedTable("public.b", lab.table))
     assert lab.did == ["b"] and files.read_text(letter) is None
 
 
 def test_the_journal_names_every_connector_that_was_made(lab):
     for suffix in ("_r2", "_r3"):
-        recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)._write_journal(
-            suffix, done=True
-        )
-    recapture._Job(
+        recapture._Recapture(
+            None, lab.world, "shop", POSTGRES, (), postgres, None, print
+        )._write_journal(suffix, done=True)
+    recapture._Recapture(
         None,
         lab.world,
         "shop_r3",
-        recapture.renamed(POSTGRES, "_r3", ["public.b"]),
+        recapture.renamed_config(POSTGRES, "_r3", ["public.b"]),
         (),
         postgres,
         None,
         print,
     )._write_journal("_r4", done=False)
-    recapture._Job(None, lab.world, "other", POSTGRES, (), postgres, None, print)._write_journal(
-        "_r2", done=False
-    )
-    made = recapture.deployed_by(lab.world, "shop")
+    recapture._Recapture(
+        None, lab.world, "other", POSTGRES, (), postgres, None, print
+    )._write_journal("_r2", done=False)
+    made = recapture.connectors_of_recaptures(lab.world, "shop")
     assert {name: config["slot.name"] for name, config in made.items()} == {
         f"shop_r{n}": f"local_shop_r{n}" for n in (2, 3, 4)
     }
     assert not any(key.startswith("database.p") for config in made.values() for key in config), (
         "no password"
     )
-    assert recapture.deployed_by(lab.world) == {}
+    assert recapture.connectors_of_recaptures(lab.world) == {}
 
 
 # --- a rewriting
@@ -423,10 +426,10 @@ def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table
     pending = iter([["1"], ["1"], []])
     inflight = iter([[("1", "compaction.inflight", None)], []])
     monkeypatch.setattr(rewriting, "pending_compactions", lambda _: next(pending, []))
-    monkeypatch.setattr(rewriting, "written", lambda _: next(inflight, []))
+    monkeypatch.setattr(rewriting, "timeline_files", lambda _: next(inflight, []))
     monkeypatch.setattr(rewriting, "check_clock", lambda _: None)
     monkeypatch.setattr(rewriting.catalog, "compact", lambda *_: lab.did.append("compacted"))
-    monkeypatch.setattr(rewriting, "finish", lambda *_: lab.did.append("shown"))
+    monkeypatch.setattr(rewriting, "finish_rewrite", lambda *_: lab.did.append("shown"))
     monkeypatch.setattr(type(lab.table), "options", lambda _: {})
     rows = MagicMock()
     rows.write.format().options().mode().save = lambda _: lab.did.append("saved")
@@ -441,10 +444,10 @@ def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table
 
 def test_the_entries_follow_a_rewriting_that_is_the_last_commit(lab, monkeypatch):
     """Its process may have been killed before it told them."""
-    monkeypatch.setattr(rewriting, "finish", lambda _, table: lab.did.append(table.name))
+    monkeypatch.setattr(rewriting, "finish_rewrite", lambda _, table: lab.did.append(table.name))
     lab.progress(own={"batch": 1})
-    rewriting.finish_interrupted(None, lab.table, rewriting.completed(lab.table))
+    rewriting.finish_interrupted_rewrite(None, lab.table, rewriting.completed_actions(lab.table))
     assert lab.did == []
     lab.commit(lab.table, "20240101000001000", {}, operationType="INSERT_OVERWRITE_TABLE")
-    rewriting.finish_interrupted(None, lab.table, rewriting.completed(lab.table))
+    rewriting.finish_interrupted_rewrite(None, lab.table, rewriting.completed_actions(lab.table))
     assert lab.did == ["b"]

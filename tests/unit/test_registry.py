@@ -15,16 +15,16 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
-from workbench.hudi import decode_avro, evolving
+from workbench.hudi import decode_avro, evolution
 from workbench.topic import apicurio, avro, registry, wire
-from worlds import varied
+from worlds import with_settings
 
 WORLD = params.load("local")
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def with_registry(**fields):
-    return varied(WORLD, registry=fields)
+    return with_settings(WORLD, registry=fields)
 
 
 @pytest.mark.parametrize(
@@ -39,26 +39,28 @@ def with_registry(**fields):
 def test_each_wire_format(name, head, kind, id):
     world = with_registry(wire=name)
     for body in (b"", b"\x00avro"):
-        found = wire.framed(world, bytes.fromhex(head) + body)
-        assert found == wire.Framed(name, kind, id, body) and found.schema == f"{kind} {id}"
-    assert wire.framed(world, bytes.fromhex(head)[:-1]) is None  # shorter than an id
-    assert wire.framed(world, b"\x01" + bytes.fromhex(head)[1:]) is None  # another magic byte
-    assert wire.framed(world, b"") is None
+        found = wire.parse_wire_format(world, bytes.fromhex(head) + body)
+        assert found == wire.WireMessage(name, kind, id, body) and found.schema == f"{kind} {id}"
+    assert wire.parse_wire_format(world, bytes.fromhex(head)[:-1]) is None  # shorter than an id
+    assert (
+        wire.parse_wire_format(world, b"\x01" + bytes.fromhex(head)[1:]) is None
+    )  # another magic byte
+    assert wire.parse_wire_format(world, b"") is None
 
 
 def test_every_wire_that_a_world_may_name_is_known():
     named = typing.get_type_hints(params.Registry)["wire"]
-    assert set(typing.get_args(named)) == set(wire.WIRES)
+    assert set(typing.get_args(named)) == set(wire.WIRE_FORMATS)
 
 
 def test_what_the_registry_answers(answering):
     starting = [(503, "starting"), (200, "1")]
     served = answering({"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting})
     world = with_registry(url=served.url + "/")
-    assert apicurio._ask(world, "/a") == b"{}" and apicurio._ask(world, "/b") is None
+    assert apicurio._request(world, "/a") == b"{}" and apicurio._request(world, "/b") is None
     with pytest.raises(StackError, match="(?s)the schema registry answers 500: oops.*/c"):
-        apicurio._ask(world, "/c")
-    assert apicurio._ask(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
+        apicurio._request(world, "/c")
+    assert apicurio._request(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_an_answer_that_is_no_list_of_artifacts_is_not_an_empty_one(
     answering, ask, status, text, says
 ):
     served = answering(
-        {f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0": (status, text)}
+        {f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE_SIZE}&offset=0": (status, text)}
     )
     with pytest.raises(StackError, match=f"(?s){says}"):
         ask(with_registry(url=served.url))
@@ -109,7 +111,7 @@ def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
         lambda w: registry.schema(w, 1),
         lambda w: registry.latest(w, "t-value"),
         lambda w: registry.find(w, 1, "ccompat"),
-        lambda w: registry.peek(w, bytes(8) + b"\x01"),
+        lambda w: registry.inspect_message(w, bytes(8) + b"\x01"),
     ],
 )
 def test_a_registry_that_is_stopped_is_named(ask):
@@ -125,7 +127,7 @@ class Answers:
 
     def __init__(self, monkeypatch, **texts):
         self.texts, self.asked = texts, []
-        monkeypatch.setattr(apicurio, "_ask", self)
+        monkeypatch.setattr(apicurio, "_request", self)
 
     def __call__(self, world, path):
         self.asked.append(path)
@@ -167,7 +169,7 @@ def test_a_schema_by_each_kind_of_id(monkeypatch):
 
 def test_the_newest_version_as_confluents_api_tells_it(monkeypatch):
     told = {"subject": "t/1-value", "version": 2, "id": 7, "schema": '{"type": "string"}'}
-    search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0"
+    search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE_SIZE}&offset=0"
     Answers(
         monkeypatch,
         **{
@@ -181,7 +183,7 @@ def test_the_newest_version_as_confluents_api_tells_it(monkeypatch):
 
 
 def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
-    search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0"
+    search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE_SIZE}&offset=0"
     page = {"count": 1, "artifacts": [{"id": "moma.public.artists-value"}]}
     Answers(monkeypatch, **{search: json.dumps(page)})
     with pytest.raises(LakeError, match="did you mean 'moma.public.artists-value'"):
@@ -192,7 +194,7 @@ def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
 
 
 def test_artifacts_come_page_by_page(monkeypatch):
-    monkeypatch.setattr(apicurio, "PAGE", 1)
+    monkeypatch.setattr(apicurio, "PAGE_SIZE", 1)
     base, at = "/apis/registry/v2", "?limit=1&offset="
     version = {
         "count": 1,
@@ -226,15 +228,13 @@ def test_artifacts_come_page_by_page(monkeypatch):
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for(monkeypatch):
-    path = (
-        f"/apis/registry/v2/groups/default/artifacts/{{}}/versions?limit={apicurio.PAGE}&offset=0"
-    )
+    path = f"/apis/registry/v2/groups/default/artifacts/{{}}/versions?limit={apicurio.PAGE_SIZE}&offset=0"
     found = {
         "count": 1,
         "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}],
     }
     answers = Answers(monkeypatch, **{path.format("b%20c"): json.dumps(found)})
-    assert registry.numbered(WORLD, ["b c", "gone"]) == {"globalId 5": "1"}
+    assert registry.versions_by_schema_id(WORLD, ["b c", "gone"]) == {"globalId 5": "1"}
     assert answers.asked == [path.format("b%20c"), path.format("gone")]
 
 
@@ -242,7 +242,7 @@ def test_bytes_that_are_no_message_are_shown():
     with pytest.raises(
         LakeError, match="(?s)7b 22 61 22.*00, 8 bytes of schema id.*apicurio_legacy8"
     ):
-        registry.peek(WORLD, '{"a"')
+        registry.inspect_message(WORLD, '{"a"')
 
 
 SEEN = {
@@ -285,7 +285,7 @@ def test_a_message_is_taken_apart_without_spark(monkeypatch):
     out = io.BytesIO()
     fastavro.schemaless_writer(
         out,
-        fastavro.parse_schema(avro.exact(SEEN)),
+        fastavro.parse_schema(avro.for_spark(SEEN)),
         {
             "id": 1,
             "day": dt.date(1959, 4, 15),
@@ -297,7 +297,7 @@ def test_a_message_is_taken_apart_without_spark(monkeypatch):
         },
     )
     value = bytes(8) + b"\x07" + out.getvalue()
-    seen = registry.peek(WORLD, value)
+    seen = registry.inspect_message(WORLD, value)
     assert seen == {
         "wire": "apicurio_legacy8",
         "id_kind": "globalId",
@@ -319,7 +319,7 @@ def test_a_message_is_taken_apart_without_spark(monkeypatch):
         with pytest.raises(
             LakeError, match="(?s)not Avro of schema globalId 7: .*02 93 3d .*m.p.t.Value"
         ):
-            registry.peek(WORLD, bad)
+            registry.inspect_message(WORLD, bad)
 
 
 # --- exact schemas
@@ -340,7 +340,7 @@ def value(*fields):
 
 
 def spark_types(*fields):
-    return [f.dataType.simpleString() for f in avro.to_spark(avro.exact(value(*fields)))]
+    return [f.dataType.simpleString() for f in avro.to_spark(avro.for_spark(value(*fields)))]
 
 
 def test_types_of_debezium_become_those_of_spark():
@@ -356,7 +356,7 @@ def test_types_of_debezium_become_those_of_spark():
         {"type": "array", "items": named("int", "io.debezium.time.Date")},
     )
     before = json.dumps(given)
-    kinds = [f.dataType.simpleString() for f in avro.to_spark(avro.exact(given))]
+    kinds = [f.dataType.simpleString() for f in avro.to_spark(avro.for_spark(given))]
     assert kinds == [
         "date",
         "timestamp",
@@ -385,7 +385,7 @@ def test_the_envelope_of_debezium_is_a_nested_record():
 
 def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
     assert spark_types(named("string", "io.debezium.time.Date")) == ["string"]
-    assert avro.exact(None) is None and avro.exact("int") == "int"
+    assert avro.for_spark(None) is None and avro.for_spark("int") == "int"
 
 
 @pytest.mark.parametrize(
@@ -402,10 +402,10 @@ def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
 )
 def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     with pytest.raises(LakeError, match=f"(?s)cannot be read as .*{want.simpleString()[:4]}.*a.b"):
-        decode_avro._converted(None, have, want, "a.b")
+        decode_avro._convert(None, have, want, "a.b")
     if (have, want) != (T.IntegerType(), T.StringType()):  # which a person may ask for
         with pytest.raises(LakeError, match="cannot be read as"):
-            decode_avro._converted(None, have, want, "a.b", given=True)
+            decode_avro._convert(None, have, want, "a.b", is_explicit=True)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     ],
 )
 def test_a_decimal_with_more_digits_holds_it(have, want, fits):
-    assert evolving.more_digits(T.DecimalType(*have), T.DecimalType(*want)) is fits
+    assert evolution.is_wider_decimal(T.DecimalType(*have), T.DecimalType(*want)) is fits
 
 
 def test_the_format_of_a_topic_and_the_deletes_of_a_table():

@@ -97,7 +97,7 @@ def run_dir(tmp_path):
 
 
 def test_report_needs_nothing_else_and_escapes(run_dir):
-    page = run_record.report(run_dir).read_text()
+    page = run_record.write_report(run_dir).read_text()
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
     assert not re.findall(r"@import|url\(|<link|<script", page)
     assert "&lt;i&gt;rows&lt;/i&gt;" in page and "&lt;script&gt;" in page
@@ -109,7 +109,7 @@ def test_report_needs_nothing_else_and_escapes(run_dir):
 
 
 def test_report_tells_status_checks_pictures_and_how_to_repeat(run_dir):
-    page = run_record.report(run_dir).read_text()
+    page = run_record.write_report(run_dir).read_text()
     assert (
         page.index("Failed in")
         < page.index("check.equal(&#39;rows&#39;")
@@ -128,7 +128,7 @@ def test_failed_checks_are_open_and_passed_ones_folded_after_them(run_dir):
     record = json.loads((run_dir / "run.json").read_text())
     record["notebooks"][1]["checks"].insert(0, {**CHECK, "what": "a green one"})
     (run_dir / "run.json").write_text(json.dumps(record))
-    page = run_record.report(run_dir).read_text()
+    page = run_record.write_report(run_dir).read_text()
     first, second = page[page.index('id="notebook-1"') :].split('id="notebook-2"')
     assert (
         "<details><summary>1 of 1 checks passed</summary>" in first and 'class="red"' not in first
@@ -146,7 +146,7 @@ def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(run_dir):
         {**CHECK, "ok": None, "what": "as published", "detail": "shown only"}
     )
     (run_dir / "run.json").write_text(json.dumps(record))
-    page = run_record.report(run_dir).read_text()
+    page = run_record.write_report(run_dir).read_text()
     assert (
         "<b>1 of 3</b><span>checks passed</span>" in page
         and "<b>1</b><span>not as published: own data" in page
@@ -166,7 +166,10 @@ def test_a_folder_with_a_blank_is_quoted_where_the_command_is_repeated(run_dir):
     (run_dir / "run.json").write_text(
         json.dumps({**record, "parameters": {"from_dir": "/my data"}})
     )
-    assert "--param &#39;from_dir=/my data&#39; --resume" in run_record.report(run_dir).read_text()
+    assert (
+        "--param &#39;from_dir=/my data&#39; --resume"
+        in run_record.write_report(run_dir).read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,7 +187,7 @@ def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_a
     book = json.loads(path.read_text())
     book["cells"][-1]["outputs"][0]["data"]["text/plain"] = text
     path.write_text(json.dumps(book))
-    page = run_record.report(run_dir).read_text()
+    page = run_record.write_report(run_dir).read_text()
     assert (
         f'alt="{title}"></a><figcaption id="notebook-1-picture-1-caption">2. Who earns it? ' in page
     )
@@ -196,7 +199,7 @@ def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_a
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(WorkbenchError, match="there is no run here"):
-        run_record.report(tmp_path)
+        run_record.write_report(tmp_path)
 
 
 def test_title_and_promise():
@@ -207,8 +210,8 @@ def test_title_and_promise():
         "title": "Load the `source`",
         "promise": "A [database](x.md) with *orders* in it.",
     }
-    assert notebooks.plain(intro["promise"]) == "A database with orders in it."
-    assert notebooks.plain(intro["title"]) == "Load the source"
+    assert notebooks.strip_markdown(intro["promise"]) == "A database with orders in it."
+    assert notebooks.strip_markdown(intro["title"]) == "Load the source"
     assert notebooks.introduction([], "11_a") == {"title": "11_a", "promise": ""}
 
 
@@ -217,4 +220,4 @@ def test_title_and_promise():
     [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s")],
 )
 def test_duration(seconds, text):
-    assert run_record.duration(seconds) == text
+    assert run_record.format_duration(seconds) == text

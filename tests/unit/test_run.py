@@ -30,7 +30,7 @@ def project(tmp_path, monkeypatch):
     for name in ("local.yaml", "versions.yaml"):
         shutil.copy(HERE / "params" / name, tmp_path / "params")
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
     monkeypatch.setenv("WORKBENCH_ROOT", str(tmp_path))
     return tmp_path
 
@@ -182,7 +182,7 @@ def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch
         ("", ""),
         ("~/data", os.path.expanduser("~/data")),
     ):
-        assert notebooks.as_declared(books, {"from_dir": typed}) == {"from_dir": found}
+        assert notebooks.convert_parameters(books, {"from_dir": typed}) == {"from_dir": found}
 
 
 def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
@@ -195,15 +195,15 @@ def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
         fcntl.flock(holder, fcntl.LOCK_EX)
         with pytest.raises(WorkbenchError, match="process 4711"):
             quietly()
-    with wait.alone(
+    with wait.file_lock(
         run_record.lock_file(), RuntimeError
     ):  # the text of a run that is gone still stands there
-        assert wait.holder(lock) == str(os.getpid())
+        assert wait.lock_owner_pid(lock) == str(os.getpid())
 
 
 def test_masking_reaches_every_form(project, monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", 'can"ary<1>/x')
-    text = run_record.masked(
+    text = run_record.mask_secrets(
         {
             "a": ['x can"ary<1>/x y'],
             "b": "can&quot;ary&lt;1&gt;/x",
@@ -304,7 +304,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     with pytest.raises(ParamsError, match="had other parameters"):
         quietly(resume=True, parameters={"scale": 4})
     flag.touch()
-    monkeypatch.setattr(run_record, "commit", lambda: "abc1234")
+    monkeypatch.setattr(run_record, "checkout_commit", lambda: "abc1234")
     capsys.readouterr()
     again = runner.run(resume=True)
     assert "of commit unknown, this is abc1234" in capsys.readouterr().out
@@ -336,18 +336,18 @@ def earlier(project, name, status, commit="abc1234"):
 
 
 def test_only_a_run_that_did_not_pass_is_resumed(project, monkeypatch):
-    monkeypatch.setattr(run_record, "commit", lambda: "abc1234")
+    monkeypatch.setattr(run_record, "checkout_commit", lambda: "abc1234")
     paths, said = [write(project, "10_outbox/11_a.ipynb")], []
     assert (
-        run_record.earlier(paths, "local", {}, said.append) is None
+        run_record.find_resumable(paths, "local", {}, said.append) is None
         and "no run of these notebooks" in said[0]
     )
     broken = earlier(project, "1-local", "failed")
     earlier(project, "2-local", "passed")
     said.clear()
-    assert run_record.earlier(paths, "local", {}, said.append)[0] == broken and said == []
-    monkeypatch.setattr(run_record, "commit", lambda: "def5678")
-    run_record.earlier(paths, "local", {}, said.append)
+    assert run_record.find_resumable(paths, "local", {}, said.append)[0] == broken and said == []
+    monkeypatch.setattr(run_record, "checkout_commit", lambda: "def5678")
+    run_record.find_resumable(paths, "local", {}, said.append)
     assert "of commit abc1234, this is def5678" in said[0]
 
 
@@ -431,7 +431,7 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
         "status"
     ] == "stopped"
     assert "stopped by the user" in next(project.glob("runs/*/report.html")).read_text()
-    with wait.alone(run_record.lock_file(), RuntimeError):
+    with wait.file_lock(run_record.lock_file(), RuntimeError):
         pass
 
 

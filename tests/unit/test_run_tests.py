@@ -24,7 +24,7 @@ def script(tmp_path, monkeypatch):
     spec.loader.exec_module(module)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
     return module
 
 
@@ -48,13 +48,15 @@ def test_tests_that_leave_something_behind_are_red(pytest_then, monkeypatch, tmp
         assert pytest_then() == 0, "a machine without git"
     monkeypatch.setattr(
         instance,
-        "marked",
+        "find_service_processes",
         lambda start: [
             (SimpleNamespace(pid=7, cmdline=lambda: ["java", "kafka.Kafka"]), f"{start}-gw0:kafka")
         ],
     )
     assert pytest_then() == 1
-    assert f"process 7 of {paths.VAR}/test-gw0:kafka: java kafka.Kafka" in capsys.readouterr().out
+    assert (
+        f"process 7 of {paths.VAR_DIR}/test-gw0:kafka: java kafka.Kafka" in capsys.readouterr().out
+    )
 
 
 def test_who_takes_down_what_was_killed_is_waited_for(pytest_then, monkeypatch):
@@ -64,7 +66,9 @@ def test_who_takes_down_what_was_killed_is_waited_for(pytest_then, monkeypatch):
     )
     watching = [p for p in instance.watchers() if p.pid == other.pid]
     monkeypatch.setattr(
-        instance, "marked", lambda start: seen.append(psutil.pid_exists(other.pid)) or []
+        instance,
+        "find_service_processes",
+        lambda start: seen.append(psutil.pid_exists(other.pid)) or [],
     )
     assert pytest_then(lambda: other.send_signal(signal.SIGTERM), watchers=lambda: watching) == 0
     assert watching and seen == [False]

@@ -11,7 +11,7 @@ from workbench.stack import s3, services
 
 PORT = 21_000
 OWN = f"127.0.0.1:{PORT}"
-UNSIGNED = {"Authorization": web_page.GUESSED}
+UNSIGNED = {"Authorization": web_page.GUESSED_SIGNATURE}
 REQUESTS = [
     ("GET", "/"),
     ("GET", "/lake"),
@@ -58,7 +58,7 @@ def ask(monkeypatch):
     )
     monkeypatch.setattr(secrets, "read", lambda: {services.S3_KEY: "the key"})
     BackendDict.reset()
-    client = Client(s3.application("lake"))
+    client = Client(s3.create_application("lake"))
 
     def call(method, path, headers, body=b""):
         answer = client.open(path, method=method, data=body, headers={"Host": OWN, **headers})

@@ -18,11 +18,13 @@ from workbench.spark import sessions
 from workbench.topic import avro
 from workbench.walkthroughs import sales
 
-REGIONS = {row["country"]: row["region"] for row in csv_files.read(sales.DATA, "sales_regions")}
+REGIONS = {
+    row["country"]: row["region"] for row in csv_files.read_rows(sales.DATA, "sales_regions")
+}
 
 
 def test_the_files():
-    rows = csv_files.read(sales.DATA, "sales_incremental_large", "|")
+    rows = csv_files.read_rows(sales.DATA, "sales_incremental_large", "|")
     assert len(rows) == len({row["payment_id"] for row in rows}) == 1_800
     assert [row["payment_date"] for row in rows] == sorted(row["payment_date"] for row in rows)
     assert [*rows[0].values()][:3] == ["16666", "204", "3.99"]
@@ -43,10 +45,10 @@ def test_the_files():
 def test_the_published_windows_follow_from_the_files():
     """The table of the reference, reckoned from rows and pace alone."""
     sums = defaultdict(lambda: [Decimal(), 0])
-    for n, row in enumerate(csv_files.read(sales.DATA, "sales_incremental_large", "|")):
-        newest = int(sales.time_of(n).timestamp()) // 300 * 300
+    for n, row in enumerate(csv_files.read_rows(sales.DATA, "sales_incremental_large", "|")):
+        newest = int(sales.event_time(n).timestamp()) // 300 * 300
         for begin in (newest - 300, newest):
-            mine = sums[REGIONS.get(row["country"], sales.NOBODY), begin]
+            mine = sums[REGIONS.get(row["country"], sales.UNASSIGNED_REGION), begin]
             mine[0] += Decimal(row["amount"])
             mine[1] += 1
     rows = [
@@ -57,7 +59,7 @@ def test_the_published_windows_follow_from_the_files():
         rows, columns=["region", "sales", "orders", "window_start", "window_end"]
     )
     found = found.sort_values(["window_start", "sales"], ascending=False, ignore_index=True)
-    shown = sales.formatted(found)
+    shown = sales.format_summary(found)
     three = shown[
         shown["window_start"].between("2021-10-03 22:20", "2021-10-03 22:30")
     ].reset_index(drop=True)
@@ -67,33 +69,33 @@ def test_the_published_windows_follow_from_the_files():
 def test_the_schemas():
     assert len(sales.SCHEMAS) == 6
     for schema in sales.SCHEMAS.values():
-        avro.reader(schema)
-    value = avro.to_spark(sales.SCHEMAS[f"{sales.SALES}-value"])
+        avro.create_reader(schema)
+    value = avro.to_spark(sales.SCHEMAS[f"{sales.SALES_TOPIC}-value"])
     assert value["payment_date"].dataType.simpleString() == "bigint", (
         "the logical type beside it means nothing"
     )
-    avro.reader(sales.SCHEMAS[f"{sales.SALES}-value"])
+    avro.create_reader(sales.SCHEMAS[f"{sales.SALES_TOPIC}-value"])
 
 
 def test_a_sale_as_it_is_sent():
-    first = sales.sales()[0]
-    assert first["payment_date"] == int(sales.BEGUN.timestamp())
+    first = sales.read_sales()[0]
+    assert first["payment_date"] == int(sales.FIRST_EVENT_AT.timestamp())
     assert (first["payment_id"], first["customer_id"], first["amount"]) == (16666, 204, 3.99)
-    last = sales.time_of(1_799)
+    last = sales.event_time(1_799)
     assert f"{last:%H:%M}" == "22:38"
 
 
 def test_the_picture_of_windows_has_two_for_each_sale_and_closes_those_behind_the_watermark():
-    sale = sales.time_of(900)
-    figure = sales.picture(sale, sales.time_of(1_799))
+    sale = sales.event_time(900)
+    figure = sales.picture(sale, sales.event_time(1_799))
     (axes,) = figure.axes
     spans = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
     *_, at = (line.get_xdata()[0] for line in axes.lines)
     place = date2num(at)
     assert len(spans) == 7 and sum(begin <= place < end for begin, end in spans) == 2
-    closed = [end <= date2num(sales.time_of(1_799)) - 10 / 1440 for _, end in spans]
+    closed = [end <= date2num(sales.event_time(1_799)) - 10 / 1440 for _, end in spans]
     assert closed == [True] * 3 + [False] * 4
-    assert [bar.get_facecolor()[:3] == to_rgb(draw.GREY) for bar in axes.patches] == closed
+    assert [bar.get_facecolor()[:3] == to_rgb(draw.GRAY) for bar in axes.patches] == closed
 
 
 @pytest.mark.parametrize("text", [True, False])
@@ -187,9 +189,9 @@ def test_a_query_names_a_server_that_ends_and_still_answers(
             else None
         )
 
-    monkeypatch.setattr(sessions, "unreachable", lambda spark: "")
+    monkeypatch.setattr(sessions, "unreachable_reason", lambda spark: "")
     monkeypatch.setattr(sessions, "world_of", lambda spark: params.load("local"))
-    monkeypatch.setattr(sessions.stack, "lost", lost)
+    monkeypatch.setattr(sessions.stack, "service_down_error", lost)
     query = streams.Query(Spark(), params.load("local"), Running(RuntimeError(error)))
     assert query.name == "q" and query.id == "7" and query.exception() is None
     assert not hasattr(query, "_repr_html_") and not hasattr(query, "lastprogress")

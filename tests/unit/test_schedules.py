@@ -85,7 +85,9 @@ def test_what_airflow_fills_in_is_known_and_declared_by_the_notebooks(dag):
     )
     for task in dag.tasks:
         given = {k: fill(v).render(known) for k, v in task.parameters.items()}
-        declared = notebooks.declared(nbformat.read(task.input_nb, as_version=4), task.task_id)
+        declared = notebooks.declared_parameters(
+            nbformat.read(task.input_nb, as_version=4), task.task_id
+        )
         assert given == {"world": "aws"} and set(given) <= set(declared)
 
 

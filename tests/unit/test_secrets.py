@@ -13,15 +13,15 @@ from workbench.stack import services
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     return tmp_path
 
 
 def test_made_once_and_readable_by_us_only():
     secrets.ensure(["a.b", "c"])
     first = secrets.read()
-    assert {stat.S_IMODE(f.stat().st_mode) for f in secrets.folder().iterdir()} == {0o600}
-    assert stat.S_IMODE(secrets.folder().stat().st_mode) == 0o700
+    assert {stat.S_IMODE(f.stat().st_mode) for f in secrets.secrets_dir().iterdir()} == {0o600}
+    assert stat.S_IMODE(secrets.secrets_dir().stat().st_mode) == 0o700
     assert (
         set(first) == {"a.b", "c"}
         and all(len(v) >= 24 for v in first.values())
@@ -29,7 +29,7 @@ def test_made_once_and_readable_by_us_only():
     )
     secrets.ensure(["a.b", "d"])
     assert {**secrets.read(), "d": ""} == {**first, "d": ""}
-    assert not list(secrets.folder().glob(".*"))
+    assert not list(secrets.secrets_dir().glob(".*"))
 
 
 def test_the_passwords_of_an_instance_are_those_it_names():
@@ -54,14 +54,14 @@ def test_another_value_in_the_environment_is_refused_and_the_file_stays(monkeypa
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-outside")
     for call in (
         lambda: secrets.ensure(services.SECRETS),
-        lambda: stack.need(params.load("local"), "kafka"),
+        lambda: stack.ensure_running(params.load("local"), "kafka"),
     ):
         with pytest.raises(
             ParamsError, match="WORKBENCH_SECRET_POSTGRES_ADMIN is not the password"
         ) as error:
             call()
         said = str(error.value)
-        assert str(secrets.folder()) in said and "unset" in said and "workbench clean" in said
+        assert str(secrets.secrets_dir()) in said and "unset" in said and "workbench clean" in said
         assert "canary" not in said and before["postgres.admin"] not in said
     assert secrets.read() == before
 
@@ -76,7 +76,7 @@ def test_odd_passwords_come_back_as_they_were(monkeypatch):
     found = secrets.read()
     assert [found[f"s{n}"] for n in range(len(ODD))] == ODD
     for n, text in enumerate(ODD):  # as it stands: so does Java read it
-        assert (secrets.folder() / f"s{n}").read_bytes() == text.encode()
+        assert (secrets.secrets_dir() / f"s{n}").read_bytes() == text.encode()
     secrets.ensure(["other"])
     assert {**secrets.read(), "other": ""} == {**found, "other": ""}
 
@@ -84,7 +84,7 @@ def test_odd_passwords_come_back_as_they_were(monkeypatch):
 def test_users_of_connect_are_written_as_java_reads_them():
     """`java.util.Properties` in words: a backslash escapes, \\uXXXX is a character, leading blanks
     do not count."""
-    file = secrets.write_users({f"user{n}": text for n, text in enumerate(ODD)})
+    file = secrets.write_connect_users({f"user{n}": text for n, text in enumerate(ODD)})
     lines = file.read_text(encoding="ascii").splitlines()
     values = [line.partition("=")[2].lstrip(" ") for line in lines]
     pairs = re.compile(r"\\u([0-9a-f]{4})|\\(.)")
@@ -98,7 +98,7 @@ def test_a_password_that_no_file_can_hold_is_refused(monkeypatch, text):
     monkeypatch.setenv("WORKBENCH_SECRET_A_B", text)
     with pytest.raises(ParamsError, match="WORKBENCH_SECRET_A_B holds a line break") as error:
         secrets.ensure(["a.b"])
-    assert text not in str(error.value) and not secrets.folder().exists()
+    assert text not in str(error.value) and not secrets.secrets_dir().exists()
 
 
 def test_a_secret_that_is_nowhere_says_where_to_put_it():

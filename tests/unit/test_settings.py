@@ -21,12 +21,12 @@ GOOD = {"connector.class": "Fruit", "worms": "3", "size": "big", "note": "x\ny"}
 
 @pytest.fixture(autouse=True)
 def fruit(monkeypatch):
-    monkeypatch.setitem(settings.HONOURED, "sink", {"Fruit": RULES})
+    monkeypatch.setitem(settings.SUPPORTED, "sink", {"Fruit": RULES})
 
 
 def read(**change):
     given = {key.replace("_", "."): value for key, value in change.items()}
-    return settings.read(
+    return settings.validate(
         "sink", {k: v for k, v in {**GOOD, **given}.items() if v is not None}, "here", "my "
     )
 
@@ -73,11 +73,11 @@ def test_what_is_refused(change, says):
 
 def test_the_file_says_nothing_that_is_not_read(monkeypatch):
     monkeypatch.undo()
-    for kind, plugins in settings.HONOURED.items():
+    for kind, plugins in settings.SUPPORTED.items():
         for name, plugin in plugins.items():
             assert (
                 plugin.keys() <= {*RULES, "modes", "types"}
-                and settings.CLASS[kind] in plugin["passed over"]
+                and settings.CLASS_KEYS[kind] in plugin["passed over"]
             ), name
             above = []
             for key, rule in plugin["read"].items():

@@ -116,7 +116,7 @@ def test_numbers_stand_to_the_right_with_their_heading_and_everything_else_to_th
     right = ["right", "left", "left", "right", "left", "left"]
     shown = show.table(frame).data
     assert sides(shown) == right * 2 and sides(shown, "th") == right
-    named = show._frame(frame.set_axis(["a", "b"]))  # the rows' names read from the left
+    named = show._dataframe_html(frame.set_axis(["a", "b"]))  # the rows' names read from the left
     assert sides(named) == right * 2 and sides(named, "th") == ["left", *right, "left", "left"]
     assert set(sides(show.row(frame).data)) == {"left"}
 
@@ -152,7 +152,7 @@ def test_bytes_are_in_groups_of_three_and_keys_years_and_offsets_are_not():
 def test_a_notebook_shows_every_frame_like_a_table(monkeypatch):
     shell = InteractiveShell()
     monkeypatch.setattr(show, "get_ipython", lambda: shell)
-    show.frames()
+    show.install_dataframe_formatter()
 
     def shown(frame):
         return shell.display_formatter.format(frame)[0]["text/html"]

@@ -73,7 +73,7 @@ def test_flattened_says_where_each_field_comes_from_and_goes_to():
         "__lsn": 8,
         "__source_ts_ms": 9,
     }
-    assert show.flattened(event, record, "op,lsn,source.ts_ms").to_numpy().tolist() == [
+    assert show.field_mapping(event, record, "op,lsn,source.ts_ms").to_numpy().tolist() == [
         ["before", "null", "", ""],
         ["after.id", "1", "id", "1"],
         ["after.name", "null", "name", "null"],

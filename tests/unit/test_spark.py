@@ -4,15 +4,15 @@ import pytest
 from workbench.base import params
 from workbench.spark import server
 from workbench.stack import artifacts
-from worlds import varied
+from worlds import with_settings
 
 
 @pytest.mark.parametrize(
     "world, more, tables, blank",
     [
-        ("local", {}, "file:/lake", [server.NO_STORE_SETTINGS, server.NO_CLUSTER_SETTINGS]),
-        ("local", {}, "s3a://bucket/lake", [server.NO_CLUSTER_SETTINGS]),
-        ("cluster", {}, "file:/lake", [server.NO_STORE_SETTINGS, server.NO_CLUSTER_SETTINGS]),
+        ("local", {}, "file:/lake", [server.EMPTY_CORE_CONF, server.EMPTY_CLUSTER_CONF]),
+        ("local", {}, "s3a://bucket/lake", [server.EMPTY_CLUSTER_CONF]),
+        ("cluster", {}, "file:/lake", [server.EMPTY_CORE_CONF, server.EMPTY_CLUSTER_CONF]),
         ("cluster", {"workers": 0, "master": "spark://10.0.0.1:7077"}, "file:/lake", []),
     ],
 )
@@ -21,8 +21,8 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
 ):
     monkeypatch.setattr(artifacts, "jars", lambda kind: ["/a.jar", "/b.jar"])
     loaded = params.load(world)
-    loaded = varied(loaded, spark=more, lake={"tables": tables})
-    conf = server.of_server(loaded.spark, loaded.lake.tables, loaded.stack.java_compiler)
+    loaded = with_settings(loaded, spark=more, lake={"tables": tables})
+    conf = server.server_conf(loaded.spark, loaded.lake.tables, loaded.stack.java_compiler)
     own = "".join(f"{folder}:" for folder in blank)
     assert conf["spark.driver.extraClassPath"] == f"{own}/a.jar:/b.jar"
     assert conf.get(
@@ -31,7 +31,7 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
     for side in ("driver", "executor"):  # Hudi's clock
         options = conf.get(f"spark.{side}.extraJavaOptions", conf["spark.driver.extraJavaOptions"])
         assert "-Duser.timezone=UTC" in options.split()
-    assert {f.name for f in server.NO_CLUSTER_SETTINGS.rglob("*.xml")} == {
+    assert {f.name for f in server.EMPTY_CLUSTER_CONF.rglob("*.xml")} == {
         "core-default.xml",
         "hdfs-default.xml",
         "mapred-default.xml",
@@ -41,11 +41,11 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
 
 def test_a_catalog_whose_making_was_killed_is_made_anew_and_a_whole_one_is_kept(tmp_path):
     metastore = tmp_path / "metastore"
-    server.clear_half_made(metastore)  # the first start: there is none
+    server.remove_incomplete_metastore(metastore)  # the first start: there is none
     (metastore / "seg0").mkdir(parents=True)
-    server.clear_half_made(metastore)
+    server.remove_incomplete_metastore(metastore)
     assert not metastore.exists()
     metastore.mkdir()
     (metastore / "service.properties").touch()
-    server.clear_half_made(metastore)
+    server.remove_incomplete_metastore(metastore)
     assert metastore.exists()

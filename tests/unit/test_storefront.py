@@ -15,12 +15,12 @@ import requests
 from workbench.base import params, wait
 from workbench.base.errors import LakeError, ServiceLost, StackError
 from workbench.storefront import contexts, events, service
-from workbench.storefront.contexts import Refused
+from workbench.storefront.contexts import CommandRejected
 from workbench.topic import topics
-from workbench.walkthroughs import of, storefront, storefront_load
+from workbench.walkthroughs import for_world, storefront, storefront_load
 
-JOHN = storefront_load.named()["customer"]
-FIRST, SECOND = storefront_load.named()["orders"]
+JOHN = storefront_load.sample_documents()["customer"]
+FIRST, SECOND = storefront_load.sample_documents()["orders"]
 
 
 def done(context, method, path, before, body):
@@ -113,9 +113,9 @@ def test_an_order_goes_its_way_and_each_step_twice_is_once():
     ],
 )
 def test_what_makes_no_sense_is_refused_and_told_why(call, why, again):
-    with pytest.raises(Refused, match=why) as seen:
+    with pytest.raises(CommandRejected, match=why) as seen:
         call()
-    assert seen.value.again == again, "whether it may be asked again"
+    assert seen.value.retryable == again, "whether it may be asked again"
 
 
 def test_a_changed_customer_keeps_what_was_not_changed():
@@ -135,11 +135,11 @@ def test_a_changed_customer_keeps_what_was_not_changed():
 
 
 def test_others_are_told_what_is_on_the_list_and_no_more():
-    event = events.told(
+    event = events.build_event(
         "accounts.customer.change", JOHN["id"], 1, {**JOHN, "socialSecurityNumber": "1"}
     )
     assert set(event.document) == {"id", "name", "contact", "addresses"}
-    assert b"4000-0012" not in event.message()[1]
+    assert b"4000-0012" not in event.to_message()[1]
 
 
 class Message:
@@ -163,9 +163,9 @@ class Message:
 
 
 def test_an_event_goes_and_comes():
-    event = events.told("accounts.customer.change", JOHN["id"], 3, JOHN)
-    key, value, more = event.message()
-    assert events.parse(Message(key, value, more["headers"])) == event
+    event = events.build_event("accounts.customer.change", JOHN["id"], 3, JOHN)
+    key, value, more = event.to_message()
+    assert events.parse_event(Message(key, value, more["headers"])) == event
 
 
 @pytest.mark.parametrize(
@@ -188,11 +188,11 @@ def test_an_event_goes_and_comes():
 )
 def test_what_is_no_event_is_told_why(message):
     with pytest.raises(LakeError, match="not an event"):
-        events.parse(message)
+        events.parse_event(message)
 
 
 def test_a_complete_document_is_an_event():
-    assert events.parse(Message()).document["id"] == "1"
+    assert events.parse_event(Message()).document["id"] == "1"
 
 
 def changed(document, path, value):
@@ -256,23 +256,23 @@ def test_an_event_with_a_missing_or_invalid_field_is_none_and_no_command_makes_o
     collection, path, value, field
 ):
     whole, context = (JOHN, "accounts") if collection == "customers" else (created(), "orders")
-    topic, key = contexts.ALL[context].topic, whole[contexts.KEYS[collection]]
+    topic, key = contexts.ALL[context].topic, whole[contexts.ID_FIELDS[collection]]
     document = changed(whole, path, value)
     message = Message(key.encode(), json.dumps(document).encode())
     message.topic = lambda: topic
     with pytest.raises(LakeError, match=f"^not an event: {field}: "):
-        events.parse(message)
-    with pytest.raises(Refused, match=f"^{field}: "):
-        events.told(topic, key, 1, document)
+        events.parse_event(message)
+    with pytest.raises(CommandRejected, match=f"^{field}: "):
+        events.build_event(topic, key, 1, document)
     message.of[1] = json.dumps(whole).encode()
-    assert events.parse(message).document == whole
+    assert events.parse_event(message).document == whole
 
 
 def test_a_service_hears_what_it_keeps_and_can_be_rebuilt_from():
     for context in contexts.ALL.values():
-        kept = {contexts.TOPICS[topic].owns for topic in context.hears}
+        kept = {contexts.TOPICS[topic].owned_collection for topic in context.subscribed_topics}
         assert kept <= set(context.collections)
-        assert not context.hears or context.topic in context.hears
+        assert not context.subscribed_topics or context.topic in context.subscribed_topics
     assert sorted(contexts.TOPICS) == [
         "accounts.customer.change",
         "fulfillment.order.change",
@@ -298,7 +298,9 @@ def texts(figure):
 def test_the_picture_has_an_arrow_for_each_topic_that_a_service_consumes():
     shown = texts(storefront.picture())
     assert set(contexts.TOPICS) < set(shown) and shown.count("publishes") == 3
-    assert shown.count("consumes") == sum(len(context.hears) for context in contexts.ALL.values())
+    assert shown.count("consumes") == sum(
+        len(context.subscribed_topics) for context in contexts.ALL.values()
+    )
 
 
 def test_the_connector_is_a_second_way_into_the_topic():
@@ -310,12 +312,14 @@ def test_the_published_customer_and_what_his_orders_cost():
     assert [total(order) for order in (FIRST, SECOND)] == [35.95, 5.99]
     assert re.fullmatch("[0-9a-f]{24}", JOHN["id"])
     assert [address["type"] for address in JOHN["addresses"]] == ["BILLING", "SHIPPING"]
-    told = json.loads(events.told(contexts.ACCOUNTS.topic, JOHN["id"], 1, JOHN).message()[1])
+    told = json.loads(
+        events.build_event(contexts.ACCOUNTS.topic, JOHN["id"], 1, JOHN).to_message()[1]
+    )
     assert [address["address2"] for address in told["addresses"]] == [None, None]
 
 
 def test_the_same_seed_asks_the_same_and_another_one_other_things():
-    once, again, other = (storefront_load.operations(seed, 300) for seed in (1, 1, 2))
+    once, again, other = (storefront_load.random_operations(seed, 300) for seed in (1, 1, 2))
     assert once == again and len(once) == 300
     assert not {one.key for one in once} & {one.key for one in other}
     assert {one.service for one in once} == {"accounts", "orders", "fulfillment"}
@@ -324,7 +328,7 @@ def test_the_same_seed_asks_the_same_and_another_one_other_things():
 def test_the_model_is_what_the_commands_do_one_after_the_other():
     """Two ways to the same: the model is written apart from the services, so that it can find them
     wrong."""
-    asked, there = storefront_load.operations(3, 2_000), {"customers": {}, "orders": {}}
+    asked, there = storefront_load.random_operations(3, 2_000), {"customers": {}, "orders": {}}
     for one in asked:
         collection = "customers" if one.service == "accounts" else "orders"
         path = (
@@ -333,9 +337,9 @@ def test_the_model_is_what_the_commands_do_one_after_the_other():
         version, before = there[collection].get(one.key, (0, None))
         after = done(one.service, one.method, path, before, one.body)
         there[collection][one.key] = (version + (after != before), after)
-    for collection, rows in storefront_load.model(asked).items():
+    for collection, rows in storefront_load.expected_state(asked).items():
         told = {
-            key: (version, {name: document[name] for name in contexts.TOLD[collection]})
+            key: (version, {name: document[name] for name in contexts.PUBLISHED_FIELDS[collection]})
             for key, (version, document) in there[collection].items()
         }
         assert {row.id: (row.version, row.document) for row in rows.itertuples()} == told
@@ -354,9 +358,11 @@ def test_a_load_names_what_its_services_wait_for_and_ends(monkeypatch, lost, sta
         return ServiceLost(f"the service {name} died") if name == lost else None
 
     monkeypatch.setattr(storefront, "request", answer)
-    monkeypatch.setattr(storefront.stack, "gone", gone)
-    monkeypatch.setattr(wait, "GRACE", 0.2)
-    asked = sorted(storefront_load.operations(5, 100), key=lambda one: one.service != "orders")
+    monkeypatch.setattr(storefront.stack, "process_down_error", gone)
+    monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.2)
+    asked = sorted(
+        storefront_load.random_operations(5, 100), key=lambda one: one.service != "orders"
+    )
     begun = time.monotonic()
     with pytest.raises(ServiceLost, match=f"the service {lost} died"):
         storefront_load.load(params.load("local"), asked, rate=5)
@@ -368,9 +374,9 @@ def test_it_runs_on_one_machine_only():
     elsewhere = local.model_copy(
         update={"stack": local.stack.model_copy(update={"embedded": False})}
     )
-    assert storefront.flow in of(local) and storefront.flow not in of(elsewhere)
+    assert storefront.flow in for_world(local) and storefront.flow not in for_world(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
-        storefront.only_here(elsewhere)
+        storefront.require_embedded(elsewhere)
 
 
 @pytest.mark.parametrize("looks", [1, 10, 40])
@@ -392,13 +398,13 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
             held.append(100)
         return {0: (0, sum(held))}
 
-    monkeypatch.setattr(topics, "messages", messages)
-    monkeypatch.setattr(topics, "bounds", bounds)
-    monkeypatch.setattr(storefront, "handed_over", lambda world, store: True)
-    monkeypatch.setattr(storefront, "refuse_lost", lambda world, *services: None)
+    monkeypatch.setattr(topics, "consume", messages)
+    monkeypatch.setattr(topics, "watermark_offsets", bounds)
+    monkeypatch.setattr(storefront, "connector_publishes", lambda world, store: True)
+    monkeypatch.setattr(storefront, "raise_if_lost", lambda world, *services: None)
     monkeypatch.setattr(storefront, "lag", lambda world: {})
-    monkeypatch.setattr(storefront.postgres, "frame", lambda *_, **__: {"id": ids})
-    storefront.settle(params.load("local"))
+    monkeypatch.setattr(storefront.postgres, "query", lambda *_, **__: {"id": ids})
+    storefront.wait_until_consistent(params.load("local"))
     assert len(held) == looks and read.count(contexts.ACCOUNTS.topic) == 100 * looks
 
 
@@ -413,7 +419,7 @@ class Unready:
     def health(self):
         return {"status": "UP"}
 
-    def scrape(self):
+    def export_metrics(self):
         return b""
 
     def command(self, method, path, key, body):
@@ -498,7 +504,13 @@ def test_a_request_of_a_foreign_page_is_refused(shop, host, origin, status, aske
 
 
 @pytest.mark.parametrize(
-    "levels, status", [(events.NESTING - 2, 200), (events.NESTING, 400), (900, 400), (100_000, 400)]
+    "levels, status",
+    [
+        (events.MAX_NESTING_LEVELS - 2, 200),
+        (events.MAX_NESTING_LEVELS, 400),
+        (900, 400),
+        (100_000, 400),
+    ],
 )
 def test_a_customer_nested_too_deeply_is_refused(shop, levels, status):
     port, behind = shop
@@ -515,12 +527,12 @@ def test_a_customer_nested_too_deeply_is_refused(shop, levels, status):
 
 def test_an_event_nested_too_deeply_is_none():
     deep: list = []
-    for _ in range(events.NESTING):
+    for _ in range(events.MAX_NESTING_LEVELS):
         deep = [deep]
     event = events.Event(
         str(uuid.uuid4()), "accounts.customer.change", "a", 1, {"id": "a", "contact": deep}
     )
-    key, value, more = event.message()
+    key, value, more = event.to_message()
     message = SimpleNamespace(
         topic=lambda: event.topic,
         key=lambda: key,
@@ -528,34 +540,36 @@ def test_an_event_nested_too_deeply_is_none():
         headers=lambda: more["headers"],
     )
     with pytest.raises(LakeError, match="nested more than 50 levels deep"):
-        events.parse(message)
+        events.parse_event(message)
 
 
 def test_a_store_is_emptied_after_its_offsets_are_gone_and_not_without(monkeypatch):
     """The other way round an emptied store would stay empty: nothing would be read again."""
     world, done = params.load("local"), []
     monkeypatch.setattr(storefront, "stop", lambda *names: done.append("stop"))
-    monkeypatch.setattr(storefront.groups, "forget", lambda *given: done.append("forget"))
+    monkeypatch.setattr(storefront.groups, "delete", lambda *given: done.append("forget"))
     monkeypatch.setattr(
         storefront.postgres, "execute", lambda *given, **more: done.append("truncate")
     )
-    storefront.empty(world, "orders")
+    storefront.wipe_store(world, "orders")
     assert done == ["stop", "forget", "truncate"]
 
     def unconfirmed(*given):
         raise StackError("the service kafka died")
 
     done.clear()
-    monkeypatch.setattr(storefront.groups, "forget", unconfirmed)
+    monkeypatch.setattr(storefront.groups, "delete", unconfirmed)
     with pytest.raises(StackError, match="kafka died"):
-        storefront.empty(world, "orders")
+        storefront.wipe_store(world, "orders")
     assert done == ["stop"]
 
 
 def test_settle_names_a_gone_kafka_and_asks_no_service_before(monkeypatch):
     """A service asked for its metrics looks for Kafka for seconds, two of them in turn: the whole
     took 12 s."""
-    monkeypatch.setattr(wait, "GRACE", 0.1)
-    monkeypatch.setattr(storefront, "unsent", lambda world: pytest.fail("a service is asked"))
+    monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(
+        storefront, "pending_events", lambda world: pytest.fail("a service is asked")
+    )
     with pytest.raises(ServiceLost, match="the service kafka is stopped"):
-        storefront.settle(params.load("local"))
+        storefront.wait_until_consistent(params.load("local"))

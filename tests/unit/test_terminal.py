@@ -20,19 +20,17 @@ from workbench.results import check
     ],
 )
 def test_what_cannot_be_printed_is_escaped(text, shown):
-    assert terminal.printable(text) == shown
+    assert terminal.escape_unprintable(text) == shown
 
 
 def test_lines_stay_lines_where_a_text_has_several(capsys):
-    terminal.say("one\x1b[1m\n  two :smile: [b]")
+    terminal.echo("one\x1b[1m\n  two :smile: [b]")
     assert capsys.readouterr().out == "one\\x1b[1m\n  two :smile: [b]\n"
 
 
 def test_an_error_of_the_command_line_cannot_clear_the_screen(monkeypatch, capsys):
     def refuse(arguments):
-        raise errors.LakeError(
-            "there is no topic '\x1b[2J'", where="\x1b]0;x\x07", next_step="a\nb"
-        )
+        raise errors.LakeError("there is no topic '\x1b[2J'", location="\x1b]0;x\x07", hint="a\nb")
 
     monkeypatch.setattr(cli, "app", refuse)
     with pytest.raises(SystemExit):
@@ -47,9 +45,9 @@ def test_an_error_of_the_command_line_cannot_clear_the_screen(monkeypatch, capsy
 
 def test_a_trace_escapes_what_a_row_holds(monkeypatch, capsys):
     from rich.console import Console
-    from workbench.trace import telling
+    from workbench.trace import render
 
-    telling._print(Console(width=80), pandas.DataFrame({"name": ["x\x1b[2Jy"]}), {"name": "name"})
+    render._print(Console(width=80), pandas.DataFrame({"name": ["x\x1b[2Jy"]}), {"name": "name"})
     assert "x\\x1b[2Jy" in capsys.readouterr().out
 
 

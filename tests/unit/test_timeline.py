@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.hudi import keeping, timeline
+from workbench.hudi import labeling, timeline
 
 T1, T2, T3, LATER = (
     "20260101120000001",
@@ -105,9 +105,11 @@ def test_a_table_without_a_commit_has_nothing_to_label(world, table):
 def test_an_unknown_label_names_the_nearest(world, table):
     hudi.label(world, table, "after_update_1")
     with pytest.raises(LakeError, match="(?s)no instant labelled 'after_update_2'.*after_update_1"):
-        keeping.resolve(world, table, "after_update_2")
+        labeling.resolve_instant(world, table, "after_update_2")
     assert (
-        keeping.resolve(world, table, "after_update_1") == keeping.resolve(world, table, T3) == T3
+        labeling.resolve_instant(world, table, "after_update_1")
+        == labeling.resolve_instant(world, table, T3)
+        == T3
     )
 
 
@@ -122,19 +124,19 @@ def test_a_label_whose_commit_was_rolled_back_is_refused(world, table):
         with pytest.raises(
             LakeError, match=f"(?s){T3} that 'wrong' names is not on the timeline.*rolled back"
         ):
-            keeping.resolve(world, table, "wrong")
+            labeling.resolve_instant(world, table, "wrong")
         write(table, LATER, "commit", "p=a/f_0-3-3_x.parquet")
-    assert keeping.resolve(world, table, T3) == T3
+    assert labeling.resolve_instant(world, table, T3) == T3
     archive = folder(table) / ".hoodie/archived/x"
     archive.parent.mkdir()
     archive.write_text("")
     with pytest.raises(LakeError, match="not on the timeline"):  # younger than what was archived
-        keeping.resolve(world, table, "wrong")
+        labeling.resolve_instant(world, table, "wrong")
     for name in (T1, T2):
         (folder(table) / f".hoodie/{name}.deltacommit").unlink()
-    assert keeping.resolve(world, table, "wrong") == T3, "archived: check_readable says so"
+    assert labeling.resolve_instant(world, table, "wrong") == T3, "archived: check_readable says so"
     done.write_text(kept)
-    assert keeping.resolve(world, table, "wrong") == T3
+    assert labeling.resolve_instant(world, table, "wrong") == T3
 
 
 def test_the_independent_reader_keeps_to_the_same_rules(world, table):
@@ -151,7 +153,7 @@ def test_the_independent_reader_keeps_to_the_same_rules(world, table):
 
 def test_an_instant_that_is_still_to_come_is_refused(world, table):
     with pytest.raises(LakeError, match=f"written last at {T3}, {LATER} is later"):
-        keeping.resolve(world, table, LATER)
+        labeling.resolve_instant(world, table, LATER)
 
 
 def test_before_the_first_commit_there_is_nothing(table):

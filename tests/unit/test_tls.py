@@ -11,7 +11,7 @@ from workbench.base import paths, pidfiles, tls
 
 @pytest.fixture(autouse=True)
 def made(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     tls.ensure()
     pidfiles.pid_file("x").parent.mkdir()
     pidfiles.pid_file("apicurio").write_text(
@@ -32,14 +32,17 @@ def made(tmp_path, monkeypatch):
     ids=["ours", "by name", "without TLS", "a tunnel", "a tunnel at 443", "elsewhere"],
 )
 def test_only_a_listener_of_the_instance_is_verified_by_its_certificate(url, ours):
-    assert tls.verify(url) == (str(tls.files()[0]) if ours else True)
+    assert tls.verify(url) == (str(tls.certificate_files()[0]) if ours else True)
 
 
 def test_the_store_for_java_holds_the_certificate_and_its_key():
     key, certificate, more = pkcs12.load_key_and_certificates(
         tls.keystore().read_bytes(), tls.KEYSTORE_PASSWORD.encode()
     )
-    assert certificate == load_pem_x509_certificate(tls.files()[0].read_bytes()) and not more
+    assert (
+        certificate == load_pem_x509_certificate(tls.certificate_files()[0].read_bytes())
+        and not more
+    )
     assert key.public_key() == certificate.public_key()
 
 

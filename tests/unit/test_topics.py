@@ -7,14 +7,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from workbench.base import params
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.topic import topics
-from worlds import varied
+from worlds import with_settings
 
 WORLD = params.load("local")
-NOWHERE = varied(WORLD, kafka={"bootstrap": "127.0.0.1:1"})
+NOWHERE = with_settings(WORLD, kafka={"bootstrap": "127.0.0.1:1"})
 
 
 def test_absent_kafka_is_named(monkeypatch):
-    monkeypatch.setattr(topics, "TIMEOUT", 1)
+    monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 1)
     with pytest.raises(StackError, match="(?s)the service kafka is stopped.*workbench up"):
         topics.names(NOWHERE)
 
@@ -32,19 +32,19 @@ def test_unknown_topic_names_the_nearest(monkeypatch):
     monkeypatch.setattr(topics, "_consumer", lambda world: Nothing())
     monkeypatch.setattr(
         topics,
-        "_partitions",
+        "_list_partitions",
         lambda *_: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]},
     )
-    for ask in (topics.count, topics.ends, topics.read):
+    for ask in (topics.offset_span, topics.end_offsets, topics.read):
         with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
             ask(WORLD, "msk.datalake.cdc_event")
         assert "__consumer" not in str(e.value)
 
 
 def test_text_where_utf8_bytes_where_not():
-    assert topics._text(None) is None
-    assert topics._text("Genève".encode()) == "Genève"
-    assert topics._text(b"\xff\x00") == b"\xff\x00"
+    assert topics._decode_text(None) is None
+    assert topics._decode_text("Genève".encode()) == "Genève"
+    assert topics._decode_text(b"\xff\x00") == b"\xff\x00"
 
 
 def test_topics_are_deleted_over_one_connection(monkeypatch):
@@ -77,12 +77,12 @@ def test_topics_are_deleted_over_one_connection(monkeypatch):
 
 def test_a_large_snapshot_is_waited_for_longer(monkeypatch):
     waited = []
-    monkeypatch.setattr(topics, "count", lambda *_: 0)
+    monkeypatch.setattr(topics, "offset_span", lambda *_: 0)
     monkeypatch.setattr(
         topics, "wait_until", lambda *_, timeout, **__: waited.append(timeout) or (0,)
     )
     for n, given in ((1, {}), (124_000, {}), (124_000, {"timeout": 5})):
-        topics.wait_count(WORLD, "moma.public.artworks", n, **given)
+        topics.wait_for_messages(WORLD, "moma.public.artworks", n, **given)
     assert [round(seconds) for seconds in waited] == [60, 308, 5]
 
 
@@ -115,7 +115,7 @@ def messages(monkeypatch):
 
     def read(reader, start, stop):
         monkeypatch.setattr(topics, "_consumer", lambda _: reader)
-        return topics.messages(WORLD, "t", start, stop)
+        return topics.consume(WORLD, "t", start, stop)
 
     return read
 
@@ -142,8 +142,8 @@ def test_messages_end_where_they_are_to_and_what_is_done_is_not_asked_for(messag
 
 def test_a_mark_of_a_transaction_is_passed_and_silence_is_an_error(monkeypatch, messages):
     assert places(messages(Reader([(0, 0)], passed=2), {0: 0}, {0: 2})) == [(0, 0)]
-    monkeypatch.setattr(topics, "TIMEOUT", 0)
-    monkeypatch.setattr(topics.stack, "lost", lambda *_: None)
+    monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr(topics.stack, "service_down_error", lambda *_: None)
     with pytest.raises(
         StackError, match="(?s)Kafka sent nothing.*'t', offsets {0: 1}.*nothing is lost"
     ):

@@ -12,10 +12,10 @@ from workbench import hudi, trace, walkthroughs
 from workbench.base import files, params
 from workbench.base.errors import LakeError
 from workbench.hudi import timeline
-from workbench.hudi.tables import state
+from workbench.hudi.tables import table_state_dir
 from workbench.landing.sinks import Sink
 from workbench.topic import registry, topics
-from workbench.trace import biography, in_lake, in_topic
+from workbench.trace import in_lake, in_topic, row_history
 
 T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
 UTC = dt.timezone.utc
@@ -38,7 +38,7 @@ UTC = dt.timezone.utc
     ],
 )
 def test_what_a_change_did(before, record, says):
-    assert in_topic.what(before, record) == says
+    assert in_topic.describe_change(before, record) == says
 
 
 MOR = hudi.Table("t", "file:/none", ("id",), "v", type="mor")
@@ -59,27 +59,29 @@ MOR = hudi.Table("t", "file:/none", ("id",), "v", type="mor")
     ],
 )
 def test_what_a_view_shows(state, op, here, last, based, shows):
-    assert biography._state(state, {"v": 1, "__op": op}, MOR, here, last, based) == shows
+    assert row_history._visibility(state, {"v": 1, "__op": op}, MOR, here, last, based) == shows
 
 
 def test_a_version_may_be_of_several_fields():
     several = dataclasses.replace(MOR, ordering="file,at")
     record = {"file": "bin.000001", "at": 40, "__op": "u"}
     for here, shows in (
-        ({several.version(record)}, "now"),
-        ({several.version({**record, "at": 7})}, "was"),
+        ({several.ordering_value(record)}, "now"),
+        ({several.ordering_value({**record, "at": 7})}, "was"),
     ):
-        assert biography._state("was", record, several, here, True, None) == shows
+        assert row_history._visibility("was", record, several, here, True, None) == shows
 
 
 def test_an_instant_is_a_time_in_utc():
-    assert timeline.time_of("20260101120000001") == dt.datetime(2026, 1, 1, 12, 0, 0, 1000, UTC)
-    assert timeline.time_of("20260101120000") == dt.datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert timeline.parse_instant("20260101120000001") == dt.datetime(
+        2026, 1, 1, 12, 0, 0, 1000, UTC
+    )
+    assert timeline.parse_instant("20260101120000") == dt.datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_unknown_tables_and_keys():
     with pytest.raises(LakeError, match="(?s)no captured table 'artist'.*did you mean 'artists'"):
-        walkthroughs.traced(params.load("local"), "artist")
+        walkthroughs.traced_table(params.load("local"), "artist")
 
 
 @pytest.mark.parametrize("key", [7, "A-7", "None"])
@@ -99,8 +101,8 @@ def test_a_key_is_a_number_or_a_text(monkeypatch, key):
         return pandas.DataFrame([r for r in rows if only(r["key"])], columns=list(rows[0]))
 
     monkeypatch.setattr(topics, "read", found)
-    monkeypatch.setattr(topics, "count", lambda *_: 3)
-    table = trace.Traced("x", "public.x", "id", "t", None, ())
+    monkeypatch.setattr(topics, "offset_span", lambda *_: 3)
+    table = trace.TracedTable("x", "public.x", "id", "t", None, ())
     life = trace.row(None, table, str(key))
     assert (life.key, list(life.changes["offset"]), list(life.changes["what"])) == (
         key,
@@ -121,7 +123,9 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     world = params.load("local")
     decode = registry.Decoder(world)
     raw = b"\0" + (7).to_bytes(8, "big") + b"\x02"
-    assert in_topic.key_of(decode, raw, "id") is in_topic.key_of(decode, raw, "id") is None
+    assert (
+        in_topic.extract_key(decode, raw, "id") is in_topic.extract_key(decode, raw, "id") is None
+    )
     assert asked == [(7, "globalId")]
     message = {"partition": 0, "offset": 3, "value": raw, "timestamp": pandas.Timestamp(0)}
     monkeypatch.setattr(topics, "read", lambda *_, only: pandas.DataFrame([message]))
@@ -130,8 +134,8 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
         "artifacts",
         lambda *_: pandas.DataFrame(columns=["artifact", "version", "global_id", "content_id"]),
     )
-    sink = Sink("avro", "topics", 10, "t", ("t",), confluent=True)
-    table = trace.Traced("artists", "public.artists", "artist_id", "t", sink, (), "avro")
+    sink = Sink("avro", "topics", 10, "t", ("t",), is_confluent=True)
+    table = trace.TracedTable("artists", "public.artists", "artist_id", "t", sink, (), "avro")
     with pytest.raises(
         LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"
     ):
@@ -155,11 +159,11 @@ def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkey
     )
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(registry, "Decoder", lambda world: lambda raw: decoded)
-    monkeypatch.setattr(registry, "numbered", lambda *_: {})
-    table = trace.Traced("t", "public.t", "id", "t", None, (), kind)
+    monkeypatch.setattr(registry, "versions_by_schema_id", lambda *_: {})
+    table = trace.TracedTable("t", "public.t", "id", "t", None, (), kind)
     (event,) = in_topic.events(None, table, 1)
     assert event["schema"] == ("inline" if kind == "json" else "globalId 7")
-    assert biography._landed(None, table, event) == ""
+    assert row_history._landed_file(None, table, event) == ""
 
 
 # --- the lake
@@ -211,7 +215,7 @@ def lake(tmp_path, world, monkeypatch):
     )
     commit(T3, "commit", f"f_0_{T3}.parquet", None)
     files.write_text(
-        f"{state(world, table)}/landed-y/00000000.json",
+        f"{table_state_dir(world, table)}/landed-y/00000000.json",
         json.dumps([f"{tmp_path}/landing/y/a.json"]),
     )
     return table
@@ -231,7 +235,7 @@ def lake(tmp_path, world, monkeypatch):
 )
 def test_the_commit_of_a_message(world, lake, offset, landed, instant):
     event = {"partition": 0, "offset": offset, "landed": landed}
-    found = in_lake.commit_of(world, lake, timeline.completed(lake), "x", event)
+    found = in_lake.find_commit(world, lake, timeline.completed_actions(lake), "x", event)
     assert (found and found.instant) == instant
 
 
@@ -239,14 +243,14 @@ def test_a_commit_that_was_archived_is_not_guessed(world, lake, tmp_path):
     for file in (tmp_path / "t" / ".hoodie").glob(f"{T1}*"):
         file.unlink()
     event = {"partition": 0, "offset": 3, "landed": ""}
-    assert in_lake.commit_of(world, lake, timeline.completed(lake), "x", event) is None
+    assert in_lake.find_commit(world, lake, timeline.completed_actions(lake), "x", event) is None
 
 
 def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
-    first, second, _ = timeline.completed(lake)
+    first, second, _ = timeline.completed_actions(lake)
 
     def place(commit, record, group="", key=1):
-        return in_lake.place(world, lake, commit, {"id": key}, record, group)
+        return in_lake.written_file(world, lake, commit, {"id": key}, record, group)
 
     assert place(first, {"v": 10})["path"] == f"p=a/f_0_{T1}.parquet"
     assert place(first, {"v": 11}) == {}, "the table had another version then"
@@ -256,7 +260,10 @@ def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
     assert gone["path"] == "p=a/.f.log.1", "a hard delete goes to where the row was"
     assert place(second, {"v": 31, "__deleted": "true"}) == {}, "nobody knows where the row was"
     soft = dataclasses.replace(lake, deletes="soft")
-    assert in_lake.place(world, soft, second, {"id": 1}, {"v": 31, "__deleted": "true"}, "f") == {}
+    assert (
+        in_lake.written_file(world, soft, second, {"id": 1}, {"v": 31, "__deleted": "true"}, "f")
+        == {}
+    )
     assert place(second, {"v": 30}, key=3) == {}
     (tmp_path / "t" / "p=a" / f"f_0_{T1}.parquet").unlink()
     independent = hudi.read_independent
@@ -270,7 +277,7 @@ def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
 
 
 def test_of_changes_that_came_with_one_commit_the_last_was_written(world, lake):
-    table = trace.Traced("x", "public.x", "id", "x", None, (lake,))
+    table = trace.TracedTable("x", "public.x", "id", "x", None, (lake,))
     events = [
         {
             "partition": 0,
@@ -281,7 +288,7 @@ def test_of_changes_that_came_with_one_commit_the_last_was_written(world, lake):
         for offset, version in ((3, 10), (5, 20), (8, 30), (9, 40))
     ]
     shown = pandas.DataFrame({"view": ["datalake.t_ro", "datalake.t_rt"], "v": [30, 30]})
-    biography._through(world, table, lake, {"id": 1}, events, shown)
+    row_history._add_table_columns(world, table, lake, {"id": 1}, events, shown)
     assert [e["mor_commit"] for e in events] == [T1, T2, T2, ""]
     assert (
         [e["mor_rt"] for e in events]
@@ -325,10 +332,10 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
     def refuse(lake, *, as_of, optimized, where):
         raise LakeError("a compaction is pending")
 
-    monkeypatch.setattr(biography.hudi, "exists", lambda lake: True)
+    monkeypatch.setattr(row_history.hudi, "exists", lambda lake: True)
     monkeypatch.setattr(hudi, "read_independent", refuse)
     monkeypatch.setattr(in_lake, "session", lambda world: Spark())
-    table = trace.Traced("x", "public.x", "id", "t", None, (lake,))
+    table = trace.TracedTable("x", "public.x", "id", "t", None, (lake,))
     found = trace.views(world, table, {"id": 1})
     assert dict(zip(found["view"].str[-3:], found["kind"])) == {
         "_ro": "read_optimized",
@@ -342,13 +349,13 @@ def test_only_a_history_that_was_removed_holds_nothing(world, monkeypatch):
     def refuse(*_):
         raise errors[-1]
 
-    monkeypatch.setattr(in_lake, "rows", refuse)
+    monkeypatch.setattr(in_lake, "rows_of_key", refuse)
     commit = SimpleNamespace(instant="20260101000000000")
     errors.append(timeline.HistoryRemoved("the commits were archived"))
-    assert in_lake.held(world, lake, {"id": 1}, commit) == {}
+    assert in_lake.versions_at(world, lake, {"id": 1}, commit) == {}
     errors.append(LakeError("the table cannot be read"))
     with pytest.raises(LakeError, match="the table cannot be read"):
-        in_lake.held(world, lake, {"id": 1}, commit)
+        in_lake.versions_at(world, lake, {"id": 1}, commit)
 
 
 # --- files and the picture
@@ -365,7 +372,7 @@ def test_the_landed_file_of_a_message(world, tmp_path):
             "needle": needle,
             "in_topic_at": dt.datetime(2026, 1, 1, tzinfo=UTC),
         }
-        return biography._landed(world, table, event)
+        return row_history._landed_file(world, table, event)
 
     for name, data in (
         ("topics/t/partition=0/t+0+0000000000.avro", b"..one..two"),
@@ -375,7 +382,7 @@ def test_the_landed_file_of_a_message(world, tmp_path):
         (tmp_path / "landing" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "landing" / name).write_bytes(data)
     avro, lines = (
-        Sink("avro", "topics", 10, "t", ("t",), confluent=True),
+        Sink("avro", "topics", 10, "t", ("t",), is_confluent=True),
         Sink("json", "out", 10, "t", ("t",), ("p",)),
     )
     assert find(avro, 1, b"two") == "topics/t/partition=0/t+0+0000000000.avro"
@@ -388,7 +395,7 @@ def test_the_landed_file_of_a_message(world, tmp_path):
 
 def life():
     lake = hudi.Table(name="t", base="file:/none", key=("id",), ordering="v", type="mor")
-    table = trace.Traced("artists", "public.artists", "id", "m.artists", None, (lake,))
+    table = trace.TracedTable("artists", "public.artists", "id", "m.artists", None, (lake,))
     at = [dt.datetime(2026, 1, 1, 12, 0, n, tzinfo=UTC) for n in range(3)]
     changes = pandas.DataFrame(
         {
@@ -412,7 +419,7 @@ def life():
         }
     )
     views = pandas.DataFrame({"view": ["d.t_ro"], "_hoodie_commit_time": [T1], "id": [7], "a": [1]})
-    return trace.Biography(table, 7, changes, views)
+    return trace.RowHistory(table, 7, changes, views)
 
 
 def test_it_is_printed_line_by_line(capsys, monkeypatch):
@@ -494,7 +501,7 @@ def test_the_tables_of_the_walkthroughs_can_be_traced():
         ("artists", "public.artists", "artist_id", ["cow", "mor"]),
         ("cdc_events", "datalake.cdc_events", "order_id", ["cow"]),
     ):
-        table = walkthroughs.traced(world, name)
+        table = walkthroughs.traced_table(world, name)
         assert (table.name, table.source, table.key, [t.type for t in table.tables]) == (
             name,
             source,

@@ -4,7 +4,7 @@
 import pytest
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
-from workbench.landing.transforms import PACKAGE, Record
+from workbench.landing.transforms import PACKAGE_PREFIX, Record
 
 ADDRESS = {
     "type": "struct",
@@ -25,13 +25,13 @@ ADDRESS = {
 ROW = {"address_id": 100, "district": None, "last_update": 1487151930000}
 PUBLISHED = {
     "transforms": "createKey,extractInt,InsertTopic,InsertSourceDetails",
-    "transforms.createKey.type": f"{PACKAGE}ValueToKey",
+    "transforms.createKey.type": f"{PACKAGE_PREFIX}ValueToKey",
     "transforms.createKey.fields": "address_id",
-    "transforms.extractInt.type": f"{PACKAGE}ExtractField$Key",
+    "transforms.extractInt.type": f"{PACKAGE_PREFIX}ExtractField$Key",
     "transforms.extractInt.field": "address_id",
-    "transforms.InsertTopic.type": f"{PACKAGE}InsertField$Value",
+    "transforms.InsertTopic.type": f"{PACKAGE_PREFIX}InsertField$Value",
     "transforms.InsertTopic.topic.field": "message_topic",
-    "transforms.InsertSourceDetails.type": f"{PACKAGE}InsertField$Value",
+    "transforms.InsertSourceDetails.type": f"{PACKAGE_PREFIX}InsertField$Value",
     "transforms.InsertSourceDetails.static.field": "message_source",
     "transforms.InsertSourceDetails.static.value": "pagila",
 }
@@ -40,7 +40,7 @@ PUBLISHED = {
 def chain(**settings):
     """A chain of one transform named t: its settings, of which `type` without the package."""
     named = {f"transforms.t.{key.replace('_', '.')}": value for key, value in settings.items()}
-    named["transforms.t.type"] = PACKAGE + settings["type"]
+    named["transforms.t.type"] = PACKAGE_PREFIX + settings["type"]
     return transforms.parse({"transforms": "t", **named}, "here")
 
 
@@ -165,7 +165,7 @@ def test_a_record_that_kafka_connect_would_fail_on(settings, says):
         ),
         ({"transforms.createKey.type": None}, "transforms.createKey.type is missing"),
         (
-            {"transforms.createKey.type": f"{PACKAGE}InsertField"},
+            {"transforms.createKey.type": f"{PACKAGE_PREFIX}InsertField"},
             "type is '.*InsertField'.*InsertField.Key",
         ),
         ({"transforms.createKey.fields": None}, "transforms.createKey.fields is missing"),

@@ -6,12 +6,12 @@ import time
 import pytest
 from workbench.base import wait
 from workbench.base.errors import ServiceLost, StackError, WorkbenchError
-from workbench.base.wait import alone, wait_until
+from workbench.base.wait import file_lock, wait_until
 
 
 def test_returns_what_the_condition_returned():
     answers = iter([None, 0, "here"])
-    assert wait_until(lambda: next(answers), "x", every=0.001) == "here"
+    assert wait_until(lambda: next(answers), "x", interval=0.001) == "here"
 
 
 def test_an_exception_is_not_yet():
@@ -23,7 +23,7 @@ def test_an_exception_is_not_yet():
             raise ConnectionError("refused")
         return True
 
-    assert wait_until(condition, "x", every=0.001) is True
+    assert wait_until(condition, "x", interval=0.001) is True
 
 
 def test_timeout_says_what_how_long_and_the_last_answer():
@@ -35,13 +35,13 @@ def test_timeout_says_what_how_long_and_the_last_answer():
             condition,
             "kafka to answer",
             timeout=0.05,
-            every=0.01,
+            interval=0.01,
             error=StackError,
-            next_step="read the log",
+            hint="read the log",
         )
-    assert error.value.what == "waited 0.05 s for kafka to answer"
-    assert error.value.where == "last answer: ConnectionError: port closed"
-    assert error.value.next_step == "read the log"
+    assert error.value.message == "waited 0.05 s for kafka to answer"
+    assert error.value.location == "last answer: ConnectionError: port closed"
+    assert error.value.hint == "read the log"
 
 
 def test_timeout_forgets_an_error_that_has_gone():
@@ -54,18 +54,18 @@ def test_timeout_forgets_an_error_that_has_gone():
         return False
 
     with pytest.raises(WorkbenchError, match="condition still false"):
-        wait_until(condition, "x", timeout=0.05, every=0.01)
+        wait_until(condition, "x", timeout=0.05, interval=0.01)
 
 
 def test_a_service_that_stays_lost_ends_the_wait(monkeypatch):
-    monkeypatch.setattr(wait, "GRACE", 0.1)
+    monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.1)
 
     def condition():
         raise ServiceLost("the service kafka died")
 
     begun = time.monotonic()
     with pytest.raises(ServiceLost, match="the service kafka died"):
-        wait_until(condition, "x", timeout=20, every=0.01)
+        wait_until(condition, "x", timeout=20, interval=0.01)
     assert 0.1 <= time.monotonic() - begun < 5
 
 
@@ -81,21 +81,27 @@ def lost_twice_of_three_times(calls, service):
 
 
 def test_a_service_that_is_restarted_meanwhile_does_not(monkeypatch):
-    monkeypatch.setattr(wait, "GRACE", 0.2)
+    monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.2)
     calls = []
     look = lost_twice_of_three_times(calls, "orders")
-    assert wait_until(lambda: look() or len(calls) > 20, "x", timeout=20, every=0.03)
+    assert wait_until(lambda: look() or len(calls) > 20, "x", timeout=20, interval=0.03)
 
 
 def test_a_service_that_failed_finds_lost_may_be_restarted_too(monkeypatch):
-    monkeypatch.setattr(wait, "GRACE", 0.2)
+    monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.2)
     calls = []
     failed = lost_twice_of_three_times(calls, "kafka")
-    assert wait_until(lambda: len(calls) > 20, "x", timeout=20, every=0.03, failed=failed)
+    assert wait_until(
+        lambda: len(calls) > 20, "x", timeout=20, interval=0.03, failure_reason=failed
+    )
     calls[:] = [1] * 3
     with pytest.raises(ServiceLost, match="the service kafka died"):
         wait_until(
-            lambda: False, "x", timeout=20, every=0.03, failed=lambda: calls.clear() or failed()
+            lambda: False,
+            "x",
+            timeout=20,
+            interval=0.03,
+            failure_reason=lambda: calls.clear() or failed(),
         )
 
 
@@ -107,28 +113,28 @@ def test_one_that_was_gone_for_long_ends_it_at_once(monkeypatch):
         raise lost
 
     with pytest.raises(ServiceLost):
-        wait_until(condition, "x", timeout=20, every=60)
+        wait_until(condition, "x", timeout=20, interval=60)
 
 
 def test_failed_ends_the_wait_at_once():
     began = time.monotonic()
     with pytest.raises(WorkbenchError, match="gave up waiting for the task: it is FAILED"):
-        wait_until(lambda: False, "the task", timeout=30, failed=lambda: "it is FAILED")
+        wait_until(lambda: False, "the task", timeout=30, failure_reason=lambda: "it is FAILED")
     assert time.monotonic() - began < 5
 
 
 def test_a_condition_that_holds_goes_before_failed_and_before_the_time():
-    assert wait_until(lambda: 1, "x", timeout=0, failed=lambda: "gone") == 1
+    assert wait_until(lambda: 1, "x", timeout=0, failure_reason=lambda: "gone") == 1
 
 
 def test_the_second_holder_of_a_lock_waits_for_the_first(tmp_path):
     order = []
 
     def second():
-        with alone(tmp_path / "deep" / "lock"):
+        with file_lock(tmp_path / "deep" / "lock"):
             order.append("second")
 
-    with alone(tmp_path / "deep" / "lock"):
+    with file_lock(tmp_path / "deep" / "lock"):
         other = threading.Thread(target=second)
         other.start()
         other.join(0.1)
@@ -139,7 +145,7 @@ def test_the_second_holder_of_a_lock_waits_for_the_first(tmp_path):
 
 def test_paced_items_come_evenly_and_the_time_is_over_at_the_end():
     begin = time.monotonic()
-    times = [time.monotonic() - begin for _ in wait.paced("abc", 0.3)]
+    times = [time.monotonic() - begin for _ in wait.pace("abc", 0.3)]
     assert time.monotonic() - begin >= 0.3
     assert len(times) == 3 and times[1] >= 0.1 and times[2] >= 0.2
-    assert list(wait.paced([], 0)) == []
+    assert list(wait.pace([], 0)) == []

@@ -12,7 +12,7 @@ from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
 from workbench.walkthroughs import flow as flows
 from workbench.walkthroughs import log_based, movies, museum, outbox, walkthrough
-from worlds import varied
+from worlds import with_settings
 
 
 @pytest.fixture
@@ -57,7 +57,9 @@ def test_the_only_captured_table_needs_no_name(world):
 
 
 def test_what_can_be_traced(world):
-    found = [walkthroughs.traced(world, name) for name in ("artists", "artworks", "cdc_events")]
+    found = [
+        walkthroughs.traced_table(world, name) for name in ("artists", "artworks", "cdc_events")
+    ]
     assert [(t.source, t.key, len(t.tables)) for t in found] == [
         ("public.artists", "artist_id", 2),
         ("public.artworks", "artwork_id", 2),
@@ -75,37 +77,42 @@ def test_two_walkthroughs_with_a_table_of_one_name_are_told_apart(world, monkeyp
     with pytest.raises(
         LakeError, match="(?s)2 walkthroughs .*'artists'.*50_time_travel/artists, 60_other/artists"
     ):
-        walkthroughs.traced(world, "artists")
+        walkthroughs.traced_table(world, "artists")
     assert [
-        walkthroughs.traced(world, f"{folder}/artists").key
+        walkthroughs.traced_table(world, f"{folder}/artists").key
         for folder in ("50_time_travel", "60_other")
     ] == ["artist_id", "id"]
     with pytest.raises(LakeError, match="no captured table '50_time_travels/artists'"):
-        walkthroughs.traced(world, "50_time_travels/artists")
+        walkthroughs.traced_table(world, "50_time_travels/artists")
 
 
 def test_a_capture_without_a_sink_says_the_format_of_its_messages(world):
     unlanded = dataclasses.replace(
         museum.flow, captures=tuple(dataclasses.replace(c, sink="") for c in museum.flow.captures)
     )
-    assert (unlanded.traced(world, "artists").sink, unlanded.traced(world, "artists").format) == (
+    assert (
+        unlanded.traced_table(world, "artists").sink,
+        unlanded.traced_table(world, "artists").format,
+    ) == (
         None,
         "avro",
     )
-    assert outbox.flow.traced(world).format == "json"
+    assert outbox.flow.traced_table(world).format == "json"
 
 
 def test_a_lake_table_is_of_its_own_capture_also_where_keys_have_one_name(world):
     alike = dataclasses.replace(
         museum.flow, captures=tuple(dataclasses.replace(c, key="id") for c in museum.flow.captures)
     )
-    assert [alike._of(world, t).name for t in alike.tables(world)] == ["artists"] * 2 + [
+    assert [alike._capture_for(world, t).name for t in alike.tables(world)] == ["artists"] * 2 + [
         "artworks"
     ] * 2
-    experiment = museum.scratch(world)
-    assert museum.flow._of(world, experiment).name == "artists", "the only one with this key"
+    experiment = museum.scratch_table(world)
+    assert museum.flow._capture_for(world, experiment).name == "artists", (
+        "the only one with this key"
+    )
     with pytest.raises(LakeError, match="(?s)moma_scratch.*artists, artworks"):
-        alike._of(world, dataclasses.replace(experiment, key=("id",)))
+        alike._capture_for(world, dataclasses.replace(experiment, key=("id",)))
 
 
 # --- steps
@@ -129,9 +136,9 @@ def test_the_source_is_there_when_all_captured_tables_are_published(
         {"publication": [museum.flow.publication] * len(published), "table": published}
     )
     monkeypatch.setattr(walkthrough.postgres, "publications", lambda *_: found)
-    monkeypatch.setattr(walkthrough.kept, "is_kept", lambda *_: True)
+    monkeypatch.setattr(walkthrough.baseline, "exists", lambda *_: True)
     assert museum.flow.is_done(world, "51_source_database") is there
-    monkeypatch.setattr(walkthrough.kept, "is_kept", lambda *_: False)
+    monkeypatch.setattr(walkthrough.baseline, "exists", lambda *_: False)
     assert not museum.flow.is_done(world, "51_source_database"), "nothing to set back from"
 
 
@@ -148,7 +155,7 @@ def test_the_movies_begin_anew_where_the_source_has_the_column_whatever_the_lake
     world, monkeypatch, columns, lake, anew
 ):
     did = []
-    monkeypatch.setattr(movies.mariadb, "frame", lambda *_: pd.DataFrame({"column_name": columns}))
+    monkeypatch.setattr(movies.mariadb, "query", lambda *_: pd.DataFrame({"column_name": columns}))
     monkeypatch.setattr(movies.hudi, "exists", lambda _: lake)
     monkeypatch.setattr(
         walkthrough.Walkthrough, "reset", lambda self, world, step: did.append(step)
@@ -156,7 +163,7 @@ def test_the_movies_begin_anew_where_the_source_has_the_column_whatever_the_lake
     monkeypatch.setattr(
         walkthrough.Walkthrough, "ensure", lambda self, world, *steps: did.append(steps)
     )
-    movies.begin(world)
+    movies.reset_if_evolved(world)
     assert did == ["42_connectors"] * anew + [("41_source_database", "42_connectors")]
     assert movies.flow.is_done(world, "43_evolve") is (lake and "COUNTRY" in columns)
 
@@ -164,7 +171,7 @@ def test_the_movies_begin_anew_where_the_source_has_the_column_whatever_the_lake
 def test_a_connector_with_the_addresses_of_before_is_not_done(world, monkeypatch):
     """Its state is RUNNING, and nothing new comes: the instance was started with another port
     base."""
-    earlier = varied(world, postgres={"port": 1}, registry={"url": "https://127.0.0.1:2"})
+    earlier = with_settings(world, postgres={"port": 1}, registry={"url": "https://127.0.0.1:2"})
     monkeypatch.setattr(landing, "names", lambda world: [museum.CONNECTOR])
     monkeypatch.setattr(connect, "names", lambda world: [museum.CONNECTOR])
     monkeypatch.setattr(connect, "wait_running", lambda *_: None)
@@ -173,12 +180,12 @@ def test_a_connector_with_the_addresses_of_before_is_not_done(world, monkeypatch
         "names",
         lambda world: [museum.flow.topic(world, n) for n in ("artists", "artworks")],
     )
-    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: 5)
-    plain = varied(world, registry={"url": world.registry.url.replace("https:", "http:")})
+    monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: 5)
+    plain = with_settings(world, registry={"url": world.registry.url.replace("https:", "http:")})
     for of, done in ((earlier, False), (plain, False), (world, True)):
         monkeypatch.setattr(
             walkthrough.addresses,
-            "deployed",
+            "deployed_configs",
             lambda world, of=of: {
                 museum.CONNECTOR: {**connect.config(of, museum.CONNECTOR), "name": museum.CONNECTOR}
             },
@@ -211,10 +218,10 @@ def test_a_connector_that_failed_without_the_registry_is_started_again(world, mo
         "names",
         lambda world: [museum.flow.topic(world, n) for n in ("artists", "artworks")],
     )
-    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: 5)
+    monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: 5)
     monkeypatch.setattr(
         walkthrough.addresses,
-        "deployed",
+        "deployed_configs",
         lambda world: {museum.CONNECTOR: connect.config(world, museum.CONNECTOR)},
     )
     with pytest.raises(ConnectorError, match="registry away"):
@@ -242,7 +249,7 @@ def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypa
     )
     for name, answer in (
         ("_has_source", lambda *_: True),
-        ("tables_left", lambda *_: [museum.scratch(world)]),
+        ("remaining_tables", lambda *_: [museum.scratch_table(world)]),
         ("set_back", lambda *_: did.append("source set back") or 1),
         ("_drop_connectors", lambda *_, **how: did.append("connector dropped")),
         ("deploy", lambda *_: did.append("deployed")),
@@ -263,15 +270,15 @@ def test_the_topics_begin_again_when_they_hold_more_than_was_loaded(
 ):
     """Also where a row was changed and changed back by hand. Where `settle` writes, only what was
     changed counts."""
-    monkeypatch.setattr(walkthrough.Walkthrough, "set_back", lambda *_: changed)
+    monkeypatch.setattr(walkthrough.Walkthrough, "restore_baseline", lambda *_: changed)
     monkeypatch.setattr(walkthrough.Walkthrough, "count", lambda *_: 5)
-    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: messages)
+    monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: messages)
     every = [f.topic(world, n) for f in walkthroughs.ALL for n in f.names]
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: every)
-    assert museum.flow._set_back_topics(world) is renewed
-    assert outbox.flow._set_back_topics(world) is bool(changed)
+    assert museum.flow._restore_source(world) is renewed
+    assert outbox.flow._restore_source(world) is bool(changed)
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: every[:1])
-    assert not museum.flow._set_back_topics(world), "there are no topics to begin again"
+    assert not museum.flow._restore_source(world), "there are no topics to begin again"
 
 
 def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
@@ -289,20 +296,20 @@ def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
             "kind_of",
             lambda self, world, table, kind=kind: kind if table.type == "mor" else "topic",
         )
-        assert museum.flow.begin(None, world, "artists", 299)
+        assert museum.flow.reset_if_changed(None, world, "artists", 299)
     assert did == ["hudi_ingest", ("topic", "after_load"), "hudi_ingest", ("landed", "after_load")]
 
 
 def test_a_walkthrough_without_publication_starts_clean_without_one(world, monkeypatch):
     polled = dataclasses.replace(museum.flow, publication="")
     did = []
-    for name in ("_has_source", "tables_left", "_drop_connectors"):
+    for name in ("_has_source", "remaining_tables", "_drop_connectors"):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, **how: [])
     monkeypatch.setattr(walkthrough.postgres, "create_database", lambda *_: did.append("database"))
     monkeypatch.setattr(
         walkthrough.postgres, "drop_publication", lambda _, name, __: did.append(f"drop {name!r}")
     )
-    monkeypatch.setattr(walkthrough.kept, "forget", lambda *_: did.append("forgotten"))
+    monkeypatch.setattr(walkthrough.baseline, "delete", lambda *_: did.append("forgotten"))
     dataclasses.replace(polled, loader=None).reset(world)
     assert did == ["database", "forgotten"]
 
@@ -314,7 +321,7 @@ def test_a_source_without_publication_is_there_with_its_copies(world, monkeypatc
         "publications",
         lambda *_: pd.DataFrame(columns=["publication", "table"]),
     )
-    monkeypatch.setattr(walkthrough.kept, "is_kept", lambda *_: True)
+    monkeypatch.setattr(walkthrough.baseline, "exists", lambda *_: True)
     assert dataclasses.replace(museum.flow, publication="").is_done(world, "51_source_database")
 
 
@@ -323,16 +330,16 @@ def test_the_topics_of_a_walkthrough_are_those_of_its_tables_its_connectors_and_
 ):
     ours = {"moma.public.artists", "moma.public.artworks", "moma_envelope.public.artists"}
     beats = {"__debezium-heartbeat.moma", "__debezium-heartbeat.moma_envelope"}
-    assert museum.flow._topics(world) == ours | beats
+    assert museum.flow._topic_names(world) == ours | beats
     assert (
-        "moma.public.artists-value" in museum.flow._artifacts(world)
-        and len(museum.flow._artifacts(world)) == 10
+        "moma.public.artists-value" in museum.flow._schema_artifacts(world)
+        and len(museum.flow._schema_artifacts(world)) == 10
     )
-    assert outbox.flow._artifacts(world) == set(), "who makes no schemas needs no registry"
+    assert outbox.flow._schema_artifacts(world) == set(), "who makes no schemas needs no registry"
 
 
 def test_no_topic_of_mariadb_is_begun_again(world):
-    assert not dataclasses.replace(museum.flow, engine="mariadb")._set_back_topics(world)
+    assert not dataclasses.replace(museum.flow, engine="mariadb")._restore_source(world)
 
 
 # --- changes
@@ -352,7 +359,11 @@ def test_the_change_log_as_of_a_position():
     )
 
     def seen(position):
-        return museum.flow.at(changes, "artists", position).set_index("artist_id")["name"].to_dict()
+        return (
+            museum.flow.rows_at(changes, "artists", position)
+            .set_index("artist_id")["name"]
+            .to_dict()
+        )
 
     assert seen("0/20") == {1: "one", 2: "two"}, "the position is where the next change stands"
     assert seen("0/21") == {1: "ONE", 2: "two"}
@@ -361,16 +372,16 @@ def test_the_change_log_as_of_a_position():
 
 
 def test_a_change_of_no_row_says_so(world, monkeypatch):
-    monkeypatch.setattr(flows.topics, "ends", lambda *_: {0: 5})
+    monkeypatch.setattr(flows.topics, "end_offsets", lambda *_: {0: 5})
     monkeypatch.setattr(flows.postgres, "execute", lambda *_: 0)
     monkeypatch.setattr(
-        flows.topics, "wait_count", lambda *_, **__: pytest.fail("waited for nothing")
+        flows.topics, "wait_for_messages", lambda *_, **__: pytest.fail("waited for nothing")
     )
     with pytest.raises(SourceError, match="no row of artists was changed"):
         museum.flow.change(world, "artists", 7, name="x")
     waited = []
     monkeypatch.setattr(flows.postgres, "execute", lambda *_: 3)
-    monkeypatch.setattr(flows.topics, "wait_count", lambda *a, **__: waited.append(a[2]))
+    monkeypatch.setattr(flows.topics, "wait_for_messages", lambda *a, **__: waited.append(a[2]))
     assert museum.flow.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [
         5 + 3 * 2
     ]
@@ -387,7 +398,7 @@ def followed(monkeypatch, tmp_path):
 
     def follow(world, before, letters=0, unlanded=False, **how):
         seen = []
-        world = varied(world, lake={"dead_letters": f"file:{tmp_path}"})
+        world = with_settings(world, lake={"dead_letters": f"file:{tmp_path}"})
         table = museum.flow.table(world, "artists", "cow")
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))
@@ -395,13 +406,13 @@ def followed(monkeypatch, tmp_path):
         monkeypatch.setattr(flows.postgres, "log_position", lambda *_: "0/0")
         monkeypatch.setattr(
             flows,
-            "last_commit",
+            "last_ingest_commit",
             lambda table: (
                 before and {"extraMetadata": {"_workbench_progress": json.dumps({before: {}})}}
             ),
         )
         monkeypatch.setattr(flows.landing, "run", lambda *_: seen.append("landed"))
-        monkeypatch.setattr(flows.hudi, "registered", lambda *_: True)
+        monkeypatch.setattr(flows.hudi, "is_registered", lambda *_: True)
 
         def ingest(spark, world, source, table, stop):
             seen.append(source.id)
@@ -415,7 +426,7 @@ def followed(monkeypatch, tmp_path):
             files.write_text(
                 f"{hudi.dead_letters_path(world, table)}/topic-x/00000000/part-0.json", "{}"
             )
-        museum.flow.follow(None, world, table, **how)
+        museum.flow.sync(None, world, table, **how)
         return seen
 
     return follow
@@ -447,11 +458,11 @@ def test_a_key_may_have_several_columns(world):
     assert several.table(world, "artists").key == capture.keys == ("artist_id", "name")
     assert several.capture("artworks").keys == ("artwork_id",)
     assert (
-        several._of(world, several.table(world, "artists", name="other", base="elsewhere"))
+        several._capture_for(world, several.table(world, "artists", name="other", base="elsewhere"))
         == capture
     )
     with pytest.raises(LakeError, match="artists cannot be traced: its key is artist_id, name"):
-        several.traced(world, "artists")
+        several.traced_table(world, "artists")
 
 
 def test_databases_and_files_that_were_made_with_sql_go(world, monkeypatch, tmp_path):
@@ -460,18 +471,20 @@ def test_databases_and_files_that_were_made_with_sql_go(world, monkeypatch, tmp_
         catalog=SimpleNamespace(databaseExists=lambda name: name == "made"), sql=said.append
     )
     monkeypatch.setattr(walkthrough, "session", lambda world: there)
-    lake = varied(world, lake={"tables": f"file:{tmp_path}"})
+    lake = with_settings(world, lake={"tables": f"file:{tmp_path}"})
     (tmp_path / "refined").mkdir()
     (tmp_path / "refined" / "part-0.parquet").write_text("x")
-    for name in ("_has_source", "tables_left"):
+    for name in ("_has_source", "remaining_tables"):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_: [])
-    queried = dataclasses.replace(museum.flow, databases=("made", "gone"), folders=("refined",))
+    queried = dataclasses.replace(
+        museum.flow, catalog_databases=("made", "gone"), lake_folders=("refined",)
+    )
     queried.reset(lake, "53_hudi_ingest")
     assert said == ["DROP DATABASE `made` CASCADE"] and not (tmp_path / "refined").exists()
 
 
 def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch):
-    polling = dataclasses.replace(log_based.flow, looks=("pagila_poll",))
+    polling = dataclasses.replace(log_based.flow, extra_connectors=("pagila_poll",))
     there = [
         "pagila.polled.actor",
         "pagila.polled.other",
@@ -480,7 +493,7 @@ def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch)
     ]
     forgotten = []
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: there)
-    assert polling._topics_left(world) == ["pagila.polled.actor", "pagila.public.film"]
+    assert polling._remaining_topics(world) == ["pagila.polled.actor", "pagila.public.film"]
     monkeypatch.setattr(walkthrough.landing, "names", lambda world: [])
     monkeypatch.setattr(walkthrough.postgres, "databases", lambda _: [])
     for part, name in (("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
@@ -488,7 +501,9 @@ def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch)
     monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
     monkeypatch.setattr(walkthrough.landing, "drop", lambda *_: None)
     monkeypatch.setattr(
-        walkthrough.landing, "forget", lambda _, config: forgotten.append(config["topic.prefix"])
+        walkthrough.landing,
+        "reset_offsets",
+        lambda _, config: forgotten.append(config["topic.prefix"]),
     )
     polling._drop_connectors(world)
     assert forgotten == ["pagila.polled."]
@@ -497,7 +512,7 @@ def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch)
 def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_too(
     world, tmp_path, monkeypatch
 ):
-    lab = varied(
+    lab = with_settings(
         world,
         lake={
             part: f"file:{tmp_path}/{part}"
@@ -511,51 +526,55 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
         (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})),
         (walkthrough.topics, "delete", None),
         (walkthrough.groups, "names", []),
-        (walkthrough.groups, "forget", None),
+        (walkthrough.groups, "delete", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
-    for name, answer in (("_has_database", False), ("databases_left", []), ("_source_left", [])):
+    for name, answer in (
+        ("_has_database", False),
+        ("remaining_databases", []),
+        ("_remaining_source_tables", []),
+    ):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
-    sink = landing.parse(movies.spoilt_sink(lab))
+    sink = landing.parse(movies.poisoned_sink(lab))
     made = [
         connect.config(lab, movies.FILE_SINK)["file"],
         *(
             f"{tmp_path}/{place}"
             for place in (
-                f"landing/topics/{movies.POISON}/partition=0/a.parquet",
-                f"checkpoints/landing/{sink.place}/offsets/0",
-                f"checkpoints/landing/topics/{movies.POISON}.topic-id",
-                f"dead_letters/landing/{sink.place}/0.json",
-                f"checkpoints/replayed/{movies.LETTERS['lake']}/an id/0-0.json",
-                f"checkpoints/replayed/{movies.LETTERS['connect']}.json",
+                f"landing/topics/{movies.POISONED_TOPIC}/partition=0/a.parquet",
+                f"checkpoints/landing/{sink.state_path}/offsets/0",
+                f"checkpoints/landing/topics/{movies.POISONED_TOPIC}.topic-id",
+                f"dead_letters/landing/{sink.state_path}/0.json",
+                f"checkpoints/replayed/{movies.DLQ_TOPICS['lake']}/an id/0-0.json",
+                f"checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
             )
         ),
     ]
-    assert not any(movies.flow.left_over(lab).values())
+    assert not any(movies.flow.remaining_resources(lab).values())
     for path in made:
         files.write_text(f"file:{path}", "x")
-    left = {what: names for what, names in movies.flow.left_over(lab).items() if names}
+    left = {what: names for what, names in movies.flow.remaining_resources(lab).items() if names}
     assert left == {
         "files": [
-            f"file:{tmp_path}/checkpoints/landing/{sink.place}",
-            f"file:{tmp_path}/landing/topics/{movies.POISON}",
-            f"file:{tmp_path}/dead_letters/landing/{sink.place}",
-            f"file:{tmp_path}/checkpoints/replayed/{movies.LETTERS['lake']}",
-            f"file:{tmp_path}/checkpoints/replayed/{movies.LETTERS['connect']}.json",
+            f"file:{tmp_path}/checkpoints/landing/{sink.state_path}",
+            f"file:{tmp_path}/landing/topics/{movies.POISONED_TOPIC}",
+            f"file:{tmp_path}/dead_letters/landing/{sink.state_path}",
+            f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['lake']}",
+            f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
             made[0],
         ]
     }
     files.write_text(f"file:{tmp_path}/checkpoints/replayed/others.dlq/an id/0-0.json", "[]")
     movies.flow._drop_connectors(lab)
-    assert not any(movies.flow.left_over(lab).values())
+    assert not any(movies.flow.remaining_resources(lab).values())
     files.remove(
         f"file:{tmp_path}/checkpoints/replayed/others.dlq"
     )  # of another walkthrough, or of yours
-    assert all(path.endswith(".lock") for path in files.below(f"file:{tmp_path}"))
+    assert all(path.endswith(".lock") for path in files.list_files(f"file:{tmp_path}"))
 
 
 def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch):
-    lab = varied(
+    lab = with_settings(
         world,
         lake={
             part: f"file:{tmp_path}/{part}"
@@ -593,18 +612,24 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
         (walkthrough.registry, "artifacts", lambda _: pd.DataFrame({"artifact": there["schemas"]})),
         (walkthrough.registry, "delete", gone("schemas")),
         (walkthrough.postgres, "drop_slot", gone("slots")),
-        (walkthrough.postgres, "own_slots", lambda *_: there["slots"]),
+        (walkthrough.postgres, "connector_slots", lambda *_: there["slots"]),
         (walkthrough.postgres, "databases", lambda _: ["moma"]),
         (walkthrough.postgres, "publications", lambda *_: pd.DataFrame({"publication": []})),
     ):
         monkeypatch.setattr(module, name, answer)
-    for name, answer in (("_has_database", True), ("databases_left", []), ("_source_left", [])):
+    for name, answer in (
+        ("_has_database", True),
+        ("remaining_databases", []),
+        ("_remaining_source_tables", []),
+    ):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
     files.write_text(journal, json.dumps({"made": {f"{museum.CONNECTOR}_r2": made}}))
     files.write_text(
         journal.replace(museum.CONNECTOR, "other"), json.dumps({"made": {"other_r2": made}})
     )
-    assert {what: names for what, names in museum.flow.left_over(lab).items() if names} == {
+    assert {
+        what: names for what, names in museum.flow.remaining_resources(lab).items() if names
+    } == {
         "connectors": [f"{museum.CONNECTOR}_r2"],
         "replication slots": ["local_moma_r2"],
         "topics": [topic],
@@ -612,7 +637,7 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
         "files": [journal],
     }
     museum.flow._drop_connectors(lab)
-    assert not any(museum.flow.left_over(lab).values())
+    assert not any(museum.flow.remaining_resources(lab).values())
     assert there["connectors"] == ["other_r2"] and there["topics"] == ["other_r2.public.artists"], (
         "another's stay"
     )
@@ -622,7 +647,7 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
 def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypatch):
     there = ["db1-schemahistory", "db1_positions-schemahistory", "others-schemahistory"]
     monkeypatch.setattr(walkthrough.groups, "names", lambda world: there)
-    monkeypatch.setattr(walkthrough.groups, "forget", lambda world, group: there.remove(group))
+    monkeypatch.setattr(walkthrough.groups, "delete", lambda world, group: there.remove(group))
     for module, name, answer in (
         (landing, "names", []),
         (walkthrough.topics, "names", []),
@@ -632,8 +657,15 @@ def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypa
         (landing, "drop", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
-    for name, answer in (("_has_database", False), ("databases_left", []), ("_source_left", [])):
+    for name, answer in (
+        ("_has_database", False),
+        ("remaining_databases", []),
+        ("_remaining_source_tables", []),
+    ):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
-    assert movies.flow.left_over(world)["consumer groups"] == there[:2]
+    assert movies.flow.remaining_resources(world)["consumer groups"] == there[:2]
     movies.flow._drop_connectors(world)
-    assert there == ["others-schemahistory"] and not movies.flow.left_over(world)["consumer groups"]
+    assert (
+        there == ["others-schemahistory"]
+        and not movies.flow.remaining_resources(world)["consumer groups"]
+    )

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-import bare
+import minimal_install
 from packaging.requirements import Requirement
 from workbench.base.paths import ROOT
 
@@ -21,7 +21,7 @@ def listed(block):
 def test_every_module_is_imported_without_the_embedded_stack():
     """Also those that are for it only (in `stack`, `spark.server`): they import its packages when
     they start it."""
-    code = bare.IMPORTS.format(refused=set(bare.EMBEDDED))
+    code = minimal_install.IMPORT_SCRIPT.format(refused=set(minimal_install.EMBEDDED_PACKAGES))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr
 
@@ -43,7 +43,7 @@ def test_what_is_installed_without_the_lock_stands_in_the_list_of_reasons():
                 f"{one}: another version in requirements.in"
             )
     assert not {one.name.replace("-", "_") for one in listed("dependencies")} & {
-        *bare.EMBEDDED,
+        *minimal_install.EMBEDDED_PACKAGES,
         "pyspark",
     }
 
@@ -53,7 +53,7 @@ def test_params_notebooks_and_data_are_found_beside_an_installed_library(tmp_pat
     them."""
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "own.yaml").touch()
-    code = "from workbench.base import params, paths; print(paths.ROOT, params.worlds())"
+    code = "from workbench.base import params, paths; print(paths.ROOT, params.world_names())"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

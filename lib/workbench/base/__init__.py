@@ -10,9 +10,9 @@ from .errors import (
     SourceError,
     StackError,
     WorkbenchError,
+    did_you_mean,
     first_line,
-    nearest,
 )
-from .params import World, host_port
+from .params import World, split_host_port
 from .paths import ROOT, local_path, state_dir
 from .wait import wait_until

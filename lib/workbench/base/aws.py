@@ -15,18 +15,18 @@ from typing import Any, Callable, Iterator, TypeVar
 
 import yaml
 
-from .errors import StackError, WorkbenchError, nearest
+from .errors import StackError, WorkbenchError, did_you_mean
 from .wait import wait_until
 
 T = TypeVar("T")
 
-TAG = "workbench:deployment"  # that all of a deployment bears, its name for a value
+DEPLOYMENT_TAG = "workbench:deployment"  # that all of a deployment bears, its name for a value
 # of a call that is throttled, or that a service could not answer: some 20 s in all, by boto3's own
 # back-off
-TRIES = 6
-SIGN_IN = "sign in (`aws sso login`, `aws configure`), or name a profile: export AWS_PROFILE=…"
-KNOWN = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-KAFKA_LOGIN = KNOWN["kafka_login"]  # by which a client of Kafka's in Java logs in to MSK
+MAX_ATTEMPTS = 6
+LOGIN_HINT = "sign in (`aws sso login`, `aws configure`), or name a profile: export AWS_PROFILE=…"
+CATALOG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # by which a client of Kafka's in Java logs in to MSK
 
 
 @functools.cache
@@ -35,12 +35,12 @@ def client(region: str, service: str) -> Any:
     import boto3
     from botocore.config import Config
 
-    with answered(f"{service} in {region}"):
+    with translate_errors(f"{service} in {region}"):
         return boto3.Session().client(
             service,
             region_name=region,
             config=Config(
-                retries={"mode": "standard", "total_max_attempts": TRIES},
+                retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
                 connect_timeout=10,
                 read_timeout=60,
             ),
@@ -53,13 +53,13 @@ def call(region: str, service: str, operation: str, /, **given: Any) -> dict[str
     Raises: StackError: AWS refuses it, or cannot be reached; see `code` for what it is called
         there.
     """
-    with answered(f"{service}.{operation} in {region}"):
+    with translate_errors(f"{service}.{operation} in {region}"):
         return getattr(client(region, service), operation)(**given)
 
 
-def pages(region: str, service: str, operation: str, key: str, /, **given: Any) -> list[Any]:
+def paginate(region: str, service: str, operation: str, key: str, /, **given: Any) -> list[Any]:
     """All of a list that AWS gives out in pages; key: what it is called in an answer."""
-    with answered(f"{service}.{operation} in {region}"):
+    with translate_errors(f"{service}.{operation} in {region}"):
         return [
             one
             for page in client(region, service).get_paginator(operation).paginate(**given)
@@ -68,20 +68,20 @@ def pages(region: str, service: str, operation: str, key: str, /, **given: Any) 
 
 
 @contextlib.contextmanager
-def answered(where: str) -> Iterator[None]:
+def translate_errors(where: str) -> Iterator[None]:
     """What AWS, or a client of it, raises in this block is told as a StackError."""
     from botocore import exceptions as of
 
     try:
         yield
     except of.ClientError as e:
-        raise _refused(e, where) from e
+        raise _to_stack_error(e, where) from e
     except (of.BotoCoreError, RuntimeError) as e:
         kinds = {kind.__name__ for kind in type(e).__mro__}
         told = next(
             (
                 of
-                for of in KNOWN["unasked"]
+                for of in CATALOG["unasked"]
                 if kinds & {*of["errors"]} and of.get("says", "") in str(e)
             ),
             None,
@@ -89,19 +89,19 @@ def answered(where: str) -> Iterator[None]:
         if told is None:
             raise
         what, expected, step = (
-            told.get(part, "").format(error=e, sign_in=SIGN_IN)
+            told.get(part, "").format(error=e, sign_in=LOGIN_HINT)
             for part in ("what", "expected", "next")
         )
-        raise StackError(what, where=where, expected=expected, next_step=step) from e
+        raise StackError(what, location=where, expected=expected, hint=step) from e
 
 
-def _refused(e: Any, where: str) -> StackError:
+def _to_stack_error(e: Any, where: str) -> StackError:
     found, said = e.response.get("Error", {}), str(e.response.get("Error", {}).get("Message", ""))
     name = str(found.get("Code", ""))
     told = next(
         (
-            (what.format(tries=TRIES), step.format(sign_in=SIGN_IN))
-            for pattern, what, step in KNOWN["errors"]
+            (what.format(tries=MAX_ATTEMPTS), step.format(sign_in=LOGIN_HINT))
+            for pattern, what, step in CATALOG["errors"]
             if re.search(pattern, name)
         ),
         None,
@@ -120,10 +120,10 @@ def _refused(e: Any, where: str) -> StackError:
             f'let a policy of {who[1] if who else "your role"} allow it (deploy/README.md, "Rights")',
         )
     what, step = told or (f"AWS refuses {e.operation_name}: {said or name}", "")
-    return StackError(what, where=f"{where}: {name}", expected=said if told else "", next_step=step)
+    return StackError(what, location=f"{where}: {name}", expected=said if told else "", hint=step)
 
 
-def code(error: BaseException) -> str:
+def error_code(error: BaseException) -> str:
     """What AWS calls an error that was raised by `answered`, "NotFoundException" say; "" for any
     other.
     """
@@ -132,26 +132,26 @@ def code(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def suppress(pattern: str) -> Iterator[None]:
+def ignore_error_codes(pattern: str) -> Iterator[None]:
     """An AWS error whose code matches is fine: it ends this block, as contextlib.suppress does."""
     try:
         yield
     except StackError as e:
-        if not re.search(pattern, code(e)):
+        if not re.search(pattern, error_code(e)):
             raise
 
 
-def passes(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether an error that `answered` raised may be over soon: AWS is asked too often, it or the
     network is away.
     """
     from botocore import exceptions as of
 
     away = isinstance(error.__cause__, (of.ConnectionError, of.HTTPClientError))
-    return away or bool(re.search(KNOWN["passing"], code(error)))
+    return away or bool(re.search(CATALOG["passing"], error_code(error)))
 
 
-def wait(look: Callable[[], T], what: str, *, timeout: float, every: float, **more: Any) -> T:
+def wait(look: Callable[[], T], what: str, *, timeout: float, interval: float, **more: Any) -> T:
     """Ask AWS until it answers something true, and return that. Only errors that pass are waited
     for: a login that has expired meanwhile, or a right that is missing, is raised at once.
 
@@ -162,11 +162,13 @@ def wait(look: Callable[[], T], what: str, *, timeout: float, every: float, **mo
         try:
             return look()
         except StackError as e:
-            if passes(e):
+            if is_transient(e):
                 raise
             return e
 
-    found = wait_until(once, what, timeout=timeout, every=every, **{"error": StackError, **more})
+    found = wait_until(
+        once, what, timeout=timeout, interval=interval, **{"error": StackError, **more}
+    )
     if isinstance(found, StackError):
         raise found
     return found
@@ -175,7 +177,7 @@ def wait(look: Callable[[], T], what: str, *, timeout: float, every: float, **mo
 def parameters(region: str, deployment: str) -> dict[str, str]:
     """The SSM parameters of a deployment, by their names without its own."""
     prefix = f"/{deployment}/"
-    found = pages(
+    found = paginate(
         region, "ssm", "get_parameters_by_path", "Parameters", Path=prefix, Recursive=True
     )
     return {one["Name"][len(prefix) :]: one["Value"] for one in found}
@@ -186,27 +188,27 @@ def parameter(region: str, deployment: str, name: str) -> str:
     if not deployment:
         raise StackError(
             "this world is none of AWS",
-            where="the params file: stack.deployment",
-            next_step="name one that is: --world aws",
+            location="the params file: stack.deployment",
+            hint="name one that is: --world aws",
         )
-    return among(parameters(region, deployment), deployment, name)
+    return require_parameter(parameters(region, deployment), deployment, name)
 
 
-def among(
+def require_parameter(
     have: dict[str, str],
     deployment: str,
     name: str,
-    where: str = "",
-    next_step: str = "",
+    location: str = "",
+    hint: str = "",
     error: type[WorkbenchError] = StackError,
 ) -> str:
     """One of the parameters that a deployment has. Raises: error: it has none of this name."""
     if name not in have:
         raise error(
             f"deployment {deployment!r} has no parameter {name!r}",
-            where=where or f"SSM /{deployment}/{name}",
-            expected=nearest(name, have) if have else "a deployment",
-            next_step=next_step
+            location=location or f"SSM /{deployment}/{name}",
+            expected=did_you_mean(name, have) if have else "a deployment",
+            hint=hint
             or "`workbench aws status` shows which stacks there are; `workbench aws up` makes them",
         )
     return have[name]
@@ -224,6 +226,6 @@ def secret(region: str, deployment: str, name: str) -> str:
     except (ValueError, KeyError, TypeError):
         raise StackError(
             "the secret is not as expected",
-            where=f"Secrets Manager, {deployment}/{name}",
+            location=f"Secrets Manager, {deployment}/{name}",
             expected='{"username": "…", "password": "…"}',
         ) from None

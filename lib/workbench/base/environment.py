@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 from typing import Optional
 
-_given: dict[str, str] = {}  # what the world that was loaded last has set
-_before: dict[str, Optional[str]] = {}  # and what was there before it
+_applied: dict[str, str] = {}  # what the world that was loaded last has set
+_saved: dict[str, Optional[str]] = {}  # and what was there before it
 
 
-def forget_postgres() -> None:
+def clear_libpq_environment() -> None:
     """Take libpq's variables (PGSSLMODE, PGSERVICE, PGOPTIONS …) out of our environment: set for a
     database elsewhere, they would change or refuse every connection to the embedded one, and not
     all of them yield to what a call says.
@@ -18,7 +18,7 @@ def forget_postgres() -> None:
         os.environ.pop(name, None)
 
 
-def of_s3(endpoint: str, region: str, login: Optional[Path]) -> dict[str, str]:
+def s3_environment(endpoint: str, region: str, login: Optional[Path]) -> dict[str, str]:
     """The variables by which boto3, pyarrow (in Spark's Python workers, too), Java and hudi-rs find
     a lake in S3; of an empty one: that it must not be there.
 
@@ -48,27 +48,27 @@ def of_s3(endpoint: str, region: str, login: Optional[Path]) -> dict[str, str]:
     return found
 
 
-def use_s3(settings: dict[str, str]) -> bool:
+def apply_environment(settings: dict[str, str]) -> bool:
     """Set what `of_s3` gave, and undo what was set for the last world. Returns whether anything is
     another now.
     """
-    if settings == _given:
+    if settings == _applied:
         return False
-    for name, was in _before.items():
+    for name, was in _saved.items():
         os.environ.pop(name, None)
         if was is not None:
             os.environ[name] = was
-    _before.clear()
-    _before.update({name: os.environ.get(name) for name in settings})
-    _given.clear()
-    _given.update(settings)
+    _saved.clear()
+    _saved.update({name: os.environ.get(name) for name in settings})
+    _applied.clear()
+    _applied.update(settings)
     os.environ.update(settings)
     for name in [name for name, value in settings.items() if not value]:
         del os.environ[name]
     return True
 
 
-def spare_loopback() -> None:
+def exclude_loopback_from_proxies() -> None:
     """Let no proxy that the environment names stand between us and our own services, for us and for
     all that we start.
 
@@ -83,4 +83,4 @@ def spare_loopback() -> None:
 
 
 # here, since every module that speaks with a service has imported params, which imports this one
-spare_loopback()
+exclude_loopback_from_proxies()

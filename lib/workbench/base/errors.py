@@ -6,21 +6,23 @@ import time
 from typing import Iterable
 
 # Within an address a login with a password, user:password@host; digits and a slash are a port
-LOGIN = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
+URI_LOGIN = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
 # the password may hold an @, too
-USER_INFO = re.compile(rf"{LOGIN.pattern}(?:[^\s\"',@]*@)*|://[^/?#@\s\"']+@(?:[^/?#\s\"',@]*@)*")
+URI_USER_INFO = re.compile(
+    rf"{URI_LOGIN.pattern}(?:[^\s\"',@]*@)*|://[^/?#@\s\"']+@(?:[^/?#\s\"',@]*@)*"
+)
 SECRET_PARAMETER = re.compile(
     r"([?&;][\w.-]*(?:password|passwd|passphrase|pwd|secret|token|api.?key)[\w.-]*=)[^&;\s\"']+",
     re.I,
 )
 
 
-def without_logins(text: str) -> str:
+def redact_credentials(text: str) -> str:
     """Return a text with dots in place of the user and password of each address, and of the secrets
     among its
     parameters: http://••••••@host, jdbc:…?user=a&password=••••••.
     """
-    return SECRET_PARAMETER.sub(r"\1••••••", USER_INFO.sub("://••••••@", text))
+    return SECRET_PARAMETER.sub(r"\1••••••", URI_USER_INFO.sub("://••••••@", text))
 
 
 class WorkbenchError(Exception):
@@ -35,11 +37,11 @@ class WorkbenchError(Exception):
     No login that an address holds is shown (see `without_logins`).
     """
 
-    def __init__(self, what: str, *, where: str = "", expected: str = "", next_step: str = ""):
+    def __init__(self, message: str, *, location: str = "", expected: str = "", hint: str = ""):
         what, where, expected, next_step = (
-            without_logins(str(text or "")) for text in (what, where, expected, next_step)
+            redact_credentials(str(text or "")) for text in (message, location, expected, hint)
         )
-        self.what, self.where, self.expected, self.next_step = what, where, expected, next_step
+        self.message, self.location, self.expected, self.hint = what, where, expected, next_step
         rows = [("where", where), ("expected", expected), ("next", next_step)]
         super().__init__(
             "\n".join([what, *(f"  {name + ':':<10}{text}" for name, text in rows if text)])
@@ -82,7 +84,7 @@ class CheckFailed(WorkbenchError, AssertionError):
     """A check found a difference between a claim and its source of truth."""
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
     """Return `did you mean 'x'? valid: a, b, c` for a misspelt name: no guess where nothing is
     near, and no list that is too long to be read.
     """

@@ -11,16 +11,16 @@ from typing import Any, ContextManager, Optional
 
 from . import lease, wait
 from .errors import LakeError
-from .paths import bucket_and_key, local_path
+from .paths import local_path, parse_s3_uri
 
 
-def open_address(address: str) -> tuple[Any, str]:
+def open_filesystem(address: str) -> tuple[Any, str]:
     """Return (pyarrow file system, path in it) of an address."""
     from pyarrow import fs
 
     if address.startswith("file:"):
         return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", address)
-    bucket, key = bucket_and_key(address)
+    bucket, key = parse_s3_uri(address)
     path = f"{bucket}/{key}" if key else bucket
     # where a world is loaded, and in its Spark's workers, these are set (see environment.of_s3)
     region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(bucket)
@@ -34,7 +34,7 @@ def open_address(address: str) -> tuple[Any, str]:
     ), path
 
 
-def store_options(address: str) -> dict[str, str]:
+def object_store_options(address: str) -> dict[str, str]:
     """The key by which hudi-rs reads an address in S3: it knows no profiles, no files of keys."""
     if address.startswith("file:"):
         return {}
@@ -60,30 +60,30 @@ def read_text(address: str) -> Optional[str]:
 
 def read_bytes(address: str) -> bytes:
     """What a file holds. Raises FileNotFoundError."""
-    system, path = open_address(address)
+    system, path = open_filesystem(address)
     with system.open_input_stream(path, compression=None) as f:
         return f.read()
 
 
-def entries(address: str, *, recursive: bool = False) -> list[Any]:
+def list_dir(address: str, *, recursive: bool = False) -> list[Any]:
     """The pyarrow FileInfo of what lies in a folder; an absent folder holds nothing."""
     from pyarrow import fs
 
-    system, path = open_address(address)
+    system, path = open_filesystem(address)
     return system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
 
 
-def below(address: str) -> dict[str, Any]:
+def list_files(address: str) -> dict[str, Any]:
     """{path below the folder: its pyarrow FileInfo} of all files in a folder and below it."""
-    root = open_address(address)[1].rstrip("/") + "/"
+    root = open_filesystem(address)[1].rstrip("/") + "/"
     return {
-        info.path[len(root) :]: info for info in entries(address, recursive=True) if info.is_file
+        info.path[len(root) :]: info for info in list_dir(address, recursive=True) if info.is_file
     }
 
 
 def remove(address: str) -> None:
     """Remove a file, or a folder with all that is in it; an absent one is fine."""
-    system, path = open_address(address)
+    system, path = open_filesystem(address)
     if system.get_file_info(path).is_file:
         system.delete_file(path)
         return
@@ -95,7 +95,7 @@ def remove(address: str) -> None:
 
 def write_text(address: str, text: str) -> None:
     """Write a small file, all of it or nothing; the folder is made where it is missing."""
-    write_bytes(*open_address(address), text.encode("utf-8"))
+    write_bytes(*open_filesystem(address), text.encode("utf-8"))
 
 
 def write_bytes(system: Any, path: str, data: bytes) -> None:
@@ -116,7 +116,7 @@ def write_bytes(system: Any, path: str, data: bytes) -> None:
         os.replace(unfinished, path)
 
 
-def alone(address: str, what: str = "", next_step: str = "") -> ContextManager[None]:
+def exclusive_lock(address: str, what: str = "", next_step: str = "") -> ContextManager[None]:
     """Hold `<address>.lock`, which keeps two jobs that write to one place apart: a file that the
     kernel locks, or an object in S3 (see lease). Without `what` whoever comes second waits.
 
@@ -129,11 +129,11 @@ def alone(address: str, what: str = "", next_step: str = "") -> ContextManager[N
         (
             lambda pid: LakeError(
                 f"another {what} is going on",
-                next_step=next_step,
-                where=f"process {pid} holds {lock}",
+                hint=next_step,
+                location=f"process {pid} holds {lock}",
             )
         )
         if what
         else None
     )
-    return wait.alone(Path(lock), busy) if place else lease.hold(lock, busy)
+    return wait.file_lock(Path(lock), busy) if place else lease.hold(lock, busy)

@@ -10,22 +10,22 @@ from . import tls
 from .errors import StackError
 
 
-class Abandoned(Exception):
+class RequestAbandoned(Exception):
     """The caller no longer waits for the answer: the request is not sent again."""
 
 
-class _Again(Retry):
+class CappedRetry(Retry):
     """At most a second between two tries. Urllib3 1, which boto3 wants on Python 3.9, has no
     setting of it.
 
     wanted: whether the caller still waits for the answer; called before each retry.
     """
 
-    wanted: Callable[[], bool] = staticmethod(lambda: True)
+    should_retry: Callable[[], bool] = staticmethod(lambda: True)
 
-    def new(self, **changes: Any) -> "_Again":
+    def new(self, **changes: Any) -> "CappedRetry":
         other = super().new(**changes)
-        other.wanted = self.wanted
+        other.should_retry = self.should_retry
         return other
 
     def get_backoff_time(self) -> float:
@@ -33,13 +33,13 @@ class _Again(Retry):
 
     def sleep(self, response: Any = None) -> None:
         super().sleep(response)
-        if not self.wanted():
-            raise Abandoned
+        if not self.should_retry():
+            raise RequestAbandoned
 
 
 # 409: Connect's workers are rebalancing; 503: a service is starting. Asked again about once a
 # second, for a minute.
-AGAIN = _Again(
+RETRY_POLICY = CappedRetry(
     60,
     connect=0,
     read=0,
@@ -57,11 +57,11 @@ def call(
     url: str,
     body: Any = None,
     *,
-    again: Collection[int] = AGAIN.status_forcelist,
+    retry_statuses: Collection[int] = RETRY_POLICY.status_forcelist,
     headers: Optional[dict[str, str]] = None,
-    next_step: str = "",
+    hint: str = "",
     auth: Optional[tuple[str, bytes]] = None,
-    wanted: Callable[[], bool] = lambda: True,
+    should_retry: Callable[[], bool] = lambda: True,
 ) -> requests.Response:
     """Return what a service answers, whatever the status; `body` is sent as JSON. Raises
     StackError: no answer.
@@ -72,8 +72,8 @@ def call(
         wanted: whether the caller still waits for the answer. If not, the request is not sent again
             (Abandoned).
     """
-    retries = AGAIN.new(status_forcelist=again)
-    retries.wanted = wanted
+    retries = RETRY_POLICY.new(status_forcelist=retry_statuses)
+    retries.should_retry = should_retry
     try:
         with requests.Session() as session:
             for scheme in ("http://", "https://"):
@@ -90,6 +90,6 @@ def call(
     except requests.RequestException as e:
         raise StackError(
             f"{service} does not answer: {type(e).__name__}",
-            where=f"{method} {url}",
-            next_step=next_step or "run `workbench status`, then `workbench up`",
+            location=f"{method} {url}",
+            hint=hint or "run `workbench status`, then `workbench up`",
         ) from None

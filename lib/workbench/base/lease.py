@@ -25,11 +25,11 @@ from typing import Any, Callable, Iterator, Optional
 from . import aws, paths, wait
 from .errors import LakeError, StackError
 
-LEASE, BEAT = (
+LEASE_SECONDS, HEARTBEAT_SECONDS = (
     120.0,
     15.0,
 )  # seconds; an endpoint may stand still for some BEATs before a lock is lost
-LOST = (
+LOST_ERROR_CODES = (
     "PreconditionFailed|ConditionalRequestConflict|NoSuchKey"  # somebody else wrote, or removed it
 )
 
@@ -45,21 +45,21 @@ def hold(address: str, busy: Optional[Callable[[str], Exception]] = None) -> Ite
     place = hashlib.sha256(
         f"{os.environ.get('AWS_ENDPOINT_URL_S3')} {address}".encode()
     ).hexdigest()
-    with wait.alone(paths.own_folder() / "locks" / place[:16], busy) as me:
-        lock = _Lock(address, me)
+    with wait.file_lock(paths.user_runtime_dir() / "locks" / place[:16], busy) as me:
+        lock = _LockObject(address, me)
 
         def turn() -> Any:
             try:
-                by = lock.take()
+                by = lock.try_acquire()
             except StackError as e:  # not a reason to wait
                 return e
             return lock.etag or (busy(f"{by['pid']} on {by['host']}") if busy and by else None)
 
-        found = wait.wait_until(turn, f"the lock {address}", timeout=math.inf, every=0.2)
+        found = wait.wait_until(turn, f"the lock {address}", timeout=math.inf, interval=0.2)
         if isinstance(found, Exception):
             raise found
         ended = threading.Event()
-        thread = threading.Thread(target=lock.beat, args=[ended], daemon=True)
+        thread = threading.Thread(target=lock.heartbeat, args=[ended], daemon=True)
         thread.start()
         try:
             yield
@@ -73,35 +73,35 @@ def hold(address: str, busy: Optional[Callable[[str], Exception]] = None) -> Ite
     if not lock.etag:
         raise LakeError(
             "a lock was lost while it was held",
-            where=address,
-            expected=f"a process that never stands still for {LEASE:g} s",
-            next_step="another may have written at the same time: run it again",
+            location=address,
+            expected=f"a process that never stands still for {LEASE_SECONDS:g} s",
+            hint="another may have written at the same time: run it again",
         )
 
 
-class _Lock:
+class _LockObject:
     """A lock object, and its ETag while it is held: empty before that, and once it was lost."""
 
     def __init__(self, address: str, me: str):
-        self.bucket, self.key = paths.bucket_and_key(address)
-        self.me = {"by": me, "host": socket.gethostname(), "pid": os.getpid(), "beat": 0}
+        self.bucket, self.key = paths.parse_s3_uri(address)
+        self.owner = {"by": me, "host": socket.gethostname(), "pid": os.getpid(), "beat": 0}
         self.etag = ""
 
-    def take(self) -> dict[str, Any]:
+    def try_acquire(self) -> dict[str, Any]:
         """Take it where it is free, or was left by one of this machine; else return who holds it,
         where that is known.
         """
         by, etag, age = self._read()
-        if by and by["by"] != self.me["by"] and age < LEASE:
+        if by and by["by"] != self.owner["by"] and age < LEASE_SECONDS:
             return by
-        self.etag = self._put(self.me, etag)
+        self.etag = self._put(self.owner, etag)
         return {}
 
-    def beat(self, ended: threading.Event) -> None:
-        while not ended.wait(BEAT):
-            self.me["beat"] += 1  # another text has another ETag
+    def heartbeat(self, ended: threading.Event) -> None:
+        while not ended.wait(HEARTBEAT_SECONDS):
+            self.owner["beat"] += 1  # another text has another ETag
             with contextlib.suppress(StackError):  # with the next beat
-                self.write(self.me)
+                self.write(self.owner)
 
     def write(self, body: dict[str, Any]) -> None:
         """Overwrite it where it is held. An answer that did not come may have been that of a write
@@ -112,7 +112,7 @@ class _Lock:
             by, etag, _ = self._read()
             new = (
                 self._put(body, etag)
-                if by.get("by") == self.me["by"]
+                if by.get("by") == self.owner["by"]
                 else etag
                 if by == body
                 else ""
@@ -124,8 +124,8 @@ class _Lock:
         one, "" if it is not.
         """
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
-        with aws.suppress(LOST):
-            return self._ask("put_object", Body=json.dumps(body).encode("utf-8"), **condition)[
+        with aws.ignore_error_codes(LOST_ERROR_CODES):
+            return self._call("put_object", Body=json.dumps(body).encode("utf-8"), **condition)[
                 "ETag"
             ]
         return ""
@@ -134,8 +134,8 @@ class _Lock:
         """Who holds it, its ETag, how many seconds ago it was written; nobody and "" where there is
         no object.
         """
-        with aws.suppress("NoSuchKey"), aws.answered(f"s3.get_object {self.key}"):
-            found = self._ask("get_object")
+        with aws.ignore_error_codes("NoSuchKey"), aws.translate_errors(f"s3.get_object {self.key}"):
+            found = self._call("get_object")
             age = (
                 parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"])
                 - found["LastModified"]
@@ -143,7 +143,7 @@ class _Lock:
             return json.loads(found["Body"].read() or "{}"), found["ETag"], age.total_seconds()
         return {}, "", 0.0
 
-    def _ask(self, operation: str, **given: Any) -> dict[str, Any]:
+    def _call(self, operation: str, **given: Any) -> dict[str, Any]:
         return aws.call(
             os.environ.get("AWS_REGION", "us-east-1"),
             "s3",

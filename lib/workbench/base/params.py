@@ -21,26 +21,26 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from . import aws, environment, paths, pidfiles
-from .errors import ParamsError, nearest, without_logins
-from .secrets import Secret, s3_login
+from .errors import ParamsError, did_you_mean, redact_credentials
+from .secrets import Secret, s3_credentials_file
 
 # What YAML's loader raises for a text that it cannot load: ValueError for a date that does not
 # exist, RecursionError for deep nesting, AttributeError for the tag !!timestamp on other text
-NOT_YAML = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
-LOOPBACK = re.compile(
+YAML_LOAD_ERRORS = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
+LOOPBACK_ADDRESS = re.compile(
     r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?"
 )  # an address on this machine, or a host
-OWN_SERVERS = (
+OWN_SERVERS_HINT = (
     "to use servers of your own, copy params/local.yaml to a new name, set stack.embedded: false and give "
     'the address of every service there (docs/trouble.md, "A server of your own")'
 )
 
 
-class Part(BaseModel, frozen=True, extra="forbid", strict=True):
+class ConfigModel(BaseModel, frozen=True, extra="forbid", strict=True):
     """A part of a world: no unknown keys, and strictly: an int takes no "5432", a bool no 1."""
 
 
-class Stack(Part):
+class Stack(ConfigModel):
     embedded: (
         bool  # True: `stack` starts the services; False: it only checks that they can be reached
     )
@@ -52,7 +52,7 @@ class Stack(Part):
     java_compiler: Literal["quick", "full"]  # see stack/services.py
 
 
-class Postgres(Part):
+class Postgres(ConfigModel):
     host: str
     port: int
     database: str
@@ -62,7 +62,7 @@ class Postgres(Part):
     replication_password: Secret
 
 
-class MySql(Part):
+class MySql(ConfigModel):
     kind: Literal["mariadb", "mysql"]  # MariaDB, or MySQL (Aurora's): another plugin of Debezium's
     host: str
     port: int
@@ -73,14 +73,14 @@ class MySql(Part):
     password_reference: str  # as connect's
 
 
-class Kafka(Part):
+class Kafka(ConfigModel):
     bootstrap: str
     security_protocol: Literal[
         "PLAINTEXT", "SSL", "SASL_SSL"
     ]  # SASL_SSL: MSK's, by IAM (see topic/kafka_iam.py)
 
 
-class Connect(Part):
+class Connect(ConfigModel):
     kind: Literal["rest", "msk"]  # a Kafka Connect, or MSK Connect
     url: str
     user: str  # of its REST API; "" where that asks for no password
@@ -98,13 +98,13 @@ class Connect(Part):
         return (self.user, self.password.reveal().encode()) if self.user else None
 
 
-class Registry(Part):
+class Registry(ConfigModel):
     kind: Literal["apicurio", "glue"]
     url: str
     wire: Literal["apicurio", "apicurio_legacy8", "confluent", "glue"]  # see topic/wire.py
 
 
-class Lake(Part):
+class Lake(ConfigModel):
     # of an S3 that is not AWS's own, such as http://127.0.0.1:9000; "" for AWS's, and for a folder
     endpoint: str
     root: str  # file:, s3a: or s3: address below which everything lies
@@ -114,7 +114,7 @@ class Lake(Part):
     checkpoints: str
 
 
-class Spark(Part):
+class Spark(ConfigModel):
     # Spark Connect; a session that the kernel has already; one that is made in this process, for
     # `master`; Spark Connect on EMR Serverless
     kind: Literal["connect", "existing", "classic", "emr_serverless"]
@@ -129,11 +129,11 @@ class Spark(Part):
     parallelism: int
 
 
-class Query(Part):
+class Query(ConfigModel):
     kind: Literal["spark", "athena"]
 
 
-class World(Part):
+class World(ConfigModel):
     name: str
     describe: str
     region: str
@@ -149,9 +149,9 @@ class World(Part):
     file: Path = Path()  # where it was read; no key
 
     @property
-    def own_s3(self) -> bool:
+    def uses_embedded_s3(self) -> bool:
         """Whether its lake lies on an S3 endpoint that the embedded stack starts."""
-        return self.stack.embedded and bool(LOOPBACK.fullmatch(self.lake.endpoint))
+        return self.stack.embedded and bool(LOOPBACK_ADDRESS.fullmatch(self.lake.endpoint))
 
     def _repr_html_(self) -> str:
         cells = ((key, html.escape(value)) for key, value in flatten(self))
@@ -163,22 +163,22 @@ class World(Part):
         return f"<details><summary>{title}</summary><table>{rows}</table></details>"
 
 
-def flatten(part: Part, prefix: str = "") -> list:
+def flatten(part: ConfigModel, prefix: str = "") -> list:
     """Return `[(key path, value as text), …]` of a world; secrets, and logins in addresses, show as
     dots.
     """
     out: list = []
     for name, value in part:
-        nested = isinstance(value, Part)
+        nested = isinstance(value, ConfigModel)
         out += (
             flatten(value, f"{prefix}{name}.")
             if nested
-            else [(f"{prefix}{name}", without_logins(str(value)))]
+            else [(f"{prefix}{name}", redact_credentials(str(value)))]
         )
     return out
 
 
-def worlds() -> list:
+def world_names() -> list:
     """Names of the worlds there are."""
     return sorted(p.stem for p in (paths.ROOT / "params").glob("*.yaml") if p.stem != "versions")
 
@@ -192,90 +192,96 @@ def load(name: str) -> World:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not
             exist.
     """
-    return load_file(_file(name))
+    return load_file(_params_file(name))
 
 
-def _file(name: str) -> Path:
+def _params_file(name: str) -> Path:
     """The file of a world. Raises ParamsError: there is none."""
-    if name not in worlds():
+    if name not in world_names():
         raise ParamsError(
             f"there is no world {name!r}",
-            where=f"params/{name}.yaml",
-            expected=nearest(str(name), worlds()),
-            next_step="name one of these, or copy params/local.yaml to a new name and edit it",
+            location=f"params/{name}.yaml",
+            expected=did_you_mean(str(name), world_names()),
+            hint="name one of these, or copy params/local.yaml to a new name and edit it",
         )
     return paths.ROOT / "params" / f"{name}.yaml"
 
 
-def deployment(name: str) -> tuple[str, str]:
+def read_deployment(name: str) -> tuple[str, str]:
     """(region, name) of a world's deployment on AWS: what is known of it before it is made.
 
     Raises: ParamsError: no such world, or it is none of AWS.
     """
-    raw = _read(_file(name))
+    raw = _read_yaml(_params_file(name))
     stack = raw.get("stack") if isinstance(raw.get("stack"), dict) else {}
     found = str(raw.get("region") or ""), str(stack.get("deployment") or "")
     if not all(found):
         raise ParamsError(
             f"world {name!r} is none of AWS",
-            where=f"params/{name}.yaml",
+            location=f"params/{name}.yaml",
             expected="a region, and a name in stack.deployment",
-            next_step="--world aws",
+            hint="--world aws",
         )
     return found
 
 
-def _read(path: Path) -> dict:
+def _read_yaml(path: Path) -> dict:
     """The keys of a params file. Raises ParamsError: it is not YAML, has none, or one twice."""
-    shown = paths.shown(path)
+    shown = paths.display_path(path)
     try:
         text = path.read_text(encoding="utf-8")
-        _refuse_doubles(yaml.compose(text, Loader=yaml.SafeLoader), shown)
+        _reject_duplicate_keys(yaml.compose(text, Loader=yaml.SafeLoader), shown)
         raw = yaml.safe_load(text)
-    except NOT_YAML as e:
+    except YAML_LOAD_ERRORS as e:
         raise ParamsError(
-            "the params file is not YAML, or not UTF-8", where=f"{shown}: {e}"
+            "the params file is not YAML, or not UTF-8", location=f"{shown}: {e}"
         ) from None
     if not isinstance(raw, dict):
         raise ParamsError(
-            "the params file holds no keys", where=shown, expected="the keys of params/local.yaml"
+            "the params file holds no keys",
+            location=shown,
+            expected="the keys of params/local.yaml",
         )
     return raw
 
 
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
-    shown, raw = paths.shown(path), _read(path)
+    shown, raw = paths.display_path(path), _read_yaml(path)
     base = _port_base(raw, shown)
     try:
-        world = World.model_validate(_substitute(raw, shown, _Known(raw, base)))
+        world = World.model_validate(_resolve_references(raw, shown, ReferenceResolver(raw, base)))
     except ValidationError as e:
-        raise _refused(e, shown) from None  # its own text would show the values
+        raise _to_params_error(e, shown) from None  # its own text would show the values
     if world.stack.embedded:
-        _refuse_remote(world, shown)
-        _refuse_unprotected(world, shown)
-        if not paths.is_plain(paths.LINK):
+        _reject_remote_services(world, shown)
+        _reject_unprotected_services(world, shown)
+        if not paths.is_shell_safe(paths.SAFE_ROOT):
             raise ParamsError(
                 "Spark and Hudi cannot work in this folder, and no link to it could be made",
-                where=str(paths.ROOT),
-                expected=f"a path of letters, digits and _ . / - only, or {paths.OWN} yours alone (mode 0700)",
-                next_step="move the checkout to such a path",
+                location=str(paths.ROOT),
+                expected=f"a path of letters, digits and _ . / - only, or {paths.USER_RUNTIME_DIR} yours alone (mode 0700)",
+                hint="move the checkout to such a path",
             )
-        environment.forget_postgres()
-    _reach_s3(
-        environment.of_s3(world.lake.endpoint, world.region, s3_login() if world.own_s3 else None)
+        environment.clear_libpq_environment()
+    _apply_s3_environment(
+        environment.s3_environment(
+            world.lake.endpoint,
+            world.region,
+            s3_credentials_file() if world.uses_embedded_s3 else None,
+        )
     )
     stack = world.stack.model_copy(update={"port_base": base})
     spark, own = world.spark, os.environ.get("WORKBENCH_SPARK")
     if (
         own and not world.stack.embedded
     ):  # in a job on EMR, and on the nodes of its cluster: the Spark that is there
-        choice("WORKBENCH_SPARK", own, "classic", "existing")
+        require_choice("WORKBENCH_SPARK", own, "classic", "existing")
         spark = spark.model_copy(update={"kind": own, "master": ""})
     return world.model_copy(update={"file": Path(shown), "stack": stack, "spark": spark})
 
 
-def _refuse_remote(world: World, shown: str) -> None:
+def _reject_remote_services(world: World, shown: str) -> None:
     """Raise ParamsError for an address on another machine: an embedded stack starts its services on
     this one.
     """
@@ -290,16 +296,16 @@ def _refuse_remote(world: World, shown: str) -> None:
     if world.spark.workers:
         addresses["spark.master"] = world.spark.master
     for key, address in addresses.items():
-        if address and not LOOPBACK.fullmatch(address):
+        if address and not LOOPBACK_ADDRESS.fullmatch(address):
             raise ParamsError(
                 f"{key} is {address!r}, and an embedded stack starts its services on this machine",
-                where=f"{shown}: {key}",
+                location=f"{shown}: {key}",
                 expected="127.0.0.1; nothing was started or stopped",
-                next_step=OWN_SERVERS,
+                hint=OWN_SERVERS_HINT,
             )
 
 
-def _refuse_unprotected(world: World, shown: str) -> None:
+def _reject_unprotected_services(world: World, shown: str) -> None:
     """Raise ParamsError for an address or a login with which an embedded service would never be
     reached.
     """
@@ -316,19 +322,19 @@ def _refuse_unprotected(world: World, shown: str) -> None:
     if where:
         raise ParamsError(
             f"{where} {fault}",
-            where=f"{shown}: {where}",
+            location=f"{shown}: {where}",
             expected=expected,
-            next_step="copy the line of params/local.yaml",
+            hint="copy the line of params/local.yaml",
         )
 
 
-def _reach_s3(settings: dict[str, str]) -> None:
-    if environment.use_s3(settings):
+def _apply_s3_environment(settings: dict[str, str]) -> None:
+    if environment.apply_environment(settings):
         # they were made for the endpoint, the region and the key of before
         aws.client.cache_clear()
 
 
-def _refuse_doubles(node: Optional[yaml.Node], shown: str, path: str = "") -> None:
+def _reject_duplicate_keys(node: Optional[yaml.Node], shown: str, path: str = "") -> None:
     """Raise ParamsError for a key that stands twice in one mapping: YAML takes the last, and says
     nothing.
     """
@@ -338,11 +344,11 @@ def _refuse_doubles(node: Optional[yaml.Node], shown: str, path: str = "") -> No
         if name in seen:
             raise ParamsError(
                 f"key '{name}' is given twice",
-                where=f"{shown}: line {key.start_mark.line + 1}",
-                next_step="remove one of the two",
+                location=f"{shown}: line {key.start_mark.line + 1}",
+                hint="remove one of the two",
             )
         seen.add(name)
-        _refuse_doubles(value, shown, name)
+        _reject_duplicate_keys(value, shown, name)
 
 
 def _port_base(raw: dict, shown: str) -> int:
@@ -352,7 +358,7 @@ def _port_base(raw: dict, shown: str) -> int:
     stack, stated = raw.get("stack"), os.environ.get("WORKBENCH_PORT_BASE")
     base = (
         stated
-        or pidfiles.port_base()
+        or pidfiles.running_port_base()
         or (stack.get("port_base") if isinstance(stack, dict) else None)
     )
     number = (
@@ -364,56 +370,60 @@ def _port_base(raw: dict, shown: str) -> int:
             if stated
             else f"{shown}: stack.port_base"
         )
-        raise ParamsError(f"port base is {base!r}", where=where, expected="1024 to 65500")
+        raise ParamsError(f"port base is {base!r}", location=where, expected="1024 to 65500")
     return number  # of one that is missing or mistyped `_refused` tells
 
 
-class _Known:
+class ReferenceResolver:
     """What the references of a file stand for. AWS is asked when the first of them needs it."""
 
     def __init__(self, raw: dict, base: int):
         stack = raw.get("stack") if isinstance(raw.get("stack"), dict) else {}
-        self.base, self.region, self.deployment = (
+        self.port_base, self.region, self.deployment = (
             base,
             str(raw.get("region")),
             str(stack.get("deployment") or ""),
         )
-        self.names = {
+        self.values = {
             "state": str(paths.state_dir()),
-            "root": str(paths.LINK),
+            "root": str(paths.SAFE_ROOT),
             "deployment": self.deployment,
         }
 
     @cached_property
     def parameters(self) -> dict[str, str]:
-        _reach_s3({})  # AWS is asked with the user's own key
+        _apply_s3_environment({})  # AWS is asked with the user's own key
         return aws.parameters(self.region, self.deployment)
 
-    def value(self, reference: str, where: str) -> str:
+    def resolve(self, reference: str, where: str) -> str:
         kind, _, arg = reference.partition(":")
         if kind == "port" and arg.isdecimal() and int(arg) < 40:
-            return str(self.base + int(arg))
-        if kind in self.names and not arg:
-            return self.names[kind]
+            return str(self.port_base + int(arg))
+        if kind in self.values and not arg:
+            return self.values[kind]
         if kind == "ssm" and arg and self.deployment:
-            return aws.among(self.parameters, self.deployment, arg, where, error=ParamsError)
+            return aws.require_parameter(
+                self.parameters, self.deployment, arg, where, error=ParamsError
+            )
         raise ParamsError(
             f"unknown reference ${{{reference}}}",
-            where=where,
+            location=where,
             expected="${port:0…39}, ${state}, "
             "${root}, ${deployment}, ${ssm:NAME} where there is a deployment, or ${secret:NAME} alone",
         )
 
 
-def _substitute(value: Any, shown: str, known: _Known, path: str = "", kind: Any = World) -> Any:
+def _resolve_references(
+    value: Any, shown: str, known: ReferenceResolver, path: str = "", kind: Any = World
+) -> Any:
     """Fill in the references. A secret becomes a Secret: only where one is expected will it do.
     Text that was filled in becomes a number only where the world declares a number (`kind`): an id
     such as 0012 keeps its zeros.
     """
     if isinstance(value, dict):
-        keys = kind.model_fields if isinstance(kind, type) and issubclass(kind, Part) else {}
+        keys = kind.model_fields if isinstance(kind, type) and issubclass(kind, ConfigModel) else {}
         return {
-            k: _substitute(
+            k: _resolve_references(
                 v,
                 shown,
                 known,
@@ -430,32 +440,32 @@ def _substitute(value: Any, shown: str, known: _Known, path: str = "", kind: Any
     # a doubled $ is an escape: the text is for a Connect worker, not for us; what is ours within it
     # is filled in
     inner = re.sub(
-        r"\$\{(deployment|state|root)\}", lambda m: known.value(m[1], f"{shown}: {path}"), value
+        r"\$\{(deployment|state|root)\}", lambda m: known.resolve(m[1], f"{shown}: {path}"), value
     )
     new = re.sub(
-        r"(?<!\$)\$\{([^}]*)\}", lambda m: known.value(m[1], f"{shown}: {path}"), inner
+        r"(?<!\$)\$\{([^}]*)\}", lambda m: known.resolve(m[1], f"{shown}: {path}"), inner
     ).replace("$${", "${")
     return int(new) if kind is int and new != value and new.isdecimal() else new
 
 
-def _refused(error: ValidationError, shown: str) -> ParamsError:
+def _to_params_error(error: ValidationError, shown: str) -> ParamsError:
     """What a person is told of a file that is no world: an unknown key first, since the right one
     is missing then.
     """
     ranks = {"extra_forbidden": 0, "missing": 1}
     found = min(error.errors(), key=lambda e: ranks.get(e["type"], 2))
     *above, key = found["loc"]
-    path, raw, keys = ".".join(map(str, found["loc"])), found["input"], _keys(World)
+    path, raw, keys = ".".join(map(str, found["loc"])), found["input"], _config_keys(World)
     for name in above:
-        keys = _keys(keys[name].annotation)
+        keys = _config_keys(keys[name].annotation)
     if key not in keys:
         return ParamsError(
             f"unknown key '{key}'",
-            where=f"{shown}: {path}",
-            expected=nearest(str(key), keys),
-            next_step="rename or remove the key",
+            location=f"{shown}: {path}",
+            expected=did_you_mean(str(key), keys),
+            hint="rename or remove the key",
         )
-    kind, expected, next_step = keys[key].annotation, _expected(keys[key], raw), ""
+    kind, expected, next_step = keys[key].annotation, _expected_value(keys[key], raw), ""
     if found["type"] == "missing":
         what, next_step = (
             f"missing key '{key}'",
@@ -473,42 +483,42 @@ def _refused(error: ValidationError, shown: str) -> ParamsError:
         )
     else:
         what = f"{path} is empty" if raw is None else f"{path} is {raw!r} ({type(raw).__name__})"
-    return ParamsError(what, where=f"{shown}: {path}", expected=expected, next_step=next_step)
+    return ParamsError(what, location=f"{shown}: {path}", expected=expected, hint=next_step)
 
 
-def _expected(key: FieldInfo, raw: Any) -> str:
+def _expected_value(key: FieldInfo, raw: Any) -> str:
     kind, choices = key.annotation, typing.get_args(key.annotation)
     if kind is Secret:
         return "a reference such as ${secret:postgres.admin}"
     if choices:
-        return nearest(str(raw), choices)
-    if issubclass(kind, Part):
-        return f"a mapping with {', '.join(sorted(_keys(kind)))}"
+        return did_you_mean(str(raw), choices)
+    if issubclass(kind, ConfigModel):
+        return f"a mapping with {', '.join(sorted(_config_keys(kind)))}"
     return key.description or f"a value of type {kind.__name__}"
 
 
-def _keys(part: type[Part]) -> dict[str, FieldInfo]:
+def _config_keys(part: type[ConfigModel]) -> dict[str, FieldInfo]:
     """The keys of a part of a world, and what each of them holds."""
     return {name: key for name, key in part.model_fields.items() if key.annotation is not Path}
 
 
-def host_port(address: str) -> tuple[str, int]:
+def split_host_port(address: str) -> tuple[str, int]:
     """Split `host:port` (also with a scheme before it) into both."""
     host, _, port = re.sub(r"^\w+://", "", address).split("/")[0].rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def choice(name: str, value: str, *choices: str) -> None:
+def require_choice(name: str, value: str, *choices: str) -> None:
     """Raise ParamsError when the value of a notebook's parameter is none of its choices."""
     if value not in choices:
         raise ParamsError(
             f"parameter {name} is {value!r}",
-            expected=nearest(str(value), choices),
-            next_step="nothing was changed",
+            expected=did_you_mean(str(value), choices),
+            hint="nothing was changed",
         )
 
 
-def between(name: str, value: int, least: int, most: int) -> None:
+def require_range(name: str, value: int, least: int, most: int) -> None:
     """Raise ParamsError when the value of a notebook's parameter is no whole number from `least` to
     `most`.
     """
@@ -516,5 +526,5 @@ def between(name: str, value: int, least: int, most: int) -> None:
         raise ParamsError(
             f"parameter {name} is {value!r}",
             expected=f"a whole number from {least:,} to {most:,}",
-            next_step="nothing was changed",
+            hint="nothing was changed",
         )

@@ -13,12 +13,12 @@ from typing import Optional
 from .errors import LakeError, ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
-OWN = (
+USER_RUNTIME_DIR = (
     Path("/tmp") / f"workbench-{os.geteuid()}"
 )  # named by nothing that differs between two terminals
 
 
-def _link(folder: Path) -> Path:
+def _shell_safe_link(folder: Path) -> Path:
     """Return a path to `folder` that is of letters, digits and _ . / - only: the folder itself, or
     a link to it.
 
@@ -27,10 +27,10 @@ def _link(folder: Path) -> Path:
     again. Where that cannot be had, the folder itself is returned, and no embedded world is loaded
     (see `params.load_file`).
     """
-    if is_plain(folder):
+    if is_shell_safe(folder):
         return folder
     try:
-        link = own_folder() / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        link = user_runtime_dir() / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         if not link.is_symlink() or os.readlink(link) != str(folder):
             scratch = link.with_suffix(f".{os.getpid()}")
             scratch.symlink_to(folder)
@@ -40,44 +40,44 @@ def _link(folder: Path) -> Path:
     return link
 
 
-def own_folder() -> Path:
+def user_runtime_dir() -> Path:
     """Return the folder of this machine that all our processes find, and only we can enter.
 
     Raises: ParamsError: another user has made it before us.
     """
-    OWN.mkdir(mode=0o700, exist_ok=True)
-    seen = OWN.lstat()
+    USER_RUNTIME_DIR.mkdir(mode=0o700, exist_ok=True)
+    seen = USER_RUNTIME_DIR.lstat()
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
         raise ParamsError(
-            f"{OWN} is not yours alone",
+            f"{USER_RUNTIME_DIR} is not yours alone",
             expected="a folder of yours, mode 0700",
-            next_step="remove it, or have its owner do so",
+            hint="remove it, or have its owner do so",
         )
-    return OWN
+    return USER_RUNTIME_DIR
 
 
-def is_plain(path: Path) -> bool:
+def is_shell_safe(path: Path) -> bool:
     return re.fullmatch(r"[\w./-]+", str(path), re.ASCII) is not None
 
 
-LINK = _link(ROOT)  # ROOT as services are given it; people are shown ROOT
-VAR = LINK / "var"
+SAFE_ROOT = _shell_safe_link(ROOT)  # ROOT as services are given it; people are shown ROOT
+VAR_DIR = SAFE_ROOT / "var"
 
 
-def plain(path: Path) -> Path:
+def service_path(path: Path) -> Path:
     """Return a path below ROOT as services can take it; any other as it is."""
-    return LINK / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    return SAFE_ROOT / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """A path as people are shown it: below ROOT without it."""
-    for root in (ROOT, LINK):
+    for root in (ROOT, SAFE_ROOT):
         if path.is_relative_to(root):
             return str(path.relative_to(root))
     return str(path)
 
 
-def instance() -> str:
+def instance_name() -> str:
     """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use
     their own).
     """
@@ -91,10 +91,10 @@ def instance() -> str:
 
 def state_dir() -> Path:
     """Where this instance keeps service data, logs, pid files, secrets and the local lake."""
-    return VAR / instance()
+    return VAR_DIR / instance_name()
 
 
-def closed(folder: Path) -> Path:
+def ensure_private_dir(folder: Path) -> Path:
     """Make a folder that nobody else may enter, or mend one of ours that others may; return it.
 
     For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs
@@ -108,32 +108,32 @@ def closed(folder: Path) -> Path:
     return folder
 
 
-def write_closed(path: Path, content: bytes) -> None:
+def write_private_file(path: Path, content: bytes) -> None:
     """Write a file as a whole that nobody else may read, mode 0600, in a folder that nobody else
     may enter.
     """
     scratch = (
-        closed(path.parent) / f".{path.name}.{os.getpid()}.{threading.get_ident()}"
+        ensure_private_dir(path.parent) / f".{path.name}.{os.getpid()}.{threading.get_ident()}"
     )  # two may write side by side
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f:
         f.write(content)
     scratch.replace(path)
 
 
-def bucket_and_key(address: str) -> tuple[str, str]:
+def parse_s3_uri(address: str) -> tuple[str, str]:
     """Return what an s3: or s3a: address names: the bucket, and the way in it."""
     bucket, _, key = re.sub(r"^s3a?://", "", address).partition("/")
     return bucket, key
 
 
-def is_contained(path: str) -> bool:
+def is_safe_relative_path(path: str) -> bool:
     """Whether a relative path stays below any folder that it is joined to: it has no empty, `.` or
     `..` part, and no control character.
     """
     return not {"", ".", ".."} & {*path.split("/")} and re.search(r"[\x00-\x1f\x7f]", path) is None
 
 
-def within(root: str, path: str) -> str:
+def join_uri(root: str, path: str) -> str:
     """Join a URI of the lake and a path that comes from JSON, KCQL, a topic's name or an argument.
 
     Every such path is joined here: a folder of the lake is removed as a whole, and locks and files
@@ -146,7 +146,7 @@ def within(root: str, path: str) -> str:
         LakeError: the path leads out of the folder, or names the folder itself (see
             `is_contained`).
     """
-    if not is_contained(path):
+    if not is_safe_relative_path(path):
         raise LakeError(
             f"{path!r} is not a path below {root}",
             expected="names with / between them, none of them empty, . or ..",

@@ -28,7 +28,7 @@ def read(pid_file: Path) -> dict[str, Any]:
         return {"pid": -1, "born": -1}
 
 
-def ports() -> set[int]:
+def recorded_ports() -> set[int]:
     """The ports that services of this instance were started with, of those that died as well."""
     return {
         port
@@ -37,29 +37,29 @@ def ports() -> set[int]:
     }
 
 
-def port_base() -> Optional[int]:
+def running_port_base() -> Optional[int]:
     """The port base that the living services of this instance were started with; None where none
     lives.
     """
     noted = (read(f) for f in sorted(pid_file("any").parent.glob("*.json")))
-    return next((n["base"] for n in noted if type(n.get("base")) is int and living(n)), None)
+    return next((n["base"] for n in noted if type(n.get("base")) is int and find_process(n)), None)
 
 
-def instances() -> set[str]:
+def running_instances() -> set[str]:
     """Names of the instances in this checkout of which a service is running."""
-    return {f.parents[1].name for f in paths.VAR.glob("*/run/*.json") if living(read(f))}
+    return {f.parents[1].name for f in paths.VAR_DIR.glob("*/run/*.json") if find_process(read(f))}
 
 
-def living(noted: dict[str, Any]) -> Optional[psutil.Process]:
+def find_process(noted: dict[str, Any]) -> Optional[psutil.Process]:
     """The process that was noted, None where it has ended (a later one may have its number)."""
     try:
         process = psutil.Process(int(noted["pid"]))
-        return process if born(process) == noted["born"] and alive(process) else None
+        return process if start_ticks(process) == noted["born"] and is_alive(process) else None
     except (ValueError, psutil.Error):
         return None
 
 
-def born(process: psutil.Process) -> float:
+def start_ticks(process: psutil.Process) -> float:
     """When a process began, on a clock that nobody sets. Linux gives it in ticks since boot
     (proc(5), stat, field 22); as a time of day it would move when a laptop wakes up and its clock
     is put right.
@@ -70,7 +70,7 @@ def born(process: psutil.Process) -> float:
         return process.create_time()
 
 
-def alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     """Whether a process runs; a zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

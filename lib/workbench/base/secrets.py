@@ -17,7 +17,7 @@ from typing import Iterable
 
 from . import aws
 from .errors import ParamsError
-from .paths import closed, state_dir, write_closed
+from .paths import ensure_private_dir, state_dir, write_private_file
 
 MASK = "••••••"
 
@@ -44,8 +44,8 @@ class Secret:
         if not text:
             raise ParamsError(
                 f"secret {self.name!r} is not set",
-                where=str(folder()),
-                next_step=f"run `workbench up` (it makes the embedded ones), or set {variable}",
+                location=str(secrets_dir()),
+                hint=f"run `workbench up` (it makes the embedded ones), or set {variable}",
             )
         return text
 
@@ -59,7 +59,7 @@ def _variable(name: str) -> str:
     return "WORKBENCH_SECRET_" + name.replace(".", "_").upper()
 
 
-def folder() -> Path:
+def secrets_dir() -> Path:
     """Path of this instance's secrets."""
     return state_dir() / "secrets"
 
@@ -68,12 +68,12 @@ def read() -> dict[str, str]:
     """This instance's secrets by name; an absent folder holds none."""
     return {
         file.name: file.read_text(encoding="utf-8")
-        for file in folder().glob("[!.]*")
+        for file in secrets_dir().glob("[!.]*")
         if file.is_file()
     }
 
 
-def check(names: Iterable[str]) -> None:
+def validate_environment(names: Iterable[str]) -> None:
     """See whether the environment agrees with the files.
 
     Raises:
@@ -89,15 +89,15 @@ def check(names: Iterable[str]) -> None:
         ):  # initdb reads one line; a byte that is no UTF-8 is in no file
             raise ParamsError(
                 f"{variable} holds a line break or another character that cannot be printed",
-                where="the environment",
-                next_step="give a password of printable characters",
+                location="the environment",
+                hint="give a password of printable characters",
             )
         if given and name in have and given != have[name]:
             raise ParamsError(
                 f"{variable} is not the password that this instance was made with",
-                where=str(folder()),
+                location=str(secrets_dir()),
                 expected="the value that the file has, or no such variable",
-                next_step=f"unset {variable}; or `workbench down` and `workbench clean`, to make the instance anew",
+                hint=f"unset {variable}; or `workbench down` and `workbench clean`, to make the instance anew",
             )
 
 
@@ -108,14 +108,14 @@ def ensure(names: Iterable[str]) -> None:
     ParamsError as `check` does.
     """
     names = set(names)
-    check(names)
-    closed(state_dir().parent)  # what is below it is nobody else's
+    validate_environment(names)
+    ensure_private_dir(state_dir().parent)  # what is below it is nobody else's
     for name in names - read().keys():
         text = os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24)
-        write_closed(folder() / name, text.encode())
+        write_private_file(secrets_dir() / name, text.encode())
 
 
-def ensured(secret: Secret) -> str:
+def get_or_create(secret: Secret) -> str:
     """The secret's text; one is made if there is none. Raises StackError: AWS refuses it."""
     try:
         return secret.reveal()
@@ -124,12 +124,12 @@ def ensured(secret: Secret) -> str:
         return secret.reveal()
 
 
-def forget(name: str) -> None:
+def delete(name: str) -> None:
     """Remove a secret of this instance; one that is not there is fine."""
-    (folder() / name).unlink(missing_ok=True)
+    (secrets_dir() / name).unlink(missing_ok=True)
 
 
-def write_users(passwords: dict[str, str]) -> Path:
+def write_connect_users(passwords: dict[str, str]) -> Path:
     """Write a file of users for Kafka Connect's PropertyFileLoginModule, and return its path.
 
     It is read by `java.util.Properties`, which knows the escapes of JSON's texts and takes a
@@ -138,22 +138,23 @@ def write_users(passwords: dict[str, str]) -> Path:
     escaped = {
         user: json.dumps(password)[1:-1].replace(" ", "\\ ") for user, password in passwords.items()
     }
-    file = folder() / ".users"
-    write_closed(
+    file = secrets_dir() / ".users"
+    write_private_file(
         file, "".join(f"{user}={password}\n" for user, password in escaped.items()).encode()
     )
     return file
 
 
-def s3_login() -> Path:
+def s3_credentials_file() -> Path:
     """Where boto3, pyarrow and Java find the key to an S3 endpoint of ours: AWS's shared
     credentials file.
     """
-    return folder() / ".aws"
+    return secrets_dir() / ".aws"
 
 
-def keep_s3_login(key_id: str, key: str) -> None:
+def write_s3_credentials(key_id: str, key: str) -> None:
     """Write that file."""
-    write_closed(
-        s3_login(), f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n".encode()
+    write_private_file(
+        s3_credentials_file(),
+        f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n".encode(),
     )

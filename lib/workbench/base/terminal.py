@@ -1,9 +1,9 @@
 """What is printed to a terminal: nothing in it that a terminal would obey."""
 
-LINES = "\n\t"  # what shapes a text of several lines
+LAYOUT_CHARACTERS = "\n\t"  # what shapes a text of several lines
 
 
-def printable(text: str, keep: str = "") -> str:
+def escape_unprintable(text: str, keep: str = "") -> str:
     """Return a text with every character that cannot be printed written as an escape, such as
     `\\x1b`.
 
@@ -19,10 +19,14 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
-def say(text: str, style: str = "", stderr: bool = False) -> None:
+def echo(text: str, style: str = "", stderr: bool = False) -> None:
     """Print a text, which may have several lines, in a style of rich's."""
     from rich.console import Console
 
     Console(stderr=stderr, soft_wrap=True).print(
-        printable(text, LINES), style=style or None, markup=False, highlight=False, emoji=False
+        escape_unprintable(text, LAYOUT_CHARACTERS),
+        style=style or None,
+        markup=False,
+        highlight=False,
+        emoji=False,
     )

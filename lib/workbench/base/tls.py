@@ -11,14 +11,14 @@ from typing import Union
 from urllib.parse import urlsplit
 
 from . import pidfiles
-from .paths import state_dir, write_closed
+from .paths import state_dir, write_private_file
 
-NAMES = ("127.0.0.1", "localhost")
+LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 KEYSTORE_PASSWORD = "changeit"  # noqa: S105 - Java requires one; the mode of the file protects the key
-VALID = datetime.timedelta(days=3650)
+VALIDITY = datetime.timedelta(days=3650)
 
 
-def files() -> tuple[Path, Path]:
+def certificate_files() -> tuple[Path, Path]:
     """Paths of the certificate and of its private key, both PEM."""
     return state_dir() / "tls" / "certificate.pem", state_dir() / "tls" / "key.pem"
 
@@ -30,14 +30,14 @@ def keystore() -> Path:
 
 def ensure() -> None:
     """Make the certificate, its key and the store of both unless they exist."""
-    certificate, key = files()
+    certificate, key = certificate_files()
     if not certificate.exists():
-        _make(certificate, key)
+        _create_certificate(certificate, key)
     if not keystore().exists():
-        write_closed(keystore(), _packed(certificate.read_bytes(), key.read_bytes()))
+        write_private_file(keystore(), _to_pkcs12(certificate.read_bytes(), key.read_bytes()))
 
 
-def _packed(certificate: bytes, key: bytes) -> bytes:
+def _to_pkcs12(certificate: bytes, key: bytes) -> bytes:
     """Return a certificate and its key, both PEM, as a PKCS12 store."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
@@ -53,7 +53,7 @@ def _packed(certificate: bytes, key: bytes) -> bytes:
     )
 
 
-def _make(certificate: Path, key: Path) -> None:
+def _create_certificate(certificate: Path, key: Path) -> None:
     from cryptography import x509  # only who starts services has it
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -63,16 +63,19 @@ def _make(certificate: Path, key: Path) -> None:
         [x509.NameAttribute(x509.NameOID.COMMON_NAME, "lakehouse workbench, this instance")]
     )
     begin = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
-    names = [x509.IPAddress(ipaddress.ip_address(NAMES[0])), x509.DNSName(NAMES[1])]
+    names = [
+        x509.IPAddress(ipaddress.ip_address(LOOPBACK_NAMES[0])),
+        x509.DNSName(LOOPBACK_NAMES[1]),
+    ]
     builder = x509.CertificateBuilder(
-        name, name, private.public_key(), x509.random_serial_number(), begin, begin + VALID
+        name, name, private.public_key(), x509.random_serial_number(), begin, begin + VALIDITY
     )
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     pem, der = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    write_closed(key, private.private_bytes(pem, der, serialization.NoEncryption()))
+    write_private_file(key, private.private_bytes(pem, der, serialization.NoEncryption()))
     # last: it says that both are there
-    write_closed(certificate, builder.sign(private, hashes.SHA256()).public_bytes(pem))
+    write_private_file(certificate, builder.sign(private, hashes.SHA256()).public_bytes(pem))
 
 
 def verify(url: str) -> Union[bool, str]:
@@ -86,7 +89,7 @@ def verify(url: str) -> Union[bool, str]:
     address = urlsplit(url)
     ours = (
         address.scheme == "https"
-        and address.hostname in NAMES
-        and (address.port or 443) in pidfiles.ports()
+        and address.hostname in LOOPBACK_NAMES
+        and (address.port or 443) in pidfiles.recorded_ports()
     )
-    return str(files()[0]) if ours else True
+    return str(certificate_files()[0]) if ours else True

@@ -13,7 +13,9 @@ from typing import Callable, Iterator, Optional, Sequence, TypeVar
 
 from .errors import ServiceLost, WorkbenchError
 
-GRACE = 3.0  # seconds for which a service may be gone: it was killed, and is being restarted
+RESTART_GRACE_SECONDS = (
+    3.0  # seconds for which a service may be gone: it was killed, and is being restarted
+)
 T = TypeVar("T")
 
 
@@ -22,10 +24,10 @@ def wait_until(
     what: str,
     *,
     timeout: float = 60.0,
-    every: float = 0.1,
-    failed: Optional[Callable[[], Optional[str]]] = None,
+    interval: float = 0.1,
+    failure_reason: Optional[Callable[[], Optional[str]]] = None,
     error: type[WorkbenchError] = WorkbenchError,
-    next_step: str = "",
+    hint: str = "",
 ) -> T:
     """Poll `condition` until it returns something true, and return that.
 
@@ -58,25 +60,25 @@ def wait_until(
             last = e
         reason = None
         try:
-            reason = failed() if failed else None
+            reason = failure_reason() if failure_reason else None
         except ServiceLost as e:
             last = e
         lost_since = min(lost_since, last.since) if isinstance(last, ServiceLost) else math.inf
-        if time.monotonic() - lost_since >= GRACE:
+        if time.monotonic() - lost_since >= RESTART_GRACE_SECONDS:
             raise last
         if reason:
-            raise error(f"gave up waiting for {what}: {reason}", next_step=next_step)
+            raise error(f"gave up waiting for {what}: {reason}", hint=hint)
         if time.monotonic() >= deadline:
             seen = f"{type(last).__name__}: {last}" if last else "condition still false"
             raise error(
                 f"waited {timeout:g} s for {what}",
-                where=f"last answer: {seen}",
-                next_step=next_step,
+                location=f"last answer: {seen}",
+                hint=hint,
             )
-        time.sleep(every)
+        time.sleep(interval)
 
 
-def paced(items: Sequence[T], seconds: float) -> Iterator[T]:
+def pace(items: Sequence[T], seconds: float) -> Iterator[T]:
     """Yield the items evenly over this many seconds, and return when these are over. An item that
     is late, because the work on the one before it took longer, follows at once.
     """
@@ -87,7 +89,7 @@ def paced(items: Sequence[T], seconds: float) -> Iterator[T]:
 
 
 @contextlib.contextmanager
-def told_to_stop(*, interrupting: bool = False) -> Iterator[threading.Event]:
+def stop_on_signal(*, raise_interrupt: bool = False) -> Iterator[threading.Event]:
     """In this block the first TERM or Ctrl-C sets the event that it gives; a second one does what
     it did before.
 
@@ -100,7 +102,7 @@ def told_to_stop(*, interrupting: bool = False) -> Iterator[threading.Event]:
     def tell(number: int, frame: object) -> None:
         again = told.is_set()
         told.set()
-        if not interrupting:
+        if not raise_interrupt:
             signal.signal(number, before[number])
         elif not again:
             raise KeyboardInterrupt
@@ -114,7 +116,7 @@ def told_to_stop(*, interrupting: bool = False) -> Iterator[threading.Event]:
 
 
 @contextlib.contextmanager
-def alone(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[str]:
+def file_lock(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[str]:
     """Hold the lock file `lock`. A second holder waits for the first; with `busy` it raises
     busy(pid of the first).
 
@@ -136,7 +138,7 @@ def alone(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iter
         yield name
 
 
-def holder(lock: Path) -> str:
+def lock_owner_pid(lock: Path) -> str:
     """Return the pid of the process that holds the lock file; the empty text where none does."""
     with contextlib.suppress(FileNotFoundError), lock.open(encoding="utf-8") as f:
         try:

@@ -4,11 +4,11 @@ The verbs have two sides: `rest`, a Kafka Connect, and `msk`, MSK Connect; the w
 is meant.
 """
 
-from ..base.sides import chooser
+from ..base.backends import dispatch_by
 from . import msk, rest
-from .configs import FOLDER, config, placeholders
+from .configs import CONNECTORS_DIR, config, placeholders
 
-_verb = chooser(lambda world: world.connect.kind, rest=rest, msk=msk)
+_verb = dispatch_by(lambda world: world.connect.kind, rest=rest, msk=msk)
 apply, delete, deployed, failure, names, plugins, restart, status, validate, wait_running = map(
     _verb,
     (

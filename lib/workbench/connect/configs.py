@@ -12,15 +12,17 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from ..base import ROOT, ConnectorError, World, aws, local_path, nearest, state_dir
-from ..base.errors import LOGIN
+from ..base import ROOT, ConnectorError, World, aws, did_you_mean, local_path, state_dir
+from ..base.errors import URI_LOGIN
 from ..source import postgres
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
-FOLDER = ROOT / "params" / "connectors"
-KNOWN = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
-MYSQL_CONNECTORS = KNOWN["mysql_connectors"]  # {mysql.kind of a world: connector class}
-HISTORY = "schema.history.internal"
+CONNECTORS_DIR = ROOT / "params" / "connectors"
+CONNECTOR_CATALOG = yaml.safe_load(
+    Path(__file__).with_name("known.yaml").read_text(encoding="utf-8")
+)
+MYSQL_CONNECTORS = CONNECTOR_CATALOG["mysql_connectors"]  # {mysql.kind of a world: connector class}
+SCHEMA_HISTORY_PREFIX = "schema.history.internal"
 SECRET_KEYS = re.compile(
     r"password|passphrase|secret|credential|jaas|user\.info|keystore\.key$|private.?key|api.?key|"
     r"(^|[._-])token$",
@@ -37,10 +39,10 @@ SECRET_PAIR = re.compile(
 SECRET_TEXT = re.compile(
     r"\bbearer\s+\w|\bauthorization\s*:\s*basic\s+\w|-----BEGIN [A-Z ]*PRIVATE KEY", re.I
 )
-SQL = re.compile(
+SQL_QUERY = re.compile(
     r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S
 )  # where password = … compares columns
-SQL_TEXT = re.compile(
+SQL_STRING = re.compile(
     r"'((?:[^']|'')*)'"
 )  # a constant in it, such as the login that dblink is given
 PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")
@@ -62,24 +64,27 @@ def config(world: World, name: str, **more: Any) -> dict[str, str]:
         ConnectorError: no such file; not a flat JSON object, or one with a key given twice; a
             placeholder nobody fills; an argument nobody uses.
     """
-    shown, files = f"params/connectors/{name}.json", {p.stem: p for p in FOLDER.rglob("*.json")}
+    shown, files = (
+        f"params/connectors/{name}.json",
+        {p.stem: p for p in CONNECTORS_DIR.rglob("*.json")},
+    )
     if name not in files:
         raise ConnectorError(
             f"there is no connector configuration {name!r}",
-            where=shown,
-            expected=nearest(name, files),
+            location=shown,
+            expected=did_you_mean(name, files),
         )
     try:
         raw = json.loads(
             files[name].read_text(encoding="utf-8"),
-            object_pairs_hook=lambda pairs: _once(pairs, shown),
+            object_pairs_hook=lambda pairs: _reject_duplicate_keys(pairs, shown),
         )
     except ValueError as e:
-        raise ConnectorError(f"not JSON: {e}", where=shown) from e
+        raise ConnectorError(f"not JSON: {e}", location=shown) from e
     if not isinstance(raw, dict) or not all(isinstance(v, str) for v in raw.values()):
         raise ConnectorError(
             "a connector configuration is one flat object of texts",
-            where=shown,
+            location=shown,
             expected='every value in quotes, such as "tasks.max": "1"',
         )
     values = {**placeholders(world), **{k: str(v) for k, v in more.items()}}
@@ -89,36 +94,41 @@ def config(world: World, name: str, **more: Any) -> dict[str, str]:
     for unknown in sorted(used.keys() - values.keys()):
         raise ConnectorError(
             f"unknown placeholder ${{{unknown}}}",
-            where=f"{shown}: {used[unknown]}",
-            expected=nearest(unknown, values),
-            next_step=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)",
+            location=f"{shown}: {used[unknown]}",
+            expected=did_you_mean(unknown, values),
+            hint=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)",
         )
     for unused in sorted(more.keys() - used.keys()):
         raise ConnectorError(
-            f"{shown} has no placeholder ${{{unused}}}", where=shown, expected=nearest(unused, used)
+            f"{shown} has no placeholder ${{{unused}}}",
+            location=shown,
+            expected=did_you_mean(unused, used),
         )
     # one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
     filled = {key: PLACEHOLDER.sub(lambda m: values[m[1]], value) for key, value in raw.items()}
-    filled |= _history_login(world, filled)
-    return _with_glue(world, filled) if world.registry.kind == "glue" else filled
+    filled |= _schema_history_login(world, filled)
+    return _use_glue_converter(world, filled) if world.registry.kind == "glue" else filled
 
 
-def _history_login(world: World, config: dict[str, str]) -> dict[str, str]:
+def _schema_history_login(world: World, config: dict[str, str]) -> dict[str, str]:
     """How Debezium's own clients of Kafka, which keep what it knows of MySQL's tables, log in where
     IAM is asked for ("Debezium source connector with configuration provider" of Amazon's developer
     guide); elsewhere nothing.
     """
-    if world.kafka.security_protocol != "SASL_SSL" or f"{HISTORY}.kafka.topic" not in config:
+    if (
+        world.kafka.security_protocol != "SASL_SSL"
+        or f"{SCHEMA_HISTORY_PREFIX}.kafka.topic" not in config
+    ):
         return {}
-    login = {"security.protocol": world.kafka.security_protocol, **aws.KAFKA_LOGIN}
+    login = {"security.protocol": world.kafka.security_protocol, **aws.KAFKA_IAM_PROPERTIES}
     return {
-        f"{HISTORY}.{side}.{key}": value
+        f"{SCHEMA_HISTORY_PREFIX}.{side}.{key}": value
         for side in ("consumer", "producer")
         for key, value in login.items()
     }
 
 
-def _with_glue(world: World, config: dict[str, str]) -> dict[str, str]:
+def _use_glue_converter(world: World, config: dict[str, str]) -> dict[str, str]:
     """Return a configuration with Glue's converter for Avro where it has Apicurio's (the settings
     are of the README of aws-glue-schema-registry).
     """
@@ -128,19 +138,19 @@ def _with_glue(world: World, config: dict[str, str]) -> dict[str, str]:
         if side not in registries or config.get(side + converter) != AVRO_CONVERTER:
             changed[key] = value
         elif not rest:
-            told = {**_filled("glue_converter", world), ".registry.name": registries[side]}
+            told = {**_render("glue_converter", world), ".registry.name": registries[side]}
             changed.update({key + setting: text for setting, text in told.items()})
     return changed
 
 
-def _once(pairs: list[tuple[str, Any]], shown: str) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]], shown: str) -> dict[str, Any]:
     """Return what `dict` would, but refuse a key that is given twice: JSON takes the last, and says
     nothing.
     """
     for key, times in Counter(key for key, _ in pairs).items():
         if times > 1:
             raise ConnectorError(
-                f"key {key!r} is given twice", where=shown, next_step="remove one of the two"
+                f"key {key!r} is given twice", location=shown, hint="remove one of the two"
             )
     return dict(pairs)
 
@@ -151,7 +161,7 @@ def placeholders(world: World) -> dict[str, str]:
     """
     region, lake = world.region, urlsplit(world.lake.landing)
     return {
-        **_filled("placeholders", world),
+        **_render("placeholders", world),
         "slot_prefix": postgres.slot_prefix(world).removesuffix("_"),
         "mysql_connector": MYSQL_CONNECTORS[world.mysql.kind],
         "registry_url": world.registry.url + REGISTRY_V2 if world.registry.url else "",
@@ -165,12 +175,12 @@ def placeholders(world: World) -> dict[str, str]:
     }
 
 
-def _filled(part: str, world: World) -> dict[str, str]:
+def _render(part: str, world: World) -> dict[str, str]:
     """A part of known.yaml, in which {world.…} stands for what the world says."""
-    return {name: text.format(world=world) for name, text in KNOWN[part].items()}
+    return {name: text.format(world=world) for name, text in CONNECTOR_CATALOG[part].items()}
 
 
-def _refers(key: str, value: str) -> bool:
+def _is_secret_reference(key: str, value: str) -> bool:
     """Whether a secret is named instead of written out; a JAAS line holds a reference among other
     words, or says nothing but who logs in.
     """
@@ -179,11 +189,15 @@ def _refers(key: str, value: str) -> bool:
     return bool(REFERENCE.fullmatch(value))
 
 
-def literal_secrets(config: dict[str, str]) -> list[str]:
+def plaintext_secret_keys(config: dict[str, str]) -> list[str]:
     """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or
     a list.
     """
-    whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
+    whole = [
+        k
+        for k, v in config.items()
+        if SECRET_KEYS.search(k) and v and not _is_secret_reference(k, v)
+    ]
     beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
     return sorted({*whole, *(k for k, v in beside.items() if _holds_secret(v))})
 
@@ -193,11 +207,11 @@ def _holds_secret(value: str) -> bool:
     its value.
     """
     constants = (
-        [text.replace("''", "'") for text in SQL_TEXT.findall(value)]
-        if SQL.match(value)
+        [text.replace("''", "'") for text in SQL_STRING.findall(value)]
+        if SQL_QUERY.match(value)
         else [value]
     )
-    return bool(LOGIN.search(value) or SECRET_TEXT.search(value)) or any(
+    return bool(URI_LOGIN.search(value) or SECRET_TEXT.search(value)) or any(
         map(SECRET_PAIR.search, constants)
     )
 
@@ -208,16 +222,16 @@ def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]
     """
     found = {}
     for key in config:
-        if key not in known and not re.fullmatch("|".join(KNOWN["dynamic_keys"]), key):
+        if key not in known and not re.fullmatch("|".join(CONNECTOR_CATALOG["dynamic_keys"]), key):
             now = next(
                 (
                     key.replace(old, new)
-                    for old, new in KNOWN["renamed"].items()
+                    for old, new in CONNECTOR_CATALOG["renamed"].items()
                     if key.endswith(old)
                 ),
                 key,
             )
-            found[key] = nearest(now, known)
+            found[key] = did_you_mean(now, known)
     return found
 
 
@@ -228,7 +242,7 @@ def known_keys(config: dict[str, str]) -> set[str]:
     """
 
     def keys(of: str) -> list[str]:
-        file = FOLDER / "keys" / f"{of}.txt"
+        file = CONNECTORS_DIR / "keys" / f"{of}.txt"
         return file.read_text(encoding="utf-8").split() if file.is_file() else []
 
     found = set(keys(config.get("connector.class", "")))

@@ -12,38 +12,42 @@ import time
 from typing import Any, Optional
 
 from ..base import ConnectorError, StackError, World, aws
-from . import judging, msk_api
-from .configs import KNOWN, PLACEHOLDER, known_keys, unknown_keys
+from . import msk_api, validation
+from .configs import CONNECTOR_CATALOG, PLACEHOLDER, known_keys, unknown_keys
 from .msk_api import (
-    EVERY,
-    METRICS,
-    PATIENCE,
+    METRIC_DELAY,
+    OPERATION_TIMEOUT,
+    POLL_INTERVAL,
     call,
     describe,
-    errored,
-    full,
-    operate,
-    settled,
-    there,
-    why,
+    failed_task_count,
+    failure_reason,
+    full_name,
+    require,
+    run_operation,
+    wait_until_stable,
 )
 
-PLUGINS = {
-    name: tuple(said) for name, said in KNOWN["msk_plugins"].items()
+CUSTOM_PLUGINS = {
+    name: tuple(said) for name, said in CONNECTOR_CATALOG["msk_plugins"].items()
 }  # {custom plugin: (class, type)}
-INSTALL = "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` (deploy/README.md)"
+INSTALL_HINT = "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` (deploy/README.md)"
 # Of Kafka Connect: the newest that MSK Connect has; the other one, 2.7.1, is too old for any
 # Debezium 3. The risk: this Debezium, 3.5, is built with Kafka 4.1. It was seen to work on a Kafka
 # Connect 3.7.2, never on MSK Connect (docs/limits.md, deploy/README.md)
-VERSION = "3.7.x"
+KAFKA_CONNECT_VERSION = "3.7.x"
 CAPACITY = {
     "provisionedCapacity": {"mcuCount": 1, "workerCount": 1}
 }  # 1 vCPU and 4 GiB: each of ours has one task
 # Kafka's security.protocol in MSK Connect's words: how a worker shows who it is, and encryption
-SECURITY = {"SASL_SSL": ("IAM", "TLS"), "SSL": ("NONE", "TLS"), "PLAINTEXT": ("NONE", "PLAINTEXT")}
+SECURITY_SETTINGS = {
+    "SASL_SSL": ("IAM", "TLS"),
+    "SSL": ("NONE", "TLS"),
+    "PLAINTEXT": ("NONE", "PLAINTEXT"),
+}
 # As a Kafka Connect calls them. All else, while MSK Connect is at it, is told as it is.
-STATES = {"CREATING": "UNASSIGNED", "UPDATING": "UNASSIGNED"}
-_well: dict[
+STATE_NAMES = {"CREATING": "UNASSIGNED", "UPDATING": "UNASSIGNED"}
+_healthy_until: dict[
     tuple[str, str], float
 ] = {}  # {(deployment, connector): until when it is taken for well}
 
@@ -54,8 +58,8 @@ def plugins(world: World) -> list[dict[str, str]]:
     """
     return [
         {
-            "class": PLUGINS[name][0],
-            "type": PLUGINS[name][1],
+            "class": CUSTOM_PLUGINS[name][0],
+            "type": CUSTOM_PLUGINS[name][1],
             "version": str(plugin["latestRevision"]["revision"]),
         }
         for name, plugin in _custom_plugins(world).items()
@@ -64,8 +68,8 @@ def plugins(world: World) -> list[dict[str, str]]:
 
 def _custom_plugins(world: World) -> dict[str, Any]:
     """The deployment's custom plugins that are of use, by their names without the deployment's."""
-    prefix = full(world, "")
-    found = aws.pages(
+    prefix = full_name(world, "")
+    found = aws.paginate(
         world.region, "kafkaconnect", "list_custom_plugins", "customPlugins", namePrefix=prefix
     )
     named = {
@@ -73,7 +77,7 @@ def _custom_plugins(world: World) -> dict[str, Any]:
         for plugin in found
         if plugin["customPluginState"] == "ACTIVE"
     }
-    return {name: named[name] for name in PLUGINS if name in named}
+    return {name: named[name] for name in CUSTOM_PLUGINS if name in named}
 
 
 def validate(world: World, config: dict[str, str], name: str = "") -> None:
@@ -89,14 +93,16 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
         ConnectorError: one, that lists every refused key with its message.
     """
     name = name or config.get("name") or "to-be-validated"
-    wanted = judging.plugin_of(
-        config, name, plugins(world), f"MSK Connect, {world.region}", INSTALL
+    wanted = validation.require_plugin(
+        config, name, plugins(world), f"MSK Connect, {world.region}", INSTALL_HINT
     )
-    judging.no_literal_secret(world, name, config)
-    judging.no_tolerant_source(name, config)
+    validation.reject_plaintext_secrets(world, name, config)
+    validation.reject_error_tolerance(name, config)
     known = known_keys(config)
     guesses = unknown_keys(config, known) if known else {}
-    problems = {key: [judging.ignored(wanted, guess)] for key, guess in guesses.items()}
+    problems = {
+        key: [validation.unknown_key_message(wanted, guess)] for key, guess in guesses.items()
+    }
     problems.update(
         {
             key: [f"nobody has filled {value}"]
@@ -104,12 +110,12 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
             if PLACEHOLDER.search(value)
         }
     )
-    if not _sent(config)["tasks.max"].isdecimal():
+    if not _to_msk_config(config)["tasks.max"].isdecimal():
         problems["tasks.max"] = ["MSK Connect demands a whole number, such as 1"]
-    judging.refuse(name, wanted, problems)
+    validation.raise_for_problems(name, wanted, problems)
 
 
-def _sent(config: dict[str, str]) -> dict[str, str]:
+def _to_msk_config(config: dict[str, str]) -> dict[str, str]:
     """A configuration as MSK Connect is sent it: it demands tasks.max, which is 1 in Kafka Connect
     where it is not given, and has the name apart.
     """
@@ -130,7 +136,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
             undone. StackError: AWS refuses something.
     """
     validate(world, config, name)
-    judging.slot_is_free(
+    validation.require_free_slot(
         name,
         config,
         {}
@@ -140,10 +146,10 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
             for other in names(world)
         },
     )
-    judging.publishes_roots(world, name, config)
-    before, wanted = settled(world, name), _sent(config)
+    validation.require_root_publication(world, name, config)
+    before, wanted = wait_until_stable(world, name), _to_msk_config(config)
     if not before or before["connectorState"] == "FAILED":
-        new = _new(
+        new = _create_request(
             world, name, wanted
         )  # what is missing for it is missed before anything is deleted
         delete(world, name)
@@ -152,29 +158,29 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
             lambda: name in names(world),
             f"connector {name!r} to appear",
             timeout=60,
-            every=1,
+            interval=1,
             error=ConnectorError,
         )
         return status(world, name)
     if before["connectorState"] == "PAUSED":
-        operate(world, name, "resume_connector")
+        run_operation(world, name, "resume_connector")
     if before["connectorConfiguration"] != wanted:
-        operate(world, name, "update_connector", connectorConfiguration=wanted)
-    elif "FAILED" in judging.states(status(world, name)):
+        run_operation(world, name, "update_connector", connectorConfiguration=wanted)
+    elif "FAILED" in validation.states(status(world, name)):
         restart(world, name)
     return status(world, name)
 
 
-def _new(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
+def _create_request(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     """What CreateConnector is given."""
     told = aws.parameters(world.region, world.stack.deployment)
     role, subnets, groups, log, worker = (
-        aws.among(
+        aws.require_parameter(
             told,
             world.stack.deployment,
             needed,
             error=ConnectorError,
-            next_step="nothing was deployed. A "
+            hint="nothing was deployed. A "
             "connector of your own needs a role (deploy/5-connect.yaml has one for each of ours), its ARN in "
             "that parameter; all else comes with `workbench aws up`",
         )
@@ -186,17 +192,17 @@ def _new(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
             "connect/worker_configuration",
         )
     )
-    authentication, encryption = SECURITY[world.kafka.security_protocol]
+    authentication, encryption = SECURITY_SETTINGS[world.kafka.security_protocol]
     plugin = next(
         plugin
         for of, plugin in _custom_plugins(world).items()
-        if PLUGINS[of][0] == config["connector.class"]
+        if CUSTOM_PLUGINS[of][0] == config["connector.class"]
     )
     worker_now = call(world, "describe_worker_configuration", workerConfigurationArn=worker)[
         "latestRevision"
     ]
     return dict(
-        connectorName=full(world, name),
+        connectorName=full_name(world, name),
         connectorConfiguration=config,
         capacity=CAPACITY,
         kafkaCluster={
@@ -207,7 +213,7 @@ def _new(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
         },
         kafkaClusterClientAuthentication={"authenticationType": authentication},
         kafkaClusterEncryptionInTransit={"encryptionType": encryption},
-        kafkaConnectVersion=VERSION,
+        kafkaConnectVersion=KAFKA_CONNECT_VERSION,
         logDelivery={"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": log}}},
         plugins=[
             {
@@ -218,7 +224,7 @@ def _new(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
             }
         ],
         serviceExecutionRoleArn=role,
-        tags={aws.TAG: world.stack.deployment},
+        tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
         workerConfiguration={"workerConfigurationArn": worker, "revision": worker_now["revision"]},
     )
 
@@ -247,16 +253,16 @@ def status(world: World, name: str) -> dict[str, Any]:
     Raises:
         ConnectorError: there is no such connector, or it is somebody else's.
     """
-    return _status(world, name, there(world, name))
+    return _status(world, name, require(world, name))
 
 
 def _status(world: World, name: str, found: dict[str, Any]) -> dict[str, Any]:
     config, state = (
         found["connectorConfiguration"],
-        STATES.get(found["connectorState"], found["connectorState"]),
+        STATE_NAMES.get(found["connectorState"], found["connectorState"]),
     )
-    wrong = errored(world, name, found) if state == "RUNNING" else 0
-    error = why(world, name, found) if state == "FAILED" or wrong else ""
+    wrong = failed_task_count(world, name, found) if state == "RUNNING" else 0
+    error = failure_reason(world, name, found) if state == "FAILED" or wrong else ""
 
     def part(state: str) -> dict[str, str]:
         return {
@@ -271,7 +277,7 @@ def _status(world: World, name: str, found: dict[str, Any]) -> dict[str, Any]:
     ]
     return {
         "name": name,
-        "type": dict(PLUGINS.values()).get(config["connector.class"], ""),
+        "type": dict(CUSTOM_PLUGINS.values()).get(config["connector.class"], ""),
         **part(state),
         "tasks": tasks if state in ("RUNNING", "FAILED") else [],
     }
@@ -285,21 +291,21 @@ def failure(world: World, name: str) -> Optional[str]:
     believed for some seconds.
     """
     key = world.stack.deployment, name
-    if time.monotonic() < _well.get(key, 0):
+    if time.monotonic() < _healthy_until.get(key, 0):
         return None
     try:
         found = describe(world, name)
-        told = judging.failure(name, found and _status(world, name, found))
+        told = validation.failure_message(name, found and _status(world, name, found))
     except StackError as e:
-        if not aws.passes(e):
+        if not aws.is_transient(e):
             raise
         return None  # of the connector that says nothing
     if not told:
-        _well[key] = time.monotonic() + EVERY
+        _healthy_until[key] = time.monotonic() + POLL_INTERVAL
     return told
 
 
-def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, Any]:
+def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> dict[str, Any]:
     """Wait until a connector is RUNNING, and stays so for `steady` seconds; return its `status`. It
     takes minutes.
 
@@ -307,13 +313,13 @@ def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, A
         ConnectorError: at once when it is FAILED, with the reason from its log and likely causes.
     """
     return aws.wait(
-        judging.steadily(lambda: status(world, name), steady),
+        validation.running_for(lambda: status(world, name), stable_for),
         f"connector {name!r} to be RUNNING",
-        timeout=PATIENCE,
-        every=EVERY,
+        timeout=OPERATION_TIMEOUT,
+        interval=POLL_INTERVAL,
         error=ConnectorError,
-        failed=lambda: failure(world, name),
-        next_step=f"read the lines of {full(world, name)} in its log group in CloudWatch",
+        failure_reason=lambda: failure(world, name),
+        hint=f"read the lines of {full_name(world, name)} in its log group in CloudWatch",
     )
 
 
@@ -328,12 +334,12 @@ def restart(world: World, name: str) -> None:
     if seen["state"] == "FAILED":
         raise ConnectorError(
             f"connector {name!r} is FAILED, and MSK Connect restarts none that is: {seen['error']}",
-            where=full(world, name),
-            next_step="connect.apply(world, name, config) deletes it and creates it again",
+            location=full_name(world, name),
+            hint="connect.apply(world, name, config) deletes it and creates it again",
         )
-    operate(world, name, "restart_connector", onlyFailedTasks=True)
-    _well[world.stack.deployment, name] = (
-        time.monotonic() + METRICS
+    run_operation(world, name, "restart_connector", onlyFailedTasks=True)
+    _healthy_until[world.stack.deployment, name] = (
+        time.monotonic() + METRIC_DELAY
     )  # till then CloudWatch may tell of what was before
 
 
@@ -345,13 +351,13 @@ def delete(world: World, name: str) -> None:
     stays: see postgres.drop_slot.
     Raises: ConnectorError: it is somebody else's.
     """
-    found = settled(world, name)
+    found = wait_until_stable(world, name)
     if found:
         call(world, "delete_connector", connectorArn=found["connectorArn"])
         aws.wait(
             lambda: not describe(world, name),
             f"connector {name!r} to be gone",
-            timeout=PATIENCE,
-            every=EVERY,
+            timeout=OPERATION_TIMEOUT,
+            interval=POLL_INTERVAL,
             error=ConnectorError,
         )

@@ -6,22 +6,22 @@ import datetime as dt
 import re
 from typing import Any, Optional
 
-from ..base import ConnectorError, StackError, World, aws, nearest
-from . import judging
+from ..base import ConnectorError, StackError, World, aws, did_you_mean
+from . import validation
 
-PATIENCE, EVERY = (
+OPERATION_TIMEOUT, POLL_INTERVAL = (
     15 * 60,
     5.0,
 )  # seconds that a connector may take to run or to be gone, and between two looks at it
-METRICS = 3 * 60  # seconds that CloudWatch may be behind
-SETTLED = ("RUNNING", "FAILED", "PAUSED")
+METRIC_DELAY = 3 * 60  # seconds that CloudWatch may be behind
+STABLE_STATES = ("RUNNING", "FAILED", "PAUSED")
 
 
 def call(world: World, operation: str, **given: Any) -> dict[str, Any]:
     return aws.call(world.region, "kafkaconnect", operation, **given)
 
 
-def full(world: World, name: str) -> str:
+def full_name(world: World, name: str) -> str:
     return f"{world.stack.deployment}-{name}"
 
 
@@ -29,25 +29,25 @@ def _arns(world: World, name: str = "") -> dict[str, str]:
     """{name: ARN} of the connectors whose names begin so, whosever they are: `a-b-c` may be b-c of
     deployment a, and c of a-b.
     """
-    start = len(full(world, ""))
-    found = aws.pages(
+    start = len(full_name(world, ""))
+    found = aws.paginate(
         world.region,
         "kafkaconnect",
         "list_connectors",
         "connectors",
-        connectorNamePrefix=full(world, name),
+        connectorNamePrefix=full_name(world, name),
     )
     return {one["connectorName"][start:]: one["connectorArn"] for one in found}
 
 
 def names(world: World) -> list[str]:
     """Those of this deployment."""
-    return sorted(name for name, arn in _arns(world).items() if _is_ours(world, arn))
+    return sorted(name for name, arn in _arns(world).items() if _has_deployment_tag(world, arn))
 
 
-def _is_ours(world: World, arn: str) -> bool:
+def _has_deployment_tag(world: World, arn: str) -> bool:
     tags = call(world, "list_tags_for_resource", resourceArn=arn).get("tags", {})
-    return tags.get(aws.TAG) == world.stack.deployment
+    return tags.get(aws.DEPLOYMENT_TAG) == world.stack.deployment
 
 
 def describe(world: World, name: str) -> Optional[dict[str, Any]]:
@@ -57,53 +57,53 @@ def describe(world: World, name: str) -> Optional[dict[str, Any]]:
         name.
     """
     arn = _arns(world, name).get(name)
-    with aws.suppress("^NotFoundException$"):
-        if arn and not _is_ours(world, arn):
+    with aws.ignore_error_codes("^NotFoundException$"):
+        if arn and not _has_deployment_tag(world, arn):
             raise ConnectorError(
-                f"connector {full(world, name)!r} is not of this deployment; nothing was changed",
-                where=arn,
-                expected=f"the tag {aws.TAG} = {world.stack.deployment}",
-                next_step="two users of one account take two names: stack.deployment in the params file",
+                f"connector {full_name(world, name)!r} is not of this deployment; nothing was changed",
+                location=arn,
+                expected=f"the tag {aws.DEPLOYMENT_TAG} = {world.stack.deployment}",
+                hint="two users of one account take two names: stack.deployment in the params file",
             )
         return call(world, "describe_connector", connectorArn=arn) if arn else None
     return None
 
 
-def there(world: World, name: str) -> dict[str, Any]:
+def require(world: World, name: str) -> dict[str, Any]:
     """What `describe` returns. Raises: ConnectorError: there is no such connector."""
     found = describe(world, name)
     if not found:
         raise ConnectorError(
             f"there is no connector {name!r}",
-            where=f"MSK Connect, {world.region}",
-            expected=nearest(name, names(world)),
-            next_step="deploy it with connect.apply",
+            location=f"MSK Connect, {world.region}",
+            expected=did_you_mean(name, names(world)),
+            hint="deploy it with connect.apply",
         )
     return found
 
 
-def settled(world: World, name: str) -> Optional[dict[str, Any]]:
+def wait_until_stable(world: World, name: str) -> Optional[dict[str, Any]]:
     """What `describe` returns, once a connector is at rest: one that is being made or changed can
     be neither updated nor deleted.
     """
     found = describe(world, name)  # what is wrong with it is told at once, by no waiting
-    if not found or found["connectorState"] in SETTLED:
+    if not found or found["connectorState"] in STABLE_STATES:
         return found
     aws.wait(
-        lambda: (describe(world, name) or {}).get("connectorState") in (None, *SETTLED),
+        lambda: (describe(world, name) or {}).get("connectorState") in (None, *STABLE_STATES),
         f"connector {name!r} to come to rest",
-        timeout=PATIENCE,
-        every=EVERY,
+        timeout=OPERATION_TIMEOUT,
+        interval=POLL_INTERVAL,
         error=ConnectorError,
     )
     return describe(world, name)
 
 
-def operate(world: World, name: str, operation: str, **given: Any) -> None:
+def run_operation(world: World, name: str, operation: str, **given: Any) -> None:
     """Let MSK Connect do something to a connector, and wait until that is done. Raises:
     ConnectorError: it came to nothing.
     """
-    found = settled(world, name) or there(world, name)
+    found = wait_until_stable(world, name) or require(world, name)
     if operation == "update_connector":
         given["currentVersion"] = found["currentVersion"]
     done = call(world, operation, connectorArn=found["connectorArn"], **given)[
@@ -116,23 +116,23 @@ def operate(world: World, name: str, operation: str, **given: Any) -> None:
             if re.search("COMPLETE|FAILED", now["connectorOperationState"])
         ],
         f"{operation} of {name!r}",
-        timeout=PATIENCE,
-        every=EVERY,
+        timeout=OPERATION_TIMEOUT,
+        interval=POLL_INTERVAL,
         error=ConnectorError,
     )[0]
     if re.search("FAILED|ROLLBACK", seen["connectorOperationState"]):
-        why = f"{' '.join(seen.get('errorInfo', {}).values())} … {logged(world, name, found)}"
+        why = f"{' '.join(seen.get('errorInfo', {}).values())} … {last_logged_error(world, name, found)}"
         raise ConnectorError(
             f"{operation} of connector {name!r} came to nothing, the connector is as it was before: {why}",
-            where=f"{full(world, name)}: {seen['connectorOperationState']}",
-            next_step=judging.causes(why),
+            location=f"{full_name(world, name)}: {seen['connectorOperationState']}",
+            hint=validation.likely_causes(why),
         )
 
 
-def errored(world: World, name: str, found: dict[str, Any]) -> int:
+def failed_task_count(world: World, name: str, found: dict[str, Any]) -> int:
     """How many tasks have failed, by what CloudWatch heard last."""
     now = dt.datetime.now(dt.timezone.utc)
-    begin = max(now - dt.timedelta(seconds=METRICS), found.get("creationTime", now))
+    begin = max(now - dt.timedelta(seconds=METRIC_DELAY), found.get("creationTime", now))
     heard = aws.call(
         world.region,
         "cloudwatch",
@@ -140,7 +140,7 @@ def errored(world: World, name: str, found: dict[str, Any]) -> int:
         Namespace="AWS/KafkaConnect",
         Period=60,
         MetricName="ErroredTaskCount",
-        Dimensions=[{"Name": "ConnectorName", "Value": full(world, name)}],
+        Dimensions=[{"Name": "ConnectorName", "Value": full_name(world, name)}],
         StartTime=begin,
         EndTime=now,
         Statistics=["Maximum"],
@@ -148,18 +148,18 @@ def errored(world: World, name: str, found: dict[str, Any]) -> int:
     return int(max(heard, key=lambda point: point["Timestamp"])["Maximum"]) if heard else 0
 
 
-def why(world: World, name: str, found: dict[str, Any]) -> str:
+def failure_reason(world: World, name: str, found: dict[str, Any]) -> str:
     """Why a connector has failed: the last error in its log, else what MSK Connect says of it,
     which is seldom more than that the log has the reason.
     """
     said = found.get("stateDescription", {})
     return (
-        logged(world, name, found)
+        last_logged_error(world, name, found)
         or f"{said.get('code', 'no reason given')}: {said.get('message', '')}"
     )
 
 
-def logged(world: World, name: str, found: dict[str, Any]) -> str:
+def last_logged_error(world: World, name: str, found: dict[str, Any]) -> str:
     """The last error in a connector's log, "" where there is none. An event is a line,
     `[Worker-…] [time] ERROR …`, of a stack trace one each (developer guide, "Logging for MSK
     Connect").
@@ -173,7 +173,7 @@ def logged(world: World, name: str, found: dict[str, Any]) -> str:
     since = dt.datetime.now(dt.timezone.utc) - dt.timedelta(hours=6)
     try:  # the newest come first
         events = (
-            aws.pages(
+            aws.paginate(
                 world.region,
                 "logs",
                 "filter_log_events",
@@ -188,10 +188,10 @@ def logged(world: World, name: str, found: dict[str, Any]) -> str:
             else []
         )
     except StackError as e:
-        return f"its log cannot be read: {e.what}"
+        return f"its log cannot be read: {e.message}"
     # All connectors have one group. A stream is of one worker, of one connector: which one its name
     # tells, or its lines
-    mine = re.compile(re.escape(full(world, name)) + r"(?!\w)")
+    mine = re.compile(re.escape(full_name(world, name)) + r"(?!\w)")
     streams = {
         e["logStreamName"] for e in events if mine.search(f"{e['logStreamName']} {e['message']}")
     }
@@ -200,4 +200,4 @@ def logged(world: World, name: str, found: dict[str, Any]) -> str:
         trace.insert(0, re.sub(r"^(\[Worker-\w+\] )?(\[[\d\s,:-]+\] )?", "", event["message"]))
         if re.match("ERROR|FATAL", trace[0]):
             break
-    return judging.first_line("\n".join(trace))
+    return validation.summarize_stacktrace("\n".join(trace))

@@ -7,22 +7,22 @@ from typing import Any, Optional, Union
 from urllib.parse import quote
 
 from .. import stack
-from ..base import ConnectorError, ParamsError, StackError, World, nearest, wait_until
+from ..base import ConnectorError, ParamsError, StackError, World, did_you_mean, wait_until
 from ..stack import connect_api
-from . import judging
+from . import validation
 from .configs import unknown_keys
-from .judging import (
-    causes,
-    first_line,
-    ignored,
-    no_literal_secret,
-    plugin_of,
-    refuse,
-    slot_is_free,
+from .validation import (
+    likely_causes,
+    raise_for_problems,
+    reject_plaintext_secrets,
+    require_free_slot,
+    require_plugin,
     states,
+    summarize_stacktrace,
+    unknown_key_message,
 )
 
-INSTALL = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
+INSTALL_HINT = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
 
 
 def plugins(world: World) -> list[dict[str, str]]:
@@ -43,9 +43,9 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
         ConnectorError: one, that lists every refused key with its message.
     """
     name = name or config.get("name") or "to-be-validated"
-    wanted = plugin_of(config, name, plugins(world), world.connect.url, INSTALL)
-    no_literal_secret(world, name, config)
-    judging.no_tolerant_source(name, config)
+    wanted = require_plugin(config, name, plugins(world), world.connect.url, INSTALL_HINT)
+    reject_plaintext_secrets(world, name, config)
+    validation.reject_error_tolerance(name, config)
     answer = _call(
         world,
         "PUT",
@@ -59,8 +59,8 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
         if c["value"].get("errors")
     }
     for key, guess in unknown_keys(config, known).items():
-        problems.setdefault(key, [ignored(wanted, guess)])
-    refuse(name, wanted, problems)
+        problems.setdefault(key, [unknown_key_message(wanted, guess)])
+    raise_for_problems(name, wanted, problems)
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
@@ -75,12 +75,12 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
             it.
     """
     validate(world, config, name)
-    slot_is_free(
-        name, config, connect_api.configurations(_call(world, "GET", connect_api.CONNECTORS))
+    require_free_slot(
+        name, config, connect_api.configurations(_call(world, "GET", connect_api.CONNECTORS_PATH))
     )
-    judging.publishes_roots(world, name, config)
-    url = _address(name)
-    before = _call(world, "GET", f"{url}/config", or_none=True)
+    validation.require_root_publication(world, name, config)
+    url = _connector_path(name)
+    before = _call(world, "GET", f"{url}/config", none_if_missing=True)
     wanted = {**config, "name": name}
     if before is not None:
         if before == wanted and states(status(world, name)) == {"RUNNING"}:
@@ -97,7 +97,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     )
 
 
-def _address(name: str) -> str:
+def _connector_path(name: str) -> str:
     return f"/connectors/{quote(name, safe='')}"
 
 
@@ -110,7 +110,7 @@ def deployed(world: World, name: str) -> dict[str, str]:
     """Return the configuration with which a connector is deployed; empty where there is no such
     connector.
     """
-    return _call(world, "GET", f"{_address(name)}/config", or_none=True) or {}
+    return _call(world, "GET", f"{_connector_path(name)}/config", none_if_missing=True) or {}
 
 
 def status(world: World, name: str) -> dict[str, Any]:
@@ -124,16 +124,16 @@ def status(world: World, name: str) -> dict[str, Any]:
     if found is None:
         raise ConnectorError(
             f"there is no connector {name!r}",
-            where=world.connect.url,
-            expected=nearest(name, names(world)),
-            next_step="deploy it with connect.apply",
+            location=world.connect.url,
+            expected=did_you_mean(name, names(world)),
+            hint="deploy it with connect.apply",
         )
     return found
 
 
 def _status(world: World, name: str) -> Optional[dict[str, Any]]:
-    answer = _call(world, "GET", f"{_address(name)}/status", or_none=True)
-    without_kafka = stack.gone(world, "kafka")
+    answer = _call(world, "GET", f"{_connector_path(name)}/status", none_if_missing=True)
+    without_kafka = stack.process_down_error(world, "kafka")
     if (
         without_kafka
     ):  # Connect goes on answering what it last read there: a wait for another state would not end
@@ -145,7 +145,7 @@ def _status(world: World, name: str) -> Optional[dict[str, Any]]:
         return {
             "state": raw["state"],
             "worker": raw.get("worker_id", ""),
-            "error": first_line(raw.get("trace", "")),
+            "error": summarize_stacktrace(raw.get("trace", "")),
         }
 
     return {
@@ -160,10 +160,10 @@ def failure(world: World, name: str) -> Optional[str]:
     """Return a sentence (first line of the trace, likely causes) when a connector or task is
     FAILED, else None.
     """
-    return judging.failure(name, _status(world, name))
+    return validation.failure_message(name, _status(world, name))
 
 
-def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, Any]:
+def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> dict[str, Any]:
     """Wait until a connector and all its tasks are RUNNING, and stay so for `steady` seconds;
     return its `status`.
 
@@ -178,12 +178,12 @@ def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, A
             likely causes.
     """
     return wait_until(
-        judging.steadily(lambda: status(world, name), steady),
+        validation.running_for(lambda: status(world, name), stable_for),
         f"connector {name!r} and its tasks to be RUNNING",
-        every=0.2,
+        interval=0.2,
         error=ConnectorError,
-        failed=lambda: failure(world, name),
-        next_step="read Connect's log: `workbench status` names it",
+        failure_reason=lambda: failure(world, name),
+        hint="read Connect's log: `workbench status` names it",
     )
 
 
@@ -192,7 +192,7 @@ def restart(world: World, name: str) -> None:
     alone. It goes on where it was. See `wait_running`: no state that is seen after this is of
     before.
     """
-    _call(world, "POST", f"{_address(name)}/restart?includeTasks=true&onlyFailed=true")
+    _call(world, "POST", f"{_connector_path(name)}/restart?includeTasks=true&onlyFailed=true")
     with contextlib.suppress(
         ConnectorError
     ):  # Connect answers first; what fails again is told by who asks next
@@ -200,7 +200,7 @@ def restart(world: World, name: str) -> None:
             lambda: "FAILED" not in states(status(world, name)),
             f"connector {name!r} to start again",
             timeout=10,
-            every=0.02,
+            interval=0.02,
             error=ConnectorError,
         )
 
@@ -212,12 +212,12 @@ def delete(world: World, name: str) -> None:
     (a new connector of MSK Connect always does). The replication slot stays: see
     postgres.drop_slot.
     """
-    url = _address(name)
-    if _call(world, "GET", f"{url}/config", or_none=True) is None:
+    url = _connector_path(name)
+    if _call(world, "GET", f"{url}/config", none_if_missing=True) is None:
         return
     _stop(world, name)
-    _forget_offsets(world, url)
-    _call(world, "DELETE", url, or_none=True)
+    _delete_offsets(world, url)
+    _call(world, "DELETE", url, none_if_missing=True)
     wait_until(
         lambda: _status(world, name) is None and name not in names(world),
         f"connector {name!r} to be gone",
@@ -226,7 +226,7 @@ def delete(world: World, name: str) -> None:
     )
 
 
-def _forget_offsets(world: World, url: str) -> None:
+def _delete_offsets(world: World, url: str) -> None:
     """Delete the offsets of a stopped connector. After a restart of Kafka, Connect refuses it until
     a sink's consumer group has no member, and says that the request can be safely retried.
     """
@@ -236,7 +236,7 @@ def _forget_offsets(world: World, url: str) -> None:
             _call(world, "DELETE", f"{url}/offsets")
             return True
         except ConnectorError as e:
-            if "safely retried" in e.what:
+            if "safely retried" in e.message:
                 raise
             return e
 
@@ -244,7 +244,7 @@ def _forget_offsets(world: World, url: str) -> None:
         forgotten,
         f"the offsets of {url} to be deleted",
         timeout=60,
-        every=0.5,
+        interval=0.5,
         error=ConnectorError,
     )
     if isinstance(done, ConnectorError):
@@ -253,7 +253,7 @@ def _forget_offsets(world: World, url: str) -> None:
 
 def _stop(world: World, name: str) -> None:
     """Stop a connector (its offsets stay) and wait until its tasks are gone."""
-    _call(world, "PUT", f"{_address(name)}/stop")
+    _call(world, "PUT", f"{_connector_path(name)}/stop")
     wait_until(
         lambda: states(status(world, name)) == {"STOPPED", "NO TASK"},
         f"connector {name!r} to stop",
@@ -262,32 +262,34 @@ def _stop(world: World, name: str) -> None:
     )
 
 
-def _lost(world: World) -> Optional[StackError]:
+def _service_lost_error(world: World) -> Optional[StackError]:
     """Connect keeps all that it knows in Kafka: without it, it answers with time-outs."""
-    return stack.lost(world, "connect", world.connect.url) or stack.lost(
-        world, "kafka", world.kafka.bootstrap
-    )
+    return stack.service_down_error(
+        world, "connect", world.connect.url
+    ) or stack.service_down_error(world, "kafka", world.kafka.bootstrap)
 
 
-def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bool = False) -> Any:
+def _call(
+    world: World, method: str, path: str, body: Any = None, *, none_if_missing: bool = False
+) -> Any:
     """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no
     error.
     """
     try:
         # it waits 90 s for a Kafka that is gone
-        return stack.watched(
+        return stack.run_watched(
             world,
-            lambda wanted: connect_api.call(world, method, path, body, wanted=wanted),
+            lambda wanted: connect_api.call(world, method, path, body, should_retry=wanted),
             "connect",
             "kafka",
         )
     except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
-        raise _lost(world) or e from None
-    except connect_api.Refusal as e:
-        if e.status == 404 and or_none:
+        raise _service_lost_error(world) or e from None
+    except connect_api.ConnectApiError as e:
+        if e.status == 404 and none_if_missing:
             return None
-        lost = _lost(world) if e.status >= 500 else None
-        next_step = e.next_step or causes(e.message)
+        lost = _service_lost_error(world) if e.status >= 500 else None
+        next_step = e.hint or likely_causes(e.reason)
         raise lost or ConnectorError(
-            e.what, where=e.where, expected=e.expected, next_step=next_step
+            e.message, location=e.location, expected=e.expected, hint=next_step
         ) from None

@@ -10,14 +10,16 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from ..base import LakeError
-from ..spark import answered, causes
-from . import evolving
-from .ddl import committed, literal, refresh, register
-from .tables import PARTS, Table, needs_records, writing
-from .timeline import check_clock, completed, pending_compactions
+from ..spark import java_stacktraces, translate_errors
+from . import evolution
+from .ddl import literal, refresh, register, sync_catalog
+from .tables import OPTION_GROUPS, Table, commit_lock, needs_record_writer
+from .timeline import check_clock, completed_actions, pending_compactions
 
 
-def call(spark: SparkSession, procedure: str, **arguments: str | bool | int) -> pd.DataFrame:
+def call_procedure(
+    spark: SparkSession, procedure: str, **arguments: str | bool | int
+) -> pd.DataFrame:
     """Call one of Hudi's procedures (its documentation, "Procedures", lists them), and return what
     it answers.
 
@@ -30,7 +32,7 @@ def call(spark: SparkSession, procedure: str, **arguments: str | bool | int) -> 
     """
     for name in (procedure, *arguments):
         if not name.isidentifier():
-            raise LakeError(f"{name!r} is not a name", where=f"CALL {procedure}")
+            raise LakeError(f"{name!r} is not a name", location=f"CALL {procedure}")
     given = ", ".join(f"{name} => {literal(value)}" for name, value in arguments.items())
     return spark.sql(f"CALL {procedure}({given})").toPandas()
 
@@ -52,53 +54,57 @@ def compact(spark: SparkSession, table: Table, *operations: str) -> None:
     if table.type != "mor":
         raise LakeError(
             f"table {table.name} is Copy-on-Write, it has no logs to compact",
-            where=table.base,
+            location=table.base,
             expected='a table of type "mor"',
-            next_step="read it: every commit writes whole base files",
+            hint="read it: every commit writes whole base files",
         )
-    if not completed(table):
+    if not completed_actions(table):
         raise LakeError(
             f"table {table.name} has no completed commit to compact",
-            where=table.base,
-            next_step="ingest something into it first",
+            location=table.base,
+            hint="ingest something into it first",
         )
     check_clock(table)
     written = {
-        *PARTS["base files"],
-        *PARTS["no bloom filter"],
+        *OPTION_GROUPS["base files"],
+        *OPTION_GROUPS["no bloom filter"],
     }  # it takes none of the table's options by itself
-    columns = evolving.columns(completed(table))
+    columns = evolution.table_columns(completed_actions(table))
     options = {
         # by default a plan is made of five commits or more
         "hoodie.compact.inline.max.delta.commits": "1",
         **{name: value for name, value in table.options().items() if name in written},
-        **(PARTS["compaction by records"] if columns and needs_records(columns) else {}),
+        **(
+            OPTION_GROUPS["compaction by records"]
+            if columns and needs_record_writer(columns)
+            else {}
+        ),
         **{
             name: value
             for name, value in table.extra.items()
-            if name in PARTS["compaction by records"]
+            if name in OPTION_GROUPS["compaction by records"]
         },
     }
     with (
-        answered(
+        translate_errors(
             spark,
             f"a compaction of {table.name} failed",
             table.base,
             "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
             "did not finish changes nothing that a reader sees",
         ),
-        causes(spark),
+        java_stacktraces(spark),
     ):
         entry = register(spark, table)
         for operation in operations or ("schedule", "run"):
             plans = operation == "schedule" or not pending_compactions(table)
-            with writing(table) if plans else contextlib.nullcontext():
-                call(
+            with commit_lock(table) if plans else contextlib.nullcontext():
+                call_procedure(
                     spark,
                     "run_compaction",
                     op=operation,
                     table=entry,
                     options=",".join(f"{name}={value}" for name, value in options.items()),
                 )
-        committed(spark, table)
+        sync_catalog(spark, table)
         refresh(spark, table)

@@ -16,31 +16,31 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ..base import LakeError, World, files, nearest
-from ..base.paths import within
-from ..landing.job import landed_topic_id
+from ..base import LakeError, World, did_you_mean, files
+from ..base.paths import join_uri
+from ..landing.job import topic_id_path
 from ..topic import topics, wire
-from . import decode, decode_avro, evolving
-from .tables import POSITION, Table, plain, state
-from .timeline import completed
+from . import decode, decode_avro, evolution
+from .tables import COMBINED_ORDERING_COLUMN, Table, safe_file_name, table_state_dir
+from .timeline import completed_actions
 
 FORMATS = ("json", "avro")
-_PARQUET = (
+_PARQUET_HINT = (
     "hudi.Landed reads no Parquet: let the sink write JsonFormat or AvroFormat into another folder, and ingest "
     "that; to look at the files: spark.read.parquet"
 )
 # {format: {the ending of a file that is of another one: what to do}}
-OTHERS = {
-    "json": {".parquet": _PARQUET, ".avro": 'hudi.Landed(…, format="avro") reads Avro'},
-    "avro": {".parquet": _PARQUET},
+FOREIGN_FORMATS = {
+    "json": {".parquet": _PARQUET_HINT, ".avro": 'hudi.Landed(…, format="avro") reads Avro'},
+    "avro": {".parquet": _PARQUET_HINT},
 }
-AGAIN = (
+REPLAY_HINT = (
     "read it from its beginning with hudi.ingest(…, replay=True), where rows change only if the ordering field "
     "says so; or start clean: hudi.drop"
 )
 # A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to
 # start.
-FEW, FEW_BYTES = 2_000, 16 << 20
+SMALL_BATCH_MESSAGES, SMALL_BATCH_BYTES = 2_000, 16 << 20
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Source:
         if self.format not in FORMATS:
             raise LakeError(
                 f"format of {self.name} is {self.format!r}",
-                expected=nearest(str(self.format), FORMATS),
+                expected=did_you_mean(str(self.format), FORMATS),
             )
 
     @property
     def id(self) -> str:
-        return f"{type(self).__name__.lower()}-{plain(self.name)}"
+        return f"{type(self).__name__.lower()}-{safe_file_name(self.name)}"
 
 
 class Topic(Source):
@@ -99,29 +99,29 @@ class Batch:
     """
 
     rows: DataFrame
-    reached: dict[str, Any]
-    few: bool = False
+    progress: dict[str, Any]
+    in_memory: bool = False
 
 
-def reader(
+def create_reader(
     spark: SparkSession,
     world: World,
     source: Source,
     table: Table,
-    most: int,
+    max_records: int,
     schema: Optional[T.StructType] = None,
-) -> Union["_Topic", "_Landed"]:
+) -> Union["_TopicReader", "_LandedReader"]:
     """The reader of a source for a table; `most` messages or files in one batch. schema: as of
     `hudi.ingest`.
     """
-    kinds = {Topic: _Topic, Landed: _Landed}
+    kinds = {Topic: _TopicReader, Landed: _LandedReader}
     if type(source) not in kinds:
         raise LakeError(
             f"a source cannot be {source!r}",
-            where="hudi.ingest",
+            location="hudi.ingest",
             expected="Topic(name) or Landed(prefix)",
         )
-    return kinds[type(source)](spark, world, source, table, most, schema)
+    return kinds[type(source)](spark, world, source, table, max_records, schema)
 
 
 class _Reader:
@@ -136,17 +136,19 @@ class _Reader:
         most: int,
         schema: Optional[T.StructType],
     ):
-        self.spark, self.world, self.source, self.table, self.most = (
+        self.spark, self.world, self.source, self.table, self.max_records = (
             spark,
             world,
             source,
             table,
             most,
         )
-        self.avro = source.format == "avro"
+        self.is_avro = source.format == "avro"
         self.schema: Any = schema
-        if self.avro:
-            self.schema = decode_avro.Schemas(world, source.topic, schema, _columns(table))
+        if self.is_avro:
+            self.schema = decode_avro.SchemaResolver(
+                world, source.topic, schema, _source_columns(table)
+            )
         elif schema is None:
             self.schema = decode.reader_schema(table.name)
 
@@ -155,55 +157,59 @@ class _Reader:
         """The schema that the last batch's rows have, and the one that the source has now, of which
         they may hold more.
         """
-        both = (self.schema.reader, self.schema.newest) if self.avro else (self.schema, self.schema)
-        return tuple(decode.judged_schema(each, self.table) for each in both)
+        both = (
+            (self.schema.reader_schema, self.schema.latest_schema)
+            if self.is_avro
+            else (self.schema, self.schema)
+        )
+        return tuple(decode.classified_schema(each, self.table) for each in both)
 
 
-def _columns(table: Table) -> Optional[T.StructType]:
+def _source_columns(table: Table) -> Optional[T.StructType]:
     """The columns of a table that come from its source; None before its first commit."""
-    found = evolving.columns(completed(table))
-    return found and T.StructType([f for f in found if f.name != POSITION])
+    found = evolution.table_columns(completed_actions(table))
+    return found and T.StructType([f for f in found if f.name != COMBINED_ORDERING_COLUMN])
 
 
-class _Topic(_Reader):
+class _TopicReader(_Reader):
     """Reads a topic by offsets."""
 
     def __init__(self, *given: Any):
         super().__init__(*given)
         self.name, self._admin = self.source.name, AdminClient(topics.settings(self.world))
 
-    def next(self, mine: dict[str, Any], number: int) -> Optional[Batch]:
-        bounds = topics.bounds(self.world, self.name)
+    def next(self, progress: dict[str, Any], batch_id: int) -> Optional[Batch]:
+        bounds = topics.watermark_offsets(self.world, self.name)
         now = topics.topic_id(self.world, self.name, self._admin)
-        if mine.get("topic_id", now) != now:
+        if progress.get("topic_id", now) != now:
             raise LakeError(
                 "the topic was deleted and made anew: what has been read of the old one says nothing about the new one",
-                where=f"{self.name}, id {now}",
-                expected=f"id {mine['topic_id']}",
-                next_step=AGAIN,
+                location=f"{self.name}, id {now}",
+                expected=f"id {progress['topic_id']}",
+                hint=REPLAY_HINT,
             )
-        start, stop, left = {}, {}, self.most
+        start, stop, left = {}, {}, self.max_records
         for partition, (begin, end) in sorted(bounds.items()):
-            at = mine.get("offsets", {}).get(str(partition), begin)
+            at = progress.get("offsets", {}).get(str(partition), begin)
             if at < begin or at > end:
                 raise LakeError(
                     f"the topic holds offsets {begin} to {end}, and {at} is the next to be read",
-                    where=f"{self.name}, partition {partition}",
-                    next_step=f"messages expired unread: {AGAIN}",
+                    location=f"{self.name}, partition {partition}",
+                    hint=f"messages expired unread: {REPLAY_HINT}",
                 )
             start[partition], stop[partition] = at, min(end, at + left)
             left -= stop[partition] - at
         if start == stop:
             return None
-        few = self.most - left <= FEW
+        few = self.max_records - left <= SMALL_BATCH_MESSAGES
         if few:
             rows, stop = self._fetch(start, stop)
-            messages = self.spark.createDataFrame(rows, wire.MESSAGES)
+            messages = self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS)
         else:
-            messages = self._spark_reads(start, stop)
+            messages = self._read_with_spark(start, stop)
         reached = {"offsets": {str(p): n for p, n in stop.items()}, "topic_id": now}
         if (
-            not self.avro
+            not self.is_avro
         ):  # the bytes are taken for text; decode.rows finds those that are not UTF-8
             texts = (
                 F.col(name).cast("string").alias(to)
@@ -214,7 +220,7 @@ class _Topic(_Reader):
                 reached,
                 few,
             )
-        raw = wire.framed_in_spark(messages, self.world)
+        raw = wire.with_wire_columns(messages, self.world)
         ids = (
             raw.select("schema") if few else raw.select("schema").distinct()
         )  # of few Spark knows them without a job
@@ -229,16 +235,16 @@ class _Topic(_Reader):
         """
         rows: list[tuple] = []
         size, at = 0, dict(start)
-        with contextlib.closing(topics.messages(self.world, self.name, start, stop)) as found:
+        with contextlib.closing(topics.consume(self.world, self.name, start, stop)) as found:
             for m in found:
                 rows.append((m.key(), m.value(), self.name, m.partition(), m.offset(), None))
                 size += len(m.value() or b"")
                 at[m.partition()] = m.offset() + 1
-                if size >= FEW_BYTES:
+                if size >= SMALL_BATCH_BYTES:
                     return rows, at
         return rows, stop
 
-    def _spark_reads(self, start: dict[int, int], stop: dict[int, int]) -> DataFrame:
+    def _read_with_spark(self, start: dict[int, int], stop: dict[int, int]) -> DataFrame:
         messages = self.spark.read.format("kafka").options(
             **{
                 **topics.spark_options(self.world),
@@ -258,66 +264,68 @@ class _Topic(_Reader):
         )
 
 
-class _Landed(_Reader):
+class _LandedReader(_Reader):
     """Reads the files that no earlier commit has read."""
 
     def __init__(self, *given: Any):
         super().__init__(*given)
-        self.folder = within(self.world.lake.landing, self.source.name.rstrip("/"))
-        self.lists: dict[
+        self.folder = join_uri(self.world.lake.landing, self.source.name.rstrip("/"))
+        self.file_lists: dict[
             int, Optional[list[str]]
         ] = {}  # what was read of them: a committed list does not change
 
-    def next(self, mine: dict[str, Any], number: int) -> Optional[Batch]:
+    def next(self, progress: dict[str, Any], batch_id: int) -> Optional[Batch]:
         # the landing names files by offset: those of a topic made anew have the names of the old
         # ones
-        now = files.read_text(landed_topic_id(self.world, self.source.folder))
-        if mine.get("topic_id", now) != now:
+        now = files.read_text(topic_id_path(self.world, self.source.folder))
+        if progress.get("topic_id", now) != now:
             raise LakeError(
                 "the landed files are of another topic than those read so far, by the same name",
-                where=f"{self.folder}, topic id {now}",
-                expected=f"id {mine['topic_id']}",
-                next_step=AGAIN,
+                location=f"{self.folder}, topic id {now}",
+                expected=f"id {progress['topic_id']}",
+                hint=REPLAY_HINT,
             )
         # a list of files can be long, so each batch writes its own only, and the commit says those
         # that count
-        first = mine.get("first", number)
-        for n in range(first, number):
-            if n not in self.lists:
-                self.lists[n] = landed_list(self.world, self.table, self.source.id, n)
-            if self.lists[n] is None:
+        first = progress.get("first", batch_id)
+        for n in range(first, batch_id):
+            if n not in self.file_lists:
+                self.file_lists[n] = landed_list(self.world, self.table, self.source.id, n)
+            if self.file_lists[n] is None:
                 raise LakeError(
                     f"the list of the files that were read of {self.source} is gone",
-                    where=_list_of(self.world, self.table, self.source.id, n),
-                    next_step="was it removed, or is the table one of an older workbench, which kept the "
-                    f"list elsewhere? Whichever it is, {AGAIN}",
+                    location=_list_path(self.world, self.table, self.source.id, n),
+                    hint="was it removed, or is the table one of an older workbench, which kept the "
+                    f"list elsewhere? Whichever it is, {REPLAY_HINT}",
                 )
-        seen = {path for n in range(first, number) for path in self.lists[n]}
+        seen = {path for n in range(first, batch_id) for path in self.file_lists[n]}
         there = {
             info.path: (reading_order(path, info.mtime_ns), f"{self.folder}/{path}")
-            for path, info in files.below(self.folder).items()
-            if not is_scratch(path)
+            for path, info in files.list_files(self.folder).items()
+            if not is_hidden(path)
         }
-        new = sorted(there.keys() - seen, key=there.get)[: self.most]
+        new = sorted(there.keys() - seen, key=there.get)[: self.max_records]
         if not new:
             return None
-        _readable(self.source, [there[path][1] for path in new])
-        self.lists[number] = (
+        _check_format(self.source, [there[path][1] for path in new])
+        self.file_lists[batch_id] = (
             new  # of a batch that was not committed it is replaced when that is done again
         )
-        files.write_text(_list_of(self.world, self.table, self.source.id, number), json.dumps(new))
+        files.write_text(
+            _list_path(self.world, self.table, self.source.id, batch_id), json.dumps(new)
+        )
         reached = {"first": first, "topic_id": now}
         addresses = [there[path][1] for path in new]
-        if self.avro:
+        if self.is_avro:
             return Batch(
-                decode_avro.landed(self.spark, addresses, self.schema, self.table), reached
+                decode_avro.read_files(self.spark, addresses, self.schema, self.table), reached
             )
         lines = (
             self.spark.read.format("text")
             .load(addresses)
             .where("length(trim(value)) > 0")
             .select(
-                *decode.no_message(),
+                *decode.null_message_columns(),
                 F.col("value").alias("text"),
                 F.input_file_name().alias("file"),
             )
@@ -325,30 +333,30 @@ class _Landed(_Reader):
         return Batch(decode.rows(lines, self.schema, self.table), reached)
 
 
-def _readable(source: Landed, addresses: list[str]) -> None:
+def _check_format(source: Landed, addresses: list[str]) -> None:
     """Raise LakeError where the ending of a file says that it is of another format than its
     source.
     """
-    for ending, hint in OTHERS[source.format].items():
+    for ending, hint in FOREIGN_FORMATS[source.format].items():
         wrong = [address for address in addresses if address.endswith(ending)]
         if wrong:
             raise LakeError(
                 f"{len(wrong)} landed files end with {ending}, and are read as {source.format}",
-                where=wrong[0],
-                next_step=hint,
+                location=wrong[0],
+                hint=hint,
             )
 
 
 def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:
     """Paths of the landed files that a batch has read, None where nobody knows. source: its id."""
-    return json.loads(files.read_text(_list_of(world, table, source, batch)) or "null")
+    return json.loads(files.read_text(_list_path(world, table, source, batch)) or "null")
 
 
-def _list_of(world: World, table: Table, source: str, batch: int) -> str:
-    return f"{state(world, table)}/{source}/{batch:08d}.json"
+def _list_path(world: World, table: Table, source: str, batch: int) -> str:
+    return f"{table_state_dir(world, table)}/{source}/{batch:08d}.json"
 
 
-def is_scratch(path: str) -> bool:
+def is_hidden(path: str) -> bool:
     """Whether a landed path is of a file that is still being written, or of a writer's own
     bookkeeping.
     """

@@ -12,16 +12,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ..base import LakeError, files
-from ..spark import engine
-from .tables import Table, entries
-from .timeline import check_version, completed, properties, write_stats
+from ..spark import query_engine
+from .tables import Table, catalog_names
+from .timeline import check_version, completed_actions, properties, write_stats
 
-told: dict[
+catalog_synced: dict[
     str, set[str]
 ] = {}  # {base: partitions and schemas that its entries were told of by this process}
 
 
-def make_database(spark: SparkSession, name: str) -> None:
+def create_database(spark: SparkSession, name: str) -> None:
     """Make a database of the catalog where it is missing."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {identifier(name)}")
 
@@ -34,16 +34,16 @@ def register(spark: SparkSession, table: Table) -> str:
     """
     properties(table)
     check_version(table)
-    make_database(spark, table.database)
-    for entry, kind in entries(table).items():
+    create_database(spark, table.database)
+    for entry, kind in catalog_names(table).items():
         if spark.catalog.tableExists(entry):
             told = {
                 row[0]: row[1]
                 for row in spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()
             }
-            place = files.open_address(told.get("Location", "file:/"))[1]
+            place = files.open_filesystem(told.get("Location", "file:/"))[1]
             if (
-                place != files.open_address(table.base)[1]
+                place != files.open_filesystem(table.base)[1]
                 or not {*spark.table(entry).dtypes} <= told.items()
             ):
                 unregister(spark, entry)
@@ -52,15 +52,15 @@ def register(spark: SparkSession, table: Table) -> str:
             f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {as_ro if table.type == 'mor' else ''} "
             f"LOCATION {literal(table.base)}"
         )
-        if table.partition and engine(spark) == "athena":
+        if table.partition and query_engine(spark) == "athena":
             spark.sql(f"MSCK REPAIR TABLE {identifier(entry)} SYNC PARTITIONS")
     refresh(spark, table)
-    return next(entry for entry, kind in entries(table).items() if kind == "snapshot")
+    return next(entry for entry, kind in catalog_names(table).items() if kind == "snapshot")
 
 
-def registered(spark: SparkSession, table: Table) -> bool:
+def is_registered(spark: SparkSession, table: Table) -> bool:
     """Whether the catalog has the table's entries (the last that `register` makes)."""
-    return bool(spark.catalog.tableExists(list(entries(table))[-1]))
+    return bool(spark.catalog.tableExists(list(catalog_names(table))[-1]))
 
 
 def unregister(spark: SparkSession, entry: str) -> None:
@@ -75,26 +75,26 @@ def unregister(spark: SparkSession, entry: str) -> None:
         spark.sql(f"DROP VIEW {identifier(entry)}")
 
 
-def committed(spark: SparkSession, table: Table) -> None:
+def sync_catalog(spark: SparkSession, table: Table) -> None:
     """Tell the entries that are there of new partitions and columns, where a query sees no others.
     Raises as `register`.
     """
-    done = completed(table)
-    if not done or engine(spark) != "athena" or not registered(spark, table):
+    done = completed_actions(table)
+    if not done or query_engine(spark) != "athena" or not is_registered(spark, table):
         return
-    commit = done[-1].body
+    commit = done[-1].metadata
     new = {
         str(commit.get("extraMetadata", {}).get("schema")),
         *(folder for folder, _ in write_stats(commit)),
     }
-    if not new <= told.setdefault(table.base, set()):
+    if not new <= catalog_synced.setdefault(table.base, set()):
         register(spark, table)
-        told[table.base] |= new
+        catalog_synced[table.base] |= new
 
 
 def refresh(spark: SparkSession, table: Table) -> None:
     """Let Spark forget which files the table's entries had."""
-    for entry in entries(table):
+    for entry in catalog_names(table):
         spark.sql(f"REFRESH TABLE {identifier(entry)}")
 
 

@@ -20,34 +20,34 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import ROOT, LakeError
-from ..base.paths import within
+from ..base.paths import join_uri
 from ..topic import avro
 from ..topic.connect_schema import DECIMAL
-from .tables import DIGITS, POSITION, Table
+from .tables import COMBINED_ORDERING_COLUMN, ORDERING_DIGITS, Table
 
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
 DELETED = "_hoodie_is_deleted"
 NOT_UTF8 = "not UTF-8, the text is its base64"
-JUDGED = ("key", "row", "outcome", "reason", *ORIGIN, "text")  # what all decoders give
-SCHEMA_ENDS = '},"payload":'
-_BAD = "_bad"
-PERMISSIVE = {"columnNameOfCorruptRecord": _BAD, "mode": "PERMISSIVE"}
-BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-NOT_A_NUMBER = r'"(NaN|-?Infinity)"(?!:)'  # as JSON has a double that is none
-MOST_OF_VALUE = 100  # characters of a value in the reason of a dead letter
+OUTPUT_COLUMNS = ("key", "row", "outcome", "reason", *ORIGIN, "text")  # what all decoders give
+SCHEMA_END = '},"payload":'
+_CORRUPT = "_bad"
+PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
+BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+NON_FINITE_PATTERN = r'"(NaN|-?Infinity)"(?!:)'  # as JSON has a double that is none
+MAX_VALUE_CHARS = 100  # characters of a value in the reason of a dead letter
 # what Debezium puts into a NOT NULL column whose value a delete event does not have, as text
-NO_VALUE = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?)?$"
+DEFAULT_VALUE_PATTERN = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?)?$"
 
 
 def reader_schema(name: str) -> T.StructType:
     """StructType of data/schemas/<name>.avsc."""
-    path = Path(within(str(ROOT / "data" / "schemas"), f"{name}.avsc"))
+    path = Path(join_uri(str(ROOT / "data" / "schemas"), f"{name}.avsc"))
     if not path.is_file():
         raise LakeError(
             f"there is no reader schema for {name}",
-            where=str(path),
-            next_step='messages in Avro: hudi.Topic(…, format="avro"), which uses the registry; '
+            location=str(path),
+            hint='messages in Avro: hudi.Topic(…, format="avro"), which uses the registry; '
             "in JSON: put the Avro schema of the rows there, or give schema=… to hudi.ingest",
         )
     return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
@@ -71,7 +71,9 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
     """
     # what is missing is null, whatever the schema says, and judged below: to from_json every field
     # is nullable
-    envelope = T.StructType([T.StructField("payload", schema), T.StructField(_BAD, T.StringType())])
+    envelope = T.StructType(
+        [T.StructField("payload", schema), T.StructField(_CORRUPT, T.StringType())]
+    )
     # Connect's JsonConverter always writes schema first. A bare row gets the envelope put around
     # it, so that there is one parse for both, and text after the closing brace is an error, which
     # from_json by itself overlooks. The option keeps Spark from pruning the schema to what is asked
@@ -83,9 +85,9 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
     # Connect sends the same schema with each message, and parsing it each time takes longer than
     # the row does: it is cut off where it stands as JsonConverter writes it. Names in a schema are
     # keys of its own, never payload.
-    end = F.instr("text", SCHEMA_ENDS)
+    end = F.instr("text", SCHEMA_END)
     cut = F.col("text").startswith('{"schema":{') & (end > 0)
-    rest = F.expr(f"substring(text, instr(text, '{SCHEMA_ENDS}') + 2)")
+    rest = F.expr(f"substring(text, instr(text, '{SCHEMA_END}') + 2)")
     text = F.when(cut, F.concat(F.lit("{"), rest)).when(wrapped, F.col("text")).otherwise(bare)
     decoded = raw.withColumn("_text", text).withColumn(
         "_parsed", F.from_json("_text", envelope, PERMISSIVE)
@@ -93,30 +95,36 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
     if _has_decimals(
         schema
     ):  # Connect says of a value that it is a Decimal, in the schema that comes with the message
-        decoded = _connect_decimals(decoded, wrapped & F.col("text").contains(DECIMAL), envelope)
+        decoded = _decode_connect_decimals(
+            decoded, wrapped & F.col("text").contains(DECIMAL), envelope
+        )
     decoded = decoded.select(
         *raw.columns,
         "_text",
         F.col("_parsed.payload").alias("row"),
-        F.col(f"_parsed.{_BAD}").alias(_BAD),
+        F.col(f"_parsed.{_CORRUPT}").alias(_CORRUPT),
     )
     # no value, a JSON null, or an envelope with nothing in it
-    nothing = F.col("text").isNull() | (F.col(_BAD).isNull() & F.col("row").isNull())
+    nothing = F.col("text").isNull() | (F.col(_CORRUPT).isNull() & F.col("row").isNull())
     wrong = [
-        (_not_utf8(F.when(cut, rest).otherwise(F.col("text"))), F.lit(NOT_UTF8)),
+        (_is_not_utf8(F.when(cut, rest).otherwise(F.col("text"))), F.lit(NOT_UTF8)),
         (
-            F.col(_BAD).isNotNull() & F.get_json_object("_text", "$").isNull(),
+            F.col(_CORRUPT).isNotNull() & F.get_json_object("_text", "$").isNull(),
             F.lit("malformed JSON"),
         ),
-        (F.col(_BAD).isNotNull(), _misfit(F.col("_text"), F.col("row"), schema)),
+        (F.col(_CORRUPT).isNotNull(), _mismatch_reason(F.col("_text"), F.col("row"), schema)),
     ]
     shown = F.when(F.col("reason") == NOT_UTF8, F.base64(F.col("text").cast("binary"))).otherwise(
         F.col("text")
     )
-    return judged(decoded, schema, nothing, wrong, table).withColumn("text", shown).select(*JUDGED)
+    return (
+        classify(decoded, schema, nothing, wrong, table)
+        .withColumn("text", shown)
+        .select(*OUTPUT_COLUMNS)
+    )
 
 
-def _misfit(text: Column, row: Column, schema: T.StructType) -> Column:
+def _mismatch_reason(text: Column, row: Column, schema: T.StructType) -> Column:
     """Return the reason of a message that does not have the reader schema: column, value and type.
 
     Args:
@@ -130,7 +138,7 @@ def _misfit(text: Column, row: Column, schema: T.StructType) -> Column:
         shown = F.get_json_object(text, path)
         what = F.concat(
             F.lit(f"column {name} is "),
-            F.substring(shown, 1, MOST_OF_VALUE),
+            F.substring(shown, 1, MAX_VALUE_CHARS),
             F.lit(f", which is no {kind.simpleString()}"),
         )
         if isinstance(kind, T.StructType):
@@ -151,23 +159,25 @@ def _misfit(text: Column, row: Column, schema: T.StructType) -> Column:
         if isinstance(kind, (T.ArrayType, T.MapType)):
             inner = T.StructType(
                 [
-                    T.StructField("v", _with_decimals_as(T.StringType(), kind)),
-                    T.StructField(_BAD, T.StringType()),
+                    T.StructField("v", _replace_decimals(T.StringType(), kind)),
+                    T.StructField(_CORRUPT, T.StringType()),
                 ]
             )
             again = F.from_json(F.concat(F.lit('{"v":'), shown, F.lit("}")), inner, PERMISSIVE)
-            return [F.when(again[_BAD].isNotNull() | _lost(again["v"], value, kind), what)]
+            return [
+                F.when(again[_CORRUPT].isNotNull() | _has_lost_value(again["v"], value, kind), what)
+            ]
         lost = F.when(value.isNull() & shown.isNotNull(), what)
         if not isinstance(kind, T.FractionalType):
             return [lost]
         perhaps.append(lost)  # a text that is no base64 takes the Decimals beside it along
-        return [F.when(~shown.rlike(BASE64), lost)]
+        return [F.when(~shown.rlike(BASE64_PATTERN), lost)]
 
     perhaps: list[Column] = []
     unnamed = F.lit("a value does not have the type of the reader schema")
     whole = F.concat(
         F.lit("the message is "),
-        F.substring(F.get_json_object(text, "$.payload"), 1, MOST_OF_VALUE),
+        F.substring(F.get_json_object(text, "$.payload"), 1, MAX_VALUE_CHARS),
         F.lit(", which is no record"),
     )
     named = [
@@ -182,10 +192,10 @@ def _misfit(text: Column, row: Column, schema: T.StructType) -> Column:
 
 def _has_decimals(kind: T.DataType) -> bool:
     """Whether a value of this type may hold Connect's Decimals, at any depth."""
-    return isinstance(kind, T.FractionalType) or any(map(_has_decimals, _parts(kind)))
+    return isinstance(kind, T.FractionalType) or any(map(_has_decimals, _child_types(kind)))
 
 
-def _parts(kind: T.DataType) -> list[T.DataType]:
+def _child_types(kind: T.DataType) -> list[T.DataType]:
     """The types within a type."""
     if isinstance(kind, T.StructType):
         return [f.dataType for f in kind]
@@ -194,16 +204,16 @@ def _parts(kind: T.DataType) -> list[T.DataType]:
     return [kind.valueType] if isinstance(kind, T.MapType) else []
 
 
-def _with_decimals_as(other: T.DataType, kind: T.DataType) -> T.DataType:
+def _replace_decimals(other: T.DataType, kind: T.DataType) -> T.DataType:
     """The same type with `other` where a Decimal may be."""
     if isinstance(kind, T.StructType):
         return T.StructType(
-            [T.StructField(f.name, _with_decimals_as(other, f.dataType)) for f in kind]
+            [T.StructField(f.name, _replace_decimals(other, f.dataType)) for f in kind]
         )
     if isinstance(kind, T.ArrayType):
-        return T.ArrayType(_with_decimals_as(other, kind.elementType))
+        return T.ArrayType(_replace_decimals(other, kind.elementType))
     if isinstance(kind, T.MapType):
-        return T.MapType(kind.keyType, _with_decimals_as(other, kind.valueType))
+        return T.MapType(kind.keyType, _replace_decimals(other, kind.valueType))
     return other if isinstance(kind, T.FractionalType) else kind
 
 
@@ -221,7 +231,7 @@ def _connect_schema(kinds: list[T.DataType]) -> T.StructType:
             part
             for kind in kinds
             if isinstance(kind, of)
-            for part in _parts(kind)
+            for part in _child_types(kind)
             if _has_decimals(part)
         ]
         if inner:
@@ -230,7 +240,9 @@ def _connect_schema(kinds: list[T.DataType]) -> T.StructType:
     return T.StructType(said)
 
 
-def _connect_decimals(decoded: DataFrame, applies: Column, envelope: T.StructType) -> DataFrame:
+def _decode_connect_decimals(
+    decoded: DataFrame, applies: Column, envelope: T.StructType
+) -> DataFrame:
     """Decode messages whose schema says of values, at any depth, that they are Connect's Decimals:
     base64 of the unscaled number, with the scale in the schema (JsonConverter's decimal.format
     BASE64), or a number (NUMERIC).
@@ -248,15 +260,15 @@ def _connect_decimals(decoded: DataFrame, applies: Column, envelope: T.StructTyp
     schema = envelope["payload"].dataType
 
     def parsed_with(kind: T.DataType, json_: Column) -> Column:
-        payload = T.StructField("payload", _with_decimals_as(kind, schema))
+        payload = T.StructField("payload", _replace_decimals(kind, schema))
         return F.when(
-            applies, F.from_json(json_, T.StructType([payload, envelope[_BAD]]), PERMISSIVE)
+            applies, F.from_json(json_, T.StructType([payload, envelope[_CORRUPT]]), PERMISSIVE)
         )
 
     said = F.from_json(F.get_json_object("text", "$.schema"), _connect_schema([schema]))
     # the first takes any value, the second bytes in base64 only, `_parsed` numbers
     bytes_only = F.regexp_replace(
-        "_text", NOT_A_NUMBER, "null"
+        "_text", NON_FINITE_PATTERN, "null"
     )  # what is no base64 ends a parse into bytes
     decoded = decoded.withColumns(
         {
@@ -268,15 +280,20 @@ def _connect_decimals(decoded: DataFrame, applies: Column, envelope: T.StructTyp
     texts, encoded, parsed = (
         F.col(f"{name}.payload") for name in ("_texts", "_encoded", "_parsed")
     )
-    decoded = decoded.withColumn("_row", _value(texts, encoded, parsed, F.col("_said"), schema))
-    bad = F.coalesce(
-        F.col(f"_texts.{_BAD}"), F.when(_lost(texts, F.col("_row"), schema), F.col("_text"))
+    decoded = decoded.withColumn(
+        "_row", _decode_value(texts, encoded, parsed, F.col("_said"), schema)
     )
-    made = F.struct(F.col("_row").alias("payload"), bad.alias(_BAD))
+    bad = F.coalesce(
+        F.col(f"_texts.{_CORRUPT}"),
+        F.when(_has_lost_value(texts, F.col("_row"), schema), F.col("_text")),
+    )
+    made = F.struct(F.col("_row").alias("payload"), bad.alias(_CORRUPT))
     return decoded.withColumn("_parsed", F.when(applies, made).otherwise(F.col("_parsed")))
 
 
-def _value(text: Column, encoded: Column, parsed: Column, said: Column, kind: T.DataType) -> Column:
+def _decode_value(
+    text: Column, encoded: Column, parsed: Column, said: Column, kind: T.DataType
+) -> Column:
     """A value of the reader's type, out of what it is where a Decimal is text, is bytes, and is a
     number.
 
@@ -289,15 +306,15 @@ def _value(text: Column, encoded: Column, parsed: Column, said: Column, kind: T.
 
         def field(f: T.StructField) -> Column:
             mine = F.get(F.filter(said["fields"], lambda c: c["field"] == f.name), F.lit(0))
-            return _value(text[f.name], encoded[f.name], parsed[f.name], mine, f.dataType).alias(
-                f.name
-            )
+            return _decode_value(
+                text[f.name], encoded[f.name], parsed[f.name], mine, f.dataType
+            ).alias(f.name)
 
         return F.when(text.isNotNull(), F.struct(*map(field, kind)))
     if isinstance(kind, T.ArrayType):
         return F.transform(
             text,
-            lambda one, n: _value(
+            lambda one, n: _decode_value(
                 one, F.get(encoded, n), F.get(parsed, n), said["items"], kind.elementType
             ),
         )
@@ -305,7 +322,7 @@ def _value(text: Column, encoded: Column, parsed: Column, said: Column, kind: T.
         at = F.try_element_at
         return F.transform_values(
             text,
-            lambda key, one: _value(
+            lambda key, one: _decode_value(
                 one, at(encoded, key), at(parsed, key), said["values"], kind.valueType
             ),
         )
@@ -317,7 +334,7 @@ def _value(text: Column, encoded: Column, parsed: Column, said: Column, kind: T.
     return F.when(scale.isNotNull() & encoded.isNotNull(), number).otherwise(parsed)
 
 
-def _lost(text: Column, value: Column, kind: T.DataType) -> Column:
+def _has_lost_value(text: Column, value: Column, kind: T.DataType) -> Column:
     """Whether a part of a value is there as text, and null as what the reader wants."""
     if not _has_decimals(kind):
         return F.lit(False)
@@ -325,17 +342,20 @@ def _lost(text: Column, value: Column, kind: T.DataType) -> Column:
         # one list of conditions, as in `judged`
         lost = F.array(
             *(
-                _lost(text[f.name], value[f.name], f.dataType)
+                _has_lost_value(text[f.name], value[f.name], f.dataType)
                 for f in kind
                 if _has_decimals(f.dataType)
             )
         )
     elif isinstance(kind, T.ArrayType):
-        lost = F.transform(text, lambda one, n: _lost(one, F.get(value, n), kind.elementType))
+        lost = F.transform(
+            text, lambda one, n: _has_lost_value(one, F.get(value, n), kind.elementType)
+        )
     elif isinstance(kind, T.MapType):
         lost = F.map_values(
             F.transform_values(
-                text, lambda key, one: _lost(one, F.try_element_at(value, key), kind.valueType)
+                text,
+                lambda key, one: _has_lost_value(one, F.try_element_at(value, key), kind.valueType),
             )
         )
     else:
@@ -367,20 +387,20 @@ def _from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:
     return F.when(fits, F.concat(unscaled, F.lit("E"), (-scale).cast("string")).cast(kind))
 
 
-def no_message() -> list[Column]:
+def null_message_columns() -> list[Column]:
     """What a message has and a row of a file has not, as nulls."""
     kinds = {"key": "string", "topic": "string", "partition": "int", "offset": "bigint"}
     return [F.lit(None).cast(kind).alias(name) for name, kind in kinds.items()]
 
 
-def _not_utf8(text: Column) -> Column:
+def _is_not_utf8(text: Column) -> Column:
     """Spark takes any bytes for a string; they change on the way through Java's strings if they are
     not UTF-8.
     """
     return F.encode(text, "UTF-8") != text.cast("binary")
 
 
-def judged(
+def classify(
     decoded: DataFrame,
     schema: T.StructType,
     nothing: Column,
@@ -425,7 +445,7 @@ def judged(
         # Without the partition the row cannot be found, and the delete would be lost without a
         # word.
         bare = [
-            F.coalesce(F.col(f"row.{n}").cast("string").rlike(NO_VALUE), F.lit(True))
+            F.coalesce(F.col(f"row.{n}").cast("string").rlike(DEFAULT_VALUE_PATTERN), F.lit(True))
             for n in names
             if n not in table.key and not n.startswith("__")
         ]
@@ -444,7 +464,7 @@ def judged(
         .otherwise(F.lit(UPSERT))
     )
     decoded = decoded.withColumn("reason", reason).withColumn("outcome", outcome)
-    if table.ordering_column != POSITION:
+    if table.ordering_column != COMBINED_ORDERING_COLUMN:
         return decoded
     parts = (
         (F.col(f"row.{name}"), schema[name].dataType == T.StringType())
@@ -453,19 +473,23 @@ def judged(
     # / is before every digit and letter: where a text begins as another does, the shorter one is
     # the smaller still
     text = F.concat_ws(
-        "/", *(part if text else F.lpad(part.cast("string"), DIGITS, "0") for part, text in parts)
+        "/",
+        *(
+            part if text else F.lpad(part.cast("string"), ORDERING_DIGITS, "0")
+            for part, text in parts
+        ),
     )
-    return decoded.withColumn("row", F.col("row").withField(POSITION, text))
+    return decoded.withColumn("row", F.col("row").withField(COMBINED_ORDERING_COLUMN, text))
 
 
-def judged_schema(schema: T.StructType, table: Table) -> T.StructType:
+def classified_schema(schema: T.StructType, table: Table) -> T.StructType:
     """The type of `row` as `judged` leaves it."""
     return T.StructType(
         [
             *schema,
             *(
-                [T.StructField(POSITION, T.StringType())]
-                if table.ordering_column == POSITION
+                [T.StructField(COMBINED_ORDERING_COLUMN, T.StringType())]
+                if table.ordering_column == COMBINED_ORDERING_COLUMN
                 else []
             ),
         ]

@@ -21,15 +21,15 @@ from pyspark.sql.avro.functions import from_avro
 from ..base import LakeError, World, files
 from ..topic import avro, registry, wire
 from . import decode
-from .evolving import AS_TEXT, leaves, merged, more_digits
+from .evolution import TEXT_CONVERSIONS, is_wider_decimal, leaf_paths, merge_schemas
 from .tables import Table
 
 # Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes
 # that are left over, and gives a row of nulls for bytes that do not decode; with this a message
 # decoded exactly or not at all.
-END = b"\xffworkbench: end\xff"
+END_MARKER = b"\xffworkbench: end\xff"
 # (from, to): what a reader may widen, by the Avro specification, "Schema Resolution"
-WIDER = {
+AVRO_PROMOTIONS = {
     ("int", "bigint"),
     ("int", "float"),
     ("int", "double"),
@@ -43,10 +43,10 @@ WIDER = {
 
 # Columns that the schemas of one batch may add to a table. More are a mistake, or meant to make the
 # table useless.
-NEW_COLUMNS = 200
+MAX_NEW_COLUMNS = 200
 
 
-class Schemas:
+class SchemaResolver:
     """The schemas of one topic's values: the writers' as they are met, and the reader's.
 
     newest: where it is given it stays; else it is the newest one of `<topic>-value`, asked for
@@ -69,12 +69,17 @@ class Schemas:
         reader: Optional[T.StructType] = None,
         table: Optional[T.StructType] = None,
     ):
-        self.world, self.topic, self.reader, self.newest = world, topic, reader, reader
-        self.given, self.table, self.refused = reader is not None, table, {}  # type: ignore[var-annotated]
-        self._met = {}  # type: ignore[var-annotated]
+        self.world, self.topic, self.reader_schema, self.latest_schema = (
+            world,
+            topic,
+            reader,
+            reader,
+        )
+        self.is_explicit, self.table_schema, self.rejected = reader is not None, table, {}  # type: ignore[var-annotated]
+        self._resolved = {}  # type: ignore[var-annotated]
 
-    def meet(
-        self, ids: Iterable[str], newest: Optional[dict[str, Any]] = None, ask: bool = True
+    def resolve(
+        self, ids: Iterable[str], latest: Optional[dict[str, Any]] = None, use_registry: bool = True
     ) -> dict[str, Any]:
         """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and
         is asked for again with each batch.
@@ -92,54 +97,58 @@ class Schemas:
             error.
         """
         found = (
-            (id, self._find(id))
-            for id in sorted(set(ids) - set(self._met), key=lambda id: (len(id), id))
+            (id, self._fetch(id))
+            for id in sorted(set(ids) - set(self._resolved), key=lambda id: (len(id), id))
         )
-        new = {id: avro.exact(avsc) for id, avsc in found if avsc is not None}
-        if not self.given and (new or self.reader is None) and (newest or ask):
-            self._follow(
-                new, avro.exact(newest or registry.latest(self.world, f"{self.topic}-value"))
+        new = {id: avro.for_spark(avsc) for id, avsc in found if avsc is not None}
+        if (
+            not self.is_explicit
+            and (new or self.reader_schema is None)
+            and (latest or use_registry)
+        ):
+            self._update_reader_schema(
+                new, avro.for_spark(latest or registry.latest(self.world, f"{self.topic}-value"))
             )
-        self._met.update(new)  # last: after an error everything is asked for again
-        return {id: self._met.get(id) for id in sorted(ids)}
+        self._resolved.update(new)  # last: after an error everything is asked for again
+        return {id: self._resolved.get(id) for id in sorted(ids)}
 
-    def _follow(self, new: dict[str, Any], newest: dict[str, Any]) -> None:
+    def _update_reader_schema(self, new: dict[str, Any], newest: dict[str, Any]) -> None:
         """Make the reader of what it was, the new schemas, and the newest one."""
-        name, known = avro.full_name(newest), self.reader or self.table
+        name, known = avro.full_name(newest), self.reader_schema or self.table_schema
         try:
             latest = avro.to_spark(newest)
-            excess = _excess(leaves(latest) - leaves(known)) if known else ""
+            excess = _excess_reason(leaf_paths(latest) - leaf_paths(known)) if known else ""
         except avro.UnsafeSchema:
             if known is None:
                 raise
             excess = "it is unsafe"
         if not excess:
-            self.newest = latest
-        elif self.newest is None:
-            self.newest = known
-        base, added = leaves(known or self.newest), set()  # type: ignore[var-annotated]
-        versions = [self.reader] if self.reader else []
+            self.latest_schema = latest
+        elif self.latest_schema is None:
+            self.latest_schema = known
+        base, added = leaf_paths(known or self.latest_schema), set()  # type: ignore[var-annotated]
+        versions = [self.reader_schema] if self.reader_schema else []
         for id, avsc in new.items():
             if avro.is_record(avsc) and avro.full_name(avsc) != name:
-                self.refused[id] = (
+                self.rejected[id] = (
                     f"its record is {avro.full_name(avsc)}, and the topic's is {name}"
                 )
                 continue
             with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
                 version = avro.to_spark(avsc)
-                more = added | leaves(version) - base
-                self.refused[id] = _excess(more)
-                if not self.refused[id]:
+                more = added | leaf_paths(version) - base
+                self.rejected[id] = _excess_reason(more)
+                if not self.rejected[id]:
                     versions.append(version)
                     added = more
-        self.reader = merged(name, *versions, self.newest)
+        self.reader_schema = merge_schemas(name, *versions, self.latest_schema)
 
-    def _find(self, id: str) -> Any:
+    def _fetch(self, id: str) -> Any:
         kind, _, number = id.partition(" ")
-        return registry.find(self.world, number, kind) if kind in wire.KINDS else json.loads(id)
+        return registry.find(self.world, number, kind) if kind in wire.ID_KINDS else json.loads(id)
 
 
-def rows(raw: DataFrame, ids: Iterable[str], known: Schemas, table: Table) -> DataFrame:
+def rows(raw: DataFrame, ids: Iterable[str], known: SchemaResolver, table: Table) -> DataFrame:
     """Decode Avro messages.
 
     Args:
@@ -155,43 +164,47 @@ def rows(raw: DataFrame, ids: Iterable[str], known: Schemas, table: Table) -> Da
         LakeError: the reader schema lacks a key, ordering or partition field. And what `meet`
             raises.
     """
-    found, wrong = decoded(raw, ids, known)
-    found = decode.judged(found, known.reader, F.col("value").isNull(), wrong, table)
-    return found.withColumn("text", F.base64("value")).select(*decode.JUDGED)
+    found, wrong = decode_messages(raw, ids, known)
+    found = decode.classify(found, known.reader_schema, F.col("value").isNull(), wrong, table)
+    return found.withColumn("text", F.base64("value")).select(*decode.OUTPUT_COLUMNS)
 
 
-def decoded(
-    raw: DataFrame, ids: Iterable[str], known: Schemas
+def decode_messages(
+    raw: DataFrame, ids: Iterable[str], known: SchemaResolver
 ) -> tuple[DataFrame, list[tuple[Column, Column]]]:
     """The same messages, which may be a stream, with a column `row`, null where one cannot be
     decoded; and the reasons for that, (condition, text) each. Arguments and errors as of `rows`.
     """
-    met, which = known.meet(ids), F.col("schema")
-    wrong = [(which.isNull(), F.lit(wire.not_avro(known.world)))]
-    found, row = raw, F.lit(None).cast(known.reader)
+    met, which = known.resolve(ids), F.col("schema")
+    wrong = [(which.isNull(), F.lit(wire.not_avro_reason(known.world)))]
+    found, row = raw, F.lit(None).cast(known.reader_schema)
     for n, (id, avsc) in enumerate(met.items()):
         column, mine = f"_avro{n}", which == id
         if avsc is None:
-            wrong.append((mine, F.lit(wire.unknown(known.world).format(id))))
+            wrong.append((mine, F.lit(wire.unknown_schema_reason(known.world).format(id))))
             continue
-        if known.refused.get(id):
-            wrong.append((mine, F.lit(f"schema {id} cannot be read: {known.refused[id]}")))
+        if known.rejected.get(id):
+            wrong.append((mine, F.lit(f"schema {id} cannot be read: {known.rejected[id]}")))
             continue
         try:
             written, name = avro.to_spark(avsc), avro.full_name(avsc)
-            read = _converted(F.col(f"{column}.row"), written, known.reader, name, known.given)
+            read = _convert(
+                F.col(f"{column}.row"), written, known.reader_schema, name, known.is_explicit
+            )
         except LakeError as e:
-            wrong.append((mine, F.lit(_unreadable(id, e))))
+            wrong.append((mine, F.lit(_unreadable_reason(id, e))))
             continue
         found = found.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
-        row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END)), read).otherwise(row)
+        row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END_MARKER)), read).otherwise(
+            row
+        )
     wrong.append(
         (F.col("row").isNull(), F.concat(F.lit("the bytes are not Avro of schema "), which))
     )
     return found.withColumn("row", row), wrong
 
 
-def examine(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
+def group_by_schema(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Sort Avro files by the schema they were written with: {JSON of the schema: addresses} of
     those that can be read, {address: why not} else. They are read whole: one that is cut off would
     fail the batch of all others when Spark comes to its end.
@@ -200,13 +213,13 @@ def examine(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, s
     broken = {}
     for address in addresses:
         try:
-            whole.setdefault(avro.schema_of(files.read_bytes(address)), []).append(address)
+            whole.setdefault(avro.container_schema(files.read_bytes(address)), []).append(address)
         except ValueError as e:
             broken[address] = f"not a whole Avro file: {e}"
     return whole, broken
 
 
-def newest_of(whole: dict[str, list[str]], addresses: Sequence[str]) -> Optional[dict[str, Any]]:
+def latest_of(whole: dict[str, list[str]], addresses: Sequence[str]) -> Optional[dict[str, Any]]:
     """The newest schema of landed files, None where no file holds records: that of the last file,
     among those of the record's name that most files have.
 
@@ -232,8 +245,8 @@ def newest_of(whole: dict[str, list[str]], addresses: Sequence[str]) -> Optional
     return records[last]
 
 
-def landed(
-    spark: SparkSession, addresses: Sequence[str], known: Schemas, table: Table
+def read_files(
+    spark: SparkSession, addresses: Sequence[str], known: SchemaResolver, table: Table
 ) -> DataFrame:
     """Read the records of landed files, by the schemas that stand in them. No registry is asked.
 
@@ -249,18 +262,18 @@ def landed(
         LakeError: the reader schema lacks a key, ordering or partition field; or there is no table
             yet, no reader is given, and no file holds records.
     """
-    whole, broken = examine(addresses)
-    newest = newest_of(whole, addresses)
-    known.reader = known.reader or (known.table if newest is None else None)
-    if newest is None and known.reader is None:
+    whole, broken = group_by_schema(addresses)
+    newest = latest_of(whole, addresses)
+    known.reader_schema = known.reader_schema or (known.table_schema if newest is None else None)
+    if newest is None and known.reader_schema is None:
         raise LakeError(
             "none of the landed files holds records of Avro",
-            where=addresses[0],
+            location=addresses[0],
             expected="Avro object container files",
-            next_step="; ".join([*broken.values()][:1] or ["look at the files"]),
+            hint="; ".join([*broken.values()][:1] or ["look at the files"]),
         )
-    met = known.meet(whole, newest, ask=False)
-    no_row, no_text = F.lit(None).cast(known.reader), F.lit(None).cast("string")
+    met = known.resolve(whole, newest, use_registry=False)
+    no_row, no_text = F.lit(None).cast(known.reader_schema), F.lit(None).cast("string")
     parts = []
     for text, places in whole.items():
         avsc, row, why = met[text], no_row, no_text
@@ -268,14 +281,14 @@ def landed(
         try:
             written = avro.to_spark(avsc)
         except LakeError as e:
-            broken.update(dict.fromkeys(places, _unreadable(name, e)))
+            broken.update(dict.fromkeys(places, _unreadable_reason(name, e)))
             continue
         try:
-            row = _converted(F.col("record"), written, known.reader, name, known.given)
+            row = _convert(F.col("record"), written, known.reader_schema, name, known.is_explicit)
         except LakeError as e:
-            why = F.lit(_unreadable(name, e))
-        if known.refused.get(text):
-            row, why = no_row, F.lit(f"schema {name} cannot be read: {known.refused[text]}")
+            why = F.lit(_unreadable_reason(name, e))
+        if known.rejected.get(text):
+            row, why = no_row, F.lit(f"schema {name} cannot be read: {known.rejected[text]}")
         read = spark.read.format("avro").options(
             avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED"
         )
@@ -293,26 +306,28 @@ def landed(
     if broken:
         letters = spark.createDataFrame(sorted(broken.items()), "file string, why string")
         parts.append(letters.select("file", no_row.alias("row"), "why", no_text.alias("text")))
-    raw = reduce(lambda a, b: a.unionByName(b), parts).select("*", *decode.no_message())
+    raw = reduce(lambda a, b: a.unionByName(b), parts).select("*", *decode.null_message_columns())
     wrong = [(F.col("why").isNotNull(), F.col("why"))]
-    return decode.judged(raw, known.reader, F.lit(False), wrong, table).select(*decode.JUDGED)
+    return decode.classify(raw, known.reader_schema, F.lit(False), wrong, table).select(
+        *decode.OUTPUT_COLUMNS
+    )
 
 
-def _excess(added: set[str]) -> str:
+def _excess_reason(added: set[str]) -> str:
     """Why a schema is refused with which a batch adds these columns; "" where they are not too
     many.
     """
-    if len(added) <= NEW_COLUMNS:
+    if len(added) <= MAX_NEW_COLUMNS:
         return ""
     return (
-        f"with it a batch adds {len(added):,} columns, and at most {NEW_COLUMNS} are taken without being asked for "
+        f"with it a batch adds {len(added):,} columns, and at most {MAX_NEW_COLUMNS} are taken without being asked for "
         "(hudi.ingest with schema=… names those that are meant)"
     )
 
 
-def _unreadable(schema: str, why: LakeError) -> str:
+def _unreadable_reason(schema: str, why: LakeError) -> str:
     """Why a message of a schema is a dead letter."""
-    return f"schema {schema} cannot be read: {why.what} ({why.where})"
+    return f"schema {schema} cannot be read: {why.message} ({why.location})"
 
 
 def _from_avro(body: Column, avsc: dict[str, Any]) -> Column:
@@ -322,16 +337,19 @@ def _from_avro(body: Column, avsc: dict[str, Any]) -> Column:
         "name": "workbench_message",
         "fields": [
             {"name": "row", "type": avsc},
-            {"name": "end", "type": {"type": "fixed", "name": "workbench_end", "size": len(END)}},
+            {
+                "name": "end",
+                "type": {"type": "fixed", "name": "workbench_end", "size": len(END_MARKER)},
+            },
         ],
     }
     # CORRECTED: one calendar for all time; by default Spark refuses days before 1582
     options = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
-    return from_avro(F.concat(body, F.lit(END)), json.dumps(message), options)
+    return from_avro(F.concat(body, F.lit(END_MARKER)), json.dumps(message), options)
 
 
-def _converted(
-    column: Column, have: T.DataType, want: T.DataType, where: str, given: bool = False
+def _convert(
+    column: Column, have: T.DataType, want: T.DataType, where: str, is_explicit: bool = False
 ) -> Column:
     """A value of type `have` as type `want`: records by field name (one that is missing is null),
     numbers widened.
@@ -347,8 +365,8 @@ def _converted(
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):
         there = {f.name: f.dataType for f in have}
         parts = [
-            _converted(
-                column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}", given
+            _convert(
+                column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}", is_explicit
             )
             if f.name in there
             else F.lit(None).cast(f.dataType)
@@ -358,17 +376,17 @@ def _converted(
         return F.when(column.isNotNull(), made)
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
         return F.transform(
-            column, lambda v: _converted(v, have.elementType, want.elementType, f"{where}[]")
+            column, lambda v: _convert(v, have.elementType, want.elementType, f"{where}[]")
         )
     if isinstance(have, T.MapType) and isinstance(want, T.MapType):
         return F.transform_values(
-            column, lambda _, v: _converted(v, have.valueType, want.valueType, f"{where}{{}}")
+            column, lambda _, v: _convert(v, have.valueType, want.valueType, f"{where}{{}}")
         )
     if (have.simpleString(), want.simpleString()) in (
-        WIDER | AS_TEXT if given else WIDER
-    ) or more_digits(have, want):
+        AVRO_PROMOTIONS | TEXT_CONVERSIONS if is_explicit else AVRO_PROMOTIONS
+    ) or is_wider_decimal(have, want):
         return column.cast(want)
     raise LakeError(
         f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}",
-        where=where,
+        location=where,
     )

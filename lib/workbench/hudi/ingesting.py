@@ -24,27 +24,27 @@ from pyspark.sql import types as T
 
 from ..base import LakeError, World, files
 from ..landing.batch import Counts
-from ..spark import answered, causes
-from . import changes, ddl, evolving
-from .loading import load
-from .rewriting import finish_interrupted, rewrite
-from .tables import BUCKETS, Table, alone, dead_letters_path, reader, writing
+from ..spark import java_stacktraces, translate_errors
+from . import changes, ddl, evolution
+from .loading import write_batch
+from .rewriting import finish_interrupted_rewrite, rewrite
+from .tables import BUCKETS_KEY, Table, commit_lock, dead_letters_path, spark_reader, table_lock
 from .timeline import (
-    SCHEMA_CHANGE,
-    Done,
-    archived,
+    SCHEMA_CHANGE_KEY,
+    CompletedAction,
+    archive_folder,
     check_clock,
     check_version,
-    completed,
+    completed_actions,
     write_stats,
 )
 
-PROGRESS = (
+PROGRESS_KEY = (
     "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
 )
 # in how far a source was read: the topic of which the table was made since (recapture)
 REPLACED_BY = "replaced_by"
-FORGOTTEN = "*"  # among the sources in a progress: what others had read before is not known
+UNKNOWN_PROGRESS = "*"  # among the sources in a progress: what others had read before is not known
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +57,7 @@ class Ingested(Counts):
     deletes: int = 0
 
     def __repr__(self) -> str:
-        return self.said("ingested", upserts=self.upserts, deletes=self.deletes)
+        return self.describe("ingested", upserts=self.upserts, deletes=self.deletes)
 
 
 def ingest(
@@ -97,9 +97,9 @@ def ingest(
         StackError: the registry does not answer, or Spark or Kafka is gone. Nothing of the batch
             shows then.
     """
-    job = Job(spark, world, source, table, schema, batch, replay)
+    job = IngestJob(spark, world, source, table, schema, batch, replay)
     job.run(lambda more: not more or stop())
-    return job.done
+    return job.ingested
 
 
 def stream(
@@ -113,7 +113,7 @@ def stream(
     """Bring the changes of `source` into `table`, and go on with what comes later, until `stop()`
     of what this returns. Arguments as of `ingest`.
     """
-    return Stream(Job(spark, world, source, table, schema))
+    return Stream(IngestJob(spark, world, source, table, schema))
 
 
 class Stream:
@@ -121,7 +121,7 @@ class Stream:
     batches.
     """
 
-    def __init__(self, job: "Job"):
+    def __init__(self, job: "IngestJob"):
         self._job, self._stop, self._end = job, threading.Event(), Future()  # type: ignore[var-annotated]
         threading.Thread(target=self._run, name=f"ingest {job.table.name}", daemon=True).start()
 
@@ -133,7 +133,7 @@ class Stream:
 
     def counts(self) -> Ingested:
         """What it has done so far."""
-        return self._job.done
+        return self._job.ingested
 
     def failure(self) -> Optional[str]:
         """What ended it; None while all is well. For `failed=` of wait_until."""
@@ -148,15 +148,15 @@ class Stream:
         if not self._end.done():
             raise LakeError(
                 f"a batch did not end in {timeout:g} s",
-                where=self._job.where,
-                next_step="stop it again",
+                location=self._job.location,
+                hint="stop it again",
             )
         self._end.result()
-        return self._job.done
+        return self._job.ingested
 
 
 @dataclass
-class Job:
+class IngestJob:
     """One source into one table."""
 
     spark: SparkSession
@@ -166,188 +166,193 @@ class Job:
     schema: Optional[T.StructType] = None
     batch: int = 200_000
     replay: bool = False
-    done: Ingested = field(default_factory=Ingested)
+    ingested: Ingested = field(default_factory=Ingested)
 
     def __post_init__(self) -> None:
-        self._reader = changes.reader(
+        self._reader = changes.create_reader(
             self.spark, self.world, self.source, self.table, self.batch, self.schema
         )
-        self._letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
-        self._tidied = self._finished = False
+        self._dead_letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
+        self._cleaned_up = self._rewrite_finished = False
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return f"{self.source} into {self.table.database}.{self.table.name} ({self.table.base})"
 
     def run(self, ended: Callable[[bool], bool]) -> None:
         """Do one batch after the other; after each look `ended` is told whether there was anything
         new.
         """
-        with alone(self.world, self.table), causes(self.spark):
-            while not ended(self._step()):
+        with table_lock(self.world, self.table), java_stacktraces(self.spark):
+            while not ended(self._ingest_batch()):
                 pass
         check_version(self.table)
 
-    def _step(self) -> bool:
+    def _ingest_batch(self) -> bool:
         """Do one batch; False when there is nothing new. Raises LakeError when it could not be
         written.
         """
-        done = completed(self.table)
-        if not self._finished:
-            finish_interrupted(self.spark, self.table, done)
-            self._finished = True
+        done = completed_actions(self.table)
+        if not self._rewrite_finished:
+            finish_interrupted_rewrite(self.spark, self.table, done)
+            self._rewrite_finished = True
         progress = self._progress(done)
         last = progress.get(self.source.id, {})
         # behind the letters of batches that nobody knows of, which stay until the replay has
         # written all its own
-        number = last.get("batch", max(self._lettered(), default=-1) if self.replay else -1) + 1
+        number = (
+            last.get("batch", max(self._dead_letter_batches(), default=-1) if self.replay else -1)
+            + 1
+        )
         since = number if self.replay else last.get("since", 0)
-        with answered(
+        with translate_errors(
             self.spark,
             "a batch was not written",
-            self.where,
+            self.location,
             "see the log of the spark service; nothing of the batch shows, run the ingest again",
             self.world if isinstance(self.source, changes.Topic) else None,
         ):
             batch = self._reader.next({} if self.replay else last, number)
             if batch is None:
                 if (
-                    not self._tidied
+                    not self._cleaned_up
                 ):  # once, now that a replay, also one that began in another run, is done
-                    for n, letters in self._lettered().items():
+                    for n, letters in self._dead_letter_batches().items():
                         if (
                             not last.get("since", 0) <= n < number
                         ):  # before the replay, or of a batch never committed
                             files.remove(letters)
-                    ddl.committed(
+                    ddl.sync_catalog(
                         self.spark, self.table
                     )  # also where that failed after an earlier commit
-                    self._tidied = True
+                    self._cleaned_up = True
                 return False
             check_clock(self.table)
-            had = evolving.columns(done)
-            columns, changed, fields = self._columns(had, last.get("fields"))
-            if had and evolving.needs_rewrite(had, columns):
+            had = evolution.table_columns(done)
+            columns, changed, fields = self._evolve_columns(had, last.get("fields"))
+            if had and evolution.needs_rewrite(had, columns):
                 rewrite(
                     self.spark,
                     self.table,
-                    reader(self.spark).load(self.table.base),
+                    spark_reader(self.spark).load(self.table.base),
                     columns,
-                    {PROGRESS: json.dumps(progress)},
+                    {PROGRESS_KEY: json.dumps(progress)},
                 )
-                self._complete(last_commit(self.table))
-            reached = {**batch.reached, "batch": number, "since": since, "fields": fields}
-            with writing(self.table) if done else contextlib.nullcontext():
-                counts = load(
+                self._require_no_write_errors(last_ingest_commit(self.table))
+            reached = {**batch.progress, "batch": number, "since": since, "fields": fields}
+            with commit_lock(self.table) if done else contextlib.nullcontext():
+                counts = write_batch(
                     self.spark,
                     batch.rows,
                     self.table,
-                    f"{self._letters}/{number:08d}",
-                    few=batch.few,
-                    new=not done,
+                    f"{self._dead_letters}/{number:08d}",
+                    in_memory=batch.in_memory,
+                    is_first_commit=not done,
                     columns=columns,
                     options={
-                        PROGRESS: json.dumps({**progress, self.source.id: reached}),
-                        SCHEMA_CHANGE: changed,
+                        PROGRESS_KEY: json.dumps({**progress, self.source.id: reached}),
+                        SCHEMA_CHANGE_KEY: changed,
                     },
                 )
-        commit = last_commit(self.table)
+        commit = last_ingest_commit(self.table)
         if (
-            progress_in(commit).get(self.source.id) != reached
+            read_progress(commit).get(self.source.id) != reached
         ):  # or the next step would read the very same again
             raise LakeError(
                 "Hudi wrote a batch without a commit that holds its progress",
-                where=self.where,
-                next_step="look for options in `extra` of the table that change its commits, "
+                location=self.location,
+                hint="look for options in `extra` of the table that change its commits, "
                 "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again",
             )
-        self._complete(commit)
+        self._require_no_write_errors(commit)
         self.replay = False
-        self.done += Ingested(messages=sum(counts.values()), batches=1, **counts)
-        ddl.committed(self.spark, self.table)
+        self.ingested += Ingested(messages=sum(counts.values()), batches=1, **counts)
+        ddl.sync_catalog(self.spark, self.table)
         return True
 
-    def _columns(
+    def _evolve_columns(
         self, table: Optional[T.StructType], before: Any
     ) -> tuple[T.StructType, str, dict[str, str]]:
         """The columns of the table with this batch, what has changed in the source's schema since
         it had the fields `before`, and those that it has now.
         """
         rows, newest = self._reader.schemas
-        now = evolving.fields(newest)
+        now = evolution.field_types(newest)
         if table is None:
-            columns = evolving.merged(self.table.name, rows)
+            columns = evolution.merge_schemas(self.table.name, rows)
             check_ordering(self.table, columns)
             return columns, "", now
-        columns = evolving.grown(
+        columns = evolution.evolve(
             self.table.name, table, rows, self.schema is not None, self.table.key
         )
         return (
             columns,
-            evolving.told(before or evolving.fields(table), now, evolving.fields(columns)),
+            evolution.describe_change(
+                before or evolution.field_types(table), now, evolution.field_types(columns)
+            ),
             now,
         )
 
-    def _lettered(self) -> dict[int, str]:
+    def _dead_letter_batches(self) -> dict[int, str]:
         """{number: address of its dead letters} of the batches that have some."""
-        found = (info.base_name for info in files.entries(self._letters))
-        return {int(name): f"{self._letters}/{name}" for name in found if name.isdigit()}
+        found = (info.base_name for info in files.list_dir(self._dead_letters))
+        return {int(name): f"{self._dead_letters}/{name}" for name in found if name.isdigit()}
 
-    def _progress(self, done: list[Done]) -> dict[str, dict[str, Any]]:
+    def _progress(self, done: list[CompletedAction]) -> dict[str, dict[str, Any]]:
         """How far the table's last commit says that each source was read. Raises LakeError: where
         nothing must be added to what that commit has left.
         """
-        commit = last_commit(self.table, done)
+        commit = last_ingest_commit(self.table, done)
         if (
             not self.replay
         ):  # what a commit lacks stays lacking, however often the ingest is run after it
-            self._complete(commit)
-        self._same_buckets(commit)
-        if not commit and (done or archived(self.table)):
-            progress: dict[str, dict[str, Any]] = {FORGOTTEN: {"batch": -1}}
+            self._require_no_write_errors(commit)
+        self._require_same_buckets(commit)
+        if not commit and (done or archive_folder(self.table)):
+            progress: dict[str, dict[str, Any]] = {UNKNOWN_PROGRESS: {"batch": -1}}
         else:
-            progress = progress_in(commit)
+            progress = read_progress(commit)
         replaced = progress.get(self.source.id, {}).get(REPLACED_BY)
         if replaced:
             raise LakeError(
                 f"table {self.table.name} was captured anew, and {self.source} is of the capture before",
-                where=self.where,
+                location=self.location,
                 expected=f"topic {replaced}",
-                next_step=f"ingest topic {replaced}; to go back to the old one: hudi.drop, then ingest it",
+                hint=f"ingest topic {replaced}; to go back to the old one: hudi.drop, then ingest it",
             )
         # to start over in silence would write no row wrong, but take hours, and clear away the dead
         # letters
-        if FORGOTTEN in progress and self.source.id not in progress and not self.replay:
+        if UNKNOWN_PROGRESS in progress and self.source.id not in progress and not self.replay:
             raise LakeError(
                 f"table {self.table.name} was written to, and none of its commits says how far {self.source} was read",
-                where=self.where,
+                location=self.location,
                 expected="an ingest's own commit on the timeline, or a new table",
-                next_step="another tool made the table, or so many commits of others came since that Hudi has archived "
-                f"the ingest's: {changes.AGAIN}",
+                hint="another tool made the table, or so many commits of others came since that Hudi has archived "
+                f"the ingest's: {changes.REPLAY_HINT}",
             )
         return progress
 
-    def _complete(self, commit: dict[str, Any]) -> None:
+    def _require_no_write_errors(self, commit: dict[str, Any]) -> None:
         refused = sum(stat.get("totalWriteErrors") or 0 for _, stat in write_stats(commit))
         if refused:
             raise LakeError(
                 f"Hudi made a commit without {refused} of its rows, which it could not write",
-                where=self.where,
-                next_step="the log of the spark service says why (write errors); mend "
+                location=self.location,
+                hint="the log of the spark service says why (write errors); mend "
                 "that, then hudi.ingest(…, replay=True)",
             )
 
-    def _same_buckets(self, commit: dict[str, Any]) -> None:
+    def _require_same_buckets(self, commit: dict[str, Any]) -> None:
         """With another number of buckets a key is looked for in another file, not found, and
         inserted once more.
         """
-        was = commit.get("extraMetadata", {}).get(BUCKETS, self.table.buckets)
+        was = commit.get("extraMetadata", {}).get(BUCKETS_KEY, self.table.buckets)
         if self.table.index == "BUCKET" and int(was) != self.table.buckets:
             raise LakeError(
                 f"table {self.table.name} has {was} buckets in a partition, not {self.table.buckets}",
-                where=self.where,
+                location=self.location,
                 expected=f"buckets={was}",
-                next_step="write it as it was made, or drop it and ingest it anew",
+                hint="write it as it was made, or drop it and ingest it anew",
             )
 
 
@@ -361,21 +366,25 @@ def check_ordering(table: Table, columns: T.StructType) -> None:
         raise LakeError(
             f"the ordering field {table.ordering} of {table.name} is {kind.simpleString()}: "
             "a Merge-on-Read table could not be read after its first delete",
-            where=table.base,
+            location=table.base,
             expected="a whole number, a text, a time, a double",
-            next_step='another ordering field, such as the place in the source\'s log; or type="cow". A '
+            hint='another ordering field, such as the place in the source\'s log; or type="cow". A '
             "table that has rows already: hudi.drop, and ingest anew",
         )
 
 
-def last_commit(table: Table, done: Optional[list[Done]] = None) -> dict[str, Any]:
+def last_ingest_commit(
+    table: Table, actions: Optional[list[CompletedAction]] = None
+) -> dict[str, Any]:
     """The metadata of the table's last commit by an ingest; compactions and other writers say no
     progress.
     """
-    bodies = (done.body for done in reversed(completed(table) if done is None else done))
-    return next((body for body in bodies if body.get("extraMetadata", {}).get(PROGRESS)), {})
+    bodies = (
+        done.metadata for done in reversed(completed_actions(table) if actions is None else actions)
+    )
+    return next((body for body in bodies if body.get("extraMetadata", {}).get(PROGRESS_KEY)), {})
 
 
-def progress_in(commit: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def read_progress(commit: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """{source id: how far it has been read}, as a commit's metadata says."""
-    return json.loads(commit.get("extraMetadata", {}).get(PROGRESS, "{}"))
+    return json.loads(commit.get("extraMetadata", {}).get(PROGRESS_KEY, "{}"))

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from ..base import files
 from . import decode
-from .tables import PARTS, Table, needs_records
+from .tables import OPTION_GROUPS, Table, needs_record_writer
 
 OUTCOMES = {
     decode.UPSERT: "upserts",
@@ -23,17 +23,17 @@ OUTCOMES = {
     decode.TOMBSTONE: "tombstones",
     decode.DEAD: "dead_letters",
 }
-LARGE = 50_000  # rows
+LARGE_LOAD_ROWS = 50_000  # rows
 
 
-def load(
+def write_batch(
     spark: SparkSession,
     rows: DataFrame,
     table: Table,
     letters: str,
     *,
-    few: bool,
-    new: bool,
+    in_memory: bool,
+    is_first_commit: bool,
     columns: T.StructType,
     options: dict[str, str],
 ) -> dict[str, int]:
@@ -53,7 +53,7 @@ def load(
         "row", "outcome", "reason", *decode.ORIGIN, F.when(is_dead, F.col("text")).alias("text")
     )
     view = f"workbench_batch_{uuid.uuid4().hex}"
-    if not few:
+    if not in_memory:
         # Parsed once for the counts, the dead letters and the table. By way of a view: Spark
         # Connect analyses a DataFrame anew for each action, and then takes what it reads from Kafka
         # for something else than what persist() has put into the cache.
@@ -62,7 +62,11 @@ def load(
         rows = spark.table(view)
     try:
         key = F.struct(*[f"row.{name}" for name in table.key])
-        counts, once = _count_few(rows, key) if few else _count(rows, key, new)
+        counts, once = (
+            _count_in_memory(rows, key)
+            if in_memory
+            else _count_in_spark(rows, key, is_first_commit)
+        )
         if counts.get("dead_letters"):
             (
                 rows.where(is_dead)
@@ -86,19 +90,19 @@ def load(
                 [*columns, *(T.StructField(decode.DELETED, T.BooleanType()) for _ in flags)]
             )
         )
-        if new and not once:
-            written = newest(written, table)
-        first = first_load(counts.get("upserts", 0), columns) if new else {}
+        if is_first_commit and not once:
+            written = deduplicate(written, table)
+        first = bulk_insert_options(counts.get("upserts", 0), columns) if is_first_commit else {}
         written.write.format("hudi").options(
             **{**table.options(), **first, **table.extra, **options}
         ).mode("append").save(table.base)
     finally:
-        if not few:
+        if not in_memory:
             spark.catalog.dropTempView(view)
     return counts
 
 
-def _count(rows: DataFrame, key: Column, compare: bool) -> tuple[dict[str, int], bool]:
+def _count_in_spark(rows: DataFrame, key: Column, compare: bool) -> tuple[dict[str, int], bool]:
     """How many of each outcome, and whether all are upserts of different keys (if they are to be
     compared: that takes two shuffles), in one job.
     """
@@ -109,7 +113,7 @@ def _count(rows: DataFrame, key: Column, compare: bool) -> tuple[dict[str, int],
     return counts, unique and "deletes" not in counts
 
 
-def _count_few(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
+def _count_in_memory(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
     """The same for rows that travel with the query: without an aggregation Spark answers from them,
     without a job.
     """
@@ -119,18 +123,20 @@ def _count_few(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
 
 
-def first_load(rows: int, schema: T.StructType | None = None) -> dict[str, str]:
+def bulk_insert_options(rows: int, schema: T.StructType | None = None) -> dict[str, str]:
     """The Hudi options of the first commit of a table, for about so many rows, of each key one (see
     newest).
     """
     return {
-        **PARTS["first load"],
-        **(PARTS["large first load"] if rows >= LARGE else {}),
-        **(PARTS["first load by records"] if schema and needs_records(schema) else {}),
+        **OPTION_GROUPS["first load"],
+        **(OPTION_GROUPS["large first load"] if rows >= LARGE_LOAD_ROWS else {}),
+        **(
+            OPTION_GROUPS["first load by records"] if schema and needs_record_writer(schema) else {}
+        ),
     }
 
 
-def newest(rows: DataFrame, table: Table) -> DataFrame:
+def deduplicate(rows: DataFrame, table: Table) -> DataFrame:
     """Of each key the row with the greatest ordering value, and none where that is a hard delete.
 
     As in an upsert, a key that is in two partitions counts as two where the index is not a global

@@ -13,17 +13,23 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
 from ..base import LakeError, World, files
-from .keeping import resolve
-from .tables import Table, reader
-from .timeline import archived, check_active, check_readable, completed, pending_compactions
+from .labeling import resolve_instant
+from .tables import Table, spark_reader
+from .timeline import (
+    archive_folder,
+    check_not_archived,
+    check_readable,
+    completed_actions,
+    pending_compactions,
+)
 
 BEGINNING = "00000000000000"
-NO_HUDI_RS = "hudi-rs is not in this Python"
+HUDI_RS_MISSING = "hudi-rs is not in this Python"
 
 
 def read(spark: SparkSession, table: Table) -> DataFrame:
     """The rows of the table as of its last commit."""
-    return reader(spark).load(table.base)
+    return spark_reader(spark).load(table.base)
 
 
 def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFrame:
@@ -33,10 +39,10 @@ def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFra
         LakeError: unknown label, an instant that is still to come, or one whose files were cleaned
             away.
     """
-    instant = resolve(world, table, when)
+    instant = resolve_instant(world, table, when)
     if not check_readable(table, instant):
-        return reader(spark).load(table.base).limit(0)
-    return reader(spark).option("as.of.instant", instant).load(table.base)
+        return spark_reader(spark).load(table.base).limit(0)
+    return spark_reader(spark).option("as.of.instant", instant).load(table.base)
 
 
 def between(
@@ -52,24 +58,24 @@ def between(
             `end` needs were cleaned away (those of `begin` are not read); the commits of either
             were archived; `end` is before `begin`.
     """
-    if not begin and archived(
+    if not begin and archive_folder(
         table
     ):  # Hudi reads the active timeline, and says nothing of what it leaves out
         raise LakeError(
             f"the first commits of {table.name} were archived, an increment from the beginning lacks them",
-            where=archived(table),
+            location=archive_folder(table),
             expected="a begin",
-            next_step="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits",
+            hint="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits",
         )
-    first, last = (when and resolve(world, table, when) for when in (begin, end))
+    first, last = (when and resolve_instant(world, table, when) for when in (begin, end))
     if first:
-        check_active(table, first, completed(table))
+        check_not_archived(table, first, completed_actions(table))
     if last:
         check_readable(table, last)
         if first > last:
             raise LakeError(
                 f"an increment of {table.name} from {begin} to {end} ends before it begins",
-                where=f"begin {first}, end {last}",
+                location=f"begin {first}, end {last}",
                 expected="the earlier one first",
             )
     bounds = {
@@ -78,14 +84,14 @@ def between(
     }
     options = {f"hoodie.datasource.read.{name}": instant for name, instant in bounds.items()}
     return (
-        reader(spark)
+        spark_reader(spark)
         .option("hoodie.datasource.query.type", "incremental")
         .options(**options)
         .load(table.base)
     )
 
 
-def readers(spark: SparkSession, table: Table) -> dict[str, pd.DataFrame]:
+def read_with_all_engines(spark: SparkSession, table: Table) -> dict[str, pd.DataFrame]:
     """The rows of a table as each reader sees them that this Python has: {"Spark": …, "hudi-rs":
     …}.
 
@@ -94,7 +100,7 @@ def readers(spark: SparkSession, table: Table) -> dict[str, pd.DataFrame]:
     rows = {"Spark": read(spark, table).toPandas()}
     if importlib.util.find_spec("hudi"):
         return {**rows, "hudi-rs": read_independent(table)}
-    print(f"{NO_HUDI_RS}: {table.name} is read by Spark only")
+    print(f"{HUDI_RS_MISSING}: {table.name} is read by Spark only")
     return rows
 
 
@@ -121,26 +127,26 @@ def read_independent(
     """
     if not importlib.util.find_spec("hudi"):
         raise LakeError(
-            NO_HUDI_RS,
+            HUDI_RS_MISSING,
             expected="Python 3.10 or newer, and the package hudi",
-            next_step="Spark reads it: hudi.read(spark, table)",
+            hint="Spark reads it: hudi.read(spark, table)",
         )
     import pyarrow
     from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
-    instant = resolve(as_of[0], table, as_of[1]) if as_of else ""
+    instant = resolve_instant(as_of[0], table, as_of[1]) if as_of else ""
     if instant and not check_readable(table, instant):
         return pd.DataFrame()
     first = next(iter(pending_compactions(table)), None)
     if (
         first
         and not optimized
-        and any(first < c.instant <= (instant or c.instant) for c in completed(table))
+        and any(first < c.instant <= (instant or c.instant) for c in completed_actions(table))
     ):
         raise LakeError(
             f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
-            where=table.base,
-            next_step="run the compaction: hudi.compact(spark, table, 'run')",
+            location=table.base,
+            hint="run the compaction: hudi.compact(spark, table, 'run')",
         )
     options = HudiReadOptions(
         filters=[(name, "=", str(value)) for name, value in (where or {}).items()],
@@ -151,12 +157,14 @@ def read_independent(
     try:
         builder = HudiTableBuilder.from_base_uri(table.base.replace("s3a:", "s3:"))
         batches = (
-            builder.with_storage_options(files.store_options(table.base)).build().read(options)
+            builder.with_storage_options(files.object_store_options(table.base))
+            .build()
+            .read(options)
         )
     except Exception as e:
         raise LakeError(
             f"hudi-rs cannot read {table.name}: {e}",
-            where=table.base,
-            next_step="Spark reads it: hudi.read(spark, table)",
+            location=table.base,
+            hint="Spark reads it: hudi.read(spark, table)",
         ) from e
     return pyarrow.Table.from_batches(batches).to_pandas() if batches else pd.DataFrame()

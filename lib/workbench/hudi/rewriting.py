@@ -13,10 +13,17 @@ from pyspark.sql import types as T
 
 from ..base import LakeError, wait_until
 from . import catalog, ddl
-from .tables import PARTS, Table, writing
-from .timeline import Done, check_clock, check_version, completed, pending_compactions, written
+from .tables import OPTION_GROUPS, Table, commit_lock
+from .timeline import (
+    CompletedAction,
+    check_clock,
+    check_version,
+    completed_actions,
+    pending_compactions,
+    timeline_files,
+)
 
-OPERATION = "INSERT_OVERWRITE_TABLE"  # of the commit, as its metadata names it
+REWRITE_OPERATION = "INSERT_OVERWRITE_TABLE"  # of the commit, as its metadata names it
 
 
 def rewrite(
@@ -36,18 +43,18 @@ def rewrite(
         columns: the columns of the table from now on. A column that the rows lack is null.
         options: take precedence over the table's own.
     """
-    options = {**table.options(), **PARTS["rewrite"], **table.extra, **options}
-    while not _written(table, rows.to(columns), options):
+    options = {**table.options(), **OPTION_GROUPS["rewrite"], **table.extra, **options}
+    while not _try_commit(table, rows.to(columns), options):
         _run_compactions(spark, table)
-    finish(spark, table)
+    finish_rewrite(spark, table)
 
 
-def _written(table: Table, rows: DataFrame, options: Mapping[str, str]) -> bool:
+def _try_commit(table: Table, rows: DataFrame, options: Mapping[str, str]) -> bool:
     """Commit the rows; False, and nothing is done, where a compaction is planned: of files that the
     commit replaces.
     """
     check_clock(table)
-    with writing(table) if completed(table) else contextlib.nullcontext():
+    with commit_lock(table) if completed_actions(table) else contextlib.nullcontext():
         if pending_compactions(table):
             return False
         rows.write.format("hudi").options(**options).mode("append").save(table.base)
@@ -61,36 +68,39 @@ def _run_compactions(spark: SparkSession, table: Table) -> None:
 
     def under_way() -> set[str]:
         return {
-            instant for instant, action, _ in written(table) if action == "compaction.inflight"
+            instant
+            for instant, action, _ in timeline_files(table)
+            if action == "compaction.inflight"
         } & {*pending_compactions(table)}
 
     wait_until(
         lambda: not under_way(),
         f"the compaction of {table.name} to end",
         timeout=120,
-        every=0.5,
+        interval=0.5,
         error=LakeError,
-        next_step="wait until it is done; if its process was killed: "
-        "hudi.compact(spark, table, 'run')",
+        hint="wait until it is done; if its process was killed: hudi.compact(spark, table, 'run')",
     )
     if pending_compactions(table):
         catalog.compact(spark, table, "run")
 
 
-def finish_interrupted(spark: SparkSession, table: Table, commits: list[Done]) -> None:
+def finish_interrupted_rewrite(
+    spark: SparkSession, table: Table, commits: list[CompletedAction]
+) -> None:
     """Finish a rewriting that is the table's last commit: its process may have been killed after
     the commit.
 
     Args: commits: as `completed` returns them.
     """
-    if commits and commits[-1].body.get("operationType") == OPERATION:
-        finish(spark, table)
+    if commits and commits[-1].metadata.get("operationType") == REWRITE_OPERATION:
+        finish_rewrite(spark, table)
 
 
-def finish(spark: SparkSession, table: Table) -> None:
+def finish_rewrite(spark: SparkSession, table: Table) -> None:
     """Check the table's version, and update the table's entries in the catalog, if it has any, to
     its columns.
     """
     check_version(table)
-    if ddl.registered(spark, table):
+    if ddl.is_registered(spark, table):
         ddl.register(spark, table)

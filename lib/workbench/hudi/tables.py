@@ -17,23 +17,23 @@ import yaml
 from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql import types as T
 
-from ..base import LakeError, World, files, nearest
-from ..base.paths import within
+from ..base import LakeError, World, did_you_mean, files
+from ..base.paths import join_uri
 
-TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
-CHOICES = {
-    "type": TYPES,
+TABLE_TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
+ALLOWED_VALUES = {
+    "type": TABLE_TYPES,
     "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
     "deletes": ("hard", "soft"),
 }
 TABLE_VERSION = "6"
-DIGITS = 20  # of a number in POSITION, so that texts are ordered as numbers are
-POSITION = (
+ORDERING_DIGITS = 20  # of a number in POSITION, so that texts are ordered as numbers are
+COMBINED_ORDERING_COLUMN = (
     "__position"  # column of a table that is ordered by several fields: what they say, as one text
 )
-BUCKETS = "_workbench_buckets"  # in a commit's extra metadata how many the table has
+BUCKETS_KEY = "_workbench_buckets"  # in a commit's extra metadata how many the table has
 # Of Hudi's options: {part: {option: value}}, all text
-PARTS = yaml.load(
+OPTION_GROUPS = yaml.load(
     Path(__file__).with_name("options.yaml").read_text(encoding="utf-8"), yaml.BaseLoader
 )
 
@@ -102,8 +102,8 @@ class Table:
             ),
             ("buckets", type(self.buckets) is int and self.buckets > 0, "a whole number from 1 on"),
             *(
-                (name, given[name] in of, nearest(str(given[name]), of))
-                for name, of in CHOICES.items()
+                (name, given[name] in of, did_you_mean(str(given[name]), of))
+                for name, of in ALLOWED_VALUES.items()
             ),
         ):
             if not right:
@@ -121,9 +121,9 @@ class Table:
         """The column that Hudi orders by: the field itself, or what decode.judged makes of
         several.
         """
-        return POSITION if len(self.ordering_fields) > 1 else self.ordering
+        return COMBINED_ORDERING_COLUMN if len(self.ordering_fields) > 1 else self.ordering
 
-    def version(self, record: Mapping[str, Any]) -> Any:
+    def ordering_value(self, record: Mapping[str, Any]) -> Any:
         """Which version of its key a row or a record is: what stands, or will stand, in the
         ordering column.
         """
@@ -132,7 +132,8 @@ class Table:
             values[0]
             if len(values) == 1
             else "/".join(
-                value if isinstance(value, str) else f"{int(value):0{DIGITS}}" for value in values
+                value if isinstance(value, str) else f"{int(value):0{ORDERING_DIGITS}}"
+                for value in values
             )
         )
 
@@ -142,7 +143,7 @@ class Table:
         keys = "Nonpartitioned" if not self.partition else "Complex" if several else "Simple"
         said = {
             **vars(self),
-            "type": TYPES[self.type],
+            "type": TABLE_TYPES[self.type],
             "key": ",".join(self.key),
             "keys": keys,
             "partition": ",".join(self.partition),
@@ -159,12 +160,12 @@ class Table:
         made = {
             option: Template(value).substitute(said)
             for part in parts
-            for option, value in PARTS[part].items()
+            for option, value in OPTION_GROUPS[part].items()
         }
         return {**made, **self.extra}
 
 
-def needs_records(schema: T.StructType) -> bool:
+def needs_record_writer(schema: T.StructType) -> bool:
     """Whether only Hudi's writer of records writes files of these columns that a merge can read:
     there is a list or a map, and a decimal of at most 18 digits, for which the writer of rows
     changes to Spark's old format (Hudi 1.0.2).
@@ -178,11 +179,11 @@ def table(world: World, name: str, **fields: Any) -> Table:
     """A Table in the world's lake and catalog database; `fields` are those of Table. By default its
     folder is called after it, in one that is called after its database.
     """
-    base = within(world.lake.tables, f"{fields.get('database', Table.database)}/{name}")
+    base = join_uri(world.lake.tables, f"{fields.get('database', Table.database)}/{name}")
     return Table(**{"name": name, "base": base, "parallelism": world.spark.parallelism, **fields})
 
 
-def entries(table: Table) -> dict[str, str]:
+def catalog_names(table: Table) -> dict[str, str]:
     """The table's names in the catalog and what each shows: `snapshot`, and of a Merge-on-Read
     table two views.
 
@@ -197,64 +198,67 @@ def entries(table: Table) -> dict[str, str]:
     )
 
 
-def all_entries(table: Table) -> list[str]:
+def all_catalog_names(table: Table) -> list[str]:
     """Every name that the catalog may have for the table: its entries, and those that Hudi's own
     sync adds after UPDATE, DELETE, MERGE or INSERT in SQL, under the name that stands in the
     table's properties (Hudi 1.0.2).
     """
     return sorted(
-        {*entries(table), *(f"{table.database}.{table.name}{view}" for view in ("", "_ro", "_rt"))}
+        {
+            *catalog_names(table),
+            *(f"{table.database}.{table.name}{view}" for view in ("", "_ro", "_rt")),
+        }
     )
 
 
-def state(world: World, table: Table) -> str:
+def table_state_dir(world: World, table: Table) -> str:
     """Folder of what the workbench keeps of a table: labels, lists of landed files. It goes with
     hudi.drop.
     """
-    return within(world.lake.checkpoints, _place(world, table))
+    return join_uri(world.lake.checkpoints, _relative_path(world, table))
 
 
 def dead_letters_path(world: World, table: Table) -> str:
     """Folder of the dead letters of a table."""
-    return within(world.lake.dead_letters, _place(world, table))
+    return join_uri(world.lake.dead_letters, _relative_path(world, table))
 
 
-def _place(world: World, table: Table) -> str:
+def _relative_path(world: World, table: Table) -> str:
     """Of each base one, for two tables may have the same name: the way below the lake's tables, or
     else the address as one name; a checksum keeps apart what differs in a / only.
     """
     start = world.lake.tables.rstrip("/") + "/"
     if table.base.startswith(start):
         return table.base[len(start) :].strip("/")
-    return f"elsewhere/{plain(table.base)}-{hashlib.sha256(table.base.encode()).hexdigest()[:8]}"
+    return f"elsewhere/{safe_file_name(table.base)}-{hashlib.sha256(table.base.encode()).hexdigest()[:8]}"
 
 
-def reader(spark: SparkSession) -> DataFrameReader:
+def spark_reader(spark: SparkSession) -> DataFrameReader:
     """How every Hudi table is read here: without data skipping, which answers wrong (a test shows
     it).
     """
     return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false")
 
 
-def plain(text: str) -> str:
+def safe_file_name(text: str) -> str:
     """A text as the name of a file."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", text)
 
 
-def alone(world: World, table: Table) -> ContextManager[None]:
+def table_lock(world: World, table: Table) -> ContextManager[None]:
     """Hold a table: two jobs that write one would read the same progress, and each roll the other's
     commit back.
 
     Raises (when it is entered): LakeError: an ingest into it is going on; names its process.
     """
-    return files.alone(
-        state(world, table),
+    return files.exclusive_lock(
+        table_state_dir(world, table),
         f"ingest into {table.database}.{table.name}",
         "wait until it is done; a continuous one ends with stop()",
     )
 
 
-def writing(table: Table) -> ContextManager[None]:
+def commit_lock(table: Table) -> ContextManager[None]:
     """Hold a table while a commit is written, or a compaction planned; whoever comes second waits.
 
     A plan that is made while a commit begins may not see it, and then the commit's log goes to
@@ -263,4 +267,4 @@ def writing(table: Table) -> ContextManager[None]:
     plan found may be run beside commits, which know of it. For a table that has a commit: the first
     one makes the folder, and there is nothing to compact before it.
     """
-    return files.alone(f"{table.base}/.hoodie/.writing")
+    return files.exclusive_lock(f"{table.base}/.hoodie/.writing")

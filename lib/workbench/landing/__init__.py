@@ -5,7 +5,7 @@ source's says.
 are the verbs of a Connect, for those that it has no plugin for (see jobs.py).
 """
 
+from .builtin_runner import apply, delete, names, run_once, status
 from .job import LandingCounts, dead_letters, dead_letters_path, drop, folders, run
-from .jobs import apply, delete, names, status, step
-from .polling import Polled, forget, poll
+from .polling import Polled, poll, reset_offsets
 from .sinks import parse

@@ -11,14 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..base import files
 
-DEAD_LETTER = "reason string, topic string, partition int, offset long, file string, text string"
+DEAD_LETTER_COLUMNS = (
+    "reason string, topic string, partition int, offset long, file string, text string"
+)
 
 
 def read_dead_letters(spark: SparkSession, place: str) -> DataFrame:
     """The dead letters that lie below an address, as JSON; none where nothing is there."""
-    if not files.entries(place):
-        return spark.createDataFrame([], DEAD_LETTER)
-    return spark.read.schema(DEAD_LETTER).option("recursiveFileLookup", "true").json(place)
+    if not files.list_dir(place):
+        return spark.createDataFrame([], DEAD_LETTER_COLUMNS)
+    return spark.read.schema(DEAD_LETTER_COLUMNS).option("recursiveFileLookup", "true").json(place)
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Counts:
     def __add__(self, more: Counts) -> Any:
         return type(self)(**{name: n + getattr(more, name) for name, n in asdict(self).items()})
 
-    def said(self, verb: str, **parts: int) -> str:
+    def describe(self, verb: str, **parts: int) -> str:
         """One line for a person: `landed 830 messages: 830 files, 830 records, 0 tombstones, 0 dead
         letters`.
         """

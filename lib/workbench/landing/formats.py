@@ -13,17 +13,19 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Union
 
-from ..topic.avro import container
-from .messages import Avro, Json
+from ..topic.avro import encode_container
+from .messages import AvroConverter, JsonConverter
 from .parquet import Parquet
 from .sinks import Sink
 from .transforms import Record, apply
 
-SCHEMA_ID = "workbench.schema"  # metadata of a file: the id by which its messages named the schema
+SCHEMA_ID_KEY = (
+    "workbench.schema"  # metadata of a file: the id by which its messages named the schema
+)
 
 
 @dataclass(frozen=True)
-class Lines:
+class JsonLines:
     """Lines of JSON: a value's own text where nothing has changed it. Bytes become base64, as in
     Connect.
 
@@ -34,14 +36,14 @@ class Lines:
 
     extension = ".json"
 
-    def holder(self, schema: Any) -> Callable[[Any, Optional[str]], bytes]:
-        return _line
+    def encoder_for(self, schema: Any) -> Callable[[Any, Optional[str]], bytes]:
+        return _to_json_line
 
-    def data(self, schema: Any, records: list[bytes], name: str) -> bytes:
+    def encode_file(self, schema: Any, records: list[bytes], name: str) -> bytes:
         return b"".join(record + b"\n" for record in records)
 
 
-def _line(value: Any, line: Optional[str]) -> bytes:
+def _to_json_line(value: Any, line: Optional[str]) -> bytes:
     if line is None:
         line = json.dumps(
             value,
@@ -54,21 +56,21 @@ def _line(value: Any, line: Optional[str]) -> bytes:
 
 
 @dataclass(frozen=True)
-class Containers:
+class AvroContainer:
     """Container files of Avro, of records as they came; schema: id and JSON of Avro's."""
 
     extension = ".avro"
 
-    def holder(self, schema: Any) -> Callable[[Any, Any], Any]:
+    def encoder_for(self, schema: Any) -> Callable[[Any, Any], Any]:
         return lambda value, line: value
 
-    def data(self, schema: tuple[str, str], records: list[Any], name: str) -> bytes:
+    def encode_file(self, schema: tuple[str, str], records: list[Any], name: str) -> bytes:
         sync = hashlib.md5(name.encode(), usedforsecurity=False).digest()
-        return container(json.loads(schema[1]), records, sync, **{SCHEMA_ID: schema[0]})
+        return encode_container(json.loads(schema[1]), records, sync, **{SCHEMA_ID_KEY: schema[0]})
 
 
 @dataclass(frozen=True)
-class Form:
+class RecordEncoder:
     """What a sink makes of the messages of its topics.
 
     settled: the schemas seen, each with what makes its values records: messages of one schema name
@@ -77,11 +79,11 @@ class Form:
     """
 
     sink: Sink
-    converter: Union[Json, Avro]
-    format: Union[Lines, Containers, Parquet]
-    settled: list[tuple[Any, Callable[[Any, Any], Any]]] = field(default_factory=list)
+    converter: Union[JsonConverter, AvroConverter]
+    format: Union[JsonLines, AvroContainer, Parquet]
+    encoders_by_schema: list[tuple[Any, Callable[[Any, Any], Any]]] = field(default_factory=list)
 
-    def read(
+    def encode(
         self, topic: str, partition: int, sent: int, value: bytes, *more: Any
     ) -> Optional[tuple[str, Any, Any, int]]:
         """(folder, schema, record, time) of a message; None where it holds nothing.
@@ -99,8 +101,8 @@ class Form:
             if self.sink.transforms:
                 made = apply(self.sink.transforms, Record(topic, None, None, value, schema))
                 schema, value, line = made.value_schema, made.value, None
-            folder, time = self.sink.folder_of(value, partition, sent)
-            schema, record = self._settle(schema)
+            folder, time = self.sink.partition_folder(value, partition, sent)
+            schema, record = self._encoder_for(schema)
             return folder, schema, record(value, line), time
         except (
             TypeError,
@@ -113,9 +115,9 @@ class Form:
                 f"its schema or a value cannot be read: {type(e).__name__}: {e}"
             ) from None
 
-    def _settle(self, schema: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
-        for known in self.settled:
+    def _encoder_for(self, schema: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
+        for known in self.encoders_by_schema:
             if known[0] is schema or known[0] == schema:
                 return known
-        self.settled.append((schema, self.format.holder(schema)))
-        return self.settled[-1]
+        self.encoders_by_schema.append((schema, self.format.encoder_for(schema)))
+        return self.encoders_by_schema[-1]

@@ -16,21 +16,23 @@ from typing import Any, ContextManager, Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..base import LakeError, World, files, nearest
-from ..base.paths import within
-from ..spark import answered, causes
+from ..base import LakeError, World, did_you_mean, files
+from ..base.paths import join_uri
+from ..spark import java_stacktraces, translate_errors
 from ..topic import dlq, registry, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
-from .formats import Containers, Form, Lines
-from .messages import Avro, Json, unmet
+from .formats import AvroContainer, JsonLines, RecordEncoder
+from .messages import AvroConverter, JsonConverter, parse_unresolved
 from .parquet import Parquet
 from .sinks import Sink, parse
-from .writing import COUNTS
+from .writing import COUNTERS
 
-ASKING = 3  # rounds in which the registry may know none of the schemas that it is asked for
+MAX_UNKNOWN_ROUNDS = (
+    3  # rounds in which the registry may know none of the schemas that it is asked for
+)
 
-_met: dict[
+_glue_schema_cache: dict[
     str, str
 ] = {}  # schemas of Glue that landings of this process have met: what an id stands for never changes
 
@@ -46,7 +48,7 @@ class LandingCounts(Counts):
     bytes: int = 0
 
     def __repr__(self) -> str:
-        return self.said("landed", files=self.objects, records=self.records)
+        return self.describe("landed", files=self.objects, records=self.records)
 
 
 def run(
@@ -76,43 +78,45 @@ def run(
             StackError: Spark or Kafka is gone; the next run goes on from there.
     """
     sink = parse(config, world)
-    place = f"{sink.shown}, checkpoint {checkpoint(world, sink)}"
+    place = f"{sink.description}, checkpoint {checkpoint_path(world, sink)}"
     next_step = "mend the cause and run the landing again; nothing is landed twice"
     with (
-        _alone(world, sink),
-        answered(spark, "a batch was not landed", place, next_step, world),
-        causes(spark),
+        _landing_lock(world, sink),
+        translate_errors(spark, "a batch was not landed", place, next_step, world),
+        java_stacktraces(spark),
     ):
-        same_topics(world, sink)
-        reports = _all(spark, world, sink, timeout, batch)
-        if sink.dead_letters:
-            dlq.send(
+        verify_topic_ids(world, sink)
+        reports = _land_available(spark, world, sink, timeout, batch)
+        if sink.dlq_topic:
+            dlq.publish(
                 world,
-                sink.dead_letters,
+                sink.dlq_topic,
                 dead_letters_path(world, sink),
-                f"{checkpoint(world, sink)}/dead_letters.json",
-                sink.name or sink.shown,
+                f"{checkpoint_path(world, sink)}/dead_letters.json",
+                sink.name or sink.description,
                 "workbench.landing.run",
-                lambda topic: files.read_text(landed_topic_id(world, sink.prefix_of(topic))),
+                lambda topic: files.read_text(topic_id_path(world, sink.prefix_of(topic))),
             )
     return sum(
-        (LandingCounts(batches=1, **counts) for counts in map(observed, reports) if counts),
+        (LandingCounts(batches=1, **counts) for counts in map(observed_metrics, reports) if counts),
         LandingCounts(),
     )
 
 
-def _alone(world: World, sink: Sink) -> ContextManager[None]:
+def _landing_lock(world: World, sink: Sink) -> ContextManager[None]:
     """Of two landings of one topic, Spark would stop the first when the second starts, and that one
     would take its end for the end of the topic.
     """
-    return files.alone(
-        checkpoint(world, sink),
-        f"landing of {sink.shown}",
+    return files.exclusive_lock(
+        checkpoint_path(world, sink),
+        f"landing of {sink.description}",
         "wait until it is done; what it lands need not be landed again",
     )
 
 
-def _all(spark: SparkSession, world: World, sink: Sink, timeout: float, batch: int) -> list[dict]:
+def _land_available(
+    spark: SparkSession, world: World, sink: Sink, timeout: float, batch: int
+) -> list[dict]:
     """Land what is there now; return the progress reports.
 
     No task asks the registry. This process does: before the first batch for the versions of the
@@ -121,29 +125,29 @@ def _all(spark: SparkSession, world: World, sink: Sink, timeout: float, batch: i
     unknown, too: poison of many ids would take a round for each hundred.
     """
     reports: list[dict] = []
-    met = _met if world.registry.kind == "glue" else {}
+    met = _glue_schema_cache if world.registry.kind == "glue" else {}
     asked, wanted, in_vain, end = dict(met), set(), 0, time.monotonic() + timeout
-    if sink.messages == "avro":
+    if sink.message_format == "avro":
         wanted = {
-            *registry.numbered(
-                world, [f"{topic}-value" for topic in sink.matching(topics.names(world))]
+            *registry.versions_by_schema_id(
+                world, [f"{topic}-value" for topic in sink.matching_topics(topics.names(world))]
             )
         }
     while True:
-        asked.update({id: _asked(world, id) for id in sorted(wanted - set(asked))})
+        asked.update({id: _fetch_schema(world, id) for id in sorted(wanted - set(asked))})
         met.update({id: text for id, text in asked.items() if text != "null"})
         in_vain += not any(asked[id] != "null" for id in wanted)
-        query = _start(spark, world, sink, batch, asked, in_vain <= ASKING)
+        query = _start_query(spark, world, sink, batch, asked, in_vain <= MAX_UNKNOWN_ROUNDS)
         try:
-            return reports + _finish(query, sink, end - time.monotonic())
+            return reports + _await_query(query, sink, end - time.monotonic())
         except Exception as e:  # noqa: BLE001 - it has another class in each kind of session
-            wanted = unmet(str(e)) - set(asked)
+            wanted = parse_unresolved(str(e)) - set(asked)
             if not wanted:
                 raise
             reports += query.recentProgress
 
 
-def _asked(world: World, id: str) -> str:
+def _fetch_schema(world: World, id: str) -> str:
     """JSON of a schema; null where the registry has none with this id, or something that is
     none.
     """
@@ -153,7 +157,7 @@ def _asked(world: World, id: str) -> str:
     return "null"
 
 
-def _start(
+def _start_query(
     spark: SparkSession, world: World, sink: Sink, batch: int, schemas: dict[str, str], ask: bool
 ) -> Any:
     """Start the stream that lands what is there now; return its query. schemas, ask: see
@@ -163,7 +167,7 @@ def _start(
         spark.readStream.format("kafka")
         .options(
             **topics.spark_options(world),
-            subscribePattern=f"^({sink.pattern})$",
+            subscribePattern=f"^({sink.topic_pattern})$",
             startingOffsets="earliest",
             maxOffsetsPerTrigger=str(batch),
         )
@@ -177,40 +181,50 @@ def _start(
         F.unix_millis("timestamp").alias("sent"),
         "value",
     ]
-    if sink.messages == "avro":
-        messages = wire.framed_in_spark(messages, world)
+    if sink.message_format == "avro":
+        messages = wire.with_wire_columns(messages, world)
         columns += ["schema", "body"]
-    target = within(world.lake.landing, sink.folder)
-    write = writing.task(form(world, sink, schemas, ask), target, dead_letters_path(world, sink))
+    target = join_uri(world.lake.landing, sink.folder)
+    write = writing.landing_task(
+        record_encoder(world, sink, schemas, ask), target, dead_letters_path(world, sink)
+    )
     # each batch's is counted at the end, also in a session that is not ours and has not what ours
     # are given
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
-    sums = [F.sum(n).alias(n) for n in COUNTS]
+    sums = [F.sum(n).alias(n) for n in COUNTERS]
     # the noop sink: the task has written already, only the counts come out
-    counts = messages.select(*columns).mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS))
+    counts = messages.select(*columns).mapInPandas(write, ", ".join(f"{n} long" for n in COUNTERS))
     return (
         counts.observe("landing", *sums)
         .writeStream.format("noop")
         .trigger(availableNow=True)
-        .start(checkpointLocation=checkpoint(world, sink))
+        .start(checkpointLocation=checkpoint_path(world, sink))
     )
 
 
-def form(world: World, sink: Sink, schemas: Mapping[str, str] = {}, ask: bool = True) -> Form:
+def record_encoder(
+    world: World, sink: Sink, schemas: Mapping[str, str] = {}, fail_on_unknown: bool = True
+) -> RecordEncoder:
     """What a sink makes of a message. schemas, ask: of Avro's, see messages.Avro."""
-    converter: Any = Json(sink.envelope, strict=sink.confluent)
-    if sink.messages == "avro":
-        converter = Avro(
-            {**schemas}, wire.not_avro(world), wire.unknown(world), sink.format != "avro", ask
+    converter: Any = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
+    if sink.message_format == "avro":
+        converter = AvroConverter(
+            {**schemas},
+            wire.not_avro_reason(world),
+            wire.unknown_schema_reason(world),
+            sink.file_format != "avro",
+            fail_on_unknown,
         )
-    return Form(
+    return RecordEncoder(
         sink,
         converter,
-        {"json": Lines(), "avro": Containers(), "parquet": Parquet(sink.codec)}[sink.format],
+        {"json": JsonLines(), "avro": AvroContainer(), "parquet": Parquet(sink.codec)}[
+            sink.file_format
+        ],
     )
 
 
-def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
+def _await_query(query: Any, sink: Sink, timeout: float) -> list[dict]:
     """Wait until the query has ended; return its progress reports. Raises: LakeError: after
     `timeout`. What ended it.
     """
@@ -218,8 +232,8 @@ def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
         if query.awaitTermination(max(timeout, 0.001)):
             return query.recentProgress
         raise LakeError(
-            f"waited {max(timeout, 0):.0f} s for the landing of {sink.shown}",
-            next_step="run it again: it goes on where the last finished batch ended",
+            f"waited {max(timeout, 0):.0f} s for the landing of {sink.description}",
+            hint="run it again: it goes on where the last finished batch ended",
         )
     except (
         KeyboardInterrupt,
@@ -230,7 +244,7 @@ def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
         raise
 
 
-def observed(report: dict) -> dict[str, int]:
+def observed_metrics(report: dict) -> dict[str, int]:
     """What one progress report has counted; Spark Connect and classic give it in two forms."""
     metrics = report.get("observedMetrics", {}).get("landing") or {}
     if "schema" in metrics:
@@ -238,19 +252,19 @@ def observed(report: dict) -> dict[str, int]:
     return {k: v or 0 for k, v in metrics.items()}
 
 
-def checkpoint(world: World, sink: Sink) -> str:
+def checkpoint_path(world: World, sink: Sink) -> str:
     """Where the progress of this landing is kept."""
-    return within(f"{world.lake.checkpoints}/landing", sink.place)
+    return join_uri(f"{world.lake.checkpoints}/landing", sink.state_path)
 
 
-def landed_topic_id(world: World, prefix: str) -> str:
+def topic_id_path(world: World, prefix: str) -> str:
     """Address of the file that holds the id of the topic that is landed below a prefix: beside the
     checkpoint, for Spark's own progress knows a topic by its name only.
     """
-    return within(f"{world.lake.checkpoints}/landing", f"{prefix}.topic-id")
+    return join_uri(f"{world.lake.checkpoints}/landing", f"{prefix}.topic-id")
 
 
-def same_topics(world: World, sink: Sink) -> None:
+def verify_topic_ids(world: World, sink: Sink) -> None:
     """Raise LakeError when a topic is not the one whose progress is kept; note the id of one that
     is new.
 
@@ -258,33 +272,33 @@ def same_topics(world: World, sink: Sink) -> None:
     would land nothing of it without a word.
     """
     now = topics.names(world)
-    absent = [name for name in sink.names if name not in now] or [sink.shown] * (
-        not sink.matching(now)
+    absent = [name for name in sink.topic_names if name not in now] or [sink.description] * (
+        not sink.matching_topics(now)
     )
     if absent:
         raise LakeError(
             "there is no topic for the sink",
-            where=f"{', '.join(absent)} at {world.kafka.bootstrap}",
-            expected=nearest(absent[0], now) if now else "Kafka has no topics yet",
-            next_step="the first message makes it: is the source connector RUNNING? (connect.status)",
+            location=f"{', '.join(absent)} at {world.kafka.bootstrap}",
+            expected=did_you_mean(absent[0], now) if now else "Kafka has no topics yet",
+            hint="the first message makes it: is the source connector RUNNING? (connect.status)",
         )
-    for topic in sink.matching(now):
-        place, id = landed_topic_id(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
+    for topic in sink.matching_topics(now):
+        place, id = topic_id_path(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
         then = files.read_text(place)
         if then is None:
             files.write_text(place, id)
         elif then != id:
             raise LakeError(
                 f"the topic {topic} was deleted and made anew since the last landing",
-                where=f"{topic}, id {id}; {place}",
+                location=f"{topic}, id {id}; {place}",
                 expected=f"id {then}",
-                next_step="start clean with landing.drop(world, config) and hudi.drop of its tables",
+                hint="start clean with landing.drop(world, config) and hudi.drop of its tables",
             )
 
 
 def dead_letters_path(world: World, sink: Sink) -> str:
     """Folder of the messages of these topics that could not be landed."""
-    return within(f"{world.lake.dead_letters}/landing", sink.place)
+    return join_uri(f"{world.lake.dead_letters}/landing", sink.state_path)
 
 
 def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> DataFrame:
@@ -294,13 +308,13 @@ def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> D
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
-def forget(world: World, config: dict[str, str]) -> None:
+def delete_checkpoint(world: World, config: dict[str, str]) -> None:
     """Forget how far it came: the next run lands everything again, over what is there. Raises
     LakeError as `drop`.
     """
     sink = parse(config)
-    with _alone(world, sink):
-        files.remove(checkpoint(world, sink))
+    with _landing_lock(world, sink):
+        files.remove(checkpoint_path(world, sink))
 
 
 def drop(world: World, config: dict[str, str]) -> None:
@@ -314,10 +328,10 @@ def drop(world: World, config: dict[str, str]) -> None:
     # left may then hold a message a second time, which the ingest tells by key and order. The other
     # way round it would go on behind objects that are gone, and their messages would be lost. The
     # topic's id last: a topic made anew meanwhile is still seen.
-    with _alone(world, sink):
+    with _landing_lock(world, sink):
         for place in (
             *folders(world, config),
-            *(landed_topic_id(world, prefix) for prefix in _prefixes(world, sink)),
+            *(topic_id_path(world, prefix) for prefix in _prefixes(world, sink)),
         ):
             files.remove(place)
 
@@ -327,19 +341,21 @@ def folders(world: World, config: dict[str, str]) -> list[str]:
     letters.
     """
     sink = parse(config)
-    landed = (within(world.lake.landing, prefix) for prefix in _prefixes(world, sink))
-    return [checkpoint(world, sink), *landed, dead_letters_path(world, sink)]
+    landed = (join_uri(world.lake.landing, prefix) for prefix in _prefixes(world, sink))
+    return [checkpoint_path(world, sink), *landed, dead_letters_path(world, sink)]
 
 
 def _prefixes(world: World, sink: Sink) -> list[str]:
     """The folders that this sink has landed into; of a topic that is gone, too."""
-    if not sink.confluent:
+    if not sink.is_confluent:
         return [sink.folder]
     # an id is noted before anything is landed; files may be there without one, where somebody
     # removed the checkpoints
     places = (
-        within(root, sink.folder)
+        join_uri(root, sink.folder)
         for root in (f"{world.lake.checkpoints}/landing", world.lake.landing)
     )
-    seen = {i.base_name.removesuffix(".topic-id") for place in places for i in files.entries(place)}
-    return [sink.prefix_of(topic) for topic in sink.matching(sorted(seen))]
+    seen = {
+        i.base_name.removesuffix(".topic-id") for place in places for i in files.list_dir(place)
+    }
+    return [sink.prefix_of(topic) for topic in sink.matching_topics(sorted(seen))]

@@ -15,38 +15,38 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Optional
 
-from ..topic.avro import reader
+from ..topic.avro import create_reader
 from ..topic.connect_schema import from_avro
 
-Found = tuple[Any, Any, Optional[str]]
+Converted = tuple[Any, Any, Optional[str]]
 # a task says so, and the landing asks (see `unmet`)
-UNMET = "the registry has not been asked for schema"
+UNRESOLVED_SCHEMA = "the registry has not been asked for schema"
 
 
 @dataclass(frozen=True)
-class Json:
+class JsonConverter:
     """envelope: values come as {"schema": …, "payload": …}. strict: all of them do, as Connect's
     JsonConverter wants, and their schema is asked for; else what has no envelope is the value
     itself.
     """
 
-    envelope: bool
+    has_envelope: bool
     strict: bool = False
-    last: dict[str, Any] = field(
+    last_schema: dict[str, Any] = field(
         default_factory=dict
     )  # {the last message's text up to its payload: its schema}
 
-    def read(self, value: bytes) -> Found:
+    def read(self, value: bytes) -> Converted:
         try:
             text = str(value, "utf-8").rstrip()
         except UnicodeDecodeError:
             raise ValueError("not UTF-8, the text is its base64") from None
         try:
-            schema, line = self._opened(text) if self.envelope else (None, text)
-            payload = json.loads(line, parse_constant=_no_constant)
+            schema, line = self._split_envelope(text) if self.has_envelope else (None, text)
+            payload = json.loads(line, parse_constant=_reject_constant)
         except ValueError:
             raise ValueError("malformed JSON") from None
-        if self.envelope and line is text:
+        if self.has_envelope and line is text:
             if isinstance(payload, dict) and payload.keys() == {
                 "schema",
                 "payload",
@@ -64,42 +64,45 @@ class Json:
             None if "\n" in line or "\r" in line else line or None,
         )
 
-    def _opened(self, text: str) -> tuple[Any, str]:
+    def _split_envelope(self, text: str) -> tuple[Any, str]:
         """The schema, and the payload's own text, in which numbers keep every digit they came with;
         None and the text where it does not begin as JsonConverter writes it. A schema that the last
         message had is not read again.
         """
-        for before, schema in self.last.items():
+        for before, schema in self.last_schema.items():
             if text.startswith(before) and text.endswith("}"):
                 return schema, text[len(before) : -1].rstrip()
         start = re.match(r'\s*\{\s*"schema"\s*:\s*', text)
         if start and text.endswith("}"):
-            schema, end = json.JSONDecoder(parse_constant=_no_constant).raw_decode(
+            schema, end = json.JSONDecoder(parse_constant=_reject_constant).raw_decode(
                 text, start.end()
             )
             payload = re.compile(r'\s*,\s*"payload"\s*:\s*').match(text, end)
             if payload:
-                self.last.clear()
-                self.last[text[: payload.end()]] = schema
+                self.last_schema.clear()
+                self.last_schema[text[: payload.end()]] = schema
                 return schema, text[payload.end() : -1].rstrip()
         return None, text
 
 
-def unmet(error: str) -> set[str]:
+def parse_unresolved(error: str) -> set[str]:
     """The schemas that tasks have said nobody asked for, out of the text of an error. That may be
     cut anywhere: half an id has neither of the signs that stand behind a whole one.
     """
     return {
-        *re.findall(r"\w+ [0-9a-f-]+(?=[,;])", " ".join(re.findall(rf"{UNMET} ([\w ,;-]+)", error)))
+        *re.findall(
+            r"\w+ [0-9a-f-]+(?=[,;])",
+            " ".join(re.findall(rf"{UNRESOLVED_SCHEMA} ([\w ,;-]+)", error)),
+        )
     }
 
 
-def _no_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")  # Python reads NaN and Infinity, nobody else does
 
 
 @dataclass(frozen=True)
-class Avro:
+class AvroConverter:
     """texts: {schema id: JSON of the schema, null of one that is not there}, for a task asks no
     registry. not_avro,
     unknown: reasons of dead letters. {} stands for the id. connect: give Connect's schema; else the
@@ -108,31 +111,31 @@ class Avro:
     of them.
     """
 
-    texts: dict[str, str]
-    not_avro: str
-    unknown: str
-    connect: bool
-    ask: bool = True
-    known: dict[str, tuple[Any, Any]] = field(
+    schemas_by_id: dict[str, str]
+    not_avro_reason: str
+    unknown_reason: str
+    use_connect_schema: bool
+    fail_on_unknown: bool = True
+    resolved: dict[str, tuple[Any, Any]] = field(
         default_factory=dict
     )  # {schema id: what `_known` says}
 
-    def meet(self, schemas: Iterable[Optional[str]]) -> None:
+    def require_schemas(self, schemas: Iterable[Optional[str]]) -> None:
         """Look at the schemas of messages before they are read.
 
         Raises: ConnectionError, which names those that nobody has asked the registry for, a hundred
             at most. That ends the batch: it is done again.
         """
-        unmet = sorted({*schemas} - {None, *self.texts})
-        if unmet and self.ask:
-            raise ConnectionError(f"{UNMET} {', '.join(unmet[:100])};")
+        unmet = sorted({*schemas} - {None, *self.schemas_by_id})
+        if unmet and self.fail_on_unknown:
+            raise ConnectionError(f"{UNRESOLVED_SCHEMA} {', '.join(unmet[:100])};")
 
-    def read(self, value: bytes, schema: Optional[str], body: Optional[bytes]) -> Found:
+    def read(self, value: bytes, schema: Optional[str], body: Optional[bytes]) -> Converted:
         if schema is None:
-            raise ValueError(self.not_avro)
-        if schema not in self.known:
-            self.known[schema] = self._known(schema)
-        found, read = self.known[schema]
+            raise ValueError(self.not_avro_reason)
+        if schema not in self.resolved:
+            self.resolved[schema] = self._resolve(schema)
+        found, read = self.resolved[schema]
         if read is None:
             raise ValueError(found)
         try:
@@ -140,7 +143,7 @@ class Avro:
         except ValueError as e:
             raise ValueError(f"the bytes are not Avro of schema {schema}: {e}") from None
 
-    def _known(self, schema: str) -> tuple[Any, Any]:
+    def _resolve(self, schema: str) -> tuple[Any, Any]:
         """A schema and what reads its records; or why there is none, and None.
 
         Raises: ModuleNotFoundError, on one line, for the landing says that line: the worker's
@@ -154,10 +157,13 @@ class Avro:
                 "on every machine that runs executors of Spark, or send it along with spark.archives"
             ) from None
         try:
-            avsc = json.loads(self.texts.get(schema, "null"))
+            avsc = json.loads(self.schemas_by_id.get(schema, "null"))
             if avsc is None:
-                return self.unknown.format(schema), None
-            read = reader(avsc, plain=True)
-            return from_avro(avsc) if self.connect else (schema, self.texts[schema]), read
+                return self.unknown_reason.format(schema), None
+            read = create_reader(avsc, raw_values=True)
+            return from_avro(avsc) if self.use_connect_schema else (
+                schema,
+                self.schemas_by_id[schema],
+            ), read
         except (ValueError, KeyError, TypeError) as e:
             return f"schema {schema} cannot be read: {e}", None

@@ -19,18 +19,18 @@ from typing import Any, ContextManager, Iterator, Optional
 import psycopg
 from psycopg import sql
 
-from ..base import LakeError, SourceError, World, files, nearest
-from ..base.paths import within
+from ..base import LakeError, SourceError, World, did_you_mean, files
+from ..base.paths import join_uri
 from ..source import postgres
 from ..source.queries import QUERIES
 from ..topic import topics
 from . import transforms
-from .sources import Source, column, parse, topic_of
+from .sources import Source, connect_field, parse, topic_name
 
 # m.*, for a column may be called m, too
-NUMBER = "\0"  # begins a number among the values of a row, until JSON is written
-MARKED = re.compile(r'"\\u0000(-?[\d.]+)"')
-AS_JSON = sql.SQL(
+NUMBER_MARK = "\0"  # begins a number among the values of a row, until JSON is written
+MARKED_NUMBER = re.compile(r'"\\u0000(-?[\d.]+)"')
+JSON_ROWS_QUERY = sql.SQL(
     "SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m"
 )
 
@@ -43,13 +43,13 @@ class Polled:
 
     messages: dict[str, int] = field(default_factory=dict)
     statements: dict[str, str] = field(default_factory=dict)
-    unseen: dict[str, int] = field(default_factory=dict)
+    null_key_rows: dict[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         sent = ", ".join(f"{topic} {n:,}" for topic, n in self.messages.items())
         unseen = "".join(
             f"; {n:,} more are never polled, for what polling goes by is null in them ({topic})"
-            for topic, n in self.unseen.items()
+            for topic, n in self.null_key_rows.items()
             if n
         )
         return f"polled {sum(self.messages.values()):,} messages: {sent}{unseen}"
@@ -68,34 +68,37 @@ def poll(world: World, config: dict[str, str]) -> Polled:
             take them. Not all was sent then, and the next poll sends it again.
     """
     source, done = parse(config, world), Polled()
-    place = _place(world, source)
-    with _alone(world, source), postgres.session(world, source.database, "replication") as c:
-        now = _begin(c, source)
+    place = _offsets_path(world, source)
+    with _poll_lock(world, source), postgres.session(world, source.database, "replication") as c:
+        now = _begin_snapshot(c, source)
         # {table: {"timestamp": …, "incrementing": …}}, behind which this poll begins; the query is
         # the table ""
         offsets = json.loads(files.read_text(place) or "{}")
-        looked = {table: _messages_of(c, source, table) for table in source.tables}
+        looked = {table: _describe_columns(c, source, table) for table in source.tables}
         for table, (schema, values) in looked.items():
             topic, statement = (
-                topic_of(config, table),
+                topic_name(config, table),
                 source.statement(table, offsets.get(table, {}), now),
             )
-            count, last, unseen = _look(c, source, table, statement)
+            count, last, unseen = _inspect(c, source, table, statement)
             topics.create(world, topic)
             if count:
-                rows = _rows(c, source, AS_JSON.format(values, statement))
+                rows = _fetch_rows(c, source, JSON_ROWS_QUERY.format(values, statement))
                 numeric = [
-                    source.said[f"{side}.converter.decimal.format"] == "NUMERIC"
+                    source.settings[f"{side}.converter.decimal.format"] == "NUMERIC"
                     for side in ("key", "value")
                 ]
-                topics.send(
+                topics.produce(
                     world,
                     topic,
-                    (_message(place, text, topic, schema, source.chain, *numeric) for text in rows),
+                    (
+                        _encode_row(place, text, topic, schema, source.transform_chain, *numeric)
+                        for text in rows
+                    ),
                 )
-                offsets[table] = dict(zip(source.columns, last[1:]))
+                offsets[table] = dict(zip(source.offset_columns, last[1:]))
                 files.write_text(place, json.dumps(offsets, indent=1))
-            done.messages[topic], done.statements[topic], done.unseen[topic] = (
+            done.messages[topic], done.statements[topic], done.null_key_rows[topic] = (
                 count,
                 statement.as_string(c),
                 unseen,
@@ -103,29 +106,31 @@ def poll(world: World, config: dict[str, str]) -> Polled:
     return done
 
 
-def forget(world: World, config: dict[str, str]) -> None:
+def reset_offsets(world: World, config: dict[str, str]) -> None:
     """Start clean: the next poll begins anew. Raises LakeError: a poll of this connector is going
     on.
     """
     source = parse(config, world)
-    with _alone(world, source):
-        files.remove(_place(world, source))
+    with _poll_lock(world, source):
+        files.remove(_offsets_path(world, source))
 
 
-def _place(world: World, source: Source) -> str:
+def _offsets_path(world: World, source: Source) -> str:
     name = re.sub(
-        r"[^A-Za-z0-9._-]", "_", source.said.given.get("name") or source.said["topic.prefix"]
+        r"[^A-Za-z0-9._-]",
+        "_",
+        source.settings.config.get("name") or source.settings["topic.prefix"],
     )
-    return within(f"{world.lake.checkpoints}/polling", f"{name}.json")
+    return join_uri(f"{world.lake.checkpoints}/polling", f"{name}.json")
 
 
-def _alone(world: World, source: Source) -> ContextManager[None]:
-    return files.alone(
-        _place(world, source), f"poll of {source.said.where}", "wait until it is done"
+def _poll_lock(world: World, source: Source) -> ContextManager[None]:
+    return files.exclusive_lock(
+        _offsets_path(world, source), f"poll of {source.settings.location}", "wait until it is done"
     )
 
 
-def _begin(c: psycopg.Connection, source: Source) -> str:
+def _begin_snapshot(c: psycopg.Connection, source: Source) -> str:
     """Open the snapshot that all is read in. Returns the database's time, less the connector's
     delay.
 
@@ -140,25 +145,25 @@ def _begin(c: psycopg.Connection, source: Source) -> str:
     c.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")  # a role may have others
     return c.execute(
         "SELECT (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
-        [source.said["timestamp.delay.interval.ms"]],
+        [source.settings["timestamp.delay.interval.ms"]],
     ).fetchone()[0]
 
 
-def _messages_of(
+def _describe_columns(
     c: psycopg.Connection, source: Source, table: str
 ) -> tuple[dict[str, Any], sql.Composable]:
     """Of a table, or of the query: the schema of its messages, and the SQL of their values. Raises
     SourceError.
     """
     # asked by the extended protocol, which takes one statement and no more
-    found = c.execute(source.rows_of(table) + sql.SQL(" LIMIT 0"), binary=True).description
+    found = c.execute(source.select_all(table) + sql.SQL(" LIMIT 0"), binary=True).description
     kinds = dict(c.execute(QUERIES["kinds_of_types"], [[of.type_code for of in found]]).fetchall())
     # those of a query may all be null: of an outer join, say, whatever its tables allow
     named = [postgres.identifier(table).as_string(c) if table else None]
     never_null = {name for (name,) in c.execute(QUERIES["never_null"], named)}
     fields = {
-        of.name: column(
-            of, kinds[of.type_code], of.name not in never_null, source.said["numeric.mapping"]
+        of.name: connect_field(
+            of, kinds[of.type_code], of.name not in never_null, source.settings["numeric.mapping"]
         )
         for of in found
     }
@@ -167,21 +172,21 @@ def _messages_of(
     if left_out:
         raise SourceError(
             f"no message can hold {', '.join(left_out)}",
-            where=where,
+            location=where,
             expected="types that Connect has; the connector leaves the others out without a word",
-            next_step="poll a query that names the columns, and casts these",
+            hint="poll a query that names the columns, and casts these",
         )
-    for key, name in source.columns.items():
+    for key, name in source.offset_columns.items():
         if name not in fields:
             raise SourceError(
-                f"there is no column {name}", where=where, expected=nearest(name, fields)
+                f"there is no column {name}", location=where, expected=did_you_mean(name, fields)
             )
-        if table and source.said["validate.non.null"] and name not in never_null:
+        if table and source.settings["validate.non.null"] and name not in never_null:
             raise SourceError(
                 f"{name} may be null: such a row would never be polled",
-                where=where,
+                location=where,
                 expected=f"a NOT NULL column for {key}.column.name",
-                next_step="ALTER TABLE … SET NOT NULL; or validate.non.null=false: they are counted",
+                hint="ALTER TABLE … SET NOT NULL; or validate.non.null=false: they are counted",
             )
     schema = {
         "type": "struct",
@@ -192,45 +197,47 @@ def _messages_of(
     return schema, sql.SQL(", ").join(value for _, value in fields.values())
 
 
-def _look(
+def _inspect(
     c: psycopg.Connection, source: Source, table: str, statement: sql.Composable
 ) -> tuple[int, list[Any], int]:
     """How many rows a statement reads, what the last one has in the columns that the mode goes by
     (behind a 0, for bulk goes by none, and no row of PostgreSQL is empty), and how many rows of the
     table no poll sees.
     """
-    may_be_null = not table or not source.said["validate.non.null"]
+    may_be_null = not table or not source.settings["validate.non.null"]
     return c.execute(
         sql.SQL(QUERIES["polled"]).format(
-            keys=sql.SQL(", ").join([sql.SQL("0"), *map(sql.Identifier, source.columns.values())]),
+            keys=sql.SQL(", ").join(
+                [sql.SQL("0"), *map(sql.Identifier, source.offset_columns.values())]
+            ),
             statement=statement,
-            all=source.rows_of(table),
+            all=source.select_all(table),
             may_be_null=may_be_null,
         )
     ).fetchone()
 
 
-def _rows(c: psycopg.Connection, source: Source, query: sql.Composable) -> Iterator[str]:
+def _fetch_rows(c: psycopg.Connection, source: Source, query: sql.Composable) -> Iterator[str]:
     """The rows of a query in their order, batch.max.rows of them in memory at a time."""
     with c.cursor("polled") as cursor:
-        cursor.itersize = source.said["batch.max.rows"]
+        cursor.itersize = source.settings["batch.max.rows"]
         yield from (text for (text,) in cursor.execute(query))
 
 
-def _message(place: str, text: str, topic: str, *made_by: Any) -> list[Optional[str]]:
+def _encode_row(place: str, text: str, topic: str, *made_by: Any) -> list[Optional[str]]:
     """As `message`. Raises: LakeError: no message can hold the row."""
     try:
-        return message(text, topic, *made_by)
+        return encode_row(text, topic, *made_by)
     except ValueError as e:
         raise LakeError(
             f"{topic} was not polled: {e}",
-            where=place,
-            next_step="mend the cause and poll again; what "
+            location=place,
+            hint="mend the cause and poll again; what "
             "was sent of a table that was not finished is sent again",
         ) from e
 
 
-def message(
+def encode_row(
     text: str,
     topic: str,
     schema: dict[str, Any],
@@ -254,14 +261,17 @@ def message(
         if value is not None and column_.get("name", "").endswith("Decimal"):
             if not value.lstrip("-").replace(".", "").isdecimal():
                 raise ValueError(f"{name} is {value}, which a Decimal cannot hold")
-            row[name] = NUMBER + value  # a text of PostgreSQL holds no NUL
+            row[name] = NUMBER_MARK + value  # a text of PostgreSQL holds no NUL
     made = transforms.apply(chain, transforms.Record(topic, None, None, row, schema))
     parts = (
         (made.key_schema, made.key, numeric_key),
         (made.value_schema, made.value, numeric_value),
     )
     return [
-        of and MARKED.sub(_number if numeric else _base64, _json({"schema": of, "payload": part}))
+        of
+        and MARKED_NUMBER.sub(
+            _to_number if numeric else _to_base64, _json({"schema": of, "payload": part})
+        )
         for of, part, numeric in parts
     ]
 
@@ -270,11 +280,11 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _number(marked: re.Match[str]) -> str:
+def _to_number(marked: re.Match[str]) -> str:
     return marked[1]
 
 
-def _base64(marked: re.Match[str]) -> str:
+def _to_base64(marked: re.Match[str]) -> str:
     unscaled = int(marked[1].replace(".", ""))  # a numeric's text has all the digits of its scale
     size = max(unscaled, ~unscaled).bit_length() // 8 + 1  # as Java's BigInteger has it
     return _json(base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode("ascii"))

@@ -10,16 +10,16 @@ from typing import Any, Callable, Optional
 
 import yaml
 
-from ..base import ConnectorError, nearest
+from ..base import ConnectorError, did_you_mean
 
-HONOURED = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8"))
-CLASS = {
+SUPPORTED = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8"))
+CLASS_KEYS = {
     "sink": "connector.class",
     "source": "connector.class",
     "transform": "type",
     "kcql": "SELECT",
 }
-REAL, REMOVE = (
+USE_CONNECTOR_HINT, REMOVE_HINT = (
     "nothing else is honoured here; run the real connector for it",
     "remove it, or run the real connector",
 )
@@ -34,32 +34,32 @@ class Settings:
         both for people.
     """
 
-    given: dict[str, str]
-    where: str
+    config: dict[str, str]
+    location: str
     prefix: str = ""
     values: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
-    def refused(self, key: str, expected: str, next_step: str = "") -> ConnectorError:
+    def error_for(self, key: str, expected: str, hint: str = "") -> ConnectorError:
         """The error that says what a setting is, and what was expected."""
-        what = f"is {self.given[key]!r}" if key in self.given else "is missing"
+        what = f"is {self.config[key]!r}" if key in self.config else "is missing"
         return ConnectorError(
-            f"{self.prefix}{key} {what}", where=self.where, expected=expected, next_step=next_step
+            f"{self.prefix}{key} {what}", location=self.location, expected=expected, hint=hint
         )
 
-    def made(self, key: str, make: Callable[[str], Any], expected: str) -> Any:
+    def parse_with(self, key: str, make: Callable[[str], Any], expected: str) -> Any:
         """What a function makes of a setting. Raises: ConnectorError: the function has refused
         it.
         """
         try:
             return make(self[key])
         except (ValueError, KeyError, OSError, re.error) as e:
-            raise self.refused(key, f"{expected} ({e})") from e
+            raise self.error_for(key, f"{expected} ({e})") from e
 
 
-def read(kind: str, given: dict[str, str], where: str, prefix: str = "") -> Settings:
+def validate(kind: str, given: dict[str, str], where: str, prefix: str = "") -> Settings:
     """Check the settings of a plugin, and fill in those that are not there.
 
     Args:
@@ -68,34 +68,38 @@ def read(kind: str, given: dict[str, str], where: str, prefix: str = "") -> Sett
     Raises: ConnectorError: a setting is not known or not there, means nothing, or has a value that
         is not honoured.
     """
-    settings, plugin = Settings(given, where, prefix), given.get(CLASS[kind], "")
-    if plugin not in HONOURED[kind]:
-        raise settings.refused(CLASS[kind], nearest(plugin, HONOURED[kind]), REAL)
-    rules, flaws = HONOURED[kind][plugin]["read"], HONOURED[kind][plugin].get("flaws", {})
-    known = [*rules, *HONOURED[kind][plugin]["passed over"]]
+    settings, plugin = Settings(given, where, prefix), given.get(CLASS_KEYS[kind], "")
+    if plugin not in SUPPORTED[kind]:
+        raise settings.error_for(
+            CLASS_KEYS[kind], did_you_mean(plugin, SUPPORTED[kind]), USE_CONNECTOR_HINT
+        )
+    rules, flaws = SUPPORTED[kind][plugin]["read"], SUPPORTED[kind][plugin].get("flaws", {})
+    known = [*rules, *SUPPORTED[kind][plugin]["passed over"]]
     for key in given:
         if not any(fnmatchcase(key, name) for name in known):
             raise ConnectorError(
                 f"{prefix}{key} is not honoured",
-                where=where,
-                next_step=REMOVE,
-                expected=flaws.get(key) or nearest(key, known),
+                location=where,
+                hint=REMOVE_HINT,
+                expected=flaws.get(key) or did_you_mean(key, known),
             )
     for key, rule in rules.items():
         other, *values = rule.get("only with", [None])
         idle = other is not None and settings[other] not in values
         if idle and given.get(key):
-            raise settings.refused(
+            raise settings.error_for(
                 key, f"nothing: it has no effect with {other}={given.get(other)}", "remove it"
             )
         try:
-            settings.values[key] = rule.get("default") if idle else _value(rule, given.get(key))
+            settings.values[key] = (
+                rule.get("default") if idle else _parse_value(rule, given.get(key))
+            )
         except ValueError as e:
-            raise settings.refused(key, str(e), REAL) from None
+            raise settings.error_for(key, str(e), USE_CONNECTOR_HINT) from None
     return settings
 
 
-def _value(rule: dict[str, Any], text: Optional[str]) -> Any:
+def _parse_value(rule: dict[str, Any], text: Optional[str]) -> Any:
     """What a setting says. Raises: ValueError: that is not honoured; it says what is."""
     if text is None and "default" in rule:
         return rule["default"]
@@ -103,7 +107,7 @@ def _value(rule: dict[str, Any], text: Optional[str]) -> Any:
     if "one of" in rule:
         values = rule["one of"]
         if text not in values:
-            raise ValueError(nearest(text, values))
+            raise ValueError(did_you_mean(text, values))
         return values[text] if isinstance(values, dict) else text
     if "number from" in rule:
         if not re.fullmatch(r"-?\d+", text, re.ASCII) or int(text) < rule["number from"]:

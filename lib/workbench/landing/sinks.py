@@ -12,18 +12,20 @@ from typing import Any, Iterable, Optional
 from zoneinfo import ZoneInfo
 
 from ..base import World
-from ..base.paths import is_contained
+from ..base.paths import is_safe_relative_path
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from . import settings, transforms
-from .places import Times, field_of, folder_of, strftime
+from .partitioners import TimePartitioner, get_field, partition_folder, to_strftime
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
-REGISTRY_URL, REGISTRY_NAME = (
+REGISTRY_URL_KEY, REGISTRY_NAME_KEY = (
     "value.converter.apicurio.registry.url",
     "value.converter.registry.name",
 )
-ENVELOPE, DEAD_LETTERS = "value.converter.schemas.enable", "errors.deadletterqueue.topic.name"
-CLAUSE = re.compile(r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I)
+ENVELOPE_KEY, DLQ_TOPIC_KEY = "value.converter.schemas.enable", "errors.deadletterqueue.topic.name"
+KCQL_CLAUSE = re.compile(
+    r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -44,60 +46,62 @@ class Sink:
     are sent to.
     """
 
-    format: str
+    file_format: str
     folder: str
     flush_count: int
-    pattern: str
-    names: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-    envelope: bool = True
-    confluent: bool = False
-    messages: str = "json"
+    topic_pattern: str
+    topic_names: tuple[str, ...] = ()
+    partition_fields: tuple[str, ...] = ()
+    has_envelope: bool = True
+    is_confluent: bool = False
+    message_format: str = "json"
     codec: str = "none"
-    times: Optional[Times] = None
-    rotate: int = -1
+    time_partitioner: Optional[TimePartitioner] = None
+    rotate_interval_ms: int = -1
     transforms: tuple[transforms.Transform, ...] = ()
-    null_fails: bool = False
+    fail_on_null: bool = False
     name: str = ""
-    dead_letters: str = ""
+    dlq_topic: str = ""
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         """What it lands, for people."""
-        return ",".join(self.names) or self.pattern
+        return ",".join(self.topic_names) or self.topic_pattern
 
     @property
-    def place(self) -> str:
+    def state_path(self) -> str:
         """The name of its progress and of its dead letters."""
-        if not self.confluent:
+        if not self.is_confluent:
             return self.folder
-        return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]|^\.{1,2}$", "_", self.shown)
+        return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]|^\.{1,2}$", "_", self.description)
 
-    def matching(self, topics: Iterable[str]) -> list[str]:
+    def matching_topics(self, topics: Iterable[str]) -> list[str]:
         """Those of these topics that it lands."""
-        return [t for t in topics if re.fullmatch(self.pattern, t)]
+        return [t for t in topics if re.fullmatch(self.topic_pattern, t)]
 
     def prefix_of(self, topic: str) -> str:
         """The folder of a topic's objects, below the world's landing address."""
-        return f"{self.folder}/{topic}" if self.confluent else self.folder
+        return f"{self.folder}/{topic}" if self.is_confluent else self.folder
 
-    def folder_of(self, value: Any, partition: int, sent: int) -> tuple[str, int]:
+    def partition_folder(self, value: Any, partition: int, sent: int) -> tuple[str, int]:
         """The folder of a record, below that of its topic, and its time, where folders are by time;
         both times in ms.
 
         Raises: ValueError: the record has none, or it cannot be the name of a folder.
         """
-        if self.times:
-            return self.times.folder(value, sent)
-        if self.fields:
-            return folder_of(value, self.fields, field_of if self.confluent else dict.get), 0
-        return f"partition={partition}" if self.confluent else "", 0
+        if self.time_partitioner:
+            return self.time_partitioner.folder(value, sent)
+        if self.partition_fields:
+            return partition_folder(
+                value, self.partition_fields, get_field if self.is_confluent else dict.get
+            ), 0
+        return f"partition={partition}" if self.is_confluent else "", 0
 
-    def path(self, topic: str, partition: int, first: int, folder: str) -> str:
+    def object_path(self, topic: str, partition: int, first: int, folder: str) -> str:
         """The path of an object below `folder`, without its ending; first: the offset of its first
         record.
         """
-        if self.confluent:  # filename.offset.zero.pad.width is 10
+        if self.is_confluent:  # filename.offset.zero.pad.width is 10
             return f"{topic}/{folder}/{topic}+{partition}+{first:010d}"
         return f"{folder}/{topic}-{partition}-{first:020d}".lstrip("/")
 
@@ -113,43 +117,50 @@ def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
     Args:
         world: where it is given, the registry that the JSON names has to be the world's.
     """
-    said = settings.read("sink", config, config.get("name", "the S3 sink's JSON"))
-    sink = _lenses(said) if config["connector.class"] == LENSES else _confluent(said, world)
-    if said[DEAD_LETTERS] and sink.matching([said[DEAD_LETTERS]]):
-        raise said.refused(DEAD_LETTERS, "a topic that the sink does not land")
-    return replace(sink, name=config.get("name", ""), dead_letters=said[DEAD_LETTERS])
+    said = settings.validate("sink", config, config.get("name", "the S3 sink's JSON"))
+    sink = (
+        _parse_lenses(said)
+        if config["connector.class"] == LENSES
+        else _parse_confluent(said, world)
+    )
+    if said[DLQ_TOPIC_KEY] and sink.matching_topics([said[DLQ_TOPIC_KEY]]):
+        raise said.error_for(DLQ_TOPIC_KEY, "a topic that the sink does not land")
+    return replace(sink, name=config.get("name", ""), dlq_topic=said[DLQ_TOPIC_KEY])
 
 
-def _confluent(said: settings.Settings, world: Optional[World]) -> Sink:
+def _parse_confluent(said: settings.Settings, world: Optional[World]) -> Sink:
     """Objects `<folder>/<topic>/<partition>/<topic>+<n>+<offset>.avro`, the offset that of their
     first record.
     """
     names, format, converter = said["topics"], said["format.class"], said["value.converter"]
     messages = "json" if converter == "json" else "avro"
     if bool(names) == bool(said["topics.regex"]):
-        raise said.refused("topics", "either topics or topics.regex")
-    said.made("topics.regex", re.compile, "a regular expression")
-    if messages == "json" and (format == "avro" or format == "parquet" and not said[ENVELOPE]):
+        raise said.error_for("topics", "either topics or topics.regex")
+    said.parse_with("topics.regex", re.compile, "a regular expression")
+    if messages == "json" and (format == "avro" or format == "parquet" and not said[ENVELOPE_KEY]):
         needed = (
-            f"{ENVELOPE}=true, or " * (format == "parquet") + f"value.converter={AVRO_CONVERTER}"
+            f"{ENVELOPE_KEY}=true, or " * (format == "parquet")
+            + f"value.converter={AVRO_CONVERTER}"
         )
-        raise said.refused("format.class", f"one that needs no schema of values, or {needed}")
-    if format == "avro" and "transforms" in said.given:
-        raise said.refused("transforms", "none with AvroFormat", settings.REMOVE)
+        raise said.error_for("format.class", f"one that needs no schema of values, or {needed}")
+    if format == "avro" and "transforms" in said.config:
+        raise said.error_for("transforms", "none with AvroFormat", settings.REMOVE_HINT)
     if messages == "avro" and world:
         if converter != world.registry.kind:
-            raise said.refused(
+            raise said.error_for(
                 "value.converter", f"that of the registry of {world.file}, {world.registry.kind}"
             )
         own = world.registry.url.rstrip("/")
-        if converter == "apicurio" and said[REGISTRY_URL].rstrip("/") not in (
+        if converter == "apicurio" and said[REGISTRY_URL_KEY].rstrip("/") not in (
             own,
             own + REGISTRY_V2,
         ):
-            raise said.refused(REGISTRY_URL, f"the registry of {world.file}: {own}{REGISTRY_V2}")
+            raise said.error_for(
+                REGISTRY_URL_KEY, f"the registry of {world.file}: {own}{REGISTRY_V2}"
+            )
         values = glue_registries(world)["value"]
-        if converter == "glue" and said[REGISTRY_NAME] != values:
-            raise said.refused(REGISTRY_NAME, f"the registry of {world.file}: {values}")
+        if converter == "glue" and said[REGISTRY_NAME_KEY] != values:
+            raise said.error_for(REGISTRY_NAME_KEY, f"the registry of {world.file}: {values}")
     return Sink(
         format,
         said["topics.dir"],
@@ -157,24 +168,26 @@ def _confluent(said: settings.Settings, world: Optional[World]) -> Sink:
         said["topics.regex"] or "|".join(map(re.escape, names)),
         tuple(names),
         tuple(said["partition.field.name"] or ()),
-        said[ENVELOPE],
-        confluent=True,
-        messages=messages,
+        said[ENVELOPE_KEY],
+        is_confluent=True,
+        message_format=messages,
         codec=said["parquet.codec"],
-        times=_times(said) if said["partitioner.class"] == "time" else None,
-        rotate=said["rotate.interval.ms"],
-        transforms=transforms.parse(said.given, said.where),
-        null_fails=said["behavior.on.null.values"] == "fail",
+        time_partitioner=_parse_time_partitioner(said)
+        if said["partitioner.class"] == "time"
+        else None,
+        rotate_interval_ms=said["rotate.interval.ms"],
+        transforms=transforms.parse(said.config, said.location),
+        fail_on_null=said["behavior.on.null.values"] == "fail",
     )
 
 
-def _times(said: settings.Settings) -> Times:
+def _parse_time_partitioner(said: settings.Settings) -> TimePartitioner:
     """What TimeBasedPartitioner is told."""
-    said.made("timezone", ZoneInfo, "a name such as UTC")
-    pattern = said.made(
-        "path.format", strftime, "a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
+    said.parse_with("timezone", ZoneInfo, "a name such as UTC")
+    pattern = said.parse_with(
+        "path.format", to_strftime, "a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
     )
-    return Times(
+    return TimePartitioner(
         pattern,
         said["partition.duration.ms"],
         said["timezone"],
@@ -182,28 +195,28 @@ def _times(said: settings.Settings) -> Times:
     )
 
 
-def _lenses(said: settings.Settings) -> Sink:
+def _parse_lenses(said: settings.Settings) -> Sink:
     """Objects `<prefix>/a=1/b=x/…json` by `INSERT INTO bucket:prefix SELECT * FROM topic
     [PARTITIONBY a,b] [STOREAS `json`] [WITH_FLUSH_… = n]…`; what is left out has the sink's own
     default.
     """
-    first, *parts = CLAUSE.split(said["connect.s3.kcql"].strip().rstrip(";"))
+    first, *parts = KCQL_CLAUSE.split(said["connect.s3.kcql"].strip().rstrip(";"))
     clauses = {
         " ".join(name.upper().split()): text.strip().strip("`")
         for name, text in zip(parts[::2], parts[1::2])
     }
     if first or len(clauses) < len(parts) // 2:
-        raise said.refused(
+        raise said.error_for(
             "connect.s3.kcql",
             "one statement, INSERT INTO bucket:prefix SELECT * FROM topic "
             "PARTITIONBY a,b STOREAS `json` WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50",
         )
-    kcql = settings.read("kcql", clauses, said.where, "KCQL: ")
+    kcql = settings.validate("kcql", clauses, said.location, "KCQL: ")
     if said["topics"] != kcql["FROM"]:
-        raise said.refused("topics", f"{kcql['FROM']}, which the KCQL reads")
+        raise said.error_for("topics", f"{kcql['FROM']}, which the KCQL reads")
     prefix = kcql["INSERT INTO"].partition(":")[2].rstrip("/")
-    if not is_contained(prefix):
-        raise kcql.refused(
+    if not is_safe_relative_path(prefix):
+        raise kcql.error_for(
             "INSERT INTO", "bucket:prefix, a prefix below the landing: no part of it empty, . or .."
         )
     return Sink(
@@ -213,6 +226,6 @@ def _lenses(said: settings.Settings) -> Sink:
         re.escape(kcql["FROM"]),
         (kcql["FROM"],),
         tuple(kcql["PARTITIONBY"]),
-        said[ENVELOPE],
-        transforms=transforms.parse(said.given, said.where),
+        said[ENVELOPE_KEY],
+        transforms=transforms.parse(said.config, said.location),
     )

@@ -16,8 +16,11 @@ from ..source.postgres import identifier
 from . import settings, transforms
 
 JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
-HONOURED = settings.HONOURED["source"][JDBC]
-FIRST = {"timestamp": "-infinity", "incrementing": "-1"}  # what the first poll begins behind
+JDBC_RULES = settings.SUPPORTED["source"][JDBC]
+INITIAL_OFFSETS = {
+    "timestamp": "-infinity",
+    "incrementing": "-1",
+}  # what the first poll begins behind
 
 
 @dataclass(frozen=True)
@@ -28,32 +31,37 @@ class Source:
         message.
     """
 
-    said: settings.Settings
+    settings: settings.Settings
     database: str
     tables: list[str]
-    chain: tuple[transforms.Transform, ...]
+    transform_chain: tuple[transforms.Transform, ...]
 
     @property
-    def columns(self) -> dict[str, str]:
+    def offset_columns(self) -> dict[str, str]:
         """Those that its mode goes by: "timestamp", "incrementing"."""
         return {
-            key: self.said[f"{key}.column.name"] for key in FIRST if self.said[f"{key}.column.name"]
+            key: self.settings[f"{key}.column.name"]
+            for key in INITIAL_OFFSETS
+            if self.settings[f"{key}.column.name"]
         }
 
-    def rows_of(self, table: str) -> sql.Composable:
+    def select_all(self, table: str) -> sql.Composable:
         """All rows of a table, of the query where that is "". A condition can follow."""
         if table:
             return sql.SQL("SELECT * FROM {}").format(identifier(table))
-        return sql.SQL("SELECT * FROM (" + self.said["query"] + "\n) AS query")  # noqa: S608 - its end may be a comment
+        return sql.SQL("SELECT * FROM (" + self.settings["query"] + "\n) AS query")  # noqa: S608 - its end may be a comment
 
     def statement(self, table: str, offset: dict[str, str], end: str) -> sql.Composable:
         """What one poll reads: what is behind `offset`, {"timestamp": …, "incrementing": …}, and
         before the time `end`.
         """
-        names = {key: sql.Identifier(name) for key, name in self.columns.items()}
-        last = {f"last_{key}": sql.Literal(value) for key, value in {**FIRST, **offset}.items()}
-        which = sql.SQL(HONOURED["modes"][self.said["mode"]])
-        return self.rows_of(table) + which.format(**names, **last, end=sql.Literal(end))
+        names = {key: sql.Identifier(name) for key, name in self.offset_columns.items()}
+        last = {
+            f"last_{key}": sql.Literal(value)
+            for key, value in {**INITIAL_OFFSETS, **offset}.items()
+        }
+        which = sql.SQL(JDBC_RULES["modes"][self.settings["mode"]])
+        return self.select_all(table) + which.format(**names, **last, end=sql.Literal(end))
 
 
 def parse(config: dict[str, str], world: World) -> Source:
@@ -66,7 +74,7 @@ def parse(config: dict[str, str], world: World) -> Source:
             database is not the world's.
     """
     said, pg = (
-        settings.read("source", config, config.get("name", "the JDBC source's JSON")),
+        settings.validate("source", config, config.get("name", "the JDBC source's JSON")),
         world.postgres,
     )
     server, _, database = said["connection.url"].rpartition("/")
@@ -82,24 +90,24 @@ def parse(config: dict[str, str], world: World) -> Source:
             # what it is is not shown: a password may stand in it, which is named, never written out
             raise ConnectorError(
                 f"{key} is not that of who reads this world's PostgreSQL for connectors",
-                where=said.where,
+                location=said.location,
                 expected=right + "/<database>" * key.endswith("url"),
-                next_step="connect.placeholders(world) has the parts",
+                hint="connect.placeholders(world) has the parts",
             )
     names = said["table.whitelist"]
     if bool(said["query"]) == bool(names):
-        raise said.refused(
+        raise said.error_for(
             "query" if said["query"] else "table.whitelist", "either a query or tables"
         )
     tables = [name if "." in name else f"{said['schema.pattern']}.{name}" for name in names] or [""]
-    if len({topic_of(config, table) for table in tables}) < len(tables):
-        raise said.refused(
+    if len({topic_name(config, table) for table in tables}) < len(tables):
+        raise said.error_for(
             "table.whitelist", "tables of different names: a topic is named without the schema"
         )
-    return Source(said, database, tables, transforms.parse(config, said.where))
+    return Source(said, database, tables, transforms.parse(config, said.location))
 
 
-def topic_of(config: dict[str, str], table: str) -> str:
+def topic_name(config: dict[str, str], table: str) -> str:
     """The topic that a source connector sends a table (schema.table) to. Debezium's has prefix,
     schema and table in its name, the JDBC source's prefix and table, or of a query the prefix
     alone.
@@ -109,7 +117,7 @@ def topic_of(config: dict[str, str], table: str) -> str:
     return config["topic.prefix"] + ("" if config.get("query") else table.rpartition(".")[2])
 
 
-def column(
+def connect_field(
     described: Column, kind: str, optional: bool, mapping: list[int]
 ) -> Optional[tuple[dict, sql.Composable]]:
     """The field of Connect's schema that a column becomes, as the connector has it, and the SQL of
@@ -122,7 +130,9 @@ def column(
         kind: its type in PostgreSQL (pg_type.typname), "enum" for any enum.
         mapping: numeric.mapping, as settings.yaml has it.
     """
-    found = _numeric(described, *mapping) if kind == "numeric" else HONOURED["types"].get(kind)
+    found = (
+        _numeric_type(described, *mapping) if kind == "numeric" else JDBC_RULES["types"].get(kind)
+    )
     if found is None:
         return None
     field = {
@@ -136,7 +146,7 @@ def column(
     )
 
 
-def _numeric(described: Column, whole: int, fraction: int) -> Optional[dict[str, Any]]:
+def _numeric_type(described: Column, whole: int, fraction: int) -> Optional[dict[str, Any]]:
     """Numbers of up to so many digits become ints and doubles, by whether they have digits behind
     the point.
     """

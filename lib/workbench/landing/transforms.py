@@ -11,8 +11,8 @@ from typing import Any, Optional
 from ..base import ConnectorError
 from . import settings
 
-PACKAGE = "org.apache.kafka.connect.transforms."
-Fields = list[
+PACKAGE_PREFIX = "org.apache.kafka.connect.transforms."
+StructFields = list[
     tuple[dict[str, Any], Any]
 ]  # of a struct: what Connect's schema says of a field, and its value
 
@@ -39,7 +39,7 @@ class Transform:
     name: str
     kind: str
     side: str
-    said: settings.Settings
+    settings: settings.Settings
 
 
 def parse(config: dict[str, str], where: str) -> tuple[Transform, ...]:
@@ -60,22 +60,22 @@ def parse(config: dict[str, str], where: str) -> tuple[Transform, ...]:
         ):
             raise ConnectorError(
                 f"{key} is of no transform",
-                where=where,
+                location=where,
                 expected=f"one that transforms names: {', '.join(names) or 'it names none'}",
             )
-    return tuple(_transform(config, name, where) for name in names)
+    return tuple(_parse_transform(config, name, where) for name in names)
 
 
-def _transform(config: dict[str, str], name: str, where: str) -> Transform:
+def _parse_transform(config: dict[str, str], name: str, where: str) -> Transform:
     prefix = f"transforms.{name}."
     given = {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
-    said = settings.read("transform", given, where, prefix)
-    kind, _, side = given["type"][len(PACKAGE) :].partition("$")
+    said = settings.validate("transform", given, where, prefix)
+    kind, _, side = given["type"][len(PACKAGE_PREFIX) :].partition("$")
     # Kafka Connect refuses it, too: No field insertion configured
     if kind == "InsertField" and (
         said["static.value"] is None if said["static.field"] else not said["topic.field"]
     ):
-        raise said.refused(
+        raise said.error_for(
             "static.value",
             "something to insert: static.field and static.value, or topic.field; one "
             "published connector has this flaw",
@@ -93,13 +93,13 @@ def apply(chain: tuple[Transform, ...], record: Record) -> Record:
     """
     for transform in chain:
         try:
-            record = _changed(transform, record)
+            record = _apply_one(transform, record)
         except ValueError as e:
             raise ValueError(f"transform {transform.name} ({transform.kind}): {e}") from None
     return record
 
 
-def _changed(transform: Transform, record: Record) -> Record:
+def _apply_one(transform: Transform, record: Record) -> Record:
     kind, side = transform.kind, transform.side
     read = "value" if kind == "ValueToKey" else side
     struct, schema = getattr(record, read), getattr(record, f"{read}_schema")
@@ -113,7 +113,7 @@ def _changed(transform: Transform, record: Record) -> Record:
         (of, of.get("default") if struct.get(of["field"]) is None else struct[of["field"]])
         for of in known
     ]
-    made = ACTIONS[kind](fields, transform.said, record.topic)
+    made = IMPLEMENTATIONS[kind](fields, transform.settings, record.topic)
     values = {of["field"]: value for of, value in made}
     if kind == "ExtractField":
         [(of, value)] = made
@@ -135,17 +135,17 @@ def _changed(transform: Transform, record: Record) -> Record:
     return replace(record, **{side: values, f"{side}_schema": schema})
 
 
-def _pick(fields: Fields, said: settings.Settings, _: str) -> Fields:
+def _select_fields(fields: StructFields, said: settings.Settings, _: str) -> StructFields:
     """What ValueToKey and ExtractField make: some of the fields."""
     by_name = {of["field"]: (of, value) for of, value in fields}
-    names = said["fields"] if "fields" in said.given else [said["field"]]
+    names = said["fields"] if "fields" in said.config else [said["field"]]
     for name in names:
         if name not in by_name:
             raise ValueError(f"there is no field {name!r}; there are {[*by_name]}")
     return [by_name[name] for name in names]
 
 
-def _insert(fields: Fields, said: settings.Settings, topic: str) -> Fields:
+def _insert_fields(fields: StructFields, said: settings.Settings, topic: str) -> StructFields:
     inserted = [(said["topic.field"], topic), (said["static.field"], said["static.value"])]
     return fields + [
         ({"type": "string", "optional": True, "field": name}, text)
@@ -154,7 +154,7 @@ def _insert(fields: Fields, said: settings.Settings, topic: str) -> Fields:
     ]
 
 
-def _replace(fields: Fields, said: settings.Settings, _: str) -> Fields:
+def _replace_fields(fields: StructFields, said: settings.Settings, _: str) -> StructFields:
     renames = dict(pair.split(":") for pair in said["renames"])
     return [
         ({**of, "field": renames.get(of["field"], of["field"])}, value)
@@ -164,9 +164,9 @@ def _replace(fields: Fields, said: settings.Settings, _: str) -> Fields:
     ]
 
 
-ACTIONS = {
-    "ValueToKey": _pick,
-    "ExtractField": _pick,
-    "InsertField": _insert,
-    "ReplaceField": _replace,
+IMPLEMENTATIONS = {
+    "ValueToKey": _select_fields,
+    "ExtractField": _select_fields,
+    "InsertField": _insert_fields,
+    "ReplaceField": _replace_fields,
 }

@@ -23,11 +23,11 @@ from ..base import LakeError, World, aws, first_line
 from ..spark import world_of
 from . import dialect
 
-CLOCK = "%Y-%m-%d %H:%M:%S.%f"
-POLL = 0.5  # seconds between two looks at a query that runs
+TIMESTAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
+POLL_SECONDS = 0.5  # seconds between two looks at a query that runs
 # Athena's types as Spark gives them to pandas; all others stay objects of Python, and nested ones
 # text (docs/limits.md)
-TYPES = {
+PANDAS_TYPES = {
     "tinyint": "int8",
     "smallint": "int16",
     "integer": "int32",
@@ -40,7 +40,7 @@ TYPES = {
     "timestamp": "datetime64[ns]",
     "timestamp with time zone": "datetime64[ns]",
 }
-AS_TEXT = (
+TEXT_TYPES = (
     "array",
     "map",
     "row",
@@ -48,8 +48,8 @@ AS_TEXT = (
     "time",
     "time with time zone",
 )  # PyAthena would guess at what they hold
-HIVES = re.compile(
-    rf"{dialect.PLAIN.pattern}|{dialect.EXTERNAL.pattern}|ALTER\b", re.I
+DDL_PATTERN = re.compile(
+    rf"{dialect.SHARED_STATEMENT.pattern}|{dialect.CREATE_EXTERNAL_TABLE.pattern}|ALTER\b", re.I
 )  # statements without values
 
 
@@ -62,17 +62,17 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
     from pyathena.util import RetryConfig
 
     world = world_of(where)
-    asked = _bound(text, values)
+    asked = _bind(text, values)
     log = logging.getLogger("pyathena")  # it logs, with a traceback, what it raises
     log.handlers, log.propagate = [logging.NullHandler()], False
     converter = DefaultTypeConverter()
-    for kind in AS_TEXT:
+    for kind in TEXT_TYPES:
         converter.remove(kind)
     cursor = connect(
         work_group=world.stack.deployment,
         region_name=world.region,
         s3_staging_dir="",
-        poll_interval=POLL,
+        poll_interval=POLL_SECONDS,
         converter=converter,
         retry_config=RetryConfig(attempt=1),  # the client itself tries again, for some 20 s
         session=SimpleNamespace(client=lambda service, **_: aws.client(world.region, service)),
@@ -80,9 +80,9 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
     try:
         rows = cursor.execute(asked).fetchall()
     except error.Error as e:
-        with aws.answered(f"Athena, workgroup {world.stack.deployment} in {world.region}"):
-            raise _why(world, asked, cursor.query_id, e) from None
-    found = _frame([column[:2] for column in cursor.description or ()], rows)
+        with aws.translate_errors(f"Athena, workgroup {world.stack.deployment} in {world.region}"):
+            raise _to_error(world, asked, cursor.query_id, e) from None
+    found = _to_dataframe([column[:2] for column in cursor.description or ()], rows)
     found.attrs["bytes_scanned"] = cursor.data_scanned_in_bytes or 0
     print(
         f"scanned {size(found.attrs['bytes_scanned'])}, {(cursor.total_execution_time_in_millis or 0) / 1000:.1f} s"
@@ -90,7 +90,7 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
     return found
 
 
-def _bound(text: str, values: dict[str, Any]) -> str:
+def _bind(text: str, values: dict[str, Any]) -> str:
     """A statement with a literal of Athena's SQL for each `:name`, wherever that stands outside
     quotes and comments. (Athena's own parameters stand in WHERE only; its guide, "Use parameterized
     queries".)
@@ -98,13 +98,19 @@ def _bound(text: str, values: dict[str, Any]) -> str:
     Raises: LakeError: a value is missing, left over, or of a type that has no literal.
     """
     try:
-        tokens = [] if HIVES.match(dialect.ABOVE.sub("", text)) else Trino().tokenize(text)
+        tokens = (
+            []
+            if DDL_PATTERN.match(dialect.LEADING_COMMENTS.sub("", text))
+            else Trino().tokenize(text)
+        )
     except SqlglotError as e:
-        raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text[:200]) from None
+        raise LakeError(
+            f"the query is not Athena SQL: {first_line(e)}", location=text[:200]
+        ) from None
     names = [
         b for a, b in zip(tokens, tokens[1:]) if a.text == ":" and a.start == a.end == b.start - 1
     ]
-    dialect.check_values({name.text for name in names}, values)
+    dialect.require_values({name.text for name in names}, values)
     for name in reversed(names):
         text = (
             text[: name.start - 1] + _literal(name.text, values[name.text]) + text[name.end + 1 :]
@@ -121,9 +127,9 @@ def _literal(name: str, value: Any) -> str:
         return f"DOUBLE '{float(value)!r}'"
     if isinstance(value, dt.datetime):
         utc = (
-            f"{value.astimezone(dt.timezone.utc):{CLOCK}} UTC"
+            f"{value.astimezone(dt.timezone.utc):{TIMESTAMP_FORMAT}} UTC"
             if value.tzinfo
-            else f"{value:{CLOCK}}"
+            else f"{value:{TIMESTAMP_FORMAT}}"
         )
         return f"TIMESTAMP '{utc}'"
     if isinstance(value, dt.date):
@@ -132,19 +138,19 @@ def _literal(name: str, value: Any) -> str:
         return "'" + value.replace("'", "''") + "'"  # nothing else is special in there
     raise LakeError(
         f"value {name} is of type {type(value).__name__}",
-        where=repr(value)[:200],
+        location=repr(value)[:200],
         expected="text, a number, True or False, a date, a timestamp, None",
     )
 
 
-def _frame(columns: list[tuple[str, str]], rows: list[tuple]) -> pandas.DataFrame:
+def _to_dataframe(columns: list[tuple[str, str]], rows: list[tuple]) -> pandas.DataFrame:
     """The rows as Spark gives them to pandas. What DESCRIBE says comes as lines, their columns
     apart by tabs.
     """
     if rows and len(rows[0]) < len(columns):
         lines = ([part.strip() for part in (row[0] or "").split("\t")] for row in rows)
         rows = [tuple(parts + [""] * (len(columns) - len(parts))) for parts in lines if any(parts)]
-    found = [_column(kind, [row[n] for row in rows]) for n, (_, kind) in enumerate(columns)]
+    found = [_to_series(kind, [row[n] for row in rows]) for n, (_, kind) in enumerate(columns)]
     return (
         pandas.concat(found, axis=1, keys=[name for name, _ in columns])
         if found
@@ -152,10 +158,10 @@ def _frame(columns: list[tuple[str, str]], rows: list[tuple]) -> pandas.DataFram
     )
 
 
-def _column(kind: str, values: list[Any]) -> pandas.Series:
+def _to_series(kind: str, values: list[Any]) -> pandas.Series:
     if kind == "timestamp with time zone":  # its instant, in UTC
         values = [v and v.astimezone(dt.timezone.utc).replace(tzinfo=None) for v in values]
-    form = TYPES.get(kind, "object")
+    form = PANDAS_TYPES.get(kind, "object")
     if None in values and form[:3] in ("int", "boo"):
         form = "float64" if form[:3] == "int" else "object"
     try:
@@ -164,7 +170,7 @@ def _column(kind: str, values: list[Any]) -> pandas.Series:
         return pandas.Series(values, dtype=object)
 
 
-def _why(world: World, text: str, query: Optional[str], error: Exception) -> Exception:
+def _to_error(world: World, text: str, query: Optional[str], error: Exception) -> Exception:
     """What is raised for an error of PyAthena's: AWS's own that is behind it, or how the query
     ended.
     """
@@ -183,12 +189,12 @@ def _why(world: World, text: str, query: Optional[str], error: Exception) -> Exc
         return LakeError(
             f"the query was cancelled: it would scan more than workgroup {world.stack.deployment} "
             "lets it",
-            where=f"{where}\n{said}",
-            next_step="name the columns that you need, and a "
+            location=f"{where}\n{said}",
+            hint="name the columns that you need, and a "
             "partition; the limit is CutOffBytes of deploy/2-lake.yaml",
         )
     if stopped == "CANCELLED":
         return LakeError(
-            "somebody cancelled the query", where=f"{where}\n{said}", next_step="run it again"
+            "somebody cancelled the query", location=f"{where}\n{said}", hint="run it again"
         )
-    return LakeError(f"the query failed: {said}", where=where, next_step=dialect.NEXT_STEP)
+    return LakeError(f"the query failed: {said}", location=where, hint=dialect.FAILED_QUERY_HINT)

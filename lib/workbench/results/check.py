@@ -32,20 +32,20 @@ import numpy as np
 import pandas as pd
 
 from ..base import errors, paths, wait
-from ..base.terminal import LINES, printable
+from ..base.terminal import LAYOUT_CHARACTERS, escape_unprintable
 from . import check_values as values
 
 __all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "expect_failure"]
 MIME = "application/vnd.workbench.check+json"
-STATES = {
+STATE_MARKS = {
     True: ("✔", "#1a9850"),
     False: ("✘", "#d73027"),
     None: ("≠", "#b8860b"),
 }  # None: own data differ
 # characters up to which a list, a set or a mapping stands on its side in full; a longer one is
 # counted
-SHORT = 60
-SHOWN = 5  # differing rows that are named; the others are counted
+MAX_INLINE_CHARS = 60
+MAX_DIFFERENCES = 5  # differing rows that are named; the others are counted
 _quiet: contextvars.ContextVar = contextvars.ContextVar(
     "quiet", default=False
 )  # where no check shows its line
@@ -55,7 +55,7 @@ def same_rows(
     source: pd.DataFrame,
     lake: pd.DataFrame,
     key: Union[str, Sequence[str]],
-    what: str = "the lake holds the rows of the source",
+    claim: str = "the lake holds the rows of the source",
     *,
     allow_empty: bool = False,
     lake_label: str = "lake",
@@ -84,42 +84,46 @@ def same_rows(
         found = [
             "both sides are empty: this check could not have failed (allow_empty=True where that is right)"
         ]
-    _judge_rows(found, what, lake, source, labels)
+    _report_rows(found, claim, lake, source, labels)
 
 
 def equal(
-    what: str,
+    claim: str,
     left: Any,
     right: Any,
     left_label: str = "lake",
     right_label: str = "source",
     *,
-    own: str = "",
+    custom_data: str = "",
 ) -> None:
     """Check that two values say the same. Raises CheckFailed; WorkbenchError for frames (use
     `same_rows`).
     """
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
         raise errors.WorkbenchError(
-            "check.equal compares single values", where=what, next_step="use check.same_rows"
+            "check.equal compares single values", location=claim, hint="use check.same_rows"
         )
-    ok = values.same(left, right)
-    sides, detail = [values.text(side, quotes=not ok) for side in (left, right)], ""
-    if max(map(len, sides)) > SHORT and all(
-        isinstance(side, values.COLLECTIONS) for side in (left, right)
+    ok = values.values_equal(left, right)
+    sides, detail = [values.format_value(side, quotes=not ok) for side in (left, right)], ""
+    if max(map(len, sides)) > MAX_INLINE_CHARS and all(
+        isinstance(side, values.COLLECTION_TYPES) for side in (left, right)
     ):
-        detail = f"both: {sides[0]}" if ok else values.apart(left, right, left_label, right_label)
+        detail = (
+            f"both: {sides[0]}"
+            if ok
+            else values.describe_difference(left, right, left_label, right_label)
+        )
         sides = [
             _count(len(side), *(("entry", "entries") if isinstance(side, dict) else ("value",)))
             for side in (left, right)
         ]
     elif not ok and sides[0] == sides[1]:  # 441, "441" and {441} read alike
         detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
-    _judge(ok, what, *sides, (left_label, right_label), detail, own)
+    _report(ok, claim, *sides, (left_label, right_label), detail, custom_data)
 
 
 def true(
-    what: str, condition: Any, seen: Any = None, expected: str = "yes", *, own: str = ""
+    claim: str, condition: Any, actual: Any = None, expected: str = "yes", *, custom_data: str = ""
 ) -> None:
     """Check a condition that has no second side. Raises CheckFailed.
 
@@ -133,14 +137,14 @@ def true(
     if not isinstance(condition, (bool, np.bool_)):
         raise errors.WorkbenchError(
             f"the condition is of type {type(condition).__name__}",
-            where=what,
+            location=claim,
             expected="True or False",
         )
-    said = ("yes" if condition else "no") if seen is None else values.text(seen)
-    _judge(bool(condition), what, said, expected, own=own)
+    said = ("yes" if condition else "no") if actual is None else values.format_value(actual)
+    _report(bool(condition), claim, said, expected, own=custom_data)
 
 
-def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "") -> None:
+def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, custom_data: str = "") -> None:
     """Compare a frame with data/reference/<name>.csv: same columns, same rows, in the same order.
 
     Args:
@@ -155,29 +159,31 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "
     if not path.is_file():
         raise errors.WorkbenchError(
             f"there is no reference table {name!r}",
-            where=str(shown),
-            next_step=f"read the rows; if they are right: df.to_csv(paths.ROOT / '{shown}', "
+            location=str(shown),
+            hint=f"read the rows; if they are right: df.to_csv(paths.ROOT / '{shown}', "
             "index=False)",
         )
     truth, labels = values.read_like(path, df), ("seen", "reference")
     if not len(truth):
-        raise errors.WorkbenchError(f"the reference table {name!r} holds no rows", where=str(shown))
+        raise errors.WorkbenchError(
+            f"the reference table {name!r} holds no rows", location=str(shown)
+        )
     found = [
         f"columns: seen {', '.join(map(str, df.columns))}; reference {', '.join(truth.columns)}"
     ]
     if list(truth.columns) == list(df.columns):
         numbered = [frame.assign(row=range(1, len(frame) + 1)) for frame in (truth, df)]
         found = values.differences(*numbered, ["row"], labels, tolerance)
-    _judge_rows(found, f"as in reference table {name}", df, truth, labels, tolerance, own)
+    _report_rows(found, f"as in reference table {name}", df, truth, labels, tolerance, custom_data)
 
 
 def eventually(
-    what: str,
+    claim: str,
     condition: Callable[[], Any],
     timeout: float = 60,
-    every: float = 0.2,
+    interval: float = 0.2,
     *,
-    failed: Optional[Callable[[], Optional[str]]] = None,
+    failure_reason: Optional[Callable[[], Optional[str]]] = None,
 ) -> Any:
     """Wait until `condition()` is true and return what it returned.
 
@@ -191,17 +197,22 @@ def eventually(
     began, expected = time.perf_counter(), f"within {timeout:g} s"
     try:
         seen = wait.wait_until(
-            condition, what, timeout=timeout, every=every, failed=failed, error=errors.CheckFailed
+            condition,
+            claim,
+            timeout=timeout,
+            interval=interval,
+            failure_reason=failure_reason,
+            error=errors.CheckFailed,
         )
     except errors.CheckFailed as e:
-        _judge(False, what, "not yet", expected, detail=e.where or e.what)
-    detail = "" if seen is True else values.text(seen)
-    _judge(True, what, f"after {time.perf_counter() - began:.1f} s", expected, detail=detail)
+        _report(False, claim, "not yet", expected, detail=e.location or e.message)
+    detail = "" if seen is True else values.format_value(seen)
+    _report(True, claim, f"after {time.perf_counter() - began:.1f} s", expected, detail=detail)
     return seen
 
 
 def expect_failure(
-    what: str, call: Callable[[], Any], error: type[Exception] = Exception, says: str = ""
+    claim: str, call: Callable[[], Any], error: type[Exception] = Exception, contains: str = ""
 ) -> Exception:
     """Check that `call()` fails as it should, show the message that a person would read, and return
     the exception.
@@ -211,24 +222,24 @@ def expect_failure(
             `says`.
     """
     expected = ("an error" if error is Exception else error.__name__) + (
-        f" saying {says!r}" if says else ""
+        f" saying {contains!r}" if contains else ""
     )
     own = contextvars.copy_context()  # a red line inside is the one that was asked for
     own.run(_quiet.set, True)
     try:
         returned = own.run(call)
     except Exception as e:  # noqa: BLE001 - any other exception is the difference this check is to report
-        ok = isinstance(e, error) and says.lower() in str(e).lower()
-        _judge(ok, what, type(e).__name__, expected, ("failed with", "expected"), str(e))
+        ok = isinstance(e, error) and contains.lower() in str(e).lower()
+        _report(ok, claim, type(e).__name__, expected, ("failed with", "expected"), str(e))
         return e
-    _judge(False, what, f"no failure, returned {values.text(returned)}", expected)
+    _report(False, claim, f"no failure, returned {values.format_value(returned)}", expected)
     raise AssertionError("unreachable")
 
 
 # ---- the line that a check shows, in a notebook and elsewhere
 
 
-def _judge_rows(
+def _report_rows(
     found: list[str],
     what: str,
     left: pd.DataFrame,
@@ -245,19 +256,19 @@ def _judge_rows(
         for frame in (left, right)
     ]
     none = "no value differs" + (f" by more than {tolerance:g}" if tolerance else "")
-    more = [f"… and {len(found) - SHOWN:,} more"] if len(found) > SHOWN else []
-    _judge(
+    more = [f"… and {len(found) - MAX_DIFFERENCES:,} more"] if len(found) > MAX_DIFFERENCES else []
+    _report(
         not found,
         what,
         f"{sizes[0]}, {_count(len(found), 'difference') if found else none}",
         sizes[1],
         labels,
-        "\n".join(found[:SHOWN] + more),
+        "\n".join(found[:MAX_DIFFERENCES] + more),
         own,
     )
 
 
-def _judge(
+def _report(
     ok: bool,
     what: str,
     left: str,
@@ -283,7 +294,7 @@ def _judge(
         "detail": detail,
     }
     if not _quiet.get() and IPython.get_ipython() is None:
-        print(printable(as_text(line), LINES))
+        print(escape_unprintable(as_text(line), LAYOUT_CHARACTERS))
     elif not _quiet.get():
         IPython.display.display(
             {MIME: line, "text/html": _as_html(line), "text/plain": as_text(line)}, raw=True
@@ -291,7 +302,7 @@ def _judge(
     if not (ok or own):
         raise errors.CheckFailed(
             f"check failed: {what}",
-            where=detail.replace("\n", "\n            "),
+            location=detail.replace("\n", "\n            "),
             expected=f"{labels[1]} {right}, but {labels[0]} {left}",
         )
 
@@ -304,7 +315,7 @@ def as_text(line: dict) -> str:
     """The line of a check as plain text."""
     detail = "".join(f"\n    {row}" for row in line["detail"].splitlines())
     return (
-        f"{STATES[line['ok']][0]} {line['what']}: {line['left_label']} {line['left']} · "
+        f"{STATE_MARKS[line['ok']][0]} {line['what']}: {line['left_label']} {line['left']} · "
         f"{line['right_label']} {line['right']}{detail}"
     )
 
@@ -312,7 +323,7 @@ def as_text(line: dict) -> str:
 def _as_html(line: dict) -> str:
     """The line of a check as HTML that stands in a light and in a dark notebook."""
     e = {k: html.escape(str(v)) for k, v in line.items()}
-    sign, colour = STATES[line["ok"]]
+    sign, colour = STATE_MARKS[line["ok"]]
     detail = (
         f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>"
         if line["detail"]

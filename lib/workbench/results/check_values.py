@@ -15,7 +15,7 @@ from typing import Any, Iterable
 import numpy as np
 import pandas as pd
 
-PLAIN = {
+DIRECTLY_COMPARABLE = {
     bool,
     np.bool_,
     int,
@@ -29,15 +29,15 @@ PLAIN = {
     pd.Timestamp,
     type(None),
 }
-COLLECTIONS = (list, tuple, np.ndarray, set, frozenset, dict)
+COLLECTION_TYPES = (list, tuple, np.ndarray, set, frozenset, dict)
 # what psycopg makes of inet and cidr
-ADDRESSES = (
+ADDRESS_TYPES = (
     ipaddress.IPv4Address,
     ipaddress.IPv6Address,
     ipaddress.IPv4Network,
     ipaddress.IPv6Network,
 )
-ZONED = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)")
+ZONED_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)")
 
 
 def differences(
@@ -60,12 +60,12 @@ def differences(
         ]
     if found:
         return found
-    source, lake = _with_instants(source, lake), _with_instants(lake, source)
-    source, lake = (frame.set_axis(_keys(frame, key)) for frame in (source, lake))
+    source, lake = _parse_instants(source, lake), _parse_instants(lake, source)
+    source, lake = (frame.set_axis(_key_index(frame, key)) for frame in (source, lake))
     if not source.index.isin(lake.index).any():
-        types = {k: (_types(lake[k]), _types(source[k])) for k in key}
+        types = {k: (_type_names(lake[k]), _type_names(source[k])) for k in key}
         found = [
-            f"key column {k} is {text(a)} in {ours}, {text(b)} in {theirs}: no keys can be equal, convert one side"
+            f"key column {k} is {format_value(a)} in {ours}, {format_value(b)} in {theirs}: no keys can be equal, convert one side"
             for k, (a, b) in types.items()
             if a and b and not a & b
         ]
@@ -73,14 +73,14 @@ def differences(
         return found
     for side, frame in ((theirs, source), (ours, lake)):
         counts = frame.index[frame.index.duplicated()].value_counts()
-        found += [f"{_named(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
+        found += [f"{_format_key(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
     source, lake = (frame[~frame.index.duplicated()] for frame in (source, lake))
     found += [
-        f"{_named(key, k)}: missing in {ours}"
+        f"{_format_key(key, k)}: missing in {ours}"
         for k in source.index.difference(lake.index, sort=False)
     ]
     found += [
-        f"{_named(key, k)}: not in {theirs}"
+        f"{_format_key(key, k)}: not in {theirs}"
         for k in lake.index.difference(source.index, sort=False)
     ]
     source = source[source.index.isin(lake.index)]
@@ -88,20 +88,23 @@ def differences(
     for column in (c for c in source.columns if c not in key):
         a, b = lake[column].array, source[column].array
         found += [
-            f"{_named(key, source.index[i])}, {column}: {ours} {text(a[i], True)}, {theirs} {text(b[i], True)}"
-            for i in _unequal(a, b, tolerance)
+            f"{_format_key(key, source.index[i])}, {column}: {ours} {format_value(a[i], True)}, {theirs} {format_value(b[i], True)}"
+            for i in _differing_positions(a, b, tolerance)
         ]
     return found
 
 
-def _with_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+def _parse_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """The frame with texts as instants in those columns that are instants with a zone in the other
     frame. (Debezium publishes a timestamptz as a text.) A text without a zone, or one that is no
     instant, stays a text.
     """
     zoned = [c for c in frame.columns if _is_zoned(other[c]) and not _is_zoned(frame[c])]
     return frame.assign(
-        **{c: pd.Series(list(map(_instant, frame[c])), frame.index, dtype=object) for c in zoned}
+        **{
+            c: pd.Series(list(map(_parse_instant, frame[c])), frame.index, dtype=object)
+            for c in zoned
+        }
     )
 
 
@@ -111,8 +114,8 @@ def _is_zoned(column: pd.Series) -> bool:
     return any(isinstance(value, dt.datetime) and value.tzinfo is not None for value in column)
 
 
-def _instant(value: Any) -> Any:
-    if not isinstance(value, str) or not ZONED.fullmatch(value):
+def _parse_instant(value: Any) -> Any:
+    if not isinstance(value, str) or not ZONED_TIMESTAMP.fullmatch(value):
         return value
     try:
         return pd.Timestamp(value)
@@ -120,9 +123,9 @@ def _instant(value: Any) -> Any:
         return value
 
 
-def _types(column: pd.Series) -> set[str]:
+def _type_names(column: pd.Series) -> set[str]:
     """Names of the types of a column's values; all numbers are one type."""
-    values = [plain(value) for value in column]
+    values = [normalize(value) for value in column]
     return {
         "number" if isinstance(value, (int, Decimal)) else type(value).__name__
         for value in values
@@ -130,40 +133,46 @@ def _types(column: pd.Series) -> set[str]:
     }
 
 
-def _keys(frame: pd.DataFrame, key: list[str]) -> pd.Index:
+def _key_index(frame: pd.DataFrame, key: list[str]) -> pd.Index:
     """The keys as an index of plain values: equal numbers hash alike, whatever their types."""
     columns = [
-        frame[k] if frame[k].dtype.kind in "iu" else [plain(v) for v in frame[k].array] for k in key
+        frame[k] if frame[k].dtype.kind in "iu" else [normalize(v) for v in frame[k].array]
+        for k in key
     ]
     return pd.Index(
         columns[0] if len(key) == 1 else list(zip(*columns)), dtype=object, tupleize_cols=False
     )
 
 
-def _unequal(a: Iterable[Any], b: Iterable[Any], tolerance: float) -> list[int]:
+def _differing_positions(a: Iterable[Any], b: Iterable[Any], tolerance: float) -> list[int]:
     """Positions at which two columns differ: values of one plain type are compared as they are;
     `same` judges the rest.
     """
     return [
         i
         for i, (x, y) in enumerate(zip(a, b))
-        if not (type(x) is type(y) and type(x) in PLAIN and x == y or same(x, y, tolerance))
+        if not (
+            type(x) is type(y)
+            and type(x) in DIRECTLY_COMPARABLE
+            and x == y
+            or values_equal(x, y, tolerance)
+        )
     ]
 
 
-def same(x: Any, y: Any, tolerance: float = 0) -> bool:
+def values_equal(x: Any, y: Any, tolerance: float = 0) -> bool:
     """Whether two values say the same."""
-    a, b = plain(x), plain(y)
+    a, b = normalize(x), normalize(y)
     if tolerance and all(isinstance(v, (int, Decimal)) for v in (a, b)):
         return abs(Decimal(a) - Decimal(b)) <= Decimal(str(tolerance))
-    return bool(a == b) or bool(_parsed(a) == _parsed(b))
+    return bool(a == b) or bool(_parse_json(a) == _parse_json(b))
 
 
-def _parsed(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     """A text that holds JSON's objects or arrays as these, anything else as it is."""
     try:
         return (
-            plain(json.loads(value))
+            normalize(json.loads(value))
             if isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
             else value
         )
@@ -171,16 +180,16 @@ def _parsed(value: Any) -> Any:
         return value
 
 
-def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
+def normalize(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     """Return the value in the one form in which values of all drivers are compared."""
     if isinstance(value, (str, uuid.UUID)):
         return str(value)
-    if isinstance(value, ADDRESSES):
-        return _address(value)
+    if isinstance(value, ADDRESS_TYPES):
+        return _format_address(value)
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): normalize(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [plain(v) for v in value]
+        return [normalize(v) for v in value]
     if isinstance(value, (bool, np.bool_)):
         return ("bool", bool(value))
     if isinstance(value, numbers.Integral):
@@ -197,7 +206,7 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     return value
 
 
-def _address(value: Any) -> str:
+def _format_address(value: Any) -> str:
     """Return PostgreSQL's text of an address. Python before 3.13 writes an IPv4 address in IPv6
     otherwise.
     """
@@ -215,12 +224,12 @@ def read_like(path: Path, df: pd.DataFrame) -> pd.DataFrame:
     found = pd.read_csv(path, dtype=str, keep_default_na=False)
     for column in found.columns.intersection(df.columns):
         like = [*df[column], *[None] * len(found)]
-        found[column] = pd.Series(list(map(_typed, found[column], like)), dtype=object)
+        found[column] = pd.Series(list(map(_convert_cell, found[column], like)), dtype=object)
     return found
 
 
-def _typed(cell: str, like: Any) -> Any:
-    like = plain(like)
+def _convert_cell(cell: str, like: Any) -> Any:
+    like = normalize(like)
     if cell == "" and not isinstance(like, str):
         return None
     if isinstance(like, tuple):
@@ -237,7 +246,7 @@ def _typed(cell: str, like: Any) -> Any:
         return cell
 
 
-def apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
+def describe_difference(left: Any, right: Any, left_label: str, right_label: str) -> str:
     """Where two collections differ: what only one of them has, or the first place at which they
     disagree.
     """
@@ -251,24 +260,28 @@ def apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
     ]
     if None not in sets:
         only = [(left_label, sets[0] - sets[1]), (right_label, sets[1] - sets[0])]
-        return "\n".join(f"only {label}: {text(values, True)}" for label, values in only if values)
+        return "\n".join(
+            f"only {label}: {format_value(values, True)}" for label, values in only if values
+        )
     if all(isinstance(side, (list, tuple, np.ndarray)) for side in (left, right)):
         at = next(
-            (i for i, (x, y) in enumerate(zip(left, right)) if not same(x, y)),
+            (i for i, (x, y) in enumerate(zip(left, right)) if not values_equal(x, y)),
             min(len(left), len(right)),
         )
-        sides = [text(side[at], True) if at < len(side) else "nothing" for side in (left, right)]
+        sides = [
+            format_value(side[at], True) if at < len(side) else "nothing" for side in (left, right)
+        ]
         return f"first at place {at + 1}: {left_label} {sides[0]}, {right_label} {sides[1]}"
-    return f"{left_label} {text(left, True)}\n{right_label} {text(right, True)}"
+    return f"{left_label} {format_value(left, True)}\n{right_label} {format_value(right, True)}"
 
 
-def _named(key: list[str], value: Any) -> str:
+def _format_key(key: list[str], value: Any) -> str:
     values = value if len(key) > 1 else (value,)
-    return ", ".join(f"{k}={text(v, True)}" for k, v in zip(key, values))
+    return ", ".join(f"{k}={format_value(v, True)}" for k, v in zip(key, values))
 
 
 @np.printoptions(legacy="1.25")  # NumPy 2 calls its numbers, inside a collection, by their type
-def text(value: Any, quotes: bool = False) -> str:
+def format_value(value: Any, quotes: bool = False) -> str:
     """A value as short text. Of a value that differs a text stands in quotes, so that a blank at
     its end is seen.
     """
@@ -277,13 +290,13 @@ def text(value: Any, quotes: bool = False) -> str:
         said = repr(value) if quotes or not value else value
     elif isinstance(value, (bool, np.bool_)):
         said = str(value).lower()
-    elif isinstance(value, COLLECTIONS) and not value:
+    elif isinstance(value, COLLECTION_TYPES) and not value:
         said = "none"
     elif (
         isinstance(value, (set, frozenset, dict)) and len(value) == 1
     ):  # a single one needs no brackets
         (only,) = value.items() if isinstance(value, dict) else [value]
-        said = ": ".join(text(v, quotes) for v in only)
+        said = ": ".join(format_value(v, quotes) for v in only)
     elif isinstance(value, (set, frozenset)):  # sorted, so that two equal ones read alike
         said = "{" + ", ".join(sorted(map(repr, value))) + "}"
     elif isinstance(value, pd.Timestamp) and value == value.normalize() and value.tz is None:

@@ -21,26 +21,28 @@ from sqlglot.parsers.athena import AthenaTrinoParser
 
 from ..base import LakeError, first_line
 
-FORMS: dict[
+FUNCTIONS: dict[
     str, list[tuple[list[str], list[str]]]
 ] = {}  # name: its lines, each the arguments' names and the texts
 _shared: dict[str, str] = {}  # $name: the text that stands for it in the lines below
 for _line in Path(__file__).with_name("athena.txt").read_text(encoding="utf-8").splitlines():
     _head, _arrow, _texts = _line.partition(" -> ")
     _name, _, _names = _head.rstrip(")").partition("(")
-    for _part, _text in _shared.items():
-        _texts = _texts.replace(_part, _text)
+    for _part, _generate in _shared.items():
+        _texts = _texts.replace(_part, _generate)
     if _line.startswith("$"):
-        _part, _, _text = _line.partition(" = ")
-        _shared[_part] = _text
+        _part, _, _generate = _line.partition(" = ")
+        _shared[_part] = _generate
     elif _arrow:
-        FORMS.setdefault(_name, []).append(
+        FUNCTIONS.setdefault(_name, []).append(
             (_names.split(", ") if _names else [], _texts.split(" ;; "))
         )
     elif not _line.startswith("#"):
-        FORMS.update({name: [(["*args"], [f"{name.upper()}({{args}})"])] for name in _line.split()})
+        FUNCTIONS.update(
+            {name: [(["*args"], [f"{name.upper()}({{args}})"])] for name in _line.split()}
+        )
 
-CALLS = {
+NODE_NAMES = {
     exp.Div: "operator /",
     exp.Bracket: "operator []",
     exp.If: "if",
@@ -49,7 +51,7 @@ CALLS = {
     exp.CurrentTimestamp: "current_timestamp",
     exp.Localtimestamp: "localtimestamp",
 }  # of the grammar what is in the table
-KINDS = {
+CAST_KINDS = {
     exp.DType.JSON: "json",
     exp.DType.TIMESTAMPTZ: "zoned",
     **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "whole"),  # what a cast is to
@@ -57,7 +59,7 @@ KINDS = {
     **dict.fromkeys(exp.DataType.NESTED_TYPES, "nested"),
 }
 # Of Athena's types those that Spark lacks
-ABSENT = (
+UNSUPPORTED_TYPES = (
     exp.DType.TIME,
     exp.DType.TIMETZ,
     exp.DType.CHAR,
@@ -65,12 +67,12 @@ ABSENT = (
     exp.DType.IPPREFIX,
     exp.DType.TDIGEST,
 )
-ZONE = re.compile(
+ZONE_PATTERN = re.compile(
     r"[A-Za-z]{2}|Z$|:.*[+-]"
 )  # within a literal of a timestamp: it names a time zone
 # Of what sqlglot calls functions, and of a table's clauses, those whose counterpart is right, in
 # Spark or in the table
-KEPT = (
+SUPPORTED_NODES = (
     exp.Anonymous,
     exp.Array,
     exp.Case,
@@ -91,35 +93,39 @@ KEPT = (
     exp.LocationProperty,
     exp.SchemaCommentProperty,
 )
-JSON = (
+JSON_FUNCTIONS = (
     "json_parse",
     "json_extract",
     "cast to json",
 )  # what makes a value of that type, here a text
-USE = re.compile(r"USE\b", re.I)
-QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)  # where a backtick is text
-NEXT_STEP = (
+USE_STATEMENT = re.compile(r"USE\b", re.I)
+QUOTED_OR_COMMENT = re.compile(
+    r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S
+)  # where a backtick is text
+FAILED_QUERY_HINT = (
     "see whether the table is registered (hudi.register), its name has its database (database.table), and the "
     "column exists"
 )  # of a query that failed
-BEHIND = "\0"  # within a form: where FILTER and OVER go
+WINDOW_PLACEHOLDER = "\0"  # within a form: where FILTER and OVER go
 
-ABOVE = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)  # comments
+LEADING_COMMENTS = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)  # comments
 # Athena's DDL in words that are Spark's, too
-PLAIN = re.compile(
+SHARED_STATEMENT = re.compile(
     r"(MSCK|SHOW|DESC(RIBE)?|DROP\s+(TABLE|DATABASE|SCHEMA)|CREATE\s+(DATABASE|SCHEMA))\b", re.I
 )
-EXTERNAL = re.compile(r"CREATE\s+EXTERNAL\s+TABLE\b", re.I)
-UNLOAD = re.compile(r"UNLOAD\s*\((.*)\)\s*TO\s*('[^']+')\s*WITH\s*\((.*)\)\s*;?\s*", re.I | re.S)
+CREATE_EXTERNAL_TABLE = re.compile(r"CREATE\s+EXTERNAL\s+TABLE\b", re.I)
+UNLOAD_STATEMENT = re.compile(
+    r"UNLOAD\s*\((.*)\)\s*TO\s*('[^']+')\s*WITH\s*\((.*)\)\s*;?\s*", re.I | re.S
+)
 # What of CREATE EXTERNAL TABLE says the format, as Spark's USING
-USING = {
+STORAGE_FORMATS = {
     "parquet": "PARQUET",
     "orc": "ORC",
     "org.openx.data.jsonserde.jsonserde": "JSON OPTIONS (mode 'FAILFAST')",
 }
 
 
-class AthenaText(Trino):
+class AthenaDialect(Trino):
     """The grammar of what is read. No function is known to it: each call stays what is written."""
 
     INDEX_OFFSET = 0
@@ -132,80 +138,82 @@ class AthenaText(Trino):
         }
 
 
-def read(text: str) -> tuple[Any, Optional[exp.Create]]:
+def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
     """The tree of a query, or of a statement that Spark has, too; and the CREATE TABLE … AS of
     which a query is part; an UNLOAD is one whose table has no name. Raises LakeError: it is none of
     them.
     """
-    text = ABOVE.sub("", text)
-    if USE.match(text):
+    text = LEADING_COMMENTS.sub("", text)
+    if USE_STATEMENT.match(text):
         raise LakeError(
             "Athena has no statement USE",
-            where=text[:200],
+            location=text[:200],
             expected="database.table for each table; a "
             "name without a database is looked up in the database `default`",
-            next_step="write the database in front of each table's name",
+            hint="write the database in front of each table's name",
         )
-    if PLAIN.match(text):
+    if SHARED_STATEMENT.match(text):
         return exp.Command(this=text), None
     try:
-        if EXTERNAL.match(text):
-            return _external(text), None
+        if CREATE_EXTERNAL_TABLE.match(text):
+            return _parse_external_table(text), None
         trees = parse(
-            UNLOAD.sub(r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1', text),
-            read=AthenaText,
+            UNLOAD_STATEMENT.sub(r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1', text),
+            read=AthenaDialect,
         )
     except SqlglotError as e:
-        if "`" in QUOTED.sub("", text):
+        if "`" in QUOTED_OR_COMMENT.sub("", text):
             raise LakeError(
                 "the query is not Athena SQL: a backtick (`) quotes no name in it",
-                where=text[:200],
+                location=text[:200],
                 expected='"name" (backticks quote names in DDL only, such as CREATE EXTERNAL TABLE)',
-                next_step='replace each `name` by "name"',
+                hint='replace each `name` by "name"',
             ) from None
-        raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text[:200]) from None
+        raise LakeError(
+            f"the query is not Athena SQL: {first_line(e)}", location=text[:200]
+        ) from None
     create = trees[0] if isinstance(trees[0], exp.Create) and trees[0].kind == "TABLE" else None
     query = create.expression if create else trees[0]
     if len(trees) > 1 or not isinstance(query, exp.Query):
         raise LakeError(
             "this is not one statement of those that query.sql has",
-            where=text[:200],
-            next_step="what changes rows is for spark.sql, in Spark's own dialect",
+            location=text[:200],
+            hint="what changes rows is for spark.sql, in Spark's own dialect",
         )
     return query, create
 
 
-def _external(text: str) -> Any:
+def _parse_external_table(text: str) -> Any:
     """CREATE EXTERNAL TABLE as Spark's CREATE TABLE … USING: such a table finds columns by their
     names, and knows the partitions that it was told of, as Athena's does.
     """
-    tree, *more = parse(EXTERNAL.sub("CREATE TABLE", text), read="hive")
+    tree, *more = parse(CREATE_EXTERNAL_TABLE.sub("CREATE TABLE", text), read="hive")
     stored = tree.find(exp.RowFormatSerdeProperty, exp.FileFormatProperty) or exp.Property()
     if (
         more
-        or stored.name.lower() not in USING
+        or stored.name.lower() not in STORAGE_FORMATS
         or stored.args.get("serde_properties")
         or not tree.find(exp.LocationProperty)
     ):
         raise LakeError(
             "this is not one table of files: that has STORED AS PARQUET or ORC, or the ROW FORMAT SERDE of "
-            f"JSON without properties ({', '.join(USING)}), and LOCATION",
-            where=text[:500],
+            f"JSON without properties ({', '.join(STORAGE_FORMATS)}), and LOCATION",
+            location=text[:500],
         )
-    using = exp.FileFormatProperty(this=exp.var(USING[stored.pop().name.lower()]))
+    using = exp.FileFormatProperty(this=exp.var(STORAGE_FORMATS[stored.pop().name.lower()]))
     tree.args["properties"].set("expressions", [using, *tree.args["properties"].expressions])
     return tree
 
 
-def check_values(named: set[str], values: Mapping[str, Any]) -> None:
+def require_values(named: set[str], values: Mapping[str, Any]) -> None:
     """Raise LakeError where a query names other values than it is given."""
     if named != set(values):
         raise LakeError(
-            f"the query names the values {sorted(named)}", where=f"{sorted(values)} are given"
+            f"the query names the values {sorted(named)}", location=f"{sorted(values)} are given"
         )
 
 
-def write(tree: Any, ask: Callable[[str], Any]) -> str:
+def to_spark_sql(tree: Any, type_check: Callable[[str], Any]) -> str:
     """The Spark SQL of what was read.
 
     Args:
@@ -216,60 +224,62 @@ def write(tree: Any, ask: Callable[[str], Any]) -> str:
     """
     nodes = list(tree.walk(bfs=False))
     for node in nodes:
-        if isinstance(node, exp.DataType) and node.this in ABSENT:
-            raise _no(f"the type {node.sql(AthenaText)}", node.parent or node)
+        if isinstance(node, exp.DataType) and node.this in UNSUPPORTED_TYPES:
+            raise _unsupported(f"the type {node.sql(AthenaDialect)}", node.parent or node)
         if (
             isinstance(node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup))
-            and not isinstance(node, KEPT)
+            and not isinstance(node, SUPPORTED_NODES)
             or isinstance(node, exp.Order)
             and isinstance(node.parent, exp.Anonymous)
-            and not _ordered(node.parent)
+            and not _ordered_signature(node.parent)
             or node.args.get("with_ties")
         ):
-            raise _no("this clause", node)
+            raise _unsupported("this clause", node)
     # From within; those around take any types meanwhile, in their last form
-    for call in [node for node in reversed(nodes) if len(_entry(node)[1]) > 1]:
-        for call.meta["form"] in range(len(_entry(call)[1])):  # noqa: B020
+    for call in [node for node in reversed(nodes) if len(_match_function(node)[1]) > 1]:
+        for call.meta["form"] in range(len(_match_function(call)[1])):  # noqa: B020
             with contextlib.suppress(Exception):  # if no form fits, the error is that of the last
-                ask(_text(tree))
+                type_check(_generate(tree))
                 break
-    return _text(tree)
+    return _generate(tree)
 
 
-def _no(what: str, node: Any) -> LakeError:
+def _unsupported(what: str, node: Any) -> LakeError:
     return LakeError(
         f"{what} cannot be translated to Spark",
-        where=node.sql(AthenaText)[:300],
-        next_step="write it with other means, or ask Spark itself: spark.sql(…)",
+        location=node.sql(AthenaDialect)[:300],
+        hint="write it with other means, or ask Spark itself: spark.sql(…)",
     )
 
 
-def _text(tree: Any) -> str:
-    return tree.sql(dialect=SparkText, unsupported_level=ErrorLevel.RAISE).replace(BEHIND, "")
+def _generate(tree: Any) -> str:
+    return tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE).replace(
+        WINDOW_PLACEHOLDER, ""
+    )
 
 
-def _asked(node: Any) -> tuple[str, list[Any]]:
+def _signature(node: Any) -> tuple[str, list[Any]]:
     """What the table is asked for: a name, and the arguments. No name: the node is grammar that is
     right as it is.
     """
     arguments = list(node.iter_expressions())
     if isinstance(node, exp.Anonymous):
-        if _ordered(node):
-            return _ordered(node)
+        if _ordered_signature(node):
+            return _ordered_signature(node)
         if arguments and isinstance(arguments[0], exp.Distinct):
             return f"distinct {node.name.lower()}", arguments[0].expressions + arguments[1:]
         return node.name.lower(), arguments
     if isinstance(node, exp.Extract):
         return node.name.lower(), [node.expression]
     if isinstance(node, exp.Cast):
-        kind, (made, of) = KINDS.get(node.to.this, "other"), _asked(node.this)
+        kind, (made, of) = CAST_KINDS.get(node.to.this, "other"), _signature(node.this)
         if (
             node.to.this == exp.DType.TIMESTAMP
             and node.this.is_string
-            and ZONE.search(node.this.name)
+            and ZONE_PATTERN.search(node.this.name)
         ):
             kind = "zoned"
-        name = f"{'try ' * isinstance(node, exp.TryCast)}cast {'json ' * (made in JSON)}to {kind}"
+        name = f"{'try ' * isinstance(node, exp.TryCast)}cast {'json ' * (made in JSON_FUNCTIONS)}to {kind}"
         sizes = node.to.expressions if kind == "text" else []
         return name, [of[0] if made == "json_parse" else node.this, node.to, *sizes]
     if isinstance(node, exp.Unnest):
@@ -280,10 +290,10 @@ def _asked(node: Any) -> tuple[str, list[Any]]:
         return "unnest numbered" if node.args.get(
             "offset"
         ) else "unnest rows" if rows else "unnest", arguments
-    return CALLS.get(type(node), ""), arguments
+    return NODE_NAMES.get(type(node), ""), arguments
 
 
-def _ordered(call: exp.Anonymous) -> Optional[tuple[str, list[Any]]]:
+def _ordered_signature(call: exp.Anonymous) -> Optional[tuple[str, list[Any]]]:
     """What the table is asked for an aggregate whose rows are ordered by one expression: its name
     there; the argument, the expression and two directions (see the table). None for other calls. Of
     DISTINCT values the order must be that of the values themselves, as in Athena.
@@ -294,18 +304,18 @@ def _ordered(call: exp.Anonymous) -> Optional[tuple[str, list[Any]]]:
     key, distinct = order.expressions[0], isinstance(order.this, exp.Distinct)
     values = order.this.expressions if distinct else [order.this]
     name = f"ordered {'distinct ' * distinct}{call.name.lower()}"
-    if name not in FORMS or distinct and values != [key.this]:
+    if name not in FUNCTIONS or distinct and values != [key.this]:
         return None
     up, last = not key.args.get("desc"), not key.args.get("nulls_first")
     return name, [*values, key.this, exp.Boolean(this=up == last), exp.Boolean(this=up)]
 
 
-def _entry(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
+def _match_function(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
     """What the table has for a node: its arguments by their names there, and the forms; nothing for
     grammar.
     """
-    name, arguments = _asked(node)
-    for names, forms in FORMS.get(name, []):
+    name, arguments = _signature(node)
+    for names, forms in FUNCTIONS.get(name, []):
         fits = (
             len(arguments) >= len(names) - 1
             if names[-1:] == ["*args"]
@@ -317,19 +327,19 @@ def _entry(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
                 "args": arguments[len(names) - 1 :],
             }, forms
     if name:
-        raise _no(f"{name} of {len(arguments)} arguments", node)
+        raise _unsupported(f"{name} of {len(arguments)} arguments", node)
     return {}, []
 
 
 def _call_sql(self: SparkGenerator, node: Any) -> str:
-    given, forms = _entry(node)
+    given, forms = _match_function(node)
     texts = {
-        name: ", ".join(LITERALS.get(name, self.sql)(argument) for argument in arguments)
+        name: ", ".join(LITERAL_CONVERTERS.get(name, self.sql)(argument) for argument in arguments)
         for name, arguments in given.items()
     }
     return re.sub(
         r"{(\w+)}",
-        lambda found: {**texts, "over": BEHIND}[found[1]],
+        lambda found: {**texts, "over": WINDOW_PLACEHOLDER}[found[1]],
         forms[node.meta.get("form", -1)],
     )
 
@@ -342,14 +352,18 @@ def _unnest_sql(self: SparkGenerator, node: Any) -> str:
     return f"{text} AS {self.sql(alias)}" if alias else text
 
 
-def _behind_sql(self: SparkGenerator, node: Any) -> str:
+def _window_sql(self: SparkGenerator, node: Any) -> str:
     """FILTER and OVER stand behind Spark's own aggregate, wherever its form has that."""
     plain = SparkGenerator.window_sql if isinstance(node, exp.Window) else SparkGenerator.filter_sql
     inner, text = self.sql(node, "this"), plain(self, node)
-    return inner.replace(BEHIND, text[len(inner) :] + BEHIND) if BEHIND in inner else text
+    return (
+        inner.replace(WINDOW_PLACEHOLDER, text[len(inner) :] + WINDOW_PLACEHOLDER)
+        if WINDOW_PLACEHOLDER in inner
+        else text
+    )
 
 
-class SparkText(Spark):
+class SparkDialect(Spark):
     """What is written."""
 
     class Generator(SparkGenerator):
@@ -360,40 +374,44 @@ class SparkText(Spark):
                 for kind, how in SparkGenerator.TRANSFORMS.items()
                 if kind is not exp.Select
             },
-            **dict.fromkeys((exp.Anonymous, exp.Cast, exp.TryCast, exp.Extract, *CALLS), _call_sql),
+            **dict.fromkeys(
+                (exp.Anonymous, exp.Cast, exp.TryCast, exp.Extract, *NODE_NAMES), _call_sql
+            ),
             exp.Unnest: _unnest_sql,
-            exp.Filter: _behind_sql,
-            exp.Window: _behind_sql,
+            exp.Filter: _window_sql,
+            exp.Window: _window_sql,
         }
 
 
-def _mysql(pattern: Any) -> str:
+def _date_pattern_sql(pattern: Any) -> str:
     """A pattern of MySQL's in Java's letters; the table has its parts as it has functions without
     arguments.
     """
-    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(FORMS):
-        raise _no("this pattern", pattern)
+    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(FUNCTIONS):
+        raise _unsupported("this pattern", pattern)
     return exp.Literal.string(
         re.sub(
             r"(%.)|[A-Za-z'\[\]{}#]+",
             lambda found: (
-                FORMS[found[1]][0][1][0] if found[1] else "'" + found[0].replace("'", "''") + "'"
+                FUNCTIONS[found[1]][0][1][0]
+                if found[1]
+                else "'" + found[0].replace("'", "''") + "'"
             ),
             pattern.name,
         )
     ).sql(Spark)
 
 
-def _path(path: Any) -> str:
+def _json_path_sql(path: Any) -> str:
     """A path into JSON: names, numbers from 0 on, names in quotes; Spark has these in single
     ones.
     """
     if not path.is_string or not re.fullmatch(r'\$(\.[\w:-]+|\[\d+\]|\["[^"\']+"\])*', path.name):
-        raise _no("this path", path)
+        raise _unsupported("this path", path)
     return exp.Literal.string(path.name.replace('"', "'")).sql(Spark)
 
 
-LITERALS: dict[str, Callable[[Any], str]] = {
-    "pattern": _mysql,
-    "path": _path,
+LITERAL_CONVERTERS: dict[str, Callable[[Any], str]] = {
+    "pattern": _date_pattern_sql,
+    "path": _json_path_sql,
 }  # by the arguments' names in the table

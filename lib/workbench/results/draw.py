@@ -19,29 +19,34 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from rich.filesize import decimal as size_text
 
-from ..base import LakeError, nearest
+from ..base import LakeError, did_you_mean
 
 STYLE = rc_params_from_file(
     Path(__file__).with_name("picture.mplstyle"), use_default_template=False
 )
-PALETTE, GREY, INK = (
+PALETTE, GRAY, INK = (
     STYLE["axes.prop_cycle"].by_key()["color"],
     STYLE["axes.edgecolor"],
     STYLE["text.color"],
 )
-BARE = {
+BARE_STYLE = {
     **STYLE,
     "axes.spines.left": False,
     "axes.spines.bottom": False,
     "axes.grid.axis": "x",
 }  # lanes, no axes
-MEANINGS = {
+MEANING_COLORS = {
     "good": PALETTE[2],
     "bad": PALETTE[0],
     "neutral": PALETTE[3],
     "note": PALETTE[1],
 }  # a loss is bad
-COLOURS = {"BULK_INSERT": GREY, "UPSERT": PALETTE[3], "COMPACT": PALETTE[1], "CLUSTER": PALETTE[2]}
+OPERATION_COLORS = {
+    "BULK_INSERT": GRAY,
+    "UPSERT": PALETTE[3],
+    "COMPACT": PALETTE[1],
+    "CLUSTER": PALETTE[2],
+}
 
 
 class Picture(Figure):
@@ -158,7 +163,7 @@ def scatter(
         dots.loc[others, x],
         dots.loc[others, y],
         areas[others],
-        color=GREY,
+        color=GRAY,
         alpha=0.55,
         lw=0,
         label=f"{len(others)} others",
@@ -240,7 +245,7 @@ def commits(
             range(len(frame)),
             frame["bytes"],
             width=0.62,
-            color=[COLOURS.get(o, PALETTE[4]) for o in operations],
+            color=[OPERATION_COLORS.get(o, PALETTE[4]) for o in operations],
         )
         ax.bar_label(
             bars,
@@ -264,7 +269,7 @@ def commits(
         ax.grid(visible=False)
         ax.spines["left"].set_visible(False)
     seen = dict.fromkeys(o for frame in tables.values() for o in frame["operation"].dropna())
-    handles = [Rectangle((0, 0), 1, 1, color=COLOURS.get(o, PALETTE[4])) for o in seen]
+    handles = [Rectangle((0, 0), 1, 1, color=OPERATION_COLORS.get(o, PALETTE[4])) for o in seen]
     axes[0].legend(
         handles,
         [o.lower().replace("_", " ") for o in seen],
@@ -281,8 +286,8 @@ def commits(
     return fig
 
 
-@plt.rc_context(BARE)
-def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Picture:
+@plt.rc_context(BARE_STYLE)
+def record_history(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Picture:
     """Draw what a record's columns held over instants: a lane for each column, a band for each
     value.
 
@@ -353,8 +358,8 @@ def lanes(
         raise LakeError("there is nothing to draw", expected="a frame with a row for each dot")
     names, kinds = (list(dict.fromkeys(frame[column])) for column in (lane, kind))
     kinds.sort(key=lambda one: [*meanings, one].index(one))
-    colours = dict(zip(kinds, [*PALETTE, GREY] * len(kinds)))
-    colours.update({one: MEANINGS[word] for one, word in meanings.items()})
+    colours = dict(zip(kinds, [*PALETTE, GRAY] * len(kinds)))
+    colours.update({one: MEANING_COLORS[word] for one, word in meanings.items()})
     fig = Picture(1.7 + 0.42 * len(names), title)
     ax = fig.subplots()
     for _, rows in frame.groupby(group) if group else ():
@@ -366,9 +371,9 @@ def lanes(
                 lw=2,
                 solid_capstyle="butt",
             )
-            ax.axvspan(rows[x].min(), rows[x].max(), color=GREY, alpha=0.16, lw=0)
+            ax.axvspan(rows[x].min(), rows[x].max(), color=GRAY, alpha=0.16, lw=0)
     for tick in ticks:
-        ax.axvline(tick, color=GREY, lw=1, zorder=1)
+        ax.axvline(tick, color=GRAY, lw=1, zorder=1)
     for one in kinds:
         rows = frame[frame[kind] == one]
         ax.scatter(
@@ -388,7 +393,7 @@ def lanes(
     return fig
 
 
-@plt.rc_context(BARE)
+@plt.rc_context(BARE_STYLE)
 def matrix(
     frame: pd.DataFrame,
     words: Mapping[Any, str],
@@ -404,7 +409,7 @@ def matrix(
         marked: (row, column) of cells to frame.
     """
     fig = Picture(1.6 + 0.42 * len(frame), title)
-    ax, colours = fig.subplots(), dict(zip(words, (PALETTE[2], PALETTE[0], PALETTE[1], GREY)))
+    ax, colours = fig.subplots(), dict(zip(words, (PALETTE[2], PALETTE[0], PALETTE[1], GRAY)))
     for (y, x), value in np.ndenumerate(frame.to_numpy(dtype=object)):
         edge = INK if (frame.index[y], frame.columns[x]) in marked else "white"
         ax.add_patch(Rectangle((x - 0.46, y - 0.42), 0.92, 0.84, fc=colours[value], ec=edge, lw=2))
@@ -416,7 +421,7 @@ def matrix(
     return fig
 
 
-@plt.rc_context(BARE)
+@plt.rc_context(BARE_STYLE)
 def costs(
     frame: pd.DataFrame, units: dict[str, str], title: str = "", *, groups: Sequence[str] = ()
 ) -> Picture:
@@ -458,7 +463,7 @@ def stacked(
     *,
     x_label: str = "",
     y_label: str = "",
-    rest: Sequence[str] = (),
+    muted: Sequence[str] = (),
 ) -> Picture:
     """Draw the sums of a column: a bar for each value of `x`, in their order, stacked by `kind`,
     the largest below.
@@ -473,7 +478,7 @@ def stacked(
         raise LakeError("there is nothing to draw", expected="a frame with rows")
     sums = frame.pivot_table(y, x, kind, "sum", fill_value=0)
     kinds = sums.sum().sort_values(ascending=False).index
-    colours = dict(zip(sorted(set(kinds) - set(rest)), [*PALETTE, INK] * len(kinds)))
+    colours = dict(zip(sorted(set(kinds) - set(muted)), [*PALETTE, INK] * len(kinds)))
     fig = Picture(4.6, title)
     ax, below = fig.subplots(), np.zeros(len(sums))
     for one in kinds:
@@ -482,7 +487,7 @@ def stacked(
             sums[one],
             bottom=below,
             width=0.74,
-            color=colours.get(one, GREY),
+            color=colours.get(one, GRAY),
             label=str(one),
         )
         below += sums[one].to_numpy(dtype=float)
@@ -494,9 +499,9 @@ def stacked(
     return fig
 
 
-@plt.rc_context(BARE)
+@plt.rc_context(BARE_STYLE)
 def ranking(
-    values: pd.Series, title: str = "", *, unit: str = "", rest: Sequence[str] = ()
+    values: pd.Series, title: str = "", *, unit: str = "", muted: Sequence[str] = ()
 ) -> Picture:
     """Draw one bar per value, the largest on top, with the value and its share of the sum.
 
@@ -513,7 +518,7 @@ def ranking(
     bars = ax.barh(
         range(len(ranked)),
         ranked,
-        color=[GREY if name in rest else PALETTE[3] for name in ranked.index],
+        color=[GRAY if name in muted else PALETTE[3] for name in ranked.index],
         height=0.7,
     )
     ax.bar_label(
@@ -524,7 +529,7 @@ def ranking(
     return fig
 
 
-@plt.rc_context({**BARE, "axes.spines.bottom": True})
+@plt.rc_context({**BARE_STYLE, "axes.spines.bottom": True})
 def spans(
     frame: pd.DataFrame,
     kinds: Mapping[str, str],
@@ -585,7 +590,7 @@ class Arrow(NamedTuple):
     lossy: bool = False
 
 
-@plt.rc_context({**BARE, "axes.grid": False})
+@plt.rc_context({**BARE_STYLE, "axes.grid": False})
 def flow(
     boxes: Mapping[str, Box], arrows: Sequence[Arrow], kinds: Mapping[str, str], title: str = ""
 ) -> Picture:
@@ -603,7 +608,7 @@ def flow(
     missing = [name for arrow in arrows for name in arrow[:2] if name not in boxes]
     if missing:
         raise LakeError(
-            f"no box is named {missing[0]!r}", expected=nearest(missing[0], list(boxes))
+            f"no box is named {missing[0]!r}", expected=did_you_mean(missing[0], list(boxes))
         )
     columns, rows = zip(*((box.column, box.row) for box in boxes.values()))
     fig = Picture(1.0 + 1.15 * (max(rows) - min(rows) + 1), title)

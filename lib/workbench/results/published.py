@@ -13,7 +13,7 @@ from .. import connect
 from ..base import errors, params, paths
 from . import check
 
-REFERENCE = paths.ROOT / "data" / "reference"
+REFERENCE_DIR = paths.ROOT / "data" / "reference"
 
 
 def compare(
@@ -32,13 +32,13 @@ def compare(
     Raises: CheckFailed: a difference without a reason, or a reason for what is no difference.
         WorkbenchError: there is no such configuration.
     """
-    path = REFERENCE / f"{name}.json"
+    path = REFERENCE_DIR / f"{name}.json"
     if not path.is_file():
-        names = [f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json")]
+        names = [f"{p.parent.name}/{p.stem}" for p in REFERENCE_DIR.glob("*/*.json")]
         raise errors.WorkbenchError(
             f"there is no published configuration {name!r}",
-            where=f"data/reference/{name}.json",
-            expected=errors.nearest(name, names),
+            location=f"data/reference/{name}.json",
+            expected=errors.did_you_mean(name, names),
         )
 
     values = {"deployment": world.stack.deployment, **connect.placeholders(world), **more}
@@ -51,7 +51,7 @@ def compare(
         "here": pandas.Series(here),
     }
     seen = pandas.DataFrame(both).fillna("").rename_axis("key").reset_index()
-    table = pandas.read_csv(REFERENCE / "differences.csv", dtype=str, keep_default_na=False)
+    table = pandas.read_csv(REFERENCE_DIR / "differences.csv", dtype=str, keep_default_na=False)
     which = (name, f"{name}@{world.registry.kind}", f"{name}@{world.kafka.security_protocol}")
     known = (
         table[
@@ -70,7 +70,7 @@ def compare(
         known[seen.columns],
         seen,
         key="key",
-        what=f"differences from {name}",
+        claim=f"differences from {name}",
         lake_label="here",
         source_label="table",
     )

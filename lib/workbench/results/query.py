@@ -11,18 +11,18 @@ from sqlglot import exp
 
 from .. import hudi
 from ..base import LakeError, files
-from ..base.sides import chooser
+from ..base.backends import dispatch_by
 from ..hudi import ddl
-from ..spark import engine
+from ..spark import query_engine
 from . import athena, spark_sql
 
-CRAWLED = {
+STORED_AS = {
     "parquet": "STORED AS PARQUET",
     "json": "ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'",
 }
 
 
-sql = chooser(engine, spark=spark_sql, athena=athena)("sql")
+sql = dispatch_by(query_engine, spark=spark_sql, athena=athena)("sql")
 
 
 def record(
@@ -51,7 +51,7 @@ def record(
         )
         return sql(spark, text, id=key)
 
-    asks = [(view, table.key[0]) for table in tables for view in hudi.entries(table)]
+    asks = [(view, table.key[0]) for table in tables for view in hudi.catalog_names(table)]
     with ThreadPoolExecutor(
         2
     ) as pool:  # sooner than one query with UNION ALL: Spark plans its parts one by one
@@ -62,7 +62,7 @@ def record(
     return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
 
 
-def crawl(spark: SparkSession, address: str, table: str) -> str:
+def create_table_from_files(spark: SparkSession, address: str, table: str) -> str:
     """Make a table of the files in a folder, as a Glue crawler does: its columns are those of the
     files, its partitions the folders `name=value` (as text). A table of that name is replaced.
 
@@ -81,42 +81,43 @@ def crawl(spark: SparkSession, address: str, table: str) -> str:
             names, too. Athena says so when the crawled table is asked, this function at once, with
             the statement that cures it.
     """
-    paths = [path.split("/") for path in files.below(address)]
+    paths = [path.split("/") for path in files.list_files(address)]
     kinds = {
         (path[-1].rpartition(".")[2], *(folder.partition("=")[0] for folder in path[:-1]))
         for path in paths
         if not any(part[0] in "._" for part in path)
     }
     form, *partitions = kinds.pop() if len(kinds) == 1 else [""]
-    if form not in CRAWLED:
+    if form not in STORED_AS:
         raise LakeError(
             "a crawler makes no one table of this",
-            where=f"{address}: {len(paths)} files",
+            location=f"{address}: {len(paths)} files",
             expected="files .parquet or .json alone, below the same folders name=value",
         )
     columns = spark_sql.columns(spark, address, form)
     twice = [name for name in columns if name.lower() in [p.lower() for p in partitions]]
     types = ", ".join(
-        f"{_quoted(name)} {type}" for name, type in columns.items() if name not in twice
+        f"{_quote_name(name)} {type}" for name, type in columns.items() if name not in twice
     )
-    by = f"PARTITIONED BY ({', '.join(f'{_quoted(name)} string' for name in partitions)})\n" * bool(
-        partitions
+    by = (
+        f"PARTITIONED BY ({', '.join(f'{_quote_name(name)} string' for name in partitions)})\n"
+        * bool(partitions)
     )
-    cure = f"CREATE EXTERNAL TABLE {table} (\n  {types})\n{by}{CRAWLED[form]}\nLOCATION {ddl.literal(address)}"
+    cure = f"CREATE EXTERNAL TABLE {table} (\n  {types})\n{by}{STORED_AS[form]}\nLOCATION {ddl.literal(address)}"
     if twice:
         raise LakeError(
             f"HIVE_INVALID_METADATA: Hive metadata for table {table} is invalid: Table descriptor contains "
             "duplicate columns",
-            where=f"{', '.join(twice)}: a column and a folder of {address}",
-            next_step=f"declare it once, then MSCK REPAIR TABLE {table}:\n{cure}",
+            location=f"{', '.join(twice)}: a column and a folder of {address}",
+            hint=f"declare it once, then MSCK REPAIR TABLE {table}:\n{cure}",
         )
     made = [cure, f"MSCK REPAIR TABLE {table}"] if partitions else [cure]
-    ddl.make_database(spark, table.split(".")[0])
+    ddl.create_database(spark, table.split(".")[0])
     for text in (f"DROP TABLE IF EXISTS {table}", *made):
         sql(spark, text)
     return cure
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """Return a column's name for Athena's DDL; it may hold dots, as a file's may."""
     return "`" + name.replace("`", "``") + "`"

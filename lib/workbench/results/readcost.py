@@ -16,12 +16,12 @@ from . import spark_sql
 
 # a base file is <group>_<write token>_<instant>.parquet, a log
 # .<group>_<instant>.log.<number>_<write token>
-NAME = re.compile(
+DATA_FILE_NAME = re.compile(
     r"\.?(?P<group>.+?)_(?:[^_]+_)?(?P<instant>\d+)\.(?:parquet$|log\.(?P<number>\d+)_(?!.*\.crc$))"
 )
 
 
-def measure(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
+def measure_scan(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
     """Run a query in Athena's dialect and say what it took.
 
     Returns: rows, partitions, files, bytes (of base files: Spark's scan does not count the logs,
@@ -40,7 +40,7 @@ def measure(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
                 if node.name.startswith("Scan")
             ]
         else:
-            scans = list(_scans(frame._jdf.queryExecution().executedPlan()))
+            scans = list(_scan_metrics(frame._jdf.queryExecution().executedPlan()))
         counts = {
             "rows": len(rows),
             **{
@@ -55,7 +55,7 @@ def measure(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
     return {**counts, "seconds": round(best, 3)}
 
 
-def _scans(plan: Any) -> Iterator[dict[str, int]]:
+def _scan_metrics(plan: Any) -> Iterator[dict[str, int]]:
     """The metrics of the scans in a plan that was executed by a classic session."""
     inside = {
         "AdaptiveSparkPlan": "executedPlan",
@@ -68,9 +68,9 @@ def _scans(plan: Any) -> Iterator[dict[str, int]]:
         pairs = (found.next() for _ in range(plan.metrics().size()))
         yield {pair._1(): pair._2().value() for pair in pairs}
     if name in inside:
-        yield from _scans(getattr(plan, inside[name])())
+        yield from _scan_metrics(getattr(plan, inside[name])())
     for n in range(children.size()):
-        yield from _scans(children.apply(n))
+        yield from _scan_metrics(children.apply(n))
 
 
 def data_files(table: Table) -> pandas.DataFrame:
@@ -81,9 +81,9 @@ def data_files(table: Table) -> pandas.DataFrame:
     from 1 on.
     """
     found = []
-    for path, info in files.below(table.base).items():
+    for path, info in files.list_files(table.base).items():
         partition, _, name = path.rpartition("/")
-        match = NAME.match(name)
+        match = DATA_FILE_NAME.match(name)
         if match and not partition.startswith(".hoodie"):
             number = int(match["number"] or 0)
             kind = "log" if number else "base"
@@ -94,12 +94,12 @@ def data_files(table: Table) -> pandas.DataFrame:
     return pandas.DataFrame(sorted(found), columns=columns)
 
 
-def logs(table: Table) -> pandas.DataFrame:
+def unmerged_logs(table: Table) -> pandas.DataFrame:
     """The log files that a reader of the real-time view has to merge now, as `data_files` gives
     them: of each file group those of its newest base file, and, while a compaction is pending,
         those that wait for the next one.
     """
-    found, commits = data_files(table), timeline.completed(table)
+    found, commits = data_files(table), timeline.completed_actions(table)
     done = [c.instant for c in commits]
     # a base file counts when its commit is done; the commits of old ones may be archived
     counts = (found["kind"] == "base") & (
@@ -108,7 +108,10 @@ def logs(table: Table) -> pandas.DataFrame:
     groups = [found["partition"], found["group"]]
     newest = found["instant"].where(counts, "").groupby(groups).transform("max")
     clustered = {
-        group for c in commits if c.action == "replacecommit" for group in timeline.replaced(c.body)
+        group
+        for c in commits
+        if c.action == "replacecommit"
+        for group in timeline.replaced_file_groups(c.metadata)
     }
     stays = pandas.Series(
         [group not in clustered for group in zip(*groups)], index=found.index, dtype=bool

@@ -16,18 +16,18 @@ from IPython import get_ipython
 from IPython.display import HTML, Code
 from rich.filesize import decimal as size
 
-from ..base import LakeError, files, nearest, paths
+from ..base import LakeError, did_you_mean, files, paths
 from ..hudi import Table
-from ..hudi.timeline import written
+from ..hudi.timeline import timeline_files
 
-WIDE = 120  # characters of a cell that are shown
-SHADES = ("#FBDCC8", "#D6E8F5", "#D3EEE4", "#FBEBCB")  # backgrounds of a message's parts
+MAX_CELL_CHARS = 120  # characters of a cell that are shown
+SEGMENT_COLORS = ("#FBDCC8", "#D6E8F5", "#D3EEE4", "#FBEBCB")  # backgrounds of a message's parts
 NULL = "<span style='color:#8A9099'>null</span>"
 # A base file is <group>_<write token>_<instant>.parquet, a log
 # .<group>_<instant>.log.<number>_<write token>, where the group is a UUID with a number behind it
 # and the token three numbers of Spark (Hudi's FSUtils, makeBaseFileName and LOG_FILE_PATTERN). A
 # partition is field=value, of several fields one folder each.
-RULES = {
+SHORTENING_RULES = {
     r"(^|/)[^/=]+=": r"\1",
     r"__HIVE_DEFAULT_PARTITION__": "(null)",
     r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}": r"\1…",
@@ -52,9 +52,7 @@ def segments(parts: Mapping[str, bytes]) -> HTML:
     """
     digits, names = [], []
     for number, (name, part) in enumerate(parts.items()):
-        mark = (
-            f"<span style='background:{SHADES[number % len(SHADES)]};padding:.1em .3em'>{{}}</span>"
-        )
+        mark = f"<span style='background:{SEGMENT_COLORS[number % len(SEGMENT_COLORS)]};padding:.1em .3em'>{{}}</span>"
         digits.append(mark.format(part.hex(" ")))
         names.append(mark.format(html.escape(name)))
     text = f"{' '.join(digits)}<br><br>{'<br>'.join(names)}"
@@ -69,7 +67,7 @@ def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
     name) are in groups of three digits; of others the name does not tell a count from a key, a year
     or an offset, which must have none.
     """
-    return HTML(_table(df, caption, limit, index=False))
+    return HTML(_table_html(df, caption, limit, index=False))
 
 
 def row(df: pd.DataFrame, caption: str = "") -> HTML:
@@ -81,30 +79,30 @@ def row(df: pd.DataFrame, caption: str = "") -> HTML:
     )
 
 
-def frames() -> None:
+def install_dataframe_formatter() -> None:
     """Let a notebook show every frame as `table` does, a wide one scrolling in its own box. The
     rows' names are shown where they have a meaning. Importing this module does it; outside of
     IPython nothing happens.
     """
     shell = get_ipython()
     if shell is not None:
-        shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _frame)
+        shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _dataframe_html)
 
 
-def _frame(df: pd.DataFrame) -> str:
+def _dataframe_html(df: pd.DataFrame) -> str:
     if all(name is not None and name not in df.columns for name in df.index.names):
-        return _table(df.reset_index(), "", 20, index=False)
-    return _table(df, "", 20, index=not pd.api.types.is_integer_dtype(df.index.dtype))
+        return _table_html(df.reset_index(), "", 20, index=False)
+    return _table_html(df, "", 20, index=not pd.api.types.is_integer_dtype(df.index.dtype))
 
 
-def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
+def _table_html(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
     shown, right = df.head(limit).copy(), []
     for at, (name, column) in enumerate(df.items()):
         if (
             column.dtype.kind == "f" and column.hasnans
         ):  # whole numbers beside which one is missing are whole again
             column = column.convert_dtypes(convert_floating=False)
-        cells, numbers = _cells(str(name), column.head(limit))
+        cells, numbers = _format_column(str(name), column.head(limit))
         shown.isetitem(at, pd.Series(cells, index=shown.index, dtype=object))
         right += [{"selector": f".col{at}", "props": "text-align: right"}] * numbers
     styler = shown.style.format(na_rep=NULL, escape="html")  # an HTML text in the data stays text
@@ -130,11 +128,11 @@ def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
     return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
 
 
-def _cells(name: str, column: pd.Series) -> tuple[list[Optional[str]], bool]:
+def _format_column(name: str, column: pd.Series) -> tuple[list[Optional[str]], bool]:
     """A column's values as they are shown, None for what is missing, and whether they are
     numbers.
     """
-    cells = [_cell(value) for value in column]
+    cells = [_format_cell(value) for value in column]
     if pd.api.types.infer_dtype(column) not in (
         "integer",
         "floating",
@@ -156,7 +154,7 @@ def _cells(name: str, column: pd.Series) -> tuple[list[Optional[str]], bool]:
     ], True
 
 
-def _cell(value: Any) -> Optional[str]:
+def _format_cell(value: Any) -> Optional[str]:
     """A cell's value as it is shown: None for None, NaN and NA, and what was parsed from JSON as
     JSON.
     """
@@ -171,7 +169,7 @@ def _cell(value: Any) -> Optional[str]:
         if isinstance(value, (dict, list))
         else str(value)
     )
-    return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
+    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
 
 
 def code(*of: Any) -> Code:
@@ -186,7 +184,7 @@ def avro(name: str) -> HTML:
     type stands for (the name that Kafka Connect gives to it, e.g. io.debezium.time.Date). Raises
     LakeError: a name that leads elsewhere.
     """
-    file = paths.within(str(paths.ROOT / "data" / "schemas"), f"{name}.avsc")
+    file = paths.join_uri(str(paths.ROOT / "data" / "schemas"), f"{name}.avsc")
     schema = jsons.loads(Path(file).read_text(encoding="utf-8"))
     rows = []
     for field in schema["fields"]:
@@ -201,7 +199,7 @@ def avro(name: str) -> HTML:
     )
 
 
-def tree(address: str, limit: int = 20, last: int = 0) -> HTML:
+def tree(uri: str, limit: int = 20, last: int = 0) -> HTML:
     """Show the files below an address (or a path), with sizes; hidden files and checksums are left
     out.
 
@@ -213,21 +211,21 @@ def tree(address: str, limit: int = 20, last: int = 0) -> HTML:
     """
     from pyarrow.fs import FileType
 
-    text = str(address).rstrip("/")
+    text = str(uri).rstrip("/")
     text = text if ":" in text else f"file:{text}"
-    system, place = files.open_address(text)
+    system, place = files.open_filesystem(text)
     if system.get_file_info(place).type != FileType.Directory:
         raise LakeError(
-            "there is no such folder", where=text, next_step="run the cells above: they write it"
+            "there is no such folder", location=text, hint="run the cells above: they write it"
         )
-    sizes = {Path(path): info.size for path, info in files.below(text).items()}
+    sizes = {Path(path): info.size for path, info in files.list_files(text).items()}
     found = sorted(
         p for p in sizes if p.name[0] != "_" and not any(part.startswith(".") for part in p.parts)
     )
     more = len(found) - limit - last
-    lines = [f"{Path(place).name}/", *_listed(sizes, found[:limit] if more > 0 else found)]
+    lines = [f"{Path(place).name}/", *_file_lines(sizes, found[:limit] if more > 0 else found)]
     if more > 0:
-        lines += [f"  … and {more:,} more", *_listed(sizes, found[len(found) - last :])]
+        lines += [f"  … and {more:,} more", *_file_lines(sizes, found[len(found) - last :])]
     total = sum(sizes[p] for p in found)
     lines.append(f"{len(found):,} file{'s'[len(found) == 1 :]}, {size(total)}")
     return HTML(
@@ -235,7 +233,7 @@ def tree(address: str, limit: int = 20, last: int = 0) -> HTML:
     )
 
 
-def _listed(sizes: dict[Path, int], found: list[Path]) -> list[str]:
+def _file_lines(sizes: dict[Path, int], found: list[Path]) -> list[str]:
     """A line for each file, with its size, and for each folder before the first file in it."""
     lines: dict[Path, str] = {}
     for file in found:
@@ -262,9 +260,10 @@ def short_names(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
     for name in columns:
         if name not in frame.columns:
             raise LakeError(
-                f"the frame has no column {name!r}", expected=nearest(name, list(frame.columns))
+                f"the frame has no column {name!r}",
+                expected=did_you_mean(name, list(frame.columns)),
             )
-        for pattern, short in RULES.items():
+        for pattern, short in SHORTENING_RULES.items():
             shown[name] = shown[name].str.replace(pattern, short, regex=True)
     return shown
 
@@ -277,7 +276,7 @@ def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
     steps = {"requested": 1, "inflight": 2}
     rows = sorted(
         (instant, steps.get(ends.rpartition(".")[2], 3), ends)
-        for instant, ends, _ in written(table)
+        for instant, ends, _ in timeline_files(table)
     )
     newest = sorted({instant for instant, _, _ in rows})[-last:]
     return pd.DataFrame(
@@ -285,7 +284,7 @@ def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
     )
 
 
-def flattened(event: dict[str, Any], record: dict[str, Any], added: str) -> pd.DataFrame:
+def field_mapping(event: dict[str, Any], record: dict[str, Any], added: str) -> pd.DataFrame:
     """A change event of Debezium beside the flat record that its transform made of it: each field
     of the envelope with its value, and the name and value in the record, empty where it was
     dropped. Fields of the record that come from nowhere in the envelope are the last rows.
@@ -309,20 +308,22 @@ def flattened(event: dict[str, Any], record: dict[str, Any], added: str) -> pd.D
     rows = [
         (
             path,
-            _said(value),
+            _format_null(value),
             names.get(path, ""),
-            _said(record.get(names[path])) if path in names else "",
+            _format_null(record.get(names[path])) if path in names else "",
         )
         for path, value in fields.items()
     ]
     rows += [
-        ("", "", name, _said(value)) for name, value in record.items() if name not in names.values()
+        ("", "", name, _format_null(value))
+        for name, value in record.items()
+        if name not in names.values()
     ]
     return pd.DataFrame(rows, columns=["envelope", "value", "flattened", "its value"])
 
 
-def _said(value: Any) -> str:
+def _format_null(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-frames()
+install_dataframe_formatter()

@@ -16,23 +16,23 @@ from pyspark.sql.types import TimestampNTZType
 from sqlglot import exp
 
 from ..base import LakeError, World
-from ..spark import answered, is_remote, session
-from ..spark.sessions import of_session, prepare_client
+from ..spark import is_remote, session, translate_errors
+from ..spark.sessions import configure_client, session_conf
 from . import dialect
 
-NAMES = {
+PROPERTY_NAMES = {
     exp.FileFormatProperty: "format",
     exp.PartitionedByProperty: "partitioned_by",
 }  # of settings with own types
-WRITTEN = {
+DEFAULT_COMPRESSION = {
     "parquet": "gzip",
     "orc": "zlib",
     "json": "gzip",
 }  # formats, and how Athena compresses them if not told
-_beside: WeakKeyDictionary[SparkSession, SparkSession] = (
+_ansi_sessions: WeakKeyDictionary[SparkSession, SparkSession] = (
     WeakKeyDictionary()
 )  # to each session that of its queries
-RULES = {
+ANSI_SETTINGS = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.ansi.enabled": "true",
 }  # map_concat: the last one counts
@@ -58,37 +58,39 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
         StackError: Spark was restarted or is gone; `spark.session(world)` gives a new session. Or
             AWS refuses.
     """
-    tree, create = dialect.read(text)
-    dialect.check_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
+    tree, create = dialect.parse_statement(text)
+    dialect.require_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
     spark = session(where) if isinstance(where, World) else where
-    with answered(spark, "the query failed", text.strip()[:1000], dialect.NEXT_STEP):
-        own = _session(spark)
-        rows = _instants(own.sql(_written(own, tree, values), args=values or None))
-        return _keep(rows, create) if create else rows.toPandas()
+    with translate_errors(
+        spark, "the query failed", text.strip()[:1000], dialect.FAILED_QUERY_HINT
+    ):
+        own = _ansi_session(spark)
+        rows = _zoned_to_instants(own.sql(_to_spark_sql(own, tree, values), args=values or None))
+        return _write_table(rows, create) if create else rows.toPandas()
 
 
 def translate(text: str, spark: SparkSession) -> str:
     """The Spark SQL for a query in Athena's dialect, of a session that knows its columns' types.
     Raises LakeError when it cannot be translated.
     """
-    return _written(_session(spark), dialect.read(text)[0], {})
+    return _to_spark_sql(_ansi_session(spark), dialect.parse_statement(text)[0], {})
 
 
-def _session(spark: SparkSession) -> SparkSession:
+def _ansi_session(spark: SparkSession) -> SparkSession:
     """A session beside this one, with the same catalog, in which Athena's rules hold."""
-    if spark not in _beside and is_remote(spark):
-        _beside[spark] = type(spark)(spark.client._builder)
-        prepare_client(_beside[spark].client)
-    own = _beside[spark] = _beside.get(spark) or spark.newSession()
+    if spark not in _ansi_sessions and is_remote(spark):
+        _ansi_sessions[spark] = type(spark)(spark.client._builder)
+        configure_client(_ansi_sessions[spark].client)
+    own = _ansi_sessions[spark] = _ansi_sessions.get(spark) or spark.newSession()
     if (
         own.conf.get("spark.sql.ansi.enabled") != "true"
     ):  # it is new, or its server has forgotten it (after an hour)
-        for key, value in {**of_session(), **RULES}.items():
+        for key, value in {**session_conf(), **ANSI_SETTINGS}.items():
             own.conf.set(key, value)
     return own
 
 
-def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
+def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
     """The Spark SQL of a query, its tables seen anew: the catalog remembers files, a stream may
     have committed.
     """
@@ -96,10 +98,10 @@ def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
     for name in {exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in tables}:
         with contextlib.suppress(AnalysisException):  # there is none, or it is the query's own
             spark.sql(f"REFRESH TABLE {name}")
-    return dialect.write(tree, partial(spark.sql, args=values or None))
+    return dialect.to_spark_sql(tree, partial(spark.sql, args=values or None))
 
 
-def _instants(rows: DataFrame) -> DataFrame:
+def _zoned_to_instants(rows: DataFrame) -> DataFrame:
     """These rows with each timestamp with time zone as an instant, which pandas and files take (see
     athena.txt).
     """
@@ -116,24 +118,24 @@ def _instants(rows: DataFrame) -> DataFrame:
     )
 
 
-def _keep(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:
+def _write_table(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:
     """Write a query's rows where they go; nothing is returned, as in Athena."""
     given = {
-        NAMES.get(type(p), p.name.lower()): p.args.get("value") or p.this
+        PROPERTY_NAMES.get(type(p), p.name.lower()): p.args.get("value") or p.this
         for p in create.find_all(exp.Property)
     }
     form = given.pop("format", exp.var("parquet")).name.lower()
     codec = next(
         (given.pop(s).name.lower() for s in list(given) if s.endswith("compression")),
-        WRITTEN.get(form),
+        DEFAULT_COMPRESSION.get(form),
     )
     by = [column.name for column in given.pop("partitioned_by", exp.Array()).expressions]
     place = {"path": given.pop("external_location").name} if "external_location" in given else {}
-    if given or form not in WRITTEN or create.args["exists"]:
+    if given or form not in DEFAULT_COMPRESSION or create.args["exists"]:
         raise LakeError(
             f"{', '.join(given) or form} is not honoured",
-            where=create.sql("athena")[:300],
-            expected=f"format ({', '.join(WRITTEN)}), write_compression, partitioned_by, external_location",
+            location=create.sql("athena")[:300],
+            expected=f"format ({', '.join(DEFAULT_COMPRESSION)}), write_compression, partitioned_by, external_location",
         )
     writer = rows.write.format(form).partitionBy(*by).options(compression=codec, **place)
     writer.saveAsTable(create.this.sql("spark")) if create.this.name else writer.save()
@@ -142,9 +144,11 @@ def _keep(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:
 
 def columns(spark: SparkSession, address: str, form: str) -> dict[str, str]:
     """{column: its type in Athena's DDL} of all the files of a format in and below a folder."""
-    with answered(spark, "the files cannot be read", address, "look at one of them"):
+    with translate_errors(spark, "the files cannot be read", address, "look at one of them"):
         reader = (
-            _session(spark).read.option("recursiveFileLookup", "true").option("mergeSchema", "true")
+            _ansi_session(spark)
+            .read.option("recursiveFileLookup", "true")
+            .option("mergeSchema", "true")
         )
         found = reader.format(form).load(address).schema.fields
         return {

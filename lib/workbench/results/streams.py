@@ -13,11 +13,11 @@ from pyspark.sql.avro.functions import to_avro
 
 from ..base import World, files
 from ..hudi import decode_avro
-from ..spark import answered
+from ..spark import translate_errors
 from ..topic import registry, topics, wire
 
 # that an event may be ahead of this clock; beyond it, it would move a watermark, and all be late
-AHEAD = "10 minutes"
+MAX_FUTURE_SKEW = "10 minutes"
 
 
 def messages(
@@ -25,9 +25,9 @@ def messages(
     world: World,
     topic: str,
     *,
-    schemas_of: str = "",
+    schema_topic: str = "",
     stream: bool = True,
-    most: int = 0,
+    max_records: int = 0,
 ) -> DataFrame:
     """The messages of a topic, decoded.
 
@@ -46,16 +46,20 @@ def messages(
     options = {
         "subscribe": topic,
         "startingOffsets": "earliest",
-        **({"maxOffsetsPerTrigger": most} if most else {}),
+        **({"maxOffsetsPerTrigger": max_records} if max_records else {}),
     }
     reader = (spark.readStream if stream else spark.read).format("kafka")
-    raw = wire.framed_in_spark(
+    raw = wire.with_wire_columns(
         reader.options(**topics.spark_options(world), **options).load(), world
     )
-    ids = registry.numbered(world, [f"{schemas_of or topic}-value"])
-    found, wrong = decode_avro.decoded(raw, ids, decode_avro.Schemas(world, schemas_of or topic))
+    ids = registry.versions_by_schema_id(world, [f"{schema_topic or topic}-value"])
+    found, wrong = decode_avro.decode_messages(
+        raw, ids, decode_avro.SchemaResolver(world, schema_topic or topic)
+    )
     known = F.col("schema").isin(*ids) | F.col("schema").isNull()
-    ends = F.create_map(*[F.lit(n) for end in topics.ends(world, topic).items() for n in end])
+    ends = F.create_map(
+        *[F.lit(n) for end in topics.end_offsets(world, topic).items() for n in end]
+    )
     later = F.col("offset") >= F.coalesce(F.try_element_at(ends, F.col("partition")), F.lit(0))
     new = F.concat(
         F.lit(f"{topic} has a message of "),
@@ -66,7 +70,7 @@ def messages(
     )
     row = F.when(~known & later & F.lit(stream), F.raise_error(new)).otherwise(F.col("row"))
     reason: Column = F.lit(None).cast("string")
-    future = F.col("timestamp") > F.current_timestamp() + F.expr(f"INTERVAL {AHEAD}")
+    future = F.col("timestamp") > F.current_timestamp() + F.expr(f"INTERVAL {MAX_FUTURE_SKEW}")
     unknown = F.concat(F.col("schema"), F.lit(" is not in the registry"))
     for condition, text in reversed([(~known, unknown), *wrong, (future, F.lit("of the future"))]):
         reason = F.when(condition, text).otherwise(reason)
@@ -75,7 +79,7 @@ def messages(
     )
 
 
-def encoded(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame:
+def encode(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame:
     """Rows as messages: `key` and `value`, in Avro by the newest schemas that the registry has of a
     topic.
 
@@ -83,12 +87,12 @@ def encoded(frame: DataFrame, world: World, topic: str, key: Column) -> DataFram
     """
     parts = []
     for side, column in (("key", key), ("value", F.struct("*"))):
-        id = registry.newest_id(world, f"{topic}-{side}")
-        avsc = registry.schema(world, id, registry.WIRES[world.registry.wire].kind)
+        id = registry.latest_id(world, f"{topic}-{side}")
+        avsc = registry.schema(world, id, registry.WIRE_FORMATS[world.registry.wire].id_kind)
         parts.append(
-            F.concat(F.lit(registry.header(world, id)), to_avro(column, json.dumps(avsc))).alias(
-                side
-            )
+            F.concat(
+                F.lit(registry.wire_prefix(world, id)), to_avro(column, json.dumps(avsc))
+            ).alias(side)
         )
     return frame.select(*parts)
 
@@ -102,32 +106,34 @@ class Query:
 
     def __init__(self, spark: SparkSession, world: World, query: Any) -> None:
         self._query = query
-        self._answered = partial(
-            answered,
+        self._translate_errors = partial(
+            translate_errors,
             spark,
             "the streaming query failed",
             f"query {query.name}",
             "correct what the cause names, then "
             "start the query again: it goes on from its checkpoint",
-            kafka=world,
+            kafka_world=world,
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(type(self._query), name):
             raise AttributeError(f"a streaming query has no {name!r}")
-        with self._answered():  # some attributes ask Spark, isActive and lastProgress among them
+        with (
+            self._translate_errors()
+        ):  # some attributes ask Spark, isActive and lastProgress among them
             value = getattr(self._query, name)
         if not callable(value):
             return value
 
         def call(*args: Any, **options: Any) -> Any:
-            with self._answered():
+            with self._translate_errors():
                 return value(*args, **options)
 
         return call
 
 
-def forget(spark: SparkSession, checkpoint: str) -> None:
+def delete_checkpoint(spark: SparkSession, checkpoint: str) -> None:
     """Remove what a query has kept; nothing is there: nothing happens. A run of it that goes on,
     also one whose kernel is gone, is ended before: Spark ends it when another begins with its id,
     which is in the checkpoint (spark.sql.streaming.stopActiveRunOnRestart).
@@ -154,7 +160,11 @@ def progress(query: Any) -> pandas.DataFrame:
     for said in query.recentProgress:
         state, source, time = said["stateOperators"], said["sources"][0], said.get("eventTime", {})
         begin, end = (
-            {int(p): n for of in (_offsets(source[edge]) or {}).values() for p, n in of.items()}
+            {
+                int(p): n
+                for of in (_parse_offsets(source[edge]) or {}).values()
+                for p, n in of.items()
+            }
             for edge in ("startOffset", "endOffset")
         )
         rows.append(
@@ -200,6 +210,6 @@ def progress(query: Any) -> pandas.DataFrame:
     return frame[frame["rows"] > 0].reset_index(drop=True)
 
 
-def _offsets(said: Any) -> Any:
+def _parse_offsets(said: Any) -> Any:
     """Spark Connect gives them as text, a classic session as what stands in it."""
     return json.loads(said) if isinstance(said, str) else said

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
 from ..base import StackError, World, aws
-from ..base.paths import bucket_and_key
-from ..base.wait import told_to_stop
+from ..base.paths import parse_s3_uri
+from ..base.wait import stop_on_signal
 from ..spark import emr
 
-SCRIPT = "workbench/jobs/ingest.py"
-GRACE = 120  # seconds from the word to stop to the end of a job: it finishes a batch meanwhile
-DONE, OVER = (
+JOB_SCRIPT = "workbench/jobs/ingest.py"
+GRACE_SECONDS = (
+    120  # seconds from the word to stop to the end of a job: it finishes a batch meanwhile
+)
+SUCCESS_STATES, FINAL_STATES = (
     ("SUCCESS", "COMPLETED"),
     ("SUCCESS", "COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"),
 )
@@ -30,20 +32,20 @@ class Job:
     """
 
     name: str
-    look: Callable[[], tuple[str, str]]
-    stop: Callable[[], object]
-    how: str
-    log: str
+    poll: Callable[[], tuple[str, str]]
+    cancel: Callable[[], object]
+    cancel_command: str
+    log_uri: str
 
 
 def run(
     world: World,
-    on: str,
+    executor: str,
     arguments: Sequence[str],
     *,
     continuous: bool = False,
     wait: bool = True,
-    say: Callable[[str], None] = print,
+    progress: Callable[[str], None] = print,
 ) -> int:
     """Run `workbench <arguments>` on EMR and wait for its end. Ctrl-C and TERM stop the job.
 
@@ -55,53 +57,56 @@ def run(
     Returns: the exit code: 0; 130 where it was stopped before it was done.
     Raises: StackError: it failed, with EMR's reason; AWS refuses something; nothing was published.
     """
-    job = PLACES[on](world, list(arguments), continuous)
-    say(f"{job.name} is started; what it says: {job.log} (some minutes late)")
+    job = EXECUTORS[executor](world, list(arguments), continuous)
+    progress(f"{job.name} is started; what it says: {job.log_uri} (some minutes late)")
     if not wait:
-        say(f"it is stopped by: {job.how}")
+        progress(f"it is stopped by: {job.cancel_command}")
         return 0
     state, reason = "", ""
 
     def over() -> bool:
         nonlocal state, reason
-        before, (state, reason) = state, job.look()
+        before, (state, reason) = state, job.poll()
         if state != before:
-            say(f"{job.name}: {state}")
-        return state in OVER
+            progress(f"{job.name}: {state}")
+        return state in FINAL_STATES
 
-    with told_to_stop() as told:
+    with stop_on_signal() as told:
         try:
             aws.wait(
-                lambda: told.is_set() or over(), f"the end of {job.name}", timeout=math.inf, every=5
+                lambda: told.is_set() or over(),
+                f"the end of {job.name}",
+                timeout=math.inf,
+                interval=5,
             )
-            if state not in OVER:
-                say(f"{job.name} is stopped …")
-                job.stop()
+            if state not in FINAL_STATES:
+                progress(f"{job.name} is stopped …")
+                job.cancel()
                 aws.wait(
                     over,
                     f"the end of {job.name}",
-                    timeout=GRACE + 180,
-                    every=5,
-                    next_step="the console of EMR shows it; it may still cost something",
+                    timeout=GRACE_SECONDS + 180,
+                    interval=5,
+                    hint="the console of EMR shows it; it may still cost something",
                 )
         except StackError:
-            say(f"{job.name} was left as it was: {state or 'state unknown'}")
+            progress(f"{job.name} was left as it was: {state or 'state unknown'}")
             raise
     if told.is_set() and state == "CANCELLED":
         return 0 if continuous else 130
-    if state not in DONE:
+    if state not in SUCCESS_STATES:
         raise StackError(
             f"{job.name} is {state}: {reason or 'no reason told'}",
-            where=job.log,
-            next_step="its stderr there says more; nothing half-written shows, run it again",
+            location=job.log_uri,
+            hint="its stderr there says more; nothing half-written shows, run it again",
         )
     return 0
 
 
-def _serverless(world: World, arguments: list[str], continuous: bool) -> Job:
+def _start_serverless(world: World, arguments: list[str], continuous: bool) -> Job:
     application = aws.parameter(world.region, world.stack.deployment, "spark/application")
     role = aws.parameter(world.region, world.stack.deployment, "spark/role")
-    _published(world)
+    _require_published(world)
     logs = f"{world.lake.root}/logs/spark/"
 
     def call(operation: str, **given: Any) -> dict[str, Any]:
@@ -112,19 +117,19 @@ def _serverless(world: World, arguments: list[str], continuous: bool) -> Job:
     number = call(
         "start_job_run",
         executionRoleArn=role,
-        name=_name(world, arguments),
+        name=_job_name(world, arguments),
         mode="STREAMING" if continuous else "BATCH",
         executionTimeoutMinutes=0 if continuous else 720,
-        tags={aws.TAG: world.stack.deployment},
+        tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
         jobDriver={
             "sparkSubmit": {
-                "entryPoint": f"{world.lake.root}/{SCRIPT}",
+                "entryPoint": f"{world.lake.root}/{JOB_SCRIPT}",
                 "entryPointArguments": [f"{world.lake.root}/workbench", *arguments],
             }
         },
         configurationOverrides={
             "applicationConfiguration": [
-                {"classification": "spark-defaults", "properties": emr.serverless_settings(world)}
+                {"classification": "spark-defaults", "properties": emr.serverless_conf(world)}
             ],
             "monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": logs}},
         },
@@ -137,21 +142,23 @@ def _serverless(world: World, arguments: list[str], continuous: bool) -> Job:
     return Job(
         f"job {number} on EMR Serverless",
         look,
-        lambda: call("cancel_job_run", jobRunId=number, shutdownGracePeriodInSeconds=GRACE),
+        lambda: call("cancel_job_run", jobRunId=number, shutdownGracePeriodInSeconds=GRACE_SECONDS),
         f"aws emr-serverless cancel-job-run --application-id {application} --job-run-id {number} "
-        f"--shutdown-grace-period-in-seconds {GRACE} --region {world.region}",
+        f"--shutdown-grace-period-in-seconds {GRACE_SECONDS} --region {world.region}",
         f"{logs}applications/{application}/jobs/{number}/SPARK_DRIVER/",
     )
 
 
-def _step(world: World, arguments: list[str], continuous: bool) -> Job:
+def _start_step(world: World, arguments: list[str], continuous: bool) -> Job:
     cluster = aws.parameter(world.region, world.stack.deployment, "emr/cluster")
-    _published(world)
+    _require_published(world)
     settings = [
-        part for key, value in emr.settings(world).items() for part in ("--conf", f"{key}={value}")
+        part
+        for key, value in emr.spark_conf(world).items()
+        for part in ("--conf", f"{key}={value}")
     ]
-    script = [f"{world.lake.root}/{SCRIPT}", f"{world.lake.root}/workbench", *arguments]
-    with emr.taken(cluster, "step"):
+    script = [f"{world.lake.root}/{JOB_SCRIPT}", f"{world.lake.root}/workbench", *arguments]
+    with emr.submitting_to(cluster, "step"):
         number = aws.call(
             world.region,
             "emr",
@@ -159,7 +166,7 @@ def _step(world: World, arguments: list[str], continuous: bool) -> Job:
             JobFlowId=cluster,
             Steps=[
                 {
-                    "Name": _name(world, arguments),
+                    "Name": _job_name(world, arguments),
                     "ActionOnFailure": "CONTINUE",
                     "HadoopJarStep": {
                         "Jar": "command-runner.jar",
@@ -195,22 +202,28 @@ def _step(world: World, arguments: list[str], continuous: bool) -> Job:
     )
 
 
-PLACES = {"emr-serverless": _serverless, "emr-step": _step}
+EXECUTORS = {"emr-serverless": _start_serverless, "emr-step": _start_step}
 
 
-def _name(world: World, arguments: list[str]) -> str:
+def _job_name(world: World, arguments: list[str]) -> str:
     return re.sub(r"[^A-Za-z0-9./_#-]", "-", f"{world.stack.deployment}-{'-'.join(arguments[:2])}")
 
 
-def _published(world: World) -> None:
+def _require_published(world: World) -> None:
     """Raises: StackError: there is nothing to start."""
-    with aws.suppress("^404$|NotFound|NoSuchKey"):  # `publish` puts it there after the archive
+    with aws.ignore_error_codes(
+        "^404$|NotFound|NoSuchKey"
+    ):  # `publish` puts it there after the archive
         aws.call(
-            world.region, "s3", "head_object", Bucket=bucket_and_key(world.lake.root)[0], Key=SCRIPT
+            world.region,
+            "s3",
+            "head_object",
+            Bucket=parse_s3_uri(world.lake.root)[0],
+            Key=JOB_SCRIPT,
         )
         return
     raise StackError(
         "the library is not in the bucket",
-        where=f"{world.lake.root}/{SCRIPT}",
-        next_step=f"workbench aws publish --world {world.name}",
+        location=f"{world.lake.root}/{JOB_SCRIPT}",
+        hint=f"workbench aws publish --world {world.name}",
     )

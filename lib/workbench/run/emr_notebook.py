@@ -12,25 +12,32 @@ import nbformat
 from ..base import StackError, World, aws, files, paths
 from ..spark import emr
 from . import notebooks
-from .execute import Executed
+from .execute import ExecutionResult
 
 # of a deployment's parameters: `workbench aws up emr studio`
-NEEDED = ("emr/cluster", "emr/notebook_role", "emr/cluster_group", "emr/notebook_group")
-OVER = {"FINISHED", "FAILED", "STOPPED"}
+REQUIRED_PARAMETERS = (
+    "emr/cluster",
+    "emr/notebook_role",
+    "emr/cluster_group",
+    "emr/notebook_group",
+)
+FINAL_STATES = {"FINISHED", "FAILED", "STOPPED"}
 
 
-def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 600) -> Executed:
+def execute_notebook(
+    world: World, path: Path, values: dict[str, Any], timeout: float = 600
+) -> ExecutionResult:
     """Execute a notebook that `workbench aws publish` has put into the bucket; as
     `execute.notebook`, but that nothing is told of its cells meanwhile.
 
     Raises: StackError: AWS refuses to start it, or there is no cluster, or it has ended.
     """
     cluster, role, cluster_group, notebook_group = (
-        aws.parameter(world.region, world.stack.deployment, name) for name in NEEDED
+        aws.parameter(world.region, world.stack.deployment, name) for name in REQUIRED_PARAMETERS
     )
-    bucket, name = paths.bucket_and_key(world.lake.root)[0], notebooks.name(path)
+    bucket, name = paths.parse_s3_uri(world.lake.root)[0], notebooks.name(path)
     output = f"runs/{int(time.time())}/{name}"
-    with emr.taken(cluster, "notebook"):
+    with emr.submitting_to(cluster, "notebook"):
         started = aws.call(
             world.region,
             "emr",
@@ -48,36 +55,41 @@ def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 
             },
             NotebookInstanceSecurityGroupId=notebook_group,
             ServiceRole=role,
-            Tags=[{"Key": aws.TAG, "Value": world.stack.deployment}],
+            Tags=[{"Key": aws.DEPLOYMENT_TAG, "Value": world.stack.deployment}],
         )["NotebookExecutionId"]
-    done = Executed(nbformat.read(path, as_version=4))
+    done = ExecutionResult(nbformat.read(path, as_version=4))
     try:
         last = aws.wait(
-            lambda: _over(world, started), f"{name} on the cluster", timeout=timeout, every=5
+            lambda: _final_execution(world, started),
+            f"{name} on the cluster",
+            timeout=timeout,
+            interval=5,
         )
         if last["Status"] != "FINISHED":
-            done.why = (
+            done.reason = (
                 f"EMR says {last['Status']}: {last.get('LastStateChangeReason') or 'no reason'}"
             )
     except KeyboardInterrupt:
-        done.stopped, done.why = True, "stopped by the user"
+        done.interrupted, done.reason = True, "stopped by the user"
     except StackError as e:
         if e.__cause__:  # AWS has refused the question: what became of the notebook is not known
             raise
-        done.why = f"the notebook took longer than {timeout:g} s and was ended: {e}"
-    if done.why and not _over(world, started):
+        done.reason = f"the notebook took longer than {timeout:g} s and was ended: {e}"
+    if done.reason and not _final_execution(world, started):
         aws.call(world.region, "emr", "stop_notebook_execution", NotebookExecutionId=started)
     text = files.read_text(f"s3://{bucket}/{output}")
     if text:
-        done.book = nbformat.reads(text, as_version=4)
-    elif not done.why:
-        done.why = f"EMR has left no notebook at s3://{bucket}/{output}"
+        done.notebook = nbformat.reads(text, as_version=4)
+    elif not done.reason:
+        done.reason = f"EMR has left no notebook at s3://{bucket}/{output}"
     return done
 
 
-def _over(world: World, execution: str) -> dict[str, Any]:
+def _final_execution(world: World, execution: str) -> dict[str, Any]:
     """What EMR says of an execution that is over, {} of one that is not."""
     found = aws.call(
         world.region, "emr", "describe_notebook_execution", NotebookExecutionId=execution
     )
-    return found["NotebookExecution"] if found["NotebookExecution"]["Status"] in OVER else {}
+    return (
+        found["NotebookExecution"] if found["NotebookExecution"]["Status"] in FINAL_STATES else {}
+    )

@@ -18,18 +18,18 @@ from traitlets.config import Config
 
 
 @dataclass
-class Executed:
+class ExecutionResult:
     """What came out: the notebook with outputs, the cell that was started last (-1: none), why it
     ended early ("" if it did not), and whether it was the user who ended it.
     """
 
-    book: Any
-    at: int = -1
-    why: str = ""
-    stopped: bool = False
+    notebook: Any
+    last_cell: int = -1
+    reason: str = ""
+    interrupted: bool = False
 
 
-class _Kernel(AsyncKernelManager):
+class _KernelManager(AsyncKernelManager):
     """Before it ends a kernel, jupyter_client interrupts it. One that is just reading a message
     then says so in the terminal, as an error. Nothing here needs it: a kernel is killed.
     """
@@ -40,12 +40,12 @@ class _Kernel(AsyncKernelManager):
     interrupt_kernel = _async_interrupt_kernel
 
 
-def notebook(
+def execute_notebook(
     path: Path,
     values: dict,
     timeout: float = 600,
     on_cell: Callable[[int, list], None] = lambda at, cells: None,
-) -> Executed:
+) -> ExecutionResult:
     """Execute a notebook in its own folder.
 
     Args:
@@ -62,10 +62,10 @@ def notebook(
     book = parameterize_notebook(
         load_notebook_node(str(path)), values, kernel_name="python3", language="python"
     )
-    done = Executed(book)
+    done = ExecutionResult(book)
 
     def started(cell: Any, cell_index: int) -> None:
-        done.at = cell_index
+        done.last_cell = cell_index
         on_cell(cell_index, book.cells)
 
     try:
@@ -73,7 +73,7 @@ def notebook(
             book,
             "python3",
             progress_bar=False,
-            kernel_manager_class=_Kernel,
+            kernel_manager_class=_KernelManager,
             on_cell_start=started,
             shutdown_kernel="immediate",  # a busy one that is asked to end has five seconds
             timeout_func=lambda cell: max(
@@ -83,11 +83,11 @@ def notebook(
             config=Config(KernelManager={"transport_encryption": "auto"}),
         )  # what cells say goes over loopback ports
     except KeyboardInterrupt:
-        done.stopped, done.why = True, "stopped by the user"
+        done.interrupted, done.reason = True, "stopped by the user"
     except TimeoutError:
-        done.why = f"the notebook took longer than {timeout:g} s and was ended"
+        done.reason = f"the notebook took longer than {timeout:g} s and was ended"
     except Exception as e:  # noqa: BLE001 - a kernel ends in many ways; each is this notebook's failure, not the run's
-        done.why = (
+        done.reason = (
             "the kernel died: its process was killed from outside, ran out of memory, or crashed"
             if "Kernel died" in str(e)
             else f"{type(e).__name__}: {e}"

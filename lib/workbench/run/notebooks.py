@@ -10,7 +10,7 @@ from typing import Any, Sequence
 
 import yaml
 
-from ..base import ParamsError, first_line, nearest, params, paths
+from ..base import ParamsError, did_you_mean, first_line, params, paths
 
 
 def find(targets: Sequence[str] = ()) -> list[Path]:
@@ -45,12 +45,12 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
         if not hits:
             raise ParamsError(
                 f"there is no notebook or track {str(target)!r}",
-                where="notebooks/",
-                expected=nearest(
+                location="notebooks/",
+                expected=did_you_mean(
                     Path(text).stem,
                     {name for p in known for name in (p.stem, p.parent.name)} - {base.name},
                 ),
-                next_step=""
+                hint=""
                 if Path(text).name
                 else "name one of them; all notebooks run where no target is given",
             )
@@ -70,7 +70,7 @@ def name(path: Path) -> str:
     return path.relative_to(paths.ROOT / "notebooks").as_posix()
 
 
-def introduction(cells: list[Any], otherwise: str) -> dict[str, str]:
+def introduction(cells: list[Any], default_title: str) -> dict[str, str]:
     """Title and promise of a notebook, as Markdown: heading and first paragraph of its first cell
     of text; `otherwise` where it has no title.
     """
@@ -78,7 +78,7 @@ def introduction(cells: list[Any], otherwise: str) -> dict[str, str]:
     title, _, rest = first.strip().partition("\n")
     promise = " ".join(re.split(r"\n\s*\n", rest.strip())[0].split())
     return {
-        "title": title.strip("# ") or otherwise,
+        "title": title.strip("# ") or default_title,
         "promise": "" if promise.startswith("#") else promise,
     }
 
@@ -95,12 +95,13 @@ def sections(cells: list[Any]) -> list[str]:
     ]
     return list(
         accumulate(
-            (plain(found[-1]) if found else "" for found in own), lambda above, here: here or above
+            (strip_markdown(found[-1]) if found else "" for found in own),
+            lambda above, here: here or above,
         )
     )
 
 
-def plain(markdown: str) -> str:
+def strip_markdown(markdown: str) -> str:
     """A line of Markdown as plain text."""
     return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown))
 
@@ -139,7 +140,7 @@ def chains(*tracks: str) -> Any:
 # ---- parameters
 
 
-def declared(book: Any, shown: str) -> dict[str, Any]:
+def declared_parameters(book: Any, shown: str) -> dict[str, Any]:
     """Return name → default of a notebook's parameters cell.
 
     Raises:
@@ -154,9 +155,9 @@ def declared(book: Any, shown: str) -> dict[str, Any]:
     if len(cells) != 1:
         raise ParamsError(
             f"the notebook has {len(cells) or 'no'} parameters cell{'s'[: len(cells) > 1]}",
-            where=shown,
+            location=shown,
             expected="one code cell tagged `parameters`",
-            next_step="tag the cell that says world = …",
+            hint="tag the cell that says world = …",
         )
     found, node = {}, None
     try:
@@ -165,46 +166,48 @@ def declared(book: Any, shown: str) -> dict[str, Any]:
     except (SyntaxError, ValueError, TypeError, AttributeError) as e:
         raise ParamsError(
             "the parameters cell holds something else than literals",
-            where=f"{shown}: {ast.unparse(node) if node else e}",
+            location=f"{shown}: {ast.unparse(node) if node else e}",
             expected="lines such as scale = 1",
-            next_step="compute it in the cell below",
+            hint="compute it in the cell below",
         ) from None
     if "world" not in found:
         raise ParamsError(
-            "the parameters cell does not declare `world`", where=shown, expected='world = "local"'
+            "the parameters cell does not declare `world`",
+            location=shown,
+            expected='world = "local"',
         )
     return found
 
 
-def as_declared(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+def convert_parameters(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str, Any]:
     """Check parameters against the notebooks, and return them in the declared types. Whether a
     value is one of its choices the notebook itself judges, by params.choice. Raises ParamsError.
     """
-    declarations = {name(p): declared(b, name(p)) for p, b in books.items()}
+    declarations = {name(p): declared_parameters(b, name(p)) for p, b in books.items()}
     every = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
     for key, value in parameters.items():
         if key == "world":
-            raise ParamsError("the world is not a parameter", next_step="name it with --world")
+            raise ParamsError("the world is not a parameter", hint="name it with --world")
         if key not in every:
             raise ParamsError(
                 f"no selected notebook declares the parameter {key!r}",
-                where=", ".join(declarations),
-                expected=nearest(key, every) if every else "none",
+                location=", ".join(declarations),
+                expected=did_you_mean(key, every) if every else "none",
             )
         users = ", ".join(book for book, names in declarations.items() if key in names)
-        parameters[key] = _converted(key, value, every[key], users)
+        parameters[key] = _convert_value(key, value, every[key], users)
     return parameters
 
 
-def _converted(name: str, value: Any, default: Any, where: str) -> Any:
+def _convert_value(name: str, value: Any, default: Any, where: str) -> Any:
     expected = f"a value of type {type(default).__name__}, such as {default!r}"
     if isinstance(value, str) and not isinstance(default, str):
         try:
             value = yaml.safe_load(value)
-        except params.NOT_YAML as e:
+        except params.YAML_LOAD_ERRORS as e:
             raise ParamsError(
                 f"parameter {name} is {value[:60]!r}, which is not YAML: {first_line(e)}",
-                where=where,
+                location=where,
                 expected=expected,
             ) from None
     if isinstance(default, float) and type(value) is int:
@@ -212,7 +215,7 @@ def _converted(name: str, value: Any, default: Any, where: str) -> Any:
     if default is not None and type(value) is not type(default):
         raise ParamsError(
             f"parameter {name} is {value!r} ({type(value).__name__})",
-            where=where,
+            location=where,
             expected=expected,
         )
     if (

@@ -19,12 +19,12 @@ import nbformat
 import yaml
 
 from ..base import StackError, aws, paths
-from ..spark.emr import ARCHIVE
-from ..spark.settings import hudi_needs
+from ..spark.emr import ENVIRONMENT_ARCHIVE
+from ..spark.settings import hudi_conf
 from ..stack import artifacts
 from . import notebooks
 
-FOLDERS = (
+PUBLISHED_FOLDERS = (
     "params",
     "notebooks",
     "data",
@@ -35,10 +35,10 @@ FOLDERS = (
 CLASSIFIER = (
     r"-((?:linux|osx|mac|windows|native|jdk\d|all|shaded|tests?|sources|javadoc)(?![a-z]).*)"
 )
-SAID = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+PUBLISH_CONFIG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
-def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int:
+def publish(region: str, bucket: str, progress: Callable[[str], None] = print) -> int:
     """Upload what is new or has changed; return how many objects that are.
 
     workbench/<wheel>, workbench/environment.tar.gz: the library with its packages;
@@ -53,20 +53,20 @@ def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int
     have = {
         one["Key"]: one["ETag"].strip('"')
         for prefix in ("workbench/", "plugins/")
-        for one in aws.pages(
+        for one in aws.paginate(
             region, "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix
         )
     }
-    wheel = _wheel()
-    count = _environment(region, bucket, *wheel, say)
+    wheel = _build_wheel()
+    count = _publish_environment(region, bucket, *wheel, progress)
     for key, data in (wheel, *_objects()):
         if have.get(key) != hashlib.md5(data).hexdigest():  # noqa: S324 - what S3 calls an object put in one piece
             aws.call(region, "s3", "put_object", Bucket=bucket, Key=key, Body=data)
-            say(f"s3://{bucket}/{key}")
+            progress(f"s3://{bucket}/{key}")
             count += 1
-    for folder, jar, without in SAID["by hand"]:
-        if not [*(paths.VAR / folder).rglob(f"{jar}*.jar")]:
-            say(
+    for folder, jar, without in PUBLISH_CONFIG["by hand"]:
+        if not [*(paths.VAR_DIR / folder).rglob(f"{jar}*.jar")]:
+            progress(
                 f'missing: var/{folder}/{jar}-<version>.jar. Without it {without} (deploy/README.md, "Before")'
             )
     return count
@@ -74,7 +74,7 @@ def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int
 
 def _objects() -> Iterator[tuple[str, bytes]]:
     """Key and content of each object but the library."""
-    for folder in (paths.ROOT / name for name in FOLDERS):
+    for folder in (paths.ROOT / name for name in PUBLISHED_FOLDERS):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and ".ipynb_checkpoints" not in file.parts:
                 yield f"workbench/{folder.name}/{file.relative_to(folder)}", file.read_bytes()
@@ -85,12 +85,14 @@ def _objects() -> Iterator[tuple[str, bytes]]:
             nbformat.writes(book).encode("utf-8"),
         )
     ours = [
-        jar for jar in artifacts.jars("spark") if not jar.name.startswith(tuple(SAID["not on EMR"]))
+        jar
+        for jar in artifacts.jars("spark")
+        if not jar.name.startswith(tuple(PUBLISH_CONFIG["not on EMR"]))
     ]
-    for jar in [*ours, *sorted((paths.VAR / "jars").glob("*.jar"))]:
-        yield f"workbench/jars/{jar.name}", _there(jar).read_bytes()
+    for jar in [*ours, *sorted((paths.VAR_DIR / "jars").glob("*.jar"))]:
+        yield f"workbench/jars/{jar.name}", _require_file(jar).read_bytes()
     for name, jars in plugin_jars().items():
-        yield f"plugins/{name}.zip", _zipped(jars)
+        yield f"plugins/{name}.zip", _zip_jars(jars)
 
 
 def plugin_jars() -> dict[str, list[Path]]:
@@ -100,21 +102,23 @@ def plugin_jars() -> dict[str, list[Path]]:
     """
     plugins = {
         folder.name: sorted(folder.rglob("*.jar"))
-        for folder in sorted((paths.VAR / "plugins").glob("*"))
+        for folder in sorted((paths.VAR_DIR / "plugins").glob("*"))
     }
     debezium = [
         jar
         for jar in artifacts.jars("debezium")
-        if not jar.name.startswith(tuple(SAID["not in plugins"]))
+        if not jar.name.startswith(tuple(PUBLISH_CONFIG["not in plugins"]))
     ]
     plugins.update(
-        dict.fromkeys(SAID["debezium"], [*debezium, *plugins.get(SAID["debezium"][0], [])])
+        dict.fromkeys(
+            PUBLISH_CONFIG["debezium"], [*debezium, *plugins.get(PUBLISH_CONFIG["debezium"][0], [])]
+        )
     )
-    shared = sorted((paths.VAR / "msk-connect").rglob("*.jar"))
-    return {name: _newest([*jars, *shared]) for name, jars in plugins.items()}
+    shared = sorted((paths.VAR_DIR / "msk-connect").rglob("*.jar"))
+    return {name: _newest_versions([*jars, *shared]) for name, jars in plugins.items()}
 
 
-def _newest(jars: list[Path]) -> list[Path]:
+def _newest_versions(jars: list[Path]) -> list[Path]:
     """One jar for each artifact and classifier, that of its highest version, in the order of their
     names.
     """
@@ -134,22 +138,22 @@ def _newest(jars: list[Path]) -> list[Path]:
     return sorted(highest.values(), key=lambda jar: jar.name)
 
 
-def _there(jar: Path) -> Path:
+def _require_file(jar: Path) -> Path:
     if not jar.is_file():
-        raise StackError(f"{jar.name} is not there", where=str(jar), next_step="run `make install`")
+        raise StackError(f"{jar.name} is not there", location=str(jar), hint="run `make install`")
     return jar
 
 
-def _zipped(jars: list[Path]) -> bytes:
+def _zip_jars(jars: list[Path]) -> bytes:
     """An archive with these files at its root: the same files give the same bytes."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for jar in jars:
-            archive.writestr(zipfile.ZipInfo(jar.name), _there(jar).read_bytes())
+            archive.writestr(zipfile.ZipInfo(jar.name), _require_file(jar).read_bytes())
     return data.getvalue()
 
 
-def _pip(failed: str, *arguments: str, expected: str = "") -> None:
+def _run_pip(failed: str, *arguments: str, expected: str = "") -> None:
     """Raises: StackError: pip did not do it: what failed, and the end of what it said."""
     done = subprocess.run(
         [sys.executable, "-m", "pip", *arguments],
@@ -159,14 +163,14 @@ def _pip(failed: str, *arguments: str, expected: str = "") -> None:
     )  # else no two wheels are the same
     if done.returncode:
         raise StackError(
-            failed, where=(done.stdout + done.stderr).strip()[-500:], expected=expected
+            failed, location=(done.stdout + done.stderr).strip()[-500:], expected=expected
         )
 
 
-def _wheel() -> tuple[str, bytes]:
+def _build_wheel() -> tuple[str, bytes]:
     """Key and content of the library's wheel."""
     with tempfile.TemporaryDirectory() as folder:
-        _pip(
+        _run_pip(
             "the wheel was not built",
             "wheel",
             "--quiet",
@@ -180,7 +184,7 @@ def _wheel() -> tuple[str, bytes]:
         return f"workbench/{file.name}", file.read_bytes()
 
 
-def _environment(
+def _publish_environment(
     region: str, bucket: str, key: str, wheel: bytes, say: Callable[[str], None]
 ) -> int:
     """Have the library with all that it needs in the bucket, as one archive; return how many were
@@ -190,17 +194,20 @@ def _environment(
     fetched here, for EMR's Python (EMR Serverless User Guide, "Using Python libraries with EMR
     Serverless").
     """
-    where, made_of = {"Bucket": bucket, "Key": ARCHIVE}, hashlib.sha256(wheel).hexdigest()
-    with aws.suppress("^404$|NotFound|NoSuchKey"):
+    where, made_of = (
+        {"Bucket": bucket, "Key": ENVIRONMENT_ARCHIVE},
+        hashlib.sha256(wheel).hexdigest(),
+    )
+    with aws.ignore_error_codes("^404$|NotFound|NoSuchKey"):
         if aws.call(region, "s3", "head_object", **where)["Metadata"].get("wheel") == made_of:
             return 0
     say(
-        f"s3://{bucket}/{ARCHIVE}: the library and its packages for Python {SAID['python']}, a minute or two …"
+        f"s3://{bucket}/{ENVIRONMENT_ARCHIVE}: the library and its packages for Python {PUBLISH_CONFIG['python']}, a minute or two …"
     )
     with tempfile.TemporaryDirectory() as folder:
         local, archive = Path(folder, Path(key).name), Path(folder, "environment.tar.gz")
         local.write_bytes(wheel)
-        _pip(
+        _run_pip(
             "the library's packages were not had",
             "install",
             "--quiet",
@@ -208,9 +215,9 @@ def _environment(
             "--target",
             f"{folder}/environment",
             "--python-version",
-            SAID["python"],
-            *SAID["platform"],
-            *SAID["only there"],
+            PUBLISH_CONFIG["python"],
+            *PUBLISH_CONFIG["platform"],
+            *PUBLISH_CONFIG["only there"],
             str(local),
             expected="an index of packages that pip can reach from here",
         )
@@ -234,7 +241,7 @@ def pyspark_variant(book: Any) -> Any:
         "language": "python",
     }
     made.metadata["language_info"] = {"name": "python"}
-    needed = {"conf": {**hudi_needs(), "spark.jars": "/usr/lib/hudi/hudi-spark-bundle.jar"}}
+    needed = {"conf": {**hudi_conf(), "spark.jars": "/usr/lib/hudi/hudi-spark-bundle.jar"}}
     cells = (
         f"%%configure -f\n{json.dumps(needed, indent=1)}",
         'import os\n\nos.environ["WORKBENCH_SPARK"] = "existing"',

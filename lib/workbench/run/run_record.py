@@ -19,12 +19,12 @@ from ..base import errors, params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
-SAID = {
+STATUS_LABELS = {
     "skipped": "not run",
     "pending": "not run",
     "running": "not finished",
 }  # other states by their own names
-PACKAGES = [
+RECORDED_PACKAGES = [
     "pyspark",
     "hudi",
     "pandas",
@@ -42,7 +42,7 @@ def runs_dir() -> Path:
     return Path(os.environ.get("WORKBENCH_RUNS") or paths.ROOT / "runs")
 
 
-def folders() -> list[Path]:
+def run_locations() -> list[Path]:
     """Where the runs lie: runs/; or, as WORKBENCH_RUNS may name a folder that holds other things,
     each run's own.
     """
@@ -55,25 +55,27 @@ def lock_file() -> Path:
     return paths.state_dir() / "run.lock"
 
 
-def going_on(*locks: Path) -> list[str]:
+def running_pids(*locks: Path) -> list[str]:
     """Pids of the runs that hold one of these lock files; of this instance's where none is
     named.
     """
-    return [pid for pid in map(wait.holder, locks or [lock_file()]) if pid]
+    return [pid for pid in map(wait.lock_owner_pid, locks or [lock_file()]) if pid]
 
 
-def new(
+def create(
     books: dict[Path, Any], world: params.World, targets: list[str], given: dict
 ) -> tuple[Path, dict]:
     """Make the folder of a run; return it and what its record begins with."""
     now = dt.datetime.now().astimezone()
     stamp = f"{now:%Y%m%d-%H%M%S}-{world.name}"
     if not os.environ.get("WORKBENCH_RUNS"):  # whose rights are the user's own choice
-        paths.closed(runs_dir())
+        paths.ensure_private_dir(runs_dir())
     taken = len(list(runs_dir().glob(f"{stamp}*")))
     folder = runs_dir() / (f"{stamp}-{taken + 1}" if taken else stamp)
     folder.mkdir(parents=True)
-    packages = {f"python package {name}": importlib.metadata.version(name) for name in PACKAGES}
+    packages = {
+        f"python package {name}": importlib.metadata.version(name) for name in RECORDED_PACKAGES
+    }
     return folder, {
         "status": "running",
         "world": world.name,
@@ -83,7 +85,7 @@ def new(
         "started": now.isoformat(timespec="seconds"),
         "seconds": 0.0,
         "cell_seconds": 0.0,
-        "commit": commit(),
+        "commit": checkout_commit(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),
@@ -106,7 +108,7 @@ def new(
     }
 
 
-def earlier(
+def find_resumable(
     books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]
 ) -> Optional[tuple[Path, dict]]:
     """Return folder and record of the newest run of the same world and notebooks that did not pass;
@@ -124,12 +126,12 @@ def earlier(
             if given and given != record["parameters"]:
                 raise errors.ParamsError(
                     "the run to resume had other parameters",
-                    where=str(file),
+                    location=str(file),
                     expected=str(record["parameters"]),
-                    next_step="leave --resume or --param out",
+                    hint="leave --resume or --param out",
                 )
             given.update(record["parameters"])
-            then, this = record.get("commit") or "unknown", commit() or "unknown"
+            then, this = record.get("commit") or "unknown", checkout_commit() or "unknown"
             if then != this:
                 say(
                     f"note: the run to resume is of commit {then}, this is {this}; what passed then is not run again"
@@ -145,12 +147,13 @@ def save(folder: Path, record: dict) -> None:
     """Write the record, masked, in one step: whoever reads it sees the one before or this one."""
     scratch = folder / "run.json.new"
     scratch.write_text(
-        json.dumps(masked(record), indent=1, default=str, ensure_ascii=False), encoding="utf-8"
+        json.dumps(mask_secrets(record), indent=1, default=str, ensure_ascii=False),
+        encoding="utf-8",
     )
     scratch.replace(folder / "run.json")
 
 
-def masked(value: Any) -> Any:
+def mask_secrets(value: Any) -> Any:
     """Return a copy in which every secret's text is dots, as it stands and as HTML, JSON or a URL
     would write it.
     """
@@ -187,7 +190,7 @@ def masked(value: Any) -> Any:
     return walk(value)
 
 
-def commit() -> Optional[str]:
+def checkout_commit() -> Optional[str]:
     """The commit of this checkout, and whether a file of it was changed since; None where git does
     not say.
     """
@@ -212,7 +215,7 @@ def commit() -> Optional[str]:
 # ---- the report
 
 
-def report(run_dir: Path) -> Path:
+def write_report(run_dir: Path) -> Path:
     """Write report.html beside run.json, from it and the executed notebooks, and return its path:
     one file that needs nothing else, for a desk, a phone, a printer or an attachment.
 
@@ -224,7 +227,7 @@ def report(run_dir: Path) -> Path:
     file = run_dir / "run.json"
     if not file.is_file():
         raise errors.WorkbenchError(
-            "there is no run here", where=str(run_dir), expected="a folder that holds run.json"
+            "there is no run here", location=str(run_dir), expected="a folder that holds run.json"
         )
     record = json.loads(file.read_text(encoding="utf-8"))
     for number, entry in enumerate(record["notebooks"], 1):
@@ -238,14 +241,14 @@ def report(run_dir: Path) -> Path:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        duration=duration, moment=dt.datetime.fromisoformat, plain=notebooks.plain
+        duration=format_duration, moment=dt.datetime.fromisoformat, plain=notebooks.strip_markdown
     )
     page = environment.get_template("report.html.j2").render(
         run=record,
         folder=run_dir.name,
-        said=SAID,
-        again=_again(record),
-        resume=_again(record, "--resume"),
+        said=STATUS_LABELS,
+        again=_repeat_command(record),
+        resume=_repeat_command(record, "--resume"),
         checks=[c for e in record["notebooks"] for c in e["checks"]],
     )
     target = run_dir / "report.html"
@@ -253,7 +256,7 @@ def report(run_dir: Path) -> Path:
     return target
 
 
-def duration(seconds: Any) -> str:
+def format_duration(seconds: Any) -> str:
     """Seconds as a person says them: 0.4 s, 12 s, 3 min 05 s."""
     seconds = float(seconds or 0)
     if seconds < 9.95:
@@ -287,7 +290,7 @@ def _pictures(path: Path) -> list[dict]:
     return found
 
 
-def _again(record: dict, *more: str) -> str:
+def _repeat_command(record: dict, *more: str) -> str:
     """The command that repeats the run."""
     given = (f"--param {shlex.quote(f'{k}={v}')}" for k, v in record["parameters"].items())
     return f'make run ARGS="{" ".join([*record["targets"], "--world", record["world"], *given, *more])}"'

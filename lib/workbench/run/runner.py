@@ -61,7 +61,7 @@ def run(
     resume: bool = False,
     timeout: float = 600,
     progress: bool = True,
-    on: str = "here",
+    executor: str = "here",
 ) -> RunResult:
     """Run notebooks and write the report. Ctrl-C or TERM ends the kernel and leaves the rest out.
 
@@ -81,60 +81,65 @@ def run(
             holds only literals.
         WorkbenchError: another run of this instance is going on, or there is no room for one.
     """
-    params.choice("on", on, "here", "emr-notebook")
+    params.require_choice("on", executor, "here", "emr-notebook")
     books = {p: nbformat.read(p, as_version=4) for p in notebooks.find(targets)}
     loaded = params.load(world)
-    for name in emr_notebook.NEEDED if on != "here" else ():  # before anything is begun
+    for name in (
+        emr_notebook.REQUIRED_PARAMETERS if executor != "here" else ()
+    ):  # before anything is begun
         aws.parameter(loaded.region, loaded.stack.deployment, name)
-    given = notebooks.as_declared(books, dict(parameters or {}))
-    if process.full_disk():
+    given = notebooks.convert_parameters(books, dict(parameters or {}))
+    if process.disk_full_message():
         raise errors.WorkbenchError(
-            f"nothing is run: {process.full_disk()}",
-            next_step="make room: `make clean` removes service data, lake and runs",
+            f"nothing is run: {process.disk_full_message()}",
+            hint="make room: `make clean` removes service data, lake and runs",
         )
-    lines, lock = _Lines(progress), run_record.lock_file()
-    going_on = wait.alone(
+    lines, lock = ProgressReporter(progress), run_record.lock_file()
+    going_on = wait.file_lock(
         lock,
         lambda pid: errors.WorkbenchError(
             "another run is going on",
-            where=f"process {pid} holds {lock}",
-            next_step=f"wait until it is done, or stop it: kill {pid}",
+            location=f"process {pid} holds {lock}",
+            hint=f"wait until it is done, or stop it: kill {pid}",
         ),
     )
-    with going_on, wait.told_to_stop(interrupting=True), contextlib.ExitStack() as after:
-        earlier = run_record.earlier(books, world, given, lines.say) if resume else None
-        folder, record = earlier or run_record.new(books, loaded, list(targets), given)
+    with going_on, wait.stop_on_signal(raise_interrupt=True), contextlib.ExitStack() as after:
+        earlier = run_record.find_resumable(books, world, given, lines.echo) if resume else None
+        folder, record = earlier or run_record.create(books, loaded, list(targets), given)
         executed = (
-            partial(execute.notebook, timeout=timeout, on_cell=lines.cell)
-            if on == "here"
-            else partial(emr_notebook.notebook, loaded, timeout=timeout)
+            partial(execute.execute_notebook, timeout=timeout, on_cell=lines.cell)
+            if executor == "here"
+            else partial(emr_notebook.execute_notebook, loaded, timeout=timeout)
         )
-        if on == "here" and loaded.spark.kind == "emr_serverless":
+        if executor == "here" and loaded.spark.kind == "emr_serverless":
             from ..spark import emr
 
-            executed = partial(_once_more, executed, lines)
+            executed = partial(_retry_on_lost_session, executed, lines)
             after.callback(
-                emr.stop, loaded
+                emr.terminate_sessions, loaded
             )  # it costs something; the kernels that share it are killed: none ends it
         _run_all(folder, record, books, given, lines, executed)
         return RunResult(
             folder,
-            run_record.report(folder),
+            run_record.write_report(folder),
             record["status"],
             record["seconds"],
             record["notebooks"],
         )
 
 
-def _once_more(
-    executed: Callable[..., execute.Executed], lines: "_Lines", path: Path, values: dict
-) -> execute.Executed:
+def _retry_on_lost_session(
+    executed: Callable[..., execute.ExecutionResult],
+    lines: "ProgressReporter",
+    path: Path,
+    values: dict,
+) -> execute.ExecutionResult:
     """Execute a notebook, and once more where its session of Spark was lost, to idleness or a lack
     of capacity say: a notebook makes what it needs anew.
     """
     done = executed(path, values)
-    if "Spark was restarted or is gone" in ((_outcome(done)["error"] or {}).get("message") or ""):
-        lines.say("    Spark's session was lost: the notebook is run once more")
+    if "Spark was restarted or is gone" in ((_summarize(done)["error"] or {}).get("message") or ""):
+        lines.echo("    Spark's session was lost: the notebook is run once more")
         return executed(path, values)
     return done
 
@@ -144,8 +149,8 @@ def _run_all(
     record: dict,
     books: dict,
     given: dict,
-    lines: "_Lines",
-    executed: Callable[..., execute.Executed],
+    lines: "ProgressReporter",
+    executed: Callable[..., execute.ExecutionResult],
 ) -> None:
     began = time.monotonic() - record["seconds"]
     entries, broken = record["notebooks"], set()
@@ -163,7 +168,11 @@ def _run_all(
             entry["status"] = "running"
             record["seconds"] = round(time.monotonic() - began, 2)
             run_record.save(folder, record)
-            own = {k: v for k, v in given.items() if k in notebooks.declared(book, entry["path"])}
+            own = {
+                k: v
+                for k, v in given.items()
+                if k in notebooks.declared_parameters(book, entry["path"])
+            }
             _run_one(entry, path, folder, {"world": record["world"], **own}, lines, executed)
             if entry["status"] == "stopped":
                 raise KeyboardInterrupt
@@ -190,39 +199,40 @@ def _run_one(
     path: Path,
     folder: Path,
     values: dict,
-    lines: "_Lines",
-    executed: Callable[..., execute.Executed],
+    lines: "ProgressReporter",
+    executed: Callable[..., execute.ExecutionResult],
 ) -> None:
     """Execute one notebook and put what came out into its entry; the copy is written masked."""
     lines.start(entry["path"])
     began = time.monotonic()
     done = executed(path, values)
-    entry.update(_outcome(done), seconds=round(time.monotonic() - began, 2))
+    entry.update(_summarize(done), seconds=round(time.monotonic() - began, 2))
     if (
-        entry["error"] and process.full_disk()
+        entry["error"] and process.disk_full_message()
     ):  # who waits for a service in vain gets a time-out to read
         entry["error"]["message"] += (
-            f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
+            f"\n{process.disk_full_message()}: make room, then `workbench up`, then run again"
         )
     target = folder / "notebooks" / entry["path"]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(
-        nbformat.writes(nbformat.from_dict(run_record.masked(done.book))), encoding="utf-8"
+        nbformat.writes(nbformat.from_dict(run_record.mask_secrets(done.notebook))),
+        encoding="utf-8",
     )
     lines.end(entry)
 
 
-def _outcome(done: execute.Executed) -> dict:
+def _summarize(done: execute.ExecutionResult) -> dict:
     """Status, cells, checks and error of an executed notebook."""
-    cells, checks, red, sections = [], [], [], notebooks.sections(done.book.cells)
+    cells, checks, red, sections = [], [], [], notebooks.sections(done.notebook.cells)
     places = [
         {"cell": i, "section": section, "source": cell.source}
-        for i, (cell, section) in enumerate(zip(done.book.cells, sections))
+        for i, (cell, section) in enumerate(zip(done.notebook.cells, sections))
     ]
     # where no cell was started, the kernel did not come up
-    at = places[done.at] if done.at >= 0 else {"cell": None}
-    errors = [{**at, "name": "", "message": done.why}] if done.why else []
-    for cell, place in zip(done.book.cells, places):
+    at = places[done.last_cell] if done.last_cell >= 0 else {"cell": None}
+    errors = [{**at, "name": "", "message": done.reason}] if done.reason else []
+    for cell, place in zip(done.notebook.cells, places):
         if cell.cell_type != "code":
             continue
         seconds = cell.metadata.get("papermill", {}).get("duration") or 0
@@ -253,7 +263,7 @@ def _outcome(done: execute.Executed) -> dict:
                     }
                 )
     error = next(iter(errors + red), None)
-    status = "stopped" if done.stopped else "failed" if error else "passed"
+    status = "stopped" if done.interrupted else "failed" if error else "passed"
     return {
         "status": status,
         "cells": cells,
@@ -263,28 +273,30 @@ def _outcome(done: execute.Executed) -> dict:
     }
 
 
-class _Lines:
+class ProgressReporter:
     """What a run says, line by line; nothing where it is not wanted."""
 
     def __init__(self, wanted: bool) -> None:
-        self.say = terminal.say if wanted else lambda text: None
+        self.echo = terminal.echo if wanted else lambda text: None
 
     def start(self, name: str) -> None:
         self.section = ""
-        self.say(f"▶ {name}")
+        self.echo(f"▶ {name}")
 
     def cell(self, at: int, cells: list) -> None:
         section = notebooks.sections(cells)[at]
         if section != self.section:
-            self.say(f"    cell {at + 1} of {len(cells)}: {section}")
+            self.echo(f"    cell {at + 1} of {len(cells)}: {section}")
         self.section = section
 
     def end(self, entry: dict) -> None:
         sign = {"passed": "✔"}.get(entry["status"], "✘")
         green, differ = (sum(c["ok"] is state for c in entry["checks"]) for state in (True, None))
-        self.say(
+        self.echo(
             f"{sign} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"
             + f", {differ} shown: own data differ" * bool(differ)
         )
         if entry["error"]:
-            self.say(run_record.masked(f"    {entry['error']['name']} {entry['error']['message']}"))
+            self.echo(
+                run_record.mask_secrets(f"    {entry['error']['name']} {entry['error']['message']}")
+            )

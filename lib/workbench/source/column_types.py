@@ -7,7 +7,7 @@ import psycopg
 from psycopg.types import datetime as of
 
 
-def _or_text(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
+def _with_text_fallback(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
     """A loader of psycopg that gives the text of a value where it raises by itself, for one that
     Python has not.
     """
@@ -22,22 +22,22 @@ def _or_text(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
     return OrText
 
 
-OR_TEXT = {
-    "date": _or_text(of.DateLoader),
-    "time": _or_text(of.TimeLoader),
-    "timetz": _or_text(of.TimetzLoader),
-    "timestamp": _or_text(of.TimestampLoader),
-    "timestamptz": _or_text(of.TimestamptzLoader),
+TEXT_FALLBACK_LOADERS = {
+    "date": _with_text_fallback(of.DateLoader),
+    "time": _with_text_fallback(of.TimeLoader),
+    "timetz": _with_text_fallback(of.TimetzLoader),
+    "timestamp": _with_text_fallback(of.TimestampLoader),
+    "timestamptz": _with_text_fallback(of.TimestamptzLoader),
 }
 
 
-def kind(type_code: int) -> str:
+def type_name(type_code: int) -> str:
     """What PostgreSQL calls a type; "" of an array, which is found by its element's."""
     known = psycopg.postgres.types.get(type_code)
     return known.name if known and known.oid == type_code else ""
 
 
-def framed(
+def to_dataframe(
     names: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> pandas.DataFrame:
     """Return a frame of these columns, each of a kind: as Spark's toPandas has it, so that both can

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Sequence
 
 from ..base import SourceError
-from .loading import MEND, Table
+from .loading import FIX_FILE_HINT, Table
 
 # a name may be quoted, and after that of a schema; the rows end with a line of their own
-_COPY = re.compile(
+COPY_BLOCK = re.compile(
     r'^COPY (?:[^ ]+\.)?"?([^". ]+)"? \(([^\n]+)\) FROM stdin;\s*?\n(.*?)^\\\.$', re.M | re.S | re.I
 )
 
 
-def tables(path: Path, names: Sequence[str]) -> list[Table]:
+def read_tables(path: Path, names: Sequence[str]) -> list[Table]:
     """Return these tables with the rows that the dump has of them, in the order of the names; other
     tables, and all statements, are passed over. Rows stay in COPY's text format: what is wrong in
     one, PostgreSQL says at the load.
@@ -27,14 +27,16 @@ def tables(path: Path, names: Sequence[str]) -> list[Table]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
-        raise SourceError("the dump cannot be read", where=f"{path}: {e}", next_step=MEND) from None
+        raise SourceError(
+            "the dump cannot be read", location=f"{path}: {e}", hint=FIX_FILE_HINT
+        ) from None
     found: dict[str, Table] = {}
-    for block in _COPY.finditer(text):
+    for block in COPY_BLOCK.finditer(text):
         name, columns, rows = block.groups()
         line = text.count("\n", 0, block.start()) + 1
         if name in found:
             raise SourceError(
-                f"table {name} is there twice", where=f"{path}, line {line}", next_step=MEND
+                f"table {name} is there twice", location=f"{path}, line {line}", hint=FIX_FILE_HINT
             )
         listed = tuple(column.strip(' "') for column in columns.split(","))
         found[name] = Table(name, listed, partial(StringIO, rows), (path, line))
@@ -42,8 +44,8 @@ def tables(path: Path, names: Sequence[str]) -> list[Table]:
     if lacking:
         raise SourceError(
             f"the dump has no rows of {', '.join(lacking)}",
-            where=str(path),
-            next_step=MEND,
+            location=str(path),
+            hint=FIX_FILE_HINT,
             expected=f"a plain pg_dump, without --inserts: COPY {lacking[0]} (…) FROM stdin; its rows, "
             "and a line \\. at their end",
         )

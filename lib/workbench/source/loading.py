@@ -18,7 +18,7 @@ from . import mariadb, postgres
 
 # what a public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one
 # transaction
-DUMP = (
+DUMP_STATEMENTS = (
     "SET",
     "CREATE TABLE",
     "ALTER TABLE",
@@ -28,8 +28,8 @@ DUMP = (
     "CREATE UNIQUE INDEX",
     "COMMENT ON",
 )
-ORIGIN = "own data, loaded from "
-MEND = "mend the file or fetch it again; nothing was changed"
+ORIGIN_COMMENT_PREFIX = "own data, loaded from "
+FIX_FILE_HINT = "mend the file or fetch it again; nothing was changed"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Table:
     name: str
     columns: tuple[str, ...]
     rows: Callable[[], Iterator[Union[tuple, str]]]
-    at: Optional[tuple[Path, int]] = None
+    source_location: Optional[tuple[Path, int]] = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Loader:
     tables: tuple[str, ...]
     steps: Callable[[Any, Any], Steps]
     database: Optional[str] = None
-    own: bool = False
+    owns_schema: bool = False
     scale: float = 1
 
     def load(
@@ -82,7 +82,7 @@ class Loader:
         scale: Optional[float] = None,
         from_dir: Union[str, Path, None] = None,
         confirm: Callable[[str], bool],
-        say: Callable[[str], None] = print,
+        progress: Callable[[str], None] = print,
     ) -> dict[str, int]:
         """Load the tables in one transaction; return `{table: rows}`, empty when not confirmed.
 
@@ -101,35 +101,35 @@ class Loader:
         p, database = world.postgres, self.database or world.postgres.database
         scale = self.scale if scale is None else scale
         steps = self.steps(scale, from_dir)
-        what = (f"schema {self.schema} with " if self.own else "") + ", ".join(self.tables)
+        what = (f"schema {self.schema} with " if self.owns_schema else "") + ", ".join(self.tables)
         rows = f"the files in {from_dir}" if from_dir else f"generated data, scale {scale}"
         if not confirm(f"Create {what} ({rows}) in {database} on {p.host}:{p.port}?"):
             return {}
         postgres.create_database(world, database)
         with postgres.session(world, database) as c:
-            say(f"connection created: {p.host}:{p.port}/{database}")
+            progress(f"connection created: {p.host}:{p.port}/{database}")
             with c.transaction():
-                self._make_room(c)
-                _run(c, self.schema, steps)
+                self._prepare_target(c)
+                _run_steps(c, self.schema, steps)
                 if from_dir:  # goes with the table, and comes with this transaction
-                    origin = ORIGIN + str(Path(from_dir).expanduser().absolute())
+                    origin = ORIGIN_COMMENT_PREFIX + str(Path(from_dir).expanduser().absolute())
                     c.execute(
-                        postgres.quoted("COMMENT ON TABLE {} IS ", self.tables[0])
+                        postgres.format_sql("COMMENT ON TABLE {} IS ", self.tables[0])
                         + psycopg.sql.Literal(origin)
                     )
                 counts = {
-                    table: c.execute(postgres.quoted("SELECT count(*) FROM {}", table)).fetchone()[
-                        0
-                    ]
+                    table: c.execute(
+                        postgres.format_sql("SELECT count(*) FROM {}", table)
+                    ).fetchone()[0]
                     for table in self.tables
                 }
-            say(
+            progress(
                 "tables loaded: "
                 + ", ".join(f"{count:,} {table}" for table, count in counts.items())
             )
         return counts
 
-    def look(
+    def validate(
         self,
         world: World,
         *,
@@ -144,10 +144,10 @@ class Loader:
         if from_dir:
             postgres.create_database(world, self.database)
             with postgres.session(world, self.database) as c, c.transaction(force_rollback=True):
-                c.execute(postgres.quoted("CREATE SCHEMA {}", f"{self.schema}_trial"))
-                _run(c, f"{self.schema}_trial", steps)
+                c.execute(postgres.format_sql("CREATE SCHEMA {}", f"{self.schema}_trial"))
+                _run_steps(c, f"{self.schema}_trial", steps)
 
-    def _make_room(self, c: psycopg.Connection) -> None:
+    def _prepare_target(self, c: psycopg.Connection) -> None:
         """See that none of the tables is there, and make the schema if it is their own."""
         names = [f"{self.schema}.{table}" for table in self.tables]
         there = c.execute(
@@ -156,15 +156,15 @@ class Loader:
         if there:
             raise SourceError(
                 f"table {there[0]} exists already",
-                where=f"database {c.info.dbname}",
+                location=f"database {c.info.dbname}",
                 expected="a database without it",
-                next_step="keep what is loaded, or remove it ('Start "
+                hint="keep what is loaded, or remove it ('Start "
                 "clean' in the walkthrough's first notebook: flow.reset(world)) and load again",
             )
-        if self.own:
-            c.execute(postgres.quoted("CREATE SCHEMA {}", self.schema))
+        if self.owns_schema:
+            c.execute(postgres.format_sql("CREATE SCHEMA {}", self.schema))
             c.execute(
-                postgres.quoted(
+                postgres.format_sql(
                     "ALTER DATABASE {} SET search_path TO {}", c.info.dbname, self.schema
                 )
             )
@@ -176,12 +176,12 @@ class Loader:
         """
         postgres.create_database(world, self.database)
         with postgres.session(world, self.database) as c, c.transaction():
-            if self.own:
-                c.execute(postgres.quoted("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
-                c.execute(postgres.quoted("ALTER DATABASE {} RESET search_path", c.info.dbname))
+            if self.owns_schema:
+                c.execute(postgres.format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
+                c.execute(postgres.format_sql("ALTER DATABASE {} RESET search_path", c.info.dbname))
             else:  # at once: they may refer to each other
                 c.execute(
-                    postgres.quoted(
+                    postgres.format_sql(
                         "DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables),
                         *((self.schema, table) for table in self.tables),
                     )
@@ -192,7 +192,7 @@ class Loader:
         rows are generated, or where there are none.
         """
         text = (
-            postgres.frame(
+            postgres.query(
                 world,
                 "SELECT obj_description(to_regclass(%s), 'pg_class') AS text",
                 [f"{self.schema}.{self.tables[0]}"],
@@ -200,50 +200,50 @@ class Loader:
             ).loc[0, "text"]
             or ""
         )
-        return text[len(ORIGIN) :] if text.startswith(ORIGIN) else ""
+        return text[len(ORIGIN_COMMENT_PREFIX) :] if text.startswith(ORIGIN_COMMENT_PREFIX) else ""
 
 
 # --- the steps
 # -------------------------------------------------------------------------------------------------------
 
 
-def _run(c: psycopg.Connection, schema: str, steps: Steps) -> None:
+def _run_steps(c: psycopg.Connection, schema: str, steps: Steps) -> None:
     # only this schema, not public: a DROP TABLE of a dump cannot meet somebody else's table
-    c.execute(postgres.quoted("SET LOCAL search_path TO {}", schema))
+    c.execute(postgres.format_sql("SET LOCAL search_path TO {}", schema))
     for step in steps:
         if isinstance(step, Script):
             run_script(c, step)
         else:
-            _fill(c, step)
+            _copy_rows(c, step)
 
 
-def _fill(c: psycopg.Connection, table: Table) -> None:
+def _copy_rows(c: psycopg.Connection, table: Table) -> None:
     into = f"COPY {{}} ({', '.join('{}' for _ in table.columns)}) FROM STDIN"
     try:
         with (
             c.cursor() as cursor,
-            cursor.copy(postgres.quoted(into, table.name, *table.columns)) as copy,
+            cursor.copy(postgres.format_sql(into, table.name, *table.columns)) as copy,
         ):
             for row in table.rows():
                 copy.write(row) if isinstance(row, str) else copy.write_row(row)
     except psycopg.Error as e:
-        if not table.at:
+        if not table.source_location:
             raise
-        path, before = table.at
+        path, before = table.source_location
         place = re.search(
             r"^COPY .*?, line (\d+)(.*)", e.diag.context or ""
         )  # its own lines, from 1 on
         said = ". ".join(text for text in (first_line(e), e.diag.message_detail) if text)
         raise SourceError(
             f"table {table.name}: {said}",
-            next_step=MEND,
-            where=f"{path}, line {before + int(place[1])}{place[2]}"
+            hint=FIX_FILE_HINT,
+            location=f"{path}, line {before + int(place[1])}{place[2]}"
             if place
             else f"{path}, the rows from line {before + 1} on",
         ) from None
 
 
-def statements(text: str) -> Iterator[tuple[int, str]]:
+def split_statements(text: str) -> Iterator[tuple[int, str]]:
     """Split SQL at its semicolons; yield (line of its start, statement). Raises sqlglot's
     TokenError.
     """
@@ -263,9 +263,9 @@ def run_script(c: Union[psycopg.Connection, mariadb.Connection], script: Script)
     from sqlglot.errors import SqlglotError
 
     try:
-        found = list(statements(script.path.read_text(encoding="utf-8-sig")))
+        found = list(split_statements(script.path.read_text(encoding="utf-8-sig")))
     except (OSError, UnicodeDecodeError, SqlglotError) as e:
-        raise SourceError("the script cannot be read", where=f"{script.path}: {e}") from None
+        raise SourceError("the script cannot be read", location=f"{script.path}: {e}") from None
     for line, statement in found:
         begin = " ".join(statement[:200].split())
         if script.allowed and not f"{begin} ".upper().startswith(
@@ -273,9 +273,9 @@ def run_script(c: Union[psycopg.Connection, mariadb.Connection], script: Script)
         ):
             raise SourceError(
                 f"a statement that a dump should not hold: {begin[:80]}",
-                where=f"{script.path}, line {line}",
+                location=f"{script.path}, line {line}",
                 expected=", ".join(script.allowed),
-                next_step="use a plain dump with INSERTs; nothing was changed",
+                hint="use a plain dump with INSERTs; nothing was changed",
             )
         try:
             c.execute(
@@ -288,8 +288,8 @@ def run_script(c: Union[psycopg.Connection, mariadb.Connection], script: Script)
             )
             raise SourceError(
                 f"the script failed: {first_line(e)}",
-                next_step="mend the script and load again; nothing was changed",
-                where=f"{script.path}, line {line}: {begin[:80]}",
+                hint="mend the script and load again; nothing was changed",
+                location=f"{script.path}, line {line}: {begin[:80]}",
             ) from None
 
 
@@ -298,7 +298,7 @@ def sql_file(name: str) -> str:
     return (ROOT / "data" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def find(folder: str, name: str, expected: str) -> Path:
+def find_file(folder: str, name: str, expected: str) -> Path:
     """Return the absolute path of somebody's own file. Raises SourceError that says when it is
     packed.
     """
@@ -308,9 +308,9 @@ def find(folder: str, name: str, expected: str) -> Path:
     packed = sorted(f.name for f in path.parent.glob(f"{name}.*"))
     raise SourceError(
         f"{name} is not there",
-        where=str(path),
+        location=str(path),
         expected=f"a folder that holds {expected}",
-        next_step=f"unpack {packed[0]}"
+        hint=f"unpack {packed[0]}"
         if packed
         else "correct the folder, or leave it out to load generated data",
     )

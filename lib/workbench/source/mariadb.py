@@ -19,28 +19,28 @@ from pymysql import converters
 from pymysql.constants import FIELD_TYPE
 
 from ..base import SourceError, World, secrets
-from ..stack.databases import hashed
+from ..stack.databases import mysql_native_password_hash
 from . import column_types
+from .names import format_sql, role_credentials
 from .names import identifier as identifier
-from .names import login, quoted
 
-SPOKEN = {"mariadb": "MariaDB", "mysql": "MySQL"}
+DISPLAY_NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 # Strict: a value that does not fit is an error, nothing is cut; nor is a day of zeros one, of which
 # Debezium makes null
-MODE = (
+SQL_MODE = (
     "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
 )
 # Of PyMySQL's own: the bits as they travel, the lowest first; a time with a zone is told in that of
 # the session
-CONVERT = {
+CONVERSIONS = {
     **converters.conversions,
     FIELD_TYPE.BIT: lambda bits: bits[::-1],
     dt.datetime: lambda value, _=None: converters.escape_datetime(
         value.astimezone(dt.timezone.utc) if value.tzinfo else value
     ),
 }
-KINDS = {  # what a column holds, in the words of column_types
+TYPE_NAMES = {  # what a column holds, in the words of column_types
     **{getattr(FIELD_TYPE, name): "int8" for name in "TINY SHORT INT24 LONG LONGLONG YEAR".split()},
     FIELD_TYPE.FLOAT: "float4",
     FIELD_TYPE.DOUBLE: "float8",
@@ -68,7 +68,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
     SourceError as of postgres.
     """
     m = world.mysql
-    user, password = login(m, role)
+    user, password = role_credentials(m, role)
     try:
         return Connection(
             host=m.host,
@@ -80,15 +80,15 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
             connect_timeout=5,
             charset="utf8mb4",
             program_name="workbench",
-            sql_mode=MODE,
+            sql_mode=SQL_MODE,
             init_command="SET time_zone = '+00:00'",
-            conv=CONVERT,
+            conv=CONVERSIONS,
         )
     except pymysql.Error as e:
         raise SourceError(
-            f"cannot connect to {SPOKEN[m.kind]}",
-            next_step='start it: stack.need(world, "mariadb"); or create the database first',
-            where=f"{user}@{m.host}:{m.port}/{database or ''}: {e.args[-1]}",
+            f"cannot connect to {DISPLAY_NAMES[m.kind]}",
+            hint='start it: stack.need(world, "mariadb"); or create the database first',
+            location=f"{user}@{m.host}:{m.port}/{database or ''}: {e.args[-1]}",
         ) from None
 
 
@@ -102,8 +102,8 @@ def session(
             yield c
         except pymysql.Error as e:
             raise SourceError(
-                f"{SPOKEN[world.mysql.kind]} refused: {e.args[-1]}",
-                where=f"database {database or '(none)'}, error {e.args[0]}",
+                f"{DISPLAY_NAMES[world.mysql.kind]} refused: {e.args[-1]}",
+                location=f"database {database or '(none)'}, error {e.args[0]}",
             ) from e
 
 
@@ -117,7 +117,7 @@ def execute(
         return c.execute(statement, params).rowcount
 
 
-def frame(
+def query(
     world: World, query: Any, params: Any = None, database: Optional[str] = None
 ) -> pandas.DataFrame:
     """Return the rows of a query, in the types of `postgres.frame`.
@@ -132,12 +132,12 @@ def frame(
             raise SourceError(
                 "the statement returns no rows",
                 expected="a SELECT",
-                next_step="use mariadb.execute",
+                hint="use mariadb.execute",
             )
         columns, rows = cursor.description, [list(row) for row in cursor.fetchall()]
     kinds = []
     for i, (_, code, _, length, *_) in enumerate(columns):
-        kind = KINDS.get(code, "")
+        kind = TYPE_NAMES.get(code, "")
         if code == FIELD_TYPE.BIT and length == 1:
             kind = "bool"
             for row in rows:
@@ -145,19 +145,19 @@ def frame(
         elif kind == "int8" and any(row[i] is not None and row[i] >= 2**63 for row in rows):
             kind = ""
         kinds.append(kind)
-    return column_types.framed([column[0] for column in columns], kinds, rows)
+    return column_types.to_dataframe([column[0] for column in columns], kinds, rows)
 
 
 def databases(world: World) -> list[str]:
     """Names of the databases on the server."""
-    return list(frame(world, "SELECT schema_name FROM information_schema.schemata").iloc[:, 0])
+    return list(query(world, "SELECT schema_name FROM information_schema.schemata").iloc[:, 0])
 
 
 def create_database(world: World, database: Optional[str] = None) -> None:
     """Create the database unless it is there."""
     if not database:
         raise SourceError("no database is named", expected="the name of one")
-    execute(world, quoted("CREATE DATABASE IF NOT EXISTS {} CHARACTER SET utf8mb4", database))
+    execute(world, format_sql("CREATE DATABASE IF NOT EXISTS {} CHARACTER SET utf8mb4", database))
 
 
 def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
@@ -170,7 +170,7 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     gets its hash, so that it is in no statement and no log. Raises SourceError.
     """
     user = sql.SQL("{}@'%%'").format(sql.Identifier(world.mysql.replication_user))
-    password = hashed(secrets.ensured(world.mysql.replication_password))
+    password = mysql_native_password_hash(secrets.get_or_create(world.mysql.replication_password))
     names = {(database or "") if "." not in table else table.partition(".")[0] for table in tables}
     if isinstance(tables, str) or not all(names) or not names:
         raise SourceError(
@@ -206,10 +206,10 @@ def log_position(world: World, database: Optional[str] = None) -> str:
     """Return the log position, `mariadb-bin.000003:1234`, that the server has written up to; all
     its databases share one log.
     """
-    return ":".join(map(str, frame(world, "SHOW MASTER STATUS").iloc[0, :2]))
+    return ":".join(map(str, query(world, "SHOW MASTER STATUS").iloc[0, :2]))
 
 
-def place(position: str) -> int:
+def position_to_int(position: str) -> int:
     """A log position as a number: later ones are greater."""
     file, _, offset = position.rpartition(":")
     return (int(file.rpartition(".")[2]) << 32) + int(offset)

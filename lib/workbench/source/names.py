@@ -9,7 +9,7 @@ from ..base.params import MySql, Postgres
 from ..base.secrets import Secret
 
 
-def login(of: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
+def role_credentials(of: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
     """Return user and password of a role: "admin", "replication", or one that has a database of its
     own (see `postgres.create_own`). Raises SourceError: there is no such role.
     """
@@ -17,13 +17,13 @@ def login(of: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
         "admin": (of.admin_user, of.admin_password),
         "replication": (of.replication_user, of.replication_password),
     }
-    own = Secret(own_secret(role))
+    own = Secret(role_secret(role))
     if role not in users and own.name not in secrets.read():
         raise SourceError(f"there is no role {role!r}", expected="admin or replication")
     return users.get(role, (role, own))
 
 
-def own_secret(role: str) -> str:
+def role_secret(role: str) -> str:
     """Name of the secret of a role that has a database of its own."""
     return f"own.{role}"
 
@@ -38,7 +38,7 @@ def identifier(name: str) -> sql.Identifier:
     return sql.Identifier(*parts)
 
 
-def quoted(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:
+def format_sql(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:
     """Return SQL in which each {} is one of the names, quoted: `name` or `(schema, table)`."""
     return sql.SQL(text).format(
         *(sql.Identifier(*([name] if isinstance(name, str) else name)) for name in names)

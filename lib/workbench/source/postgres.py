@@ -17,8 +17,8 @@ from psycopg import sql
 from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
 from . import column_types
+from .names import format_sql, role_credentials, role_secret
 from .names import identifier as identifier
-from .names import login, own_secret, quoted
 from .queries import QUERIES
 
 
@@ -35,7 +35,7 @@ def connect(
             its service is gone.
     """
     p = world.postgres
-    user, password = login(p, role)
+    user, password = role_credentials(p, role)
     name = database or p.database
     try:
         return psycopg.connect(
@@ -49,7 +49,7 @@ def connect(
             application_name="workbench",
         )
     except psycopg.Error as e:
-        lost = stack.lost(world, "postgres", f"{p.host}:{p.port}")
+        lost = stack.service_down_error(world, "postgres", f"{p.host}:{p.port}")
         if lost:
             raise lost from None
         if "permission denied" in str(e):
@@ -63,8 +63,8 @@ def connect(
             next_step = "run `workbench up`"
         raise SourceError(
             "cannot connect to PostgreSQL",
-            where=f"{user}@{p.host}:{p.port}/{name}: {first_line(e)}",
-            next_step=next_step,
+            location=f"{user}@{p.host}:{p.port}/{name}: {first_line(e)}",
+            hint=next_step,
         ) from None
 
 
@@ -80,8 +80,8 @@ def session(
             where = ". ".join(filter(None, [f"database {c.info.dbname}", e.diag.message_detail]))
             raise SourceError(
                 f"PostgreSQL refused: {first_line(e)}",
-                where=where,
-                next_step=e.diag.message_hint or "",
+                location=where,
+                hint=e.diag.message_hint or "",
             ) from e
 
 
@@ -96,7 +96,7 @@ def execute(
         return c.execute(statement, params).rowcount
 
 
-def frame(
+def query(
     world: World, query: Any, params: Any = None, database: Optional[str] = None
 ) -> pandas.DataFrame:
     """Return the rows of a query.
@@ -107,89 +107,93 @@ def frame(
     the year 1, 24:00) are PostgreSQL's text. Raises SourceError.
     """
     with session(world, database) as c:
-        for name, loader in column_types.OR_TEXT.items():
+        for name, loader in column_types.TEXT_FALLBACK_LOADERS.items():
             c.adapters.register_loader(name, loader)
         cursor = c.execute(query, params)
         if cursor.description is None:
             raise SourceError(
                 "the statement returns no rows",
                 expected="a SELECT",
-                next_step="use postgres.execute",
+                hint="use postgres.execute",
             )
         columns, rows = cursor.description, cursor.fetchall()
-    kinds = [column_types.kind(c.type_code) for c in columns]
-    return column_types.framed([c.name for c in columns], kinds, rows)
+    kinds = [column_types.type_name(c.type_code) for c in columns]
+    return column_types.to_dataframe([c.name for c in columns], kinds, rows)
 
 
 def databases(world: World) -> list[str]:
     """Names of the databases on the server."""
-    return list(frame(world, "SELECT datname FROM pg_database", database="postgres")["datname"])
+    return list(query(world, "SELECT datname FROM pg_database", database="postgres")["datname"])
 
 
 def create_database(world: World, database: Optional[str] = None) -> None:
     """Create the database unless it is there."""
     name = database or world.postgres.database
     if name not in databases(world):
-        execute(world, quoted("CREATE DATABASE {}", name), database="postgres")
+        execute(world, format_sql("CREATE DATABASE {}", name), database="postgres")
 
 
-def create_own(world: World, name: str) -> None:
+def create_service_database(world: World, name: str) -> None:
     """Create a database, and a role of its name that owns it, unless they are there. Nobody else
     but administrators may enter it. The role's password is made with it, and kept with the
     instance's secrets. Raises SourceError: there is a database of this name, and it is somebody
     else's.
     """
-    if _owner(world, name) not in ("", name):
+    if _database_owner(world, name) not in ("", name):
         raise SourceError(
-            f"there is a database {name!r}, of {_owner(world, name)!r}",
+            f"there is a database {name!r}, of {_database_owner(world, name)!r}",
             expected="no such database",
-            next_step="rename it: " + quoted("ALTER DATABASE {} RENAME TO …", name).as_string(None),
+            hint="rename it: " + format_sql("ALTER DATABASE {} RENAME TO …", name).as_string(None),
         )
     with session(world, "postgres") as c:
         if not c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
-            _give(
+            _set_password(
                 c,
                 "CREATE ROLE {} LOGIN PASSWORD ",
                 name,
-                secrets.ensured(secrets.Secret(own_secret(name))),
+                secrets.get_or_create(secrets.Secret(role_secret(name))),
             )
     create_database(world, name)
-    execute(world, quoted("ALTER DATABASE {0} OWNER TO {0}", name), database="postgres")
-    execute(world, quoted("REVOKE CONNECT ON DATABASE {0} FROM PUBLIC", name), database="postgres")
+    execute(world, format_sql("ALTER DATABASE {0} OWNER TO {0}", name), database="postgres")
+    execute(
+        world, format_sql("REVOKE CONNECT ON DATABASE {0} FROM PUBLIC", name), database="postgres"
+    )
 
 
-def _owner(world: World, name: str) -> str:
+def _database_owner(world: World, name: str) -> str:
     """Who owns a database; "" where there is none of this name."""
     asked = "SELECT pg_get_userbyid(datdba) AS owner FROM pg_database WHERE datname = %s"
-    return "".join(frame(world, asked, [name], "postgres")["owner"])
+    return "".join(query(world, asked, [name], "postgres")["owner"])
 
 
-def drop_own(world: World, *names: str) -> None:
+def drop_service_databases(world: World, *names: str) -> None:
     """Drop databases that `create_own` has made, with roles and passwords, ending connections; what
     is not there is no error. Raises SourceError: a replication slot holds one.
     """
     known = secrets.read()  # one of that name may be somebody else's
     ours = [
-        name for name in names if own_secret(name) in known and _owner(world, name) in ("", name)
+        name
+        for name in names
+        if role_secret(name) in known and _database_owner(world, name) in ("", name)
     ]
     for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "DROP ROLE IF EXISTS {}"):
         for name in ours:
-            execute(world, quoted(statement, name), database="postgres")
+            execute(world, format_sql(statement, name), database="postgres")
     for name in ours:
-        secrets.forget(own_secret(name))
+        secrets.delete(role_secret(name))
 
 
-def _give(c: psycopg.Connection, statement: str, user: str, password: str) -> None:
+def _set_password(c: psycopg.Connection, statement: str, user: str, password: str) -> None:
     """Run the end of a statement that sets a password: the server gets its SCRAM verifier, so that
     the password is in no statement and no server log.
     """
     verifier = c.pgconn.encrypt_password(
         password.encode(), user.encode(), b"scram-sha-256"
     ).decode()
-    c.execute(quoted(statement, user) + sql.Literal(verifier))
+    c.execute(format_sql(statement, user) + sql.Literal(verifier))
 
 
-def own_slots(world: World, database: Optional[str] = None) -> list[str]:
+def connector_slots(world: World, database: Optional[str] = None) -> list[str]:
     """Names of the slots of this world's connectors in a database; others may have theirs there,
     too.
     """
@@ -218,26 +222,26 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     secret, made if there is none. Raises SourceError.
     """
     password, user = (
-        secrets.ensured(world.postgres.replication_password),
+        secrets.get_or_create(world.postgres.replication_password),
         world.postgres.replication_user,
     )
     with session(world, database) as c, c.transaction():
-        found = [(schema, table) for schema, table, _ in _tables(c, tables)]
+        found = [(schema, table) for schema, table, _ in _find_tables(c, tables)]
         exists = c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [user]).fetchone()
         # on RDS and Aurora nobody may give the attribute; a role takes its place (their guide,
         # "Logical replication")
         managed = c.execute("SELECT 1 FROM pg_roles WHERE rolname = 'rds_replication'").fetchone()
         may = f"{'ALTER' if exists else 'CREATE'} ROLE {{}} LOGIN {'' if managed else 'REPLICATION '}PASSWORD "
-        _give(c, may, user, password)
+        _set_password(c, may, user, password)
         if managed:
-            c.execute(quoted("GRANT rds_replication TO {}", user))
+            c.execute(format_sql("GRANT rds_replication TO {}", user))
         schemas = sorted({schema for schema, _ in found})
         others = c.execute(QUERIES["published_and_readable"], [schemas, user]).fetchall()
         for schema in schemas:
-            c.execute(quoted("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}", schema, user))
-            c.execute(quoted("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
+            c.execute(format_sql("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}", schema, user))
+            c.execute(format_sql("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
         for table in [*found, *others]:
-            c.execute(quoted("GRANT SELECT ON {} TO {}", table, user))
+            c.execute(format_sql("GRANT SELECT ON {} TO {}", table, user))
         for (function,) in c.execute(QUERIES["heartbeat_denied"], [user]).fetchall():
             c.execute(
                 sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
@@ -251,7 +255,7 @@ def create_publication(
     name: str,
     tables: Sequence[str],
     database: Optional[str] = None,
-    left_out: Sequence[str] = (),
+    excluded_columns: Sequence[str] = (),
 ) -> None:
     """Publish exactly `tables`; an existing publication of that name gets that list.
 
@@ -268,26 +272,26 @@ def create_publication(
             Debezium does not carry; or it is a publication for all tables.
     """
     with session(world, database) as c, c.transaction():
-        found = _tables(c, tables)
+        found = _find_tables(c, tables)
         keyless = [name for _, _, names in found for name in names]
         if keyless:
             raise SourceError(
                 f"{', '.join(keyless)} has neither primary key nor replica identity",
-                where=f"publication {name}",
+                location=f"publication {name}",
                 expected="a way to tell the rows of a published table apart",
-                next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL; of a partitioned "
+                hint="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL; of a partitioned "
                 "table also each partition, which does not inherit that",
             )
         odd = c.execute(
             QUERIES["not_carried"], [[f"{schema}.{table}" for schema, table, _ in found]]
         ).fetchall()
-        lost = {column: kind for column, kind in odd if column not in left_out}
+        lost = {column: kind for column, kind in odd if column not in excluded_columns}
         if lost:
-            named = json.dumps([*left_out, *lost], ensure_ascii=False)
+            named = json.dumps([*excluded_columns, *lost], ensure_ascii=False)
             raise SourceError(
                 f"Debezium does not carry {', '.join(f'{c} ({kind})' for c, kind in lost.items())}",
-                where=f"publication {name}",
-                next_step="docs/types.md says what becomes of each. Give them types that arrive; or say "
+                location=f"publication {name}",
+                hint="docs/types.md says what becomes of each. Give them types that arrive; or say "
                 f"that they may be null or missing in the lake: left_out={named}",
             )
         old = c.execute(
@@ -297,21 +301,23 @@ def create_publication(
             raise SourceError(
                 f"publication {name} is one for all tables",
                 expected="a list of tables",
-                next_step=f"postgres.drop_publication(world, {name!r}), then create it again",
+                hint=f"postgres.drop_publication(world, {name!r}), then create it again",
             )
         change = "ALTER PUBLICATION {} SET TABLE " if old else "CREATE PUBLICATION {} FOR TABLE "
         c.execute(
-            quoted(change + ", ".join("{}" for _ in found), name, *((s, t) for s, t, _ in found))
+            format_sql(
+                change + ", ".join("{}" for _ in found), name, *((s, t) for s, t, _ in found)
+            )
         )
-        c.execute(quoted("ALTER PUBLICATION {} SET (publish_via_partition_root = true)", name))
+        c.execute(format_sql("ALTER PUBLICATION {} SET (publish_via_partition_root = true)", name))
 
 
 def drop_publication(world: World, name: str, database: Optional[str] = None) -> None:
     """Drop a publication if it is there."""
-    execute(world, quoted("DROP PUBLICATION IF EXISTS {}", name), database=database)
+    execute(world, format_sql("DROP PUBLICATION IF EXISTS {}", name), database=database)
 
 
-def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+def _find_tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str, list[str]]]:
     """Find tables: of each its schema, its name, and which of it and its partitions have no replica
     identity.
     """
@@ -326,8 +332,8 @@ def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str,
         if not row:
             raise SourceError(
                 f"there is no table {name}",
-                where=f"database {c.info.dbname}",
-                next_step="load the data first (`workbench load`), or correct the name",
+                location=f"database {c.info.dbname}",
+                hint="load the data first (`workbench load`), or correct the name",
             )
         found.append(row)
     return found
@@ -337,29 +343,29 @@ def publications(world: World, database: Optional[str] = None) -> pandas.DataFra
     """Return one row per published table: publication, all_tables, table, identity (how its rows
     are told apart).
     """
-    return frame(
+    return query(
         world, QUERIES["publications"].format(identity=QUERIES["identity"]), database=database
     )
 
 
-def split_roots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
+def tables_published_by_partition(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return the partitioned tables whose changes are published under the names of their
     partitions: publication, table. A connector whose table.include.list names such a table receives
         its snapshot and none of its changes.
     """
-    return frame(world, QUERIES["split_roots"], database=database)
+    return query(world, QUERIES["split_roots"], database=database)
 
 
 def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return the replication slots of the database, and the bytes of log each holds back."""
-    return frame(world, QUERIES["slots"], database=database)
+    return query(world, QUERIES["slots"], database=database)
 
 
 def all_slots(world: World) -> pandas.DataFrame:
     """Return the replication slots of all databases: slot_name, database ("" of a physical one),
     active, wal_status, bytes_behind (of log that the server retains for it).
     """
-    return frame(world, QUERIES["all_slots"], database="postgres")
+    return query(world, QUERIES["all_slots"], database="postgres")
 
 
 def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
@@ -386,7 +392,7 @@ def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
             f"replication slot {name} to go",
             timeout=20,
             error=SourceError,
-            next_step="a connector still reads it: delete that connector, then drop the slot",
+            hint="a connector still reads it: delete that connector, then drop the slot",
         )
         return there
 
@@ -395,10 +401,10 @@ def log_position(world: World, database: Optional[str] = None) -> str:
     """Return the log position (LSN) that the server has written up to; all its databases share one
     log.
     """
-    return frame(world, "SELECT pg_current_wal_lsn()::text AS lsn", database=database)["lsn"][0]
+    return query(world, "SELECT pg_current_wal_lsn()::text AS lsn", database=database)["lsn"][0]
 
 
-def place(position: str) -> int:
+def position_to_int(position: str) -> int:
     """A log position, `16/B374D848`, as the number that Debezium writes (pg_lsn: two 32-bit
     halves).
     """

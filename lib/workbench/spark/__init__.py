@@ -1,13 +1,13 @@
 """Spark: the session that a world names, and the server that the embedded stack runs."""
 
 from .sessions import (
-    answered,
-    causes,
-    engine,
-    gone,
-    is_gone,
     is_remote,
+    is_session_lost,
+    java_stacktraces,
+    query_engine,
     session,
-    unreachable,
+    session_lost_error,
+    translate_errors,
+    unreachable_reason,
     world_of,
 )

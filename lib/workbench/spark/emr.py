@@ -18,16 +18,18 @@ from urllib.parse import urlsplit
 from pyspark.sql.connect.client import ChannelBuilder
 
 from ..base import StackError, World, aws, paths
-from .settings import hudi_needs, of
+from .settings import hudi_conf, load_conf
 
 # below the lake's root: the library with its packages (see run.publish)
-ARCHIVE = "workbench/environment.tar.gz"
-HEADER = "x-aws-proxy-auth"  # in which each call bears the session's token
-EARLY = dt.timedelta(minutes=5)  # before it expires, after an hour, another token is asked for
-IDLE = 15  # minutes
-ALIVE = ("SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY")
-READY = ("STARTED", "IDLE", "BUSY")
-_started: dict[str, World] = {}  # sessions that this process has started and has to end
+ENVIRONMENT_ARCHIVE = "workbench/environment.tar.gz"
+AUTH_HEADER = "x-aws-proxy-auth"  # in which each call bears the session's token
+TOKEN_REFRESH_MARGIN = dt.timedelta(
+    minutes=5
+)  # before it expires, after an hour, another token is asked for
+IDLE_TIMEOUT_MINUTES = 15  # minutes
+ALIVE_STATES = ("SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY")
+READY_STATES = ("STARTED", "IDLE", "BUSY")
+_started_sessions: dict[str, World] = {}  # sessions that this process has started and has to end
 
 
 def _call(world: World, operation: str, **given: Any) -> dict[str, Any]:
@@ -36,126 +38,132 @@ def _call(world: World, operation: str, **given: Any) -> dict[str, Any]:
     )
 
 
-def settings(world: World) -> dict[str, str]:
+def spark_conf(world: World) -> dict[str, str]:
     """What Spark on EMR is started with: EMR's Hudi, the jars that `workbench aws publish` has put
     there, and Glue as catalog.
     """
-    return {**of("emr", root=world.lake.root, **world.spark.model_dump()), **hudi_needs()}
+    return {**load_conf("emr", root=world.lake.root, **world.spark.model_dump()), **hudi_conf()}
 
 
-def serverless_settings(world: World) -> dict[str, str]:
+def serverless_conf(world: World) -> dict[str, str]:
     """Return the settings of a job or a session on EMR Serverless: `settings`, and the library with
     its packages.
     """
-    return {**settings(world), **of("emr-serverless", root=world.lake.root, archive=ARCHIVE)}
+    return {
+        **spark_conf(world),
+        **load_conf("emr-serverless", root=world.lake.root, archive=ENVIRONMENT_ARCHIVE),
+    }
 
 
 @contextlib.contextmanager
-def taken(cluster: str, what: str) -> Iterator[None]:
+def submitting_to(cluster: str, what: str) -> Iterator[None]:
     """A step or a notebook that is started on the cluster in this block. Raises: StackError: the
     cluster has ended.
     """
     try:
         yield
     except StackError as e:
-        if aws.code(e) not in ("ValidationException", "InvalidRequestException"):
+        if aws.error_code(e) not in ("ValidationException", "InvalidRequestException"):
             raise
         raise StackError(
-            f"the cluster takes no {what}: {e.what}",
-            where=cluster,
-            next_step="it ends itself when idle: "
+            f"the cluster takes no {what}: {e.message}",
+            location=cluster,
+            hint="it ends itself when idle: "
             "`workbench aws up emr schedule -p Generation=<one more than last time>` makes another",
         ) from e
 
 
-def name(world: World) -> str:
+def session_name(world: World) -> str:
     """What this person's session of this instance is called."""
-    return f"{world.stack.deployment}-{getpass.getuser()}-{paths.instance()}"
+    return f"{world.stack.deployment}-{getpass.getuser()}-{paths.instance_name()}"
 
 
-def channel(
+def open_channel(
     world: World, options: list[tuple[str, Any]], say: Callable[[str], None] = print
 ) -> "Channel":
     """Where the session of this person listens; it is started where there is none.
 
     Raises: StackError: it does not come up, with EMR's reason; AWS refuses something.
     """
-    there = alive(world)
-    session = there[0]["sessionId"] if there else _start(world, say)
+    there = live_sessions(world)
+    session = there[0]["sessionId"] if there else _start_session(world, say)
     return Channel(world, session, options)
 
 
-def alive(world: World) -> list[dict[str, Any]]:
+def live_sessions(world: World) -> list[dict[str, Any]]:
     """This person's sessions that are there, those that are ready first."""
-    found = aws.pages(
+    found = aws.paginate(
         world.region,
         "emr-serverless",
         "list_sessions",
         "sessions",
         applicationId=world.spark.url,
-        states=list(ALIVE),
+        states=list(ALIVE_STATES),
     )
     return sorted(
-        (one for one in found if one.get("name") == name(world)),
-        key=lambda one: one["state"] not in READY,
+        (one for one in found if one.get("name") == session_name(world)),
+        key=lambda one: one["state"] not in READY_STATES,
     )
 
 
-def _start(world: World, say: Callable[[str], None]) -> str:
+def _start_session(world: World, say: Callable[[str], None]) -> str:
     say("starting a Spark session on EMR Serverless: a minute or two …")
     role = aws.parameter(world.region, world.stack.deployment, "spark/role")
     session = _call(
         world,
         "start_session",
         executionRoleArn=role,
-        name=name(world),
-        idleTimeoutMinutes=IDLE,
-        tags={aws.TAG: world.stack.deployment},
+        name=session_name(world),
+        idleTimeoutMinutes=IDLE_TIMEOUT_MINUTES,
+        tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
         configurationOverrides={
             "runtimeConfiguration": [
-                {"classification": "spark-defaults", "properties": serverless_settings(world)}
+                {"classification": "spark-defaults", "properties": serverless_conf(world)}
             ]
         },
     )["sessionId"]
-    if not _started:
-        atexit.register(lambda: [terminate(of, one) for one, of in list(_started.items())])
-    _started[session] = world
+    if not _started_sessions:
+        atexit.register(
+            lambda: [terminate_session(of, one) for one, of in list(_started_sessions.items())]
+        )
+    _started_sessions[session] = world
     return session
 
 
-def _state(session: dict[str, Any]) -> str:
+def _describe_state(session: dict[str, Any]) -> str:
     return f"it is {session['state']}: {session.get('stateDetails') or 'no reason told'}"
 
 
-def _ready(world: World, session: str) -> None:
+def _wait_until_ready(world: World, session: str) -> None:
     """Wait until a session can be asked."""
     log = "its log: EMR Studio, or the application's log location"
 
     def ready() -> bool:
         now = _call(world, "get_session", sessionId=session)["session"]
-        if now["state"] not in ALIVE:
+        if now["state"] not in ALIVE_STATES:
             raise StackError(
-                f"session {session} on EMR Serverless does not start: {_state(now)}", next_step=log
+                f"session {session} on EMR Serverless does not start: {_describe_state(now)}",
+                hint=log,
             )
-        return now["state"] in READY
+        return now["state"] in READY_STATES
 
     aws.wait(
-        ready, f"session {session} on EMR Serverless to start", timeout=600, every=2, next_step=log
+        ready, f"session {session} on EMR Serverless to start", timeout=600, interval=2, hint=log
     )
 
 
-def terminate(world: World, session: str) -> None:
+def terminate_session(world: World, session: str) -> None:
     """End a session; one that is gone is fine."""
-    _started.pop(session, None)
-    with aws.suppress("ResourceNotFound|^ValidationException$"):
+    _started_sessions.pop(session, None)
+    with aws.ignore_error_codes("ResourceNotFound|^ValidationException$"):
         _call(world, "terminate_session", sessionId=session)
 
 
-def stop(world: World) -> int:
+def terminate_sessions(world: World) -> int:
     """End all of this person's sessions, and return how many there were."""
-    there = alive(world)
+    there = live_sessions(world)
     for one in there:
-        terminate(world, one["sessionId"])
+        terminate_session(world, one["sessionId"])
     return len(there)
 
 
@@ -167,29 +175,29 @@ class Channel(ChannelBuilder):
     def __init__(self, world: World, session: str, options: list[tuple[str, Any]]):
         self.world, self.session, self._lock = world, session, threading.Lock()
         try:
-            _ready(world, session)
-            told = self._renew()
+            _wait_until_ready(world, session)
+            told = self._renew_token()
         except BaseException:  # Ctrl-C while it starts, too
-            if session in _started:
-                terminate(world, session)
+            if session in _started_sessions:
+                terminate_session(world, session)
             raise
         place = urlsplit(told if "://" in told else f"https://{told}")
         super().__init__(f"sc://{place.hostname}:{place.port or 443}/;use_ssl=true", options)
 
-    def _renew(self) -> str:
+    def _renew_token(self) -> str:
         """Ask for a token, and return the session's endpoint."""
         told = _call(self.world, "get_session_endpoint", sessionId=self.session)
-        self._token_now, self._until = told["authToken"], told["authTokenExpiresAt"]
+        self._bearer_token, self._token_expires_at = told["authToken"], told["authTokenExpiresAt"]
         return told["endpoint"]
 
     def ended(self) -> str:
         """Why the session is over; "" while it is not."""
         now = _call(self.world, "get_session", sessionId=self.session)["session"]
-        return "" if now["state"] in ALIVE else _state(now)
+        return "" if now["state"] in ALIVE_STATES else _describe_state(now)
 
     def metadata(self) -> Iterable[tuple[str, str]]:
         """What goes along with a call; pyspark asks before each."""
         with self._lock:
-            if dt.datetime.now(dt.timezone.utc) > self._until - EARLY:
-                self._renew()
-        return [*super().metadata(), (HEADER, self._token_now)]
+            if dt.datetime.now(dt.timezone.utc) > self._token_expires_at - TOKEN_REFRESH_MARGIN:
+                self._renew_token()
+        return [*super().metadata(), (AUTH_HEADER, self._bearer_token)]

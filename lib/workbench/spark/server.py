@@ -13,28 +13,28 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..base import host_port, local_path, state_dir
+from ..base import local_path, split_host_port, state_dir
 from ..base.params import Spark
-from ..base.paths import plain
+from ..base.paths import service_path
 from ..stack import artifacts, services
 from . import settings
 
-DEFAULTS = plain(
+CONF_DIR = service_path(
     Path(__file__).parent / "conf"
 )  # what is the same in every world; Spark reads it by itself
 # The settings of HDFS, MapReduce and YARN, some 2,000, that nothing on one machine asks for: Hudi
 # sends all of Hadoop's settings along with every task, and reads those files anew for every Parquet
 # file that it looks up keys in. Without them an upsert into 30 partitions takes a quarter less
 # time. These empty files stand before Hadoop's.
-NO_CLUSTER_SETTINGS = plain(Path(__file__).parent / "hadoop")
+EMPTY_CLUSTER_CONF = service_path(Path(__file__).parent / "hadoop")
 # The same of Hadoop's core: 413 of its 417 settings, of object stores and of Kerberos most of them,
 # are what Hadoop's code takes anyway or what a lake in a folder does not ask for. With them a
 # commit into a small table takes a fifth of the processor time more: each of its tasks unpacks all
 # settings, one by one.
-NO_STORE_SETTINGS = NO_CLUSTER_SETTINGS / "files"
+EMPTY_CORE_CONF = EMPTY_CLUSTER_CONF / "files"
 
 
-def of_server(
+def server_conf(
     spark: Spark, tables: str, java_compiler: str, endpoint: str = "", region: str = ""
 ) -> dict[str, str]:
     """Return what the embedded Spark Connect server is given beside its defaults, sized for a
@@ -50,16 +50,14 @@ def of_server(
         str(jar) for kind in ("spark", *["s3"] * bool(endpoint)) for jar in artifacts.jars(kind)
     ]
     local, own_workers = spark.master.startswith("local"), spark.workers > 0
-    blank = (
-        [NO_STORE_SETTINGS, NO_CLUSTER_SETTINGS] if local_path(tables) else [NO_CLUSTER_SETTINGS]
-    )
+    blank = [EMPTY_CORE_CONF, EMPTY_CLUSTER_CONF] if local_path(tables) else [EMPTY_CLUSTER_CONF]
     class_path = ":".join([*map(str, blank), *jars] if local or own_workers else jars)
     # UTC: Hudi takes instants from this Java's clock and orders by them
     options = services.java_options(java_compiler)
     driver = [
         *options,
         f"-Dderby.system.home={state_dir() / 'data'}",
-        *services.java_logging("spark", "warn"),
+        *services.java_logging_options("spark", "warn"),
     ]
     # Where the workers are ours, executors get Hudi on their class path: through spark.jars another
     # class loader than Avro's loads it, and Avro makes no Hudi records of a log block
@@ -70,7 +68,7 @@ def of_server(
         else {"spark.jars": ",".join(jars)}
     )
     return {
-        **settings.of(
+        **settings.load_conf(
             "server",
             class_path=class_path,
             driver_options=" ".join(driver),
@@ -80,7 +78,7 @@ def of_server(
         ),
         **({} if local else of_executors),
         **(
-            settings.of(
+            settings.load_conf(
                 "s3a",
                 endpoint=endpoint,
                 region=region or "us-east-1",
@@ -89,11 +87,11 @@ def of_server(
             if endpoint
             else {}
         ),
-        **settings.of_session(),
+        **settings.session_conf(),
     }
 
 
-def clear_half_made(metastore: Path) -> None:
+def remove_incomplete_metastore(metastore: Path) -> None:
     """Remove a catalog of Derby's whose making was killed: it has no service.properties, which are
     written last, and every later start would fail on it. Nothing is registered in it yet.
     """
@@ -107,11 +105,11 @@ def main(told: dict[str, Any]) -> None:
     from pyspark.sql import SparkSession
 
     asked = Spark(**told["spark"])
-    port = host_port(asked.url)[1]
-    os.environ["SPARK_CONF_DIR"] = str(DEFAULTS)
-    clear_half_made(state_dir() / "data" / "metastore")
+    port = split_host_port(asked.url)[1]
+    os.environ["SPARK_CONF_DIR"] = str(CONF_DIR)
+    remove_incomplete_metastore(state_dir() / "data" / "metastore")
     given = (told[name] for name in ("tables", "java_compiler", "endpoint", "region"))
-    conf = SparkConf().setAll(of_server(asked, *given).items())
+    conf = SparkConf().setAll(server_conf(asked, *given).items())
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm = session._jvm
     netty = jvm.org.sparkproject.connect.grpc.netty.NettyServerBuilder

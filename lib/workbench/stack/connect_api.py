@@ -4,19 +4,19 @@ from typing import Any, Callable
 
 from ..base import ConnectorError, World, http
 
-CONNECTORS = "/connectors?expand=info"
+CONNECTORS_PATH = "/connectors?expand=info"
 
 
-class Refusal(ConnectorError):
+class ConnectApiError(ConnectorError):
     """Kafka Connect answers with an error.
 
     Args:
-        status: HTTP status. message: what Connect says.
+        status: HTTP status. reason: the message of Connect's answer.
     """
 
-    def __init__(self, what: str, status: int, message: str, **fields: str):
-        super().__init__(what, **fields)
-        self.status, self.message = status, message
+    def __init__(self, message: str, status: int, reason: str, **fields: str):
+        super().__init__(message, **fields)
+        self.status, self.reason = status, reason
 
 
 def call(
@@ -25,7 +25,7 @@ def call(
     path: str,
     body: Any = None,
     *,
-    wanted: Callable[[], bool] = lambda: True,
+    should_retry: Callable[[], bool] = lambda: True,
 ) -> Any:
     """Call the API and return the decoded answer, None where it is empty.
 
@@ -43,28 +43,28 @@ def call(
         world.connect.url.rstrip("/") + path,
         body,
         auth=world.connect.auth,
-        wanted=wanted,
+        should_retry=should_retry,
     )
     where = f"{method} {path}"
     if answer.status_code == 401:
-        raise Refusal(
+        raise ConnectApiError(
             "Connect refuses user and password of its REST API",
             401,
             "",
-            where=where,
+            location=where,
             expected=f"what connect.user and connect.password of {world.file} name",
-            next_step="an embedded Connect: `workbench up`; another one: correct the params file",
+            hint="an embedded Connect: `workbench up`; another one: correct the params file",
         )
     if answer.status_code >= 400:
         try:
             message = answer.json().get("message", "")
         except ValueError:
             message = answer.text[:300]
-        raise Refusal(
+        raise ConnectApiError(
             f"Connect answers {answer.status_code}: {message}",
             answer.status_code,
             message,
-            where=where,
+            location=where,
         )
     return answer.json() if answer.content else None
 

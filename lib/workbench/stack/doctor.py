@@ -28,42 +28,42 @@ class Finding:
     """
 
     subject: str
-    seen: str
-    fix: str = ""
-    mild: bool = False  # the stack can start nevertheless
+    detail: str
+    remedy: str = ""
+    is_warning: bool = False  # the stack can start nevertheless
 
     @property
     def level(self) -> str:
         """ok, warning or problem."""
-        return "ok" if not self.fix else "warning" if self.mild else "problem"
+        return "ok" if not self.remedy else "warning" if self.is_warning else "problem"
 
 
 def examine(world: World) -> list[Finding]:
     """Return a Finding for each thing looked at; no process is started and nothing is changed."""
-    found = [_python(), _packages(), _platform()]
+    found = [_check_python(), _check_packages(), _check_platform()]
     if world.stack.embedded:
         found += [
-            _memory(),
-            _disk(ROOT / "var"),
-            _java(),
-            _files(*services.on_demand(world)),
-            *_ports(world),
-            _root(),
+            _check_memory(),
+            _check_disk(ROOT / "var"),
+            _check_java(),
+            _check_files(*services.optional_artifacts(world)),
+            *_check_ports(world),
+            _check_user(),
         ]
-    return found + ([_account(world)] if world.stack.deployment else [])
+    return found + ([_check_account(world)] if world.stack.deployment else [])
 
 
-def _account(world: World) -> Finding:
+def _check_account(world: World) -> Finding:
     try:
         return Finding(
             "AWS",
             f"{aws.call(world.region, 'sts', 'get_caller_identity')['Arn']} in {world.region}",
         )
     except WorkbenchError as e:
-        return Finding("AWS", f"{e.what}: {e.where}", e.next_step or f"look at {world.file}")
+        return Finding("AWS", f"{e.message}: {e.location}", e.hint or f"look at {world.file}")
 
 
-def _python() -> Finding:
+def _check_python() -> Finding:
     good = (3, 10) <= sys.version_info[:2] <= (3, 13)
     return Finding(
         "Python",
@@ -74,12 +74,12 @@ def _python() -> Finding:
     )
 
 
-def _packages() -> Finding:
+def _check_packages() -> Finding:
     """Those that requirements.in pins for this machine."""
     lines = (ROOT / "requirements.in").read_text(encoding="utf-8").splitlines()
     wanted = [Requirement(line.split("#")[0]) for line in lines if "==" in line.split("#")[0]]
     pinned = {r.name: str(r.specifier)[2:] for r in wanted if not r.marker or r.marker.evaluate()}
-    wrong = [sentence for sentence in map(_wrong, pinned, pinned.values()) if sentence]
+    wrong = [sentence for sentence in map(_package_problem, pinned, pinned.values()) if sentence]
     other = "`unset PYTHONPATH`, then " if os.environ.get("PYTHONPATH") else ""
     return Finding(
         "packages",
@@ -88,7 +88,7 @@ def _packages() -> Finding:
     )
 
 
-def _wrong(name: str, version: str) -> str:
+def _package_problem(name: str, version: str) -> str:
     """Say which other version of a package is there, or which module would be imported in place of
     its own; "" where all is well.
     """
@@ -101,17 +101,17 @@ def _wrong(name: str, version: str) -> str:
     return "" if same else f"{name} would be imported from {found}, not from {installed}"
 
 
-def _platform() -> Finding:
+def _check_platform() -> Finding:
     seen, fix = {
         "linux": ("Linux", ""),
         "darwin": ("macOS", "should work; only Linux is tested"),
     }.get(sys.platform, (sys.platform, "use Linux (on Windows: WSL 2)"))
-    return Finding("system", seen, fix, mild=sys.platform == "darwin")
+    return Finding("system", seen, fix, is_warning=sys.platform == "darwin")
 
 
-def _memory() -> Finding:
+def _check_memory() -> Finding:
     free = psutil.virtual_memory().available / 2**30
-    running = sum(1 for name in services.SERVICES if process.own(name))
+    running = sum(1 for name in services.SERVICES if process.running_process(name))
     seen = f"{free:.1f} GiB available" + (
         f", {running} services already running" if running else ""
     )
@@ -122,11 +122,11 @@ def _memory() -> Finding:
         if free >= MEMORY_GIB or running
         else f"the stack takes up to {MEMORY_GIB} GiB: close something, or lower spark.driver_memory in"
         " params/local.yaml",
-        mild=free >= MEMORY_GIB / 2,
+        is_warning=free >= MEMORY_GIB / 2,
     )
 
 
-def _disk(folder: Path) -> Finding:
+def _check_disk(folder: Path) -> Finding:
     there = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(there).free / 2**30
     others = [f for f in (there, *folder.glob("*")) if not os.access(f, os.W_OK)]
@@ -147,11 +147,11 @@ def _disk(folder: Path) -> Finding:
     )
 
 
-def _java() -> Finding:
+def _check_java() -> Finding:
     try:
         home = artifacts.java_home()
     except WorkbenchError as e:
-        return Finding("Java", f"{e.what}: {e.where}", e.next_step)
+        return Finding("Java", f"{e.message}: {e.location}", e.hint)
     stated = Path(os.environ.get("JAVA_HOME") or home)
     note = (
         ""
@@ -161,8 +161,8 @@ def _java() -> Finding:
     return Finding("Java", f"{artifacts.versions()['java']} at {home}{note}")
 
 
-def _files(*more: str) -> Finding:
-    total, sick = len(artifacts.needed(*more)), artifacts.verify(*more)
+def _check_files(*more: str) -> Finding:
+    total, sick = len(artifacts.required(*more)), artifacts.verify(*more)
     damaged = [s for s in sick if s.endswith("damaged")]
     seen = (
         f"{len(damaged)} damaged: {damaged[0]}"
@@ -172,25 +172,25 @@ def _files(*more: str) -> Finding:
         else f"{total} files with the pinned checksums"
     )
     fix = "run `make install`: it fetches those only. (Missing ones are also fetched before a service starts.)"
-    return Finding("jars", seen, fix if sick else "", mild=not damaged)
+    return Finding("jars", seen, fix if sick else "", is_warning=not damaged)
 
 
-def _ports(world: World) -> list[Finding]:
-    ours = process.held()
+def _check_ports(world: World) -> list[Finding]:
+    ours = process.bound_ports()
     wanted = [
         (name, port)
-        for name in [*services.wanted(world), *services.WHEN_ASKED]
+        for name in [*services.default_services(world), *services.ON_DEMAND_SERVICES]
         for port in services.SERVICES[name].ports(world)
     ]
-    held = [(name, port, process.holder(port)) for name, port in wanted if port not in ours]
+    held = [(name, port, process.port_owner(port)) for name, port in wanted if port not in ours]
     return [
-        Finding(f"port {port} ({name})", f"held by {stranger}", process.OTHER_PORTS)
+        Finding(f"port {port} ({name})", f"held by {stranger}", process.PORT_HINT)
         for name, port, stranger in held
         if stranger
     ] or [Finding("ports", f"{', '.join(str(p) for _, p in wanted)} are free or ours")]
 
 
-def _root() -> Finding:
+def _check_user() -> Finding:
     if os.geteuid() == 0 and not shutil.which("setpriv"):
         return Finding(
             "user",

@@ -16,14 +16,14 @@ from typing import Any, Callable, Collection, Optional
 
 import psutil
 
-from ..base import StackError, World, host_port, params, pidfiles, state_dir, wait_until
-from .artifacts import CONF
+from ..base import StackError, World, params, pidfiles, split_host_port, state_dir, wait_until
+from .artifacts import CONF_DIR
 
 # Kept from the services. Secrets: a service gets its own through a file that only it and we can
 # read. Settings of other Sparks, Javas and Pythons: a kernel with a Spark Connect session holds
 # variables that keep a classic session from starting, and a PYTHONPATH may lead to another pyspark
 # than the pinned one.
-OURS_ALONE = (
+STRIPPED_ENV_PREFIXES = (
     "WORKBENCH_SECRET_",
     "SPARK_",
     "PYSPARK_",
@@ -35,13 +35,13 @@ OURS_ALONE = (
     "PYTHONHOME",
 )
 # in the environment of all that we start: whose process it is, also without a pid file
-MARK = "WORKBENCH_SERVICE"
-ROOM = (
+SERVICE_ID_ENV = "WORKBENCH_SERVICE"
+MIN_FREE_BYTES = (
     64 << 20
 )  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
-OTHER_PORTS = (
+PORT_HINT = (
     "stop that process, or choose other ports: `workbench down`, then WORKBENCH_PORT_BASE=<number> make …; "
-    + params.OWN_SERVERS
+    + params.OWN_SERVERS_HINT
 )
 
 
@@ -55,23 +55,25 @@ class Service:
     ready: Callable[
         [World], bool
     ]  # asks in the service's own protocol; may raise instead of returning False
-    needs: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
     env: Callable[[World], dict[str, str]] = lambda world: {}
     stop_signal: int = signal.SIGTERM
     timeout: float = 90.0
-    fresh: Callable[[World], None] = lambda world: None  # first-start work, such as initdb
-    also: Callable[[World], tuple[int, ...]] = lambda world: ()  # the other ports it listens on
+    initialize: Callable[[World], None] = lambda world: None  # first-start work, such as initdb
+    extra_ports: Callable[[World], tuple[int, ...]] = (
+        lambda world: ()
+    )  # the other ports it listens on
     # What else of a world goes into its command and configuration. Told apart from `command`, which
     # writes files: a notebook's first cell compares it with what the running process was started
     # with.
-    told: Callable[[World], object] = lambda world: ()
-    note: str = ""  # what a person is told when it was started
+    config_fingerprint: Callable[[World], object] = lambda world: ()
+    startup_notice: str = ""  # what a person is told when it was started
     # it writes its log file itself, and rolls it; what it prints goes into a file beside it
-    logs: bool = False
+    writes_own_log: bool = False
 
     def ports(self, world: World) -> tuple[int, ...]:
         """Every port that it listens on in this world; at the first it answers."""
-        return (host_port(self.address(world))[1], *self.also(world))
+        return (split_host_port(self.address(world))[1], *self.extra_ports(world))
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Status:
     detail: str = ""
 
 
-def mark(name: str) -> str:
+def service_id(name: str) -> str:
     """What a service of this instance is marked with."""
     return f"{state_dir()}:{name}"
 
@@ -97,7 +99,7 @@ def log_file(name: str) -> Path:
     return state_dir() / "log" / f"{name}.log"
 
 
-def conf(name: str, **values: object) -> Path:
+def render_conf(name: str, **values: object) -> Path:
     """Fill in a template of conf/, write it to the state folder (no secret is in it) and return its
     path.
     """
@@ -107,34 +109,38 @@ def conf(name: str, **values: object) -> Path:
         f".{name}.{threading.get_ident()}"
     )  # services that start side by side may share one
     scratch.write_text(
-        Template((CONF / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8"
+        Template((CONF_DIR / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8"
     )
     scratch.replace(path)
     return path
 
 
-def data(name: str) -> Path:
+def data_dir(name: str) -> Path:
     """A service's folder for what it keeps."""
     path = state_dir() / "data" / name
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def printed(name: str) -> Path:
+def stdout_file(name: str) -> Path:
     """What a service with a log of its own prints beside it: Java's last words, above all."""
     return log_file(name).with_suffix(".out")
 
 
-def full_disk() -> str:
+def disk_full_message() -> str:
     """Say that there is no room for the services to go on, and where; the empty text where there is
     some.
     """
     there = next(p for p in (state_dir(), *state_dir().parents) if p.exists())
     free = shutil.disk_usage(there).free
-    return f"the disk is full: {free >> 20} MB are free for {state_dir()}" if free < ROOM else ""
+    return (
+        f"the disk is full: {free >> 20} MB are free for {state_dir()}"
+        if free < MIN_FREE_BYTES
+        else ""
+    )
 
 
-def _scratch(name: str) -> Path:
+def _temp_dir(name: str) -> Path:
     """The service's folder for temporary files. What a killed one leaves there (native libraries
     that Java unpacks, Spark's and Hive's working folders) goes with the next start, or when the
     service is stopped.
@@ -142,67 +148,69 @@ def _scratch(name: str) -> Path:
     return state_dir() / "tmp" / name
 
 
-def _noted(name: str) -> dict[str, Any]:
+def _read_pid_file(name: str) -> dict[str, Any]:
     return pidfiles.read(pidfiles.pid_file(name))
 
 
-def held() -> set[int]:
+def bound_ports() -> set[int]:
     """The ports of all services of this instance that have a living process, whichever world they
     were started for.
     """
     names = [f.stem for f in pidfiles.pid_file("any").parent.glob("*.json")]
-    return {port for n in names if own(n) for port in _noted(n).get("ports", ())}
+    return {
+        port for n in names if running_process(n) for port in _read_pid_file(n).get("ports", ())
+    }
 
 
-def _fingerprint(service: Service, world: World) -> str:
+def _start_fingerprint(service: Service, world: World) -> str:
     """What tells a start of this service for this world from one for another world or other ports.
     Writes nothing.
     """
-    return json.dumps([service.ports(world), service.told(world)], sort_keys=True)
+    return json.dumps([service.ports(world), service.config_fingerprint(world)], sort_keys=True)
 
 
-def outdated(service: Service, world: World) -> bool:
+def is_outdated(service: Service, world: World) -> bool:
     """True when our living process was started for a world with other settings, or on other
     ports.
     """
-    return own(service.name) is not None and _noted(service.name).get("told") != _fingerprint(
-        service, world
-    )
+    return running_process(service.name) is not None and _read_pid_file(service.name).get(
+        "told"
+    ) != _start_fingerprint(service, world)
 
 
-def own(name: str) -> Optional[psutil.Process]:
+def running_process(name: str) -> Optional[psutil.Process]:
     """Return the process that our pid file names, if it still is that process and not a later one
     with its number.
     """
-    return pidfiles.living(_noted(name))
+    return pidfiles.find_process(_read_pid_file(name))
 
 
-def ended(name: str) -> str:
+def down_reason(name: str) -> str:
     """How it stands with a service that does not answer: "is stopped", "died", "does not listen";
     "" where it does.
     """
-    noted = _noted(name)
-    if not own(name):
+    noted = _read_pid_file(name)
+    if not running_process(name):
         return (
-            f"died. {full_disk()}".rstrip(". ")
+            f"died. {disk_full_message()}".rstrip(". ")
             if pidfiles.pid_file(name).exists()
             else "is stopped"
         )
     return (
         ""
-        if all(map(holder, noted["ports"]))
+        if all(map(port_owner, noted["ports"]))
         else "does not listen: it is going down, or coming up"
     )
 
 
-def answers(service: Service, world: World) -> bool:
+def is_ready(service: Service, world: World) -> bool:
     """True when the service gives a proper answer in its protocol."""
     with contextlib.suppress(Exception):  # every client has its own "not yet"
         return bool(service.ready(world))
     return False
 
 
-def holder(port: int) -> Optional[str]:
+def port_owner(port: int) -> Optional[str]:
     """Say who listens on a loopback port (pid and program where the system tells), None when nobody
     does. The arguments of the program are left out: they may hold passwords.
     """
@@ -225,17 +233,17 @@ def start(service: Service, world: World) -> str:
         StackError: a stranger holds the port, the process died, or it did not answer in time (with
             the last log lines).
     """
-    if own(service.name):
+    if running_process(service.name):
         try:
             _wait_ready(service, world)
             return "reused"
         except StackError:
-            if own(service.name):
+            if running_process(service.name):
                 raise
             # one that was killed a moment ago may still be there for an instant: it ended while we
             # waited for it
-    sweep(service.name)
-    refuse_strangers(service, world)
+    kill_orphans(service.name)
+    require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
@@ -245,16 +253,18 @@ def _wait_ready(service: Service, world: World) -> None:
     wait_until(
         lambda: service.ready(world),
         f"{service.name} to answer on port {service.ports(world)[0]}",
-        failed=lambda: (
-            None if own(service.name) else f"its process ended. {full_disk()}\n{tail(service.name)}"
+        failure_reason=lambda: (
+            None
+            if running_process(service.name)
+            else f"its process ended. {disk_full_message()}\n{log_tail(service.name)}"
         ),
         timeout=service.timeout,
         error=StackError,
-        next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
+        hint=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
     )
 
 
-def refuse_strangers(service: Service, world: World, ours: Collection[int] = ()) -> None:
+def require_free_ports(service: Service, world: World, ours: Collection[int] = ()) -> None:
     """Raise StackError where another process holds a port of a service.
 
     Args:
@@ -265,24 +275,24 @@ def refuse_strangers(service: Service, world: World, ours: Collection[int] = ())
     for port in (p for p in service.ports(world) if p not in ours):
         with contextlib.suppress(StackError):
             wait_until(
-                lambda port=port: holder(port) is None,
+                lambda port=port: port_owner(port) is None,
                 "",
                 timeout=patience,
-                every=0.05,
+                interval=0.05,
                 error=StackError,
             )
             continue
         raise StackError(
             f"{service.name} cannot start: port {port} is taken",
-            where=holder(port) or "",
-            next_step=OTHER_PORTS,
+            location=port_owner(port) or "",
+            hint=PORT_HINT,
         )
 
 
 def _spawn(service: Service, world: World) -> None:
-    service.fresh(world)
+    service.initialize(world)
     command = service.command(world)
-    log, out, scratch = log_file(service.name), printed(service.name), _scratch(service.name)
+    log, out, scratch = log_file(service.name), stdout_file(service.name), _temp_dir(service.name)
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in (log.parent, pidfiles.pid_file(service.name).parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
@@ -291,7 +301,7 @@ def _spawn(service: Service, world: World) -> None:
             file.replace(
                 file.with_suffix(f"{file.suffix}.1")
             )  # a restart must not hide why the last one died
-    given = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
+    given = {k: v for k, v in os.environ.items() if not k.startswith(STRIPPED_ENV_PREFIXES)}
     # Java looks at no TMPDIR; every `java` that the service starts reads the second, and Spark goes
     # by the third
     given |= {
@@ -299,58 +309,58 @@ def _spawn(service: Service, world: World) -> None:
         "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
         "SPARK_LOCAL_DIRS": str(scratch),
     }
-    with (out if service.logs else log).open("ab") as file:
+    with (out if service.writes_own_log else log).open("ab") as file:
         process = subprocess.Popen(
             command,
             stdout=file,
             stderr=file,
             stdin=subprocess.DEVNULL,
             cwd=state_dir(),
-            env={**given, **service.env(world), MARK: mark(service.name)},
+            env={**given, **service.env(world), SERVICE_ID_ENV: service_id(service.name)},
             start_new_session=True,
         )
     noted = {
         "pid": process.pid,
-        "born": pidfiles.born(psutil.Process(process.pid)),
+        "born": pidfiles.start_ticks(psutil.Process(process.pid)),
         "ports": service.ports(world),
         "base": world.stack.port_base,
-        "told": _fingerprint(service, world),
+        "told": _start_fingerprint(service, world),
     }
     unfinished = pidfiles.pid_file(service.name).with_suffix(".new")
     unfinished.write_text(json.dumps(noted))
     unfinished.replace(pidfiles.pid_file(service.name))
 
 
-def stop(service: Service, *, patience: float = 15.0) -> bool:
+def stop(service: Service, *, grace_period: float = 15.0) -> bool:
     """Stop our process group: its stop signal, a wait, then KILL. Return whether there was anything
     to stop.
     """
-    process = own(service.name)
+    process = running_process(service.name)
     if process is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, service.stop_signal)
-    swept = sweep(service.name, patience if process is not None else 0)
+    swept = kill_orphans(service.name, grace_period if process is not None else 0)
     pidfiles.pid_file(service.name).unlink(missing_ok=True)
-    shutil.rmtree(_scratch(service.name), ignore_errors=True)
+    shutil.rmtree(_temp_dir(service.name), ignore_errors=True)
     return process is not None or swept
 
 
-def sweep(name: str, patience: float = 0) -> bool:
+def kill_orphans(name: str, grace_period: float = 0) -> bool:
     """Kill what is left of a service after `patience` seconds, and return whether there was
     anything: one that does not heed its signal, the backends of a PostgreSQL killed with -9, one
         whose starter was killed before it noted the pid.
     """
-    seen = set(_rest_of(name))
-    psutil.wait_procs(seen, timeout=patience)
+    seen = set(_find_orphans(name))
+    psutil.wait_procs(seen, timeout=grace_period)
 
     def ended() -> bool:
         seen.update(
-            _rest_of(name)
+            _find_orphans(name)
         )  # looked up each time: one of them may have started another before it ended
         # One that is ending loses its environment, our mark with it, before it lets go of its
         # ports: it is waited for as the process that was seen, until it is gone or a zombie, which
         # holds nothing any more.
-        rest = [p for p in seen if pidfiles.alive(p)]
+        rest = [p for p in seen if pidfiles.is_alive(p)]
         for p in rest:
             with contextlib.suppress(psutil.Error):
                 p.kill()
@@ -360,7 +370,7 @@ def sweep(name: str, patience: float = 0) -> bool:
     return bool(seen)
 
 
-def _rest_of(name: str) -> list[psutil.Process]:
+def _find_orphans(name: str) -> list[psutil.Process]:
     """Processes that carry this service's mark. PostgreSQL's backends write their title over it
     (and leave the group): they are known by their name and by working in our data folder.
     """
@@ -369,19 +379,19 @@ def _rest_of(name: str) -> list[psutil.Process]:
     return [
         p
         for p in found
-        if pidfiles.alive(p)
+        if pidfiles.is_alive(p)
         and (
-            (p.info["environ"] or {}).get(MARK) == mark(name)
+            (p.info["environ"] or {}).get(SERVICE_ID_ENV) == service_id(name)
             or (p.info["name"], p.info["cwd"]) == (name, folder)
         )
     ]
 
 
-def tail(name: str, lines: int = 12) -> str:
+def log_tail(name: str, lines: int = 12) -> str:
     """What a service said last, in its log and in what it printed beside it, for an error to
     show.
     """
-    files = [f for f in (log_file(name), printed(name)) if f.is_file()]
+    files = [f for f in (log_file(name), stdout_file(name)) if f.is_file()]
     return "\n".join(
         f"    | {line[:200]}"
         for f in files
@@ -392,16 +402,16 @@ def tail(name: str, lines: int = 12) -> str:
 def status(service: Service, world: World) -> Status:
     """Look at one service without changing anything."""
     (port, *_), log = service.ports(world), str(log_file(service.name))
-    process = own(service.name)
+    process = running_process(service.name)
     if process is None:
-        died, stranger = pidfiles.pid_file(service.name).exists(), holder(port)
+        died, stranger = pidfiles.pid_file(service.name).exists(), port_owner(port)
         state = "stranger" if stranger else "died" if died else "stopped"
         return Status(
             service.name,
             state,
             port,
             log=log if died else "",
-            detail=stranger or (full_disk() if died else ""),
+            detail=stranger or (disk_full_message() if died else ""),
         )
     try:
         memory = (
@@ -411,11 +421,11 @@ def status(service: Service, world: World) -> Status:
     except psutil.Error:
         return Status(service.name, "died", port, log=log)
     state, detail = "up", ""
-    if outdated(service, world):
-        state, port = "outdated", _noted(service.name)["ports"][0]
+    if is_outdated(service, world):
+        state, port = "outdated", _read_pid_file(service.name)["ports"][0]
         detail = (
             f"runs with other settings than world '{world.name}' has; `workbench up` restarts it"
         )
-    elif not answers(service, world):
-        state, detail = "starting", full_disk()
+    elif not is_ready(service, world):
+        state, detail = "starting", disk_full_message()
     return Status(service.name, state, port, process.pid, age, memory, log, detail)

@@ -17,11 +17,11 @@ import threading
 from collections.abc import Iterable
 from typing import Callable
 
-from ..base import host_port, secrets
+from ..base import secrets, split_host_port
 from .services import S3_KEY, S3_KEY_ID
 
 # the form of a signature; moto fails on any other
-SIGNED = re.compile(
+SIGNATURE_PATTERN = re.compile(
     r"AWS4-HMAC-SHA256 Credential=[^/,\s]+/\d{8}/[\w-]+/s3/aws4_request, ?SignedHeaders=[^,\s]+, ?"
     "Signature=[0-9a-f]+"
 )
@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def application(name: str) -> Callable[..., Iterable[bytes]]:
+def create_application(name: str) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application that serves a new bucket of this name, to clients that call it by
     a loopback name.
     """
@@ -74,7 +74,7 @@ def application(name: str) -> Callable[..., Iterable[bytes]]:
     moto, one = create_backend_app("s3"), threading.Lock()
 
     def app(asked, answer):  # type: ignore[no-untyped-def]
-        signed = SIGNED.fullmatch(asked.get("HTTP_AUTHORIZATION", ""))
+        signed = SIGNATURE_PATTERN.fullmatch(asked.get("HTTP_AUTHORIZATION", ""))
         foreign = {
             "HTTP_ORIGIN",
             "HTTP_X_AMZ_TARGET",
@@ -96,8 +96,8 @@ def application(name: str) -> Callable[..., Iterable[bytes]]:
 
 def main(address: str, name: str) -> None:
     """Serve a new bucket of this name until TERM."""
-    host, port = host_port(address)
-    app = application(name)
+    host, port = split_host_port(address)
+    app = create_application(name)
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 

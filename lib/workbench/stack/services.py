@@ -12,15 +12,18 @@ import zipfile
 from pathlib import Path
 from typing import Any, Sequence
 
-from ..base import StackError, World, environment, host_port, paths, secrets, tls
+from ..base import StackError, World, environment, paths, secrets, split_host_port, tls
 from . import artifacts, databases, storefront
-from .process import Service, conf, data, log_file
+from .process import Service, data_dir, log_file, render_conf
 
 S3_KEY_ID, S3_KEY = (
     "WORKBENCHLAKE0000000",
     "s3.key",
 )  # of the key to our S3 endpoint: its id, the name of the secret
-WHEN_ASKED = ("apicurio", "mariadb")  # services that are started when a notebook asks for them
+ON_DEMAND_SERVICES = (
+    "apicurio",
+    "mariadb",
+)  # services that are started when a notebook asks for them
 # of Connect: its connectors read and write any file, so it is loaded only while a notebook needs it
 OPTIONAL_PLUGINS = {
     "filestream": "FileStream"
@@ -71,10 +74,10 @@ def java_options(compiler: str) -> list[str]:
     ]
 
 
-def java_logging(name: str, level: str = "info") -> list[str]:
+def java_logging_options(name: str, level: str = "info") -> list[str]:
     """Options by which a Java writes its log, size and all, into `log_file(name)`."""
     return [
-        f"-Dlog4j2.configurationFile={artifacts.CONF / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile={artifacts.CONF_DIR / 'log4j2.properties'}",
         f"-Dworkbench.log={log_file(name)}",
         f"-Dworkbench.level={level}",
         f"-Dworkbench.log_size={LOG_SIZE}",
@@ -98,7 +101,7 @@ def java_command(
         *java_options(world.stack.java_compiler),
         f"-Xmx{heap}",
         *options,
-        *java_logging(name),
+        *java_logging_options(name),
         "-cp",
         os.pathsep.join(map(str, classpath)),
         main,
@@ -110,16 +113,16 @@ def java_command(
 # -----------------------------------------------------------------------------------------
 
 
-def _controller(world: World) -> int:
-    return host_port(world.kafka.bootstrap)[1] + 1
+def _controller_port(world: World) -> int:
+    return split_host_port(world.kafka.bootstrap)[1] + 1
 
 
 def _kafka_properties(world: World) -> Path:
-    return conf(
+    return render_conf(
         "kafka.properties",
         bootstrap=world.kafka.bootstrap,
-        controller=f"127.0.0.1:{_controller(world)}",
-        data=data("kafka"),
+        controller=f"127.0.0.1:{_controller_port(world)}",
+        data=data_dir("kafka"),
     )
 
 
@@ -129,8 +132,8 @@ def _kafka_command(world: World) -> list[str]:
     )
 
 
-def _kafka_fresh(world: World) -> None:
-    if (data("kafka") / "meta.properties").exists():
+def _initialize_kafka(world: World) -> None:
+    if (data_dir("kafka") / "meta.properties").exists():
         return
     command = java_command(
         world,
@@ -148,7 +151,8 @@ def _kafka_fresh(world: World) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise StackError(
-            "Kafka could not format its storage", where=(done.stdout + done.stderr).strip()[-500:]
+            "Kafka could not format its storage",
+            location=(done.stdout + done.stderr).strip()[-500:],
         )
 
 
@@ -166,23 +170,23 @@ def _kafka_ready(world: World) -> bool:
     return bool(admin.list_topics(timeout=2).brokers)
 
 
-def _own_plugins() -> list[str]:
+def _user_plugins() -> list[str]:
     """The plugins that a person has put into var/plugins: a folder of jars each."""
-    return sorted(path.name for path in (paths.VAR / "plugins").glob("*") if path.is_dir())
+    return sorted(path.name for path in (paths.VAR_DIR / "plugins").glob("*") if path.is_dir())
 
 
-def wanted_plugin(name: str) -> Path:
+def plugin_marker(name: str) -> Path:
     """Return the file whose existence says that Connect loads a plugin of OPTIONAL_PLUGINS (see
     verbs.load_plugins).
     """
     return paths.state_dir() / "plugins" / name
 
 
-def _optional_plugins() -> list[str]:
-    return [name for name in OPTIONAL_PLUGINS if wanted_plugin(name).exists()]
+def _enabled_plugins() -> list[str]:
+    return [name for name in OPTIONAL_PLUGINS if plugin_marker(name).exists()]
 
 
-def _connect_plugins() -> Path:
+def _prepare_plugin_path() -> Path:
     """Make the worker's plugin.path: Connect takes every folder below it for a plugin, so it holds
     nothing else.
 
@@ -190,16 +194,17 @@ def _connect_plugins() -> Path:
     (Debezium's has). The one that is made here is what Kafka's `connect-plugin-path sync-manifests`
     would make, without starting a Java for it.
     """
-    converter = data("plugins/converter")
+    converter = data_dir("plugins/converter")
     for link in converter.parent.iterdir():
         if link.is_symlink():
             link.unlink()
     links = {
-        converter.parent / name: artifacts.LIB / name for name in ("debezium", *_optional_plugins())
+        converter.parent / name: artifacts.LIB / name for name in ("debezium", *_enabled_plugins())
     }
     links[converter / "lib"] = artifacts.LIB / "converter"
     links |= {
-        converter.parent / f"own-{name}": paths.VAR / "plugins" / name for name in _own_plugins()
+        converter.parent / f"own-{name}": paths.VAR_DIR / "plugins" / name
+        for name in _user_plugins()
     }
     for link, target in links.items():
         link.unlink(missing_ok=True)
@@ -215,17 +220,19 @@ def _connect_command(world: World) -> list[str]:
     # for Kafka's sink to a file, which makes the file and no folder
     (paths.local_path(world.lake.landing) or paths.state_dir()).mkdir(parents=True, exist_ok=True)
     # not every plugin has a service file; to look at all classes of its jars takes seconds
-    settings = conf(
+    settings = render_conf(
         "connect.properties",
         bootstrap=world.kafka.bootstrap,
-        port=host_port(world.connect.url)[1],
-        plugins=_connect_plugins(),
-        discovery="hybrid_warn" if _own_plugins() else "service_load",
-        secrets=secrets.folder(),
+        port=split_host_port(world.connect.url)[1],
+        plugins=_prepare_plugin_path(),
+        discovery="hybrid_warn" if _user_plugins() else "service_load",
+        secrets=secrets.secrets_dir(),
     )
-    users = secrets.write_users({world.connect.user: world.connect.password.reveal()})
-    login = conf("connect-login.conf", users=users, user=world.connect.user)
-    trust = artifacts.trust(data("connect"), [tls.files()[0]])  # the converters ask the registry
+    users = secrets.write_connect_users({world.connect.user: world.connect.password.reveal()})
+    login = render_conf("connect-login.conf", users=users, user=world.connect.user)
+    trust = artifacts.truststore_options(
+        data_dir("connect"), [tls.certificate_files()[0]]
+    )  # the converters ask the registry
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is
     # collected
     return java_command(
@@ -252,13 +259,13 @@ def _get(url: str, auth: Any = None) -> Any:
 def _apicurio_command(world: World) -> list[str]:
     home = artifacts.LIB / "apicurio-registry-app"
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
-    host, port = host_port(world.registry.url)
-    certificate, key = tls.files()
-    settings = conf(
+    host, port = split_host_port(world.registry.url)
+    certificate, key = tls.certificate_files()
+    settings = render_conf(
         "apicurio.options",
         host=host,
         port=port,
-        data=data("apicurio"),
+        data=data_dir("apicurio"),
         log=log_file("apicurio"),
         log_size=LOG_SIZE,
         certificate=certificate,
@@ -277,16 +284,18 @@ def _s3_env(world: World) -> dict[str, str]:
     """What reaches the lake in S3 (see environment.of_s3). Where the endpoint is ours, its key is
     made and kept.
     """
-    if world.own_s3:
+    if world.uses_embedded_s3:
         secrets.ensure([S3_KEY])
-        secrets.keep_s3_login(S3_KEY_ID, secrets.read()[S3_KEY])
-    found = environment.of_s3(
-        world.lake.endpoint, world.region, secrets.s3_login() if world.own_s3 else None
+        secrets.write_s3_credentials(S3_KEY_ID, secrets.read()[S3_KEY])
+    found = environment.s3_environment(
+        world.lake.endpoint,
+        world.region,
+        secrets.s3_credentials_file() if world.uses_embedded_s3 else None,
     )
     return {name: value for name, value in found.items() if value}
 
 
-def _lake(world: World) -> tuple[str, str]:
+def _lake_location(world: World) -> tuple[str, str]:
     return world.lake.endpoint, world.region
 
 
@@ -296,7 +305,7 @@ def _s3_command(world: World) -> list[str]:
         "-m",
         "workbench.stack.s3",
         world.lake.endpoint,
-        paths.bucket_and_key(world.lake.root)[0],
+        paths.parse_s3_uri(world.lake.root)[0],
     ]
 
 
@@ -309,22 +318,22 @@ def _spark_env(world: World) -> dict[str, str]:
         "JAVA_HOME": str(artifacts.java_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "SPARK_HOME": str(artifacts.package("pyspark")),
-        "PYSPARK_PYTHON": str(paths.plain(Path(sys.executable))),
+        "SPARK_HOME": str(artifacts.package_dir("pyspark")),
+        "PYSPARK_PYTHON": str(paths.service_path(Path(sys.executable))),
         # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that
         # tells it
         "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
-        "SPARK_WORKER_DIR": str(data("spark_work")),
+        "SPARK_WORKER_DIR": str(data_dir("spark_work")),
         **_s3_env(world),
     }
 
 
-def on_demand(world: World) -> list[str]:
+def optional_artifacts(world: World) -> list[str]:
     """What of artifacts.ON_DEMAND this world's services need."""
     return ["s3"] if world.stack.embedded and world.lake.endpoint else []
 
 
-def _spark_told(world: World) -> dict[str, object]:
+def _spark_settings(world: World) -> dict[str, object]:
     """What of a world the server makes its configuration of (see spark.server), and the versions
     that it runs with.
     """
@@ -339,13 +348,13 @@ def _spark_told(world: World) -> dict[str, object]:
 
 
 def _spark_command(world: World) -> list[str]:
-    return [sys.executable, "-m", "workbench.spark.server", json.dumps(_spark_told(world))]
+    return [sys.executable, "-m", "workbench.spark.server", json.dumps(_spark_settings(world))]
 
 
 def _spark_ready(world: World) -> bool:
     import grpc
 
-    host, port = host_port(world.spark.url)
+    host, port = split_host_port(world.spark.url)
     soon = [
         (f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")
     ]  # default: a second
@@ -353,16 +362,18 @@ def _spark_ready(world: World) -> bool:
         return grpc.channel_ready_future(channel).result(timeout=5) is None
 
 
-def _standalone(world: World, name: str, number: int, main: str, *args: object) -> list[str]:
-    redirecting, pages = _ui(world, number)
-    settings = conf(
+def _standalone_command(
+    world: World, name: str, number: int, main: str, *args: object
+) -> list[str]:
+    redirecting, pages = _web_ports(world, number)
+    settings = render_conf(
         "standalone.options", keystore=tls.keystore(), keystore_password=tls.KEYSTORE_PASSWORD
     )
     return java_command(
         world,
         name,
         "256m",
-        [artifacts.package("pyspark") / "jars" / "*"],
+        [artifacts.package_dir("pyspark") / "jars" / "*"],
         f"org.apache.spark.deploy.{main}",
         "--host",
         "127.0.0.1",
@@ -373,23 +384,23 @@ def _standalone(world: World, name: str, number: int, main: str, *args: object) 
     )
 
 
-def _ui(world: World, number: int) -> tuple[int, int]:
+def _web_ports(world: World, number: int) -> tuple[int, int]:
     """The web ports of the master (0) or of a worker: of HTTP, which redirects, and of HTTPS, which
     has the pages.
     """
     return world.stack.port_base + 10 + number, world.stack.port_base + 13 + number
 
 
-def _page(world: World, number: int = 0) -> dict[str, Any]:
+def _web_status(world: World, number: int = 0) -> dict[str, Any]:
     """What the master, or a worker, tells of itself at its web port."""
-    return _get(f"https://127.0.0.1:{_ui(world, number)[1]}/json/").json()
+    return _get(f"https://127.0.0.1:{_web_ports(world, number)[1]}/json/").json()
 
 
-def _worker(number: int) -> Service:
+def _worker_service(number: int) -> Service:
     name = f"spark_worker_{number}"
 
     def command(world: World) -> list[str]:
-        return _standalone(
+        return _standalone_command(
             world,
             name,
             number,
@@ -403,19 +414,24 @@ def _worker(number: int) -> Service:
 
     def ready(world: World) -> bool:
         """Whether the master counts it as alive; one that came back has a new id."""
-        alive = [w["id"] for w in _page(world)["workers"] if w["state"] == "ALIVE"]
-        return _page(world, number)["id"] in alive
+        alive = [w["id"] for w in _web_status(world)["workers"] if w["state"] == "ALIVE"]
+        return _web_status(world, number)["id"] in alive
 
     return Service(
         name,
-        lambda w: f"127.0.0.1:{_ui(w, number)[1]}",
+        lambda w: f"127.0.0.1:{_web_ports(w, number)[1]}",
         command,
         ready,
-        logs=True,
-        needs=("spark_master",),
+        writes_own_log=True,
+        depends_on=("spark_master",),
         env=_spark_env,
-        also=lambda w: _ui(w, number)[:1],
-        told=lambda w: (w.spark.master, w.spark.executor_memory, w.stack.java_compiler, *_lake(w)),
+        extra_ports=lambda w: _web_ports(w, number)[:1],
+        config_fingerprint=lambda w: (
+            w.spark.master,
+            w.spark.executor_memory,
+            w.stack.java_compiler,
+            *_lake_location(w),
+        ),
     )
 
 
@@ -427,7 +443,7 @@ SERVICES: dict[str, Service] = {
             lambda w: f"{w.postgres.host}:{w.postgres.port}",
             databases.postgres_command,
             databases.postgres_ready,
-            fresh=databases.postgres_fresh,
+            initialize=databases.initialize_postgres,
             stop_signal=signal.SIGINT,
         ),  # "fast": TERM would wait until every client has gone
         Service(
@@ -435,31 +451,31 @@ SERVICES: dict[str, Service] = {
             lambda w: f"{w.mysql.host}:{w.mysql.port}",
             databases.mariadb_command,
             databases.mariadb_ready,
-            fresh=databases.mariadb_fresh,
+            initialize=databases.initialize_mariadb,
         ),
         Service(
             "kafka",
             lambda w: w.kafka.bootstrap.split(",")[0],
             _kafka_command,
             _kafka_ready,
-            logs=True,
-            fresh=_kafka_fresh,
-            also=lambda w: (_controller(w),),
-            told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler),
+            writes_own_log=True,
+            initialize=_initialize_kafka,
+            extra_ports=lambda w: (_controller_port(w),),
+            config_fingerprint=lambda w: (w.kafka.bootstrap, w.stack.java_compiler),
         ),
         Service(
             "connect",
             lambda w: w.connect.url,
             _connect_command,
             lambda w: _get(w.connect.url + "/connectors", w.connect.auth).ok,
-            logs=True,
-            needs=("postgres", "kafka"),
-            told=lambda w: (
+            writes_own_log=True,
+            depends_on=("postgres", "kafka"),
+            config_fingerprint=lambda w: (
                 w.kafka.bootstrap,
                 w.connect.user,
                 w.stack.java_compiler,
-                *_optional_plugins(),
-                *_own_plugins(),
+                *_enabled_plugins(),
+                *_user_plugins(),
             ),
         ),
         Service(
@@ -467,8 +483,8 @@ SERVICES: dict[str, Service] = {
             lambda w: w.registry.url,
             _apicurio_command,
             lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok,
-            logs=True,
-            told=lambda w: (w.registry.url, w.stack.java_compiler),
+            writes_own_log=True,
+            config_fingerprint=lambda w: (w.registry.url, w.stack.java_compiler),
         ),
         # only what bears a signature is answered: a refusal says that it is there
         Service(
@@ -476,45 +492,45 @@ SERVICES: dict[str, Service] = {
             lambda w: w.lake.endpoint,
             _s3_command,
             lambda w: _get(w.lake.endpoint).status_code == 403,
-            fresh=_s3_env,
-            told=lambda w: (w.lake.endpoint, w.lake.root),
-            note="it holds the lake in memory: the lake is empty now",
+            initialize=_s3_env,
+            config_fingerprint=lambda w: (w.lake.endpoint, w.lake.root),
+            startup_notice="it holds the lake in memory: the lake is empty now",
         ),
         Service(
             "spark_master",
             lambda w: w.spark.master,
-            lambda w: _standalone(
-                w, "spark_master", 0, "master.Master", "--port", host_port(w.spark.master)[1]
+            lambda w: _standalone_command(
+                w, "spark_master", 0, "master.Master", "--port", split_host_port(w.spark.master)[1]
             ),
-            lambda w: _page(w)["status"] == "ALIVE",
-            logs=True,
+            lambda w: _web_status(w)["status"] == "ALIVE",
+            writes_own_log=True,
             env=_spark_env,
-            also=lambda w: _ui(w, 0),
-            told=lambda w: (w.stack.java_compiler, *_lake(w)),
+            extra_ports=lambda w: _web_ports(w, 0),
+            config_fingerprint=lambda w: (w.stack.java_compiler, *_lake_location(w)),
         ),
-        _worker(1),
-        _worker(2),
+        _worker_service(1),
+        _worker_service(2),
         Service(
             "spark",
             lambda w: w.spark.url,
             _spark_command,
             _spark_ready,
-            logs=True,
+            writes_own_log=True,
             env=_spark_env,
-            told=_spark_told,
-            needs=("s3", "spark_master", "spark_worker_1", "spark_worker_2"),
+            config_fingerprint=_spark_settings,
+            depends_on=("s3", "spark_master", "spark_worker_1", "spark_worker_2"),
         ),
-        *storefront.ROWS,
+        *storefront.SERVICES,
     )
 }
 
 
-def wanted(world: World) -> list[str]:
+def default_services(world: World) -> list[str]:
     """Names of the services that this world's stack starts; WHEN_ASKED only when a notebook asks
     for them.
     """
     cluster = [f"spark_worker_{n + 1}" for n in range(world.spark.workers)]
-    own_s3 = ["s3"] if world.own_s3 else []
+    own_s3 = ["s3"] if world.uses_embedded_s3 else []
     return [
         "postgres",
         "kafka",

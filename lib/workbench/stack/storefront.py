@@ -12,7 +12,7 @@ from .process import Service
 CONTEXTS = ("accounts", "orders", "fulfillment")
 
 
-def name(context: str, number: int) -> str:
+def service_name(context: str, number: int) -> str:
     """Of an instance: `orders`, `orders_2`."""
     return context if number == 1 else f"{context}_{number}"
 
@@ -21,14 +21,14 @@ def address(world: World, context: str, number: int) -> str:
     return f"http://127.0.0.1:{world.stack.port_base + 20 + 10 * (number - 1) + CONTEXTS.index(context)}"
 
 
-def _row(context: str, number: int) -> Service:
+def _service(context: str, number: int) -> Service:
     def at(world: World) -> str:
         return address(world, context, number)
 
     return Service(
-        name(context, number),
+        service_name(context, number),
         at,
-        needs=("postgres", "kafka"),
+        depends_on=("postgres", "kafka"),
         command=lambda w: [
             sys.executable,
             "-m",
@@ -38,8 +38,8 @@ def _row(context: str, number: int) -> Service:
             at(w),
         ],
         ready=lambda w: requests.get(at(w) + "/health", timeout=2).ok,
-        told=lambda w: (w.kafka.model_dump(), w.postgres.host, w.postgres.port),
+        config_fingerprint=lambda w: (w.kafka.model_dump(), w.postgres.host, w.postgres.port),
     )
 
 
-ROWS = tuple(_row(context, number) for number in (1, 2) for context in CONTEXTS)
+SERVICES = tuple(_service(context, number) for number in (1, 2) for context in CONTEXTS)

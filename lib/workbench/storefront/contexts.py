@@ -10,7 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 Document = dict[str, Any]
 STATUSES = ("CREATED", "APPROVED", "PROCESSING", "COMPLETED")  # in this order, each once
-KEYS = {"customers": "id", "orders": "guid"}  # {collection: the field by which a document is known}
+ID_FIELDS = {
+    "customers": "id",
+    "orders": "guid",
+}  # {collection: the field by which a document is known}
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -64,7 +67,7 @@ class Order(_Model):
 
     @field_validator("orderStatusEvents")
     @classmethod
-    def _in_order(cls, events: list[StatusEvent]) -> list[StatusEvent]:
+    def _validate_status_order(cls, events: list[StatusEvent]) -> list[StatusEvent]:
         if tuple(event.orderStatusType for event in events) != STATUSES[: len(events)]:
             raise ValueError(f"the statuses are {', '.join(STATUSES)}, in this order")
         return events
@@ -73,7 +76,7 @@ class Order(_Model):
 MODELS: dict[str, type[BaseModel]] = {"customers": Customer, "orders": Order}
 # What of a document others are told. Everything else (a credit card, or what is added one day)
 # stays where it is.
-TOLD = {collection: tuple(model.model_fields) for collection, model in MODELS.items()}
+PUBLISHED_FIELDS = {collection: tuple(model.model_fields) for collection, model in MODELS.items()}
 
 
 def validate(collection: str, document: Any) -> None:
@@ -90,14 +93,14 @@ def validate(collection: str, document: Any) -> None:
         raise ValueError(f"{field}: {error['msg']}") from e
 
 
-class Refused(Exception):
+class CommandRejected(Exception):
     """A command that is not done. again: whether it may be done later, when other services' events
     have come.
     """
 
-    def __init__(self, why: str, again: bool = False):
+    def __init__(self, why: str, retryable: bool = False):
         super().__init__(why)
-        self.again = again
+        self.retryable = retryable
 
 
 @dataclass(frozen=True)
@@ -115,15 +118,15 @@ class Context:
     aggregate: str
     collections: tuple[str, ...]
     commands: Mapping[tuple[str, str], Callable[[Optional[Document], Document], Document]]
-    hears: tuple[str, ...] = ()
-    takes: int = 1
+    subscribed_topics: tuple[str, ...] = ()
+    min_version: int = 1
 
     @property
     def topic(self) -> str:
         return f"{self.name}.{self.aggregate}.change"
 
     @property
-    def owns(self) -> str:
+    def owned_collection(self) -> str:
         """The collection that its commands change."""
         return f"{self.aggregate}s"
 
@@ -133,45 +136,50 @@ class Context:
         return f"storefront.{self.name}"
 
 
-def _there(before: Optional[Document], what: str) -> Document:
+def _require(before: Optional[Document], what: str) -> Document:
     if before is None:
-        raise Refused(f"there is no such {what}, or not yet", again=True)
+        raise CommandRejected(f"there is no such {what}, or not yet", retryable=True)
     return before
 
 
-def _made(before: Optional[Document], document: Document) -> Document:
+def _create_if_absent(before: Optional[Document], document: Document) -> Document:
     if before not in (None, document):
-        raise Refused("there is another one of this key")
+        raise CommandRejected("there is another one of this key")
     return document
 
 
-def _new_customer(before: Optional[Document], body: Document) -> Document:
-    missing = [name for name in TOLD["customers"] if not body.get(name)]
+def _create_customer(before: Optional[Document], body: Document) -> Document:
+    missing = [name for name in PUBLISHED_FIELDS["customers"] if not body.get(name)]
     if missing:
-        raise Refused(
-            f"a customer has {', '.join(TOLD['customers'])}; missing: {', '.join(missing)}"
+        raise CommandRejected(
+            f"a customer has {', '.join(PUBLISHED_FIELDS['customers'])}; missing: {', '.join(missing)}"
         )
-    return _made(before, body)
+    return _create_if_absent(before, body)
 
 
-def _changed_customer(before: Optional[Document], body: Document) -> Document:
+def _update_customer(before: Optional[Document], body: Document) -> Document:
     """Fields of a mapping are changed one by one, a list is replaced."""
-    known, document = (*TOLD["customers"][1:], "creditCards"), dict(_there(before, "customer"))
+    known, document = (
+        (*PUBLISHED_FIELDS["customers"][1:], "creditCards"),
+        dict(_require(before, "customer")),
+    )
     for name, value in body.items():
         if name not in known or type(value) is not type(document.get(name, value)):
-            raise Refused(f"{name!r} cannot be changed, or not to this; known: {', '.join(known)}")
+            raise CommandRejected(
+                f"{name!r} cannot be changed, or not to this; known: {', '.join(known)}"
+            )
         document[name] = {**document.get(name, {}), **value} if isinstance(value, dict) else value
     return document
 
 
-def _status(kind: str, body: Document) -> Document:
+def _status_event(kind: str, body: Document) -> Document:
     at = body.get("timestamp", int(time.time() * 1000))
     if type(at) is not int:
-        raise Refused("timestamp is a whole number: milliseconds since 1970")
+        raise CommandRejected("timestamp is a whole number: milliseconds since 1970")
     return {"timestamp": at, "orderStatusType": kind}
 
 
-def _new_order(before: Optional[Document], body: Document) -> Document:
+def _create_order(before: Optional[Document], body: Document) -> Document:
     items = body.get("orderItems")
     if (
         not body.get("guid")
@@ -179,39 +187,41 @@ def _new_order(before: Optional[Document], body: Document) -> Document:
         or not items
         or not isinstance(items, list)
     ):
-        raise Refused("an order has guid, customerId and orderItems, a list")
+        raise CommandRejected("an order has guid, customerId and orderItems, a list")
     if before and [before[name] for name in ("customerId", "orderItems")] == [
         body["customerId"],
         items,
     ]:
         return before
-    return _made(
+    return _create_if_absent(
         before,
         {
             "guid": body["guid"],
             "customerId": body["customerId"],
-            "orderStatusEvents": [_status(STATUSES[0], body)],
+            "orderStatusEvents": [_status_event(STATUSES[0], body)],
             "orderItems": items,
         },
     )
 
 
-def _next(*mine: str) -> Callable[[Optional[Document], Document], Document]:
+def _advance_status(*mine: str) -> Callable[[Optional[Document], Document], Document]:
     """The command that brings an order to its next status, of those that are this service's to
     give.
     """
 
     def add(before: Optional[Document], body: Document) -> Document:
-        order, wanted = _there(before, "order"), body.get("orderStatusType")
+        order, wanted = _require(before, "order"), body.get("orderStatusType")
         events = order["orderStatusEvents"]
         if wanted not in mine:
-            raise Refused(f"the status {wanted!r} is not given here; known: {', '.join(mine)}")
+            raise CommandRejected(
+                f"the status {wanted!r} is not given here; known: {', '.join(mine)}"
+            )
         if wanted in [event["orderStatusType"] for event in events]:
             return order
         if wanted != STATUSES[len(events)]:
             last, due = events[-1]["orderStatusType"], STATUSES[len(events)]
-            raise Refused(f"after {last} comes {due}, not {wanted}", again=True)
-        return {**order, "orderStatusEvents": [*events, _status(wanted, body)]}
+            raise CommandRejected(f"after {last} comes {due}, not {wanted}", retryable=True)
+        return {**order, "orderStatusEvents": [*events, _status_event(wanted, body)]}
 
     return add
 
@@ -220,25 +230,25 @@ ACCOUNTS = Context(
     "accounts",
     "customer",
     ("customers",),
-    {("POST", ""): _new_customer, ("PATCH", "id"): _changed_customer},
+    {("POST", ""): _create_customer, ("PATCH", "id"): _update_customer},
 )
 FULFILLMENT = Context(
     "fulfillment",
     "order",
     ("orders",),
-    {("POST", "id/status"): _next(*STATUSES[2:])},
-    hears=("orders.order.change", "fulfillment.order.change"),
-    takes=2,
+    {("POST", "id/status"): _advance_status(*STATUSES[2:])},
+    subscribed_topics=("orders.order.change", "fulfillment.order.change"),
+    min_version=2,
 )  # what is approved
 ORDERS = Context(
     "orders",
     "order",
     ("customers", "orders"),
-    {("POST", ""): _new_order, ("POST", "id/status"): _next(STATUSES[1])},
-    hears=(ACCOUNTS.topic, "orders.order.change", FULFILLMENT.topic),
+    {("POST", ""): _create_order, ("POST", "id/status"): _advance_status(STATUSES[1])},
+    subscribed_topics=(ACCOUNTS.topic, "orders.order.change", FULFILLMENT.topic),
 )
 ALL = {context.name: context for context in (ACCOUNTS, ORDERS, FULFILLMENT)}
 TOPICS = {context.topic: context for context in ALL.values()}
-DEAD_LETTERS = "storefront.dead_letters"
+DLQ_TOPIC = "storefront.dead_letters"
 # where a store has it, a connector sends what is in its outbox, and not the service
 PUBLICATION = "storefront_outbox"

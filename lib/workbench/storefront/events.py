@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import LakeError
-from .contexts import KEYS, TOLD, TOPICS, Document, Refused, validate
+from .contexts import ID_FIELDS, PUBLISHED_FIELDS, TOPICS, CommandRejected, Document, validate
 
-NESTING = (
+MAX_NESTING_LEVELS = (
     50  # levels of a document. JSON nested more deeply ends in RecursionError, here or at a reader
 )
-LARGEST = (
+MAX_EVENT_BYTES = (
     900_000  # bytes of a value; a topic takes a message of a mebibyte by default, headers and all
 )
 
@@ -29,7 +29,7 @@ class Event:
     version: int
     document: Document
 
-    def message(self) -> tuple[bytes, bytes, dict[str, Any]]:
+    def to_message(self) -> tuple[bytes, bytes, dict[str, Any]]:
         """Key, value, and what a producer is told besides, as `topics.send` takes them."""
         return (
             self.key.encode(),
@@ -38,10 +38,10 @@ class Event:
         )
 
 
-def too_deep(document: Any) -> bool:
+def is_too_deep(document: Any) -> bool:
     """Whether JSON is nested more than NESTING levels deep."""
     level = [document]
-    for _ in range(NESTING + 1):
+    for _ in range(MAX_NESTING_LEVELS + 1):
         containers = [value for value in level if isinstance(value, (dict, list))]
         if not containers:
             return False
@@ -53,32 +53,38 @@ def too_deep(document: Any) -> bool:
     return True
 
 
-def told(topic: str, key: str, version: int, document: Document) -> Event:
+def build_event(topic: str, key: str, version: int, document: Document) -> Event:
     """The event of a change: of the document only what others are told.
 
     Raises:
         Refused: a field is missing or invalid, or the document is too large.
     """
-    collection = TOPICS[topic].owns
+    collection = TOPICS[topic].owned_collection
     try:
         validate(collection, document)
     except ValueError as e:
-        raise Refused(str(e)) from e
+        raise CommandRejected(str(e)) from e
     event = Event(
-        str(uuid.uuid4()), topic, key, version, {name: document[name] for name in TOLD[collection]}
+        str(uuid.uuid4()),
+        topic,
+        key,
+        version,
+        {name: document[name] for name in PUBLISHED_FIELDS[collection]},
     )
-    if len(event.message()[1]) > LARGEST:  # Kafka would refuse it when the document is kept already
-        raise Refused(
-            f"the document is too large: what others are told of it has at most {LARGEST:,} bytes"
+    if (
+        len(event.to_message()[1]) > MAX_EVENT_BYTES
+    ):  # Kafka would refuse it when the document is kept already
+        raise CommandRejected(
+            f"the document is too large: what others are told of it has at most {MAX_EVENT_BYTES:,} bytes"
         )
     return event
 
 
-def parse(message: Any) -> Event:
+def parse_event(message: Any) -> Event:
     """The event of a message (confluent_kafka's). Raises: LakeError: it is none, and why."""
     topic, headers = message.topic(), dict(message.headers() or [])
-    collection = TOPICS[topic].owns
-    fields = KEYS[collection]
+    collection = TOPICS[topic].owned_collection
+    fields = ID_FIELDS[collection]
     try:
         event = Event(
             str(uuid.UUID(headers["id"].decode())),
@@ -97,8 +103,10 @@ def parse(message: Any) -> Event:
         raise LakeError(
             f"not an event: its key is not the document's {fields}, or its version is below 1"
         )
-    if too_deep(event.document):
-        raise LakeError(f"not an event: its document is nested more than {NESTING} levels deep")
+    if is_too_deep(event.document):
+        raise LakeError(
+            f"not an event: its document is nested more than {MAX_NESTING_LEVELS} levels deep"
+        )
     try:
         validate(collection, event.document)
     except ValueError as e:

@@ -25,22 +25,22 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
 from .. import stack
-from ..base import LakeError, WorkbenchError, World, first_line, host_port, params, wait
+from ..base import LakeError, WorkbenchError, World, first_line, params, split_host_port, wait
 from ..topic import dlq, groups, topics
 from . import contexts
-from .contexts import DEAD_LETTERS, Context, Refused
-from .events import NESTING, Event, parse, too_deep
-from .store import Store, handed_over
+from .contexts import DLQ_TOPIC, CommandRejected, Context
+from .events import MAX_NESTING_LEVELS, Event, is_too_deep, parse_event
+from .store import Store, connector_publishes
 
 # Behind a command's commit; of a batch of events: before its transaction, in it, between it and the
 # offsets.
-FAULTS = ("stored", "heard", "storing", "taken")
-BATCH, LARGEST, LONGEST = (
+FAULT_POINTS = ("stored", "heard", "storing", "taken")
+BATCH_SIZE, MAX_BODY_BYTES, MAX_KEY_LENGTH = (
     500,
     1 << 20,
     200,
 )  # messages at once; bytes of a command; characters of a key
-ODD = (
+NON_RETRYABLE_ERRORS = (
     psycopg.DataError,
     psycopg.errors.ProgramLimitExceeded,
 )  # what no store can keep: it is never tried again
@@ -51,7 +51,7 @@ class Service:
 
     def __init__(self, world: World, context: Context):
         self.world, self.context = world, context
-        self.store, self._heard = Store(world, context), Store(world, context)
+        self.store, self._consumer_store = Store(world, context), Store(world, context)
         # as Java's clients choose the partition of a key, and so the connector: one key, one
         # partition, whoever sends
         self.producer = Producer(
@@ -60,18 +60,18 @@ class Service:
                 **{"enable.idempotence": True, "linger.ms": 2, "partitioner": "murmur2_random"},
             )
         )
-        self.listens, self.turn = threading.Event(), threading.Lock()
-        self._fault: dict[str, int] = {}
+        self.caught_up, self.command_lock = threading.Event(), threading.Lock()
+        self._armed_faults: dict[str, int] = {}
         self.metrics = CollectorRegistry()
         told = {"registry": self.metrics, "namespace": "storefront"}
-        self.said = Counter("events_said", "Events in the outbox", ["topic"], **told)
-        self.sent = Counter(
+        self.events_published = Counter("events_said", "Events in the outbox", ["topic"], **told)
+        self.events_delivered = Counter(
             "events_sent", "Events that Kafka has from this process", ["topic"], **told
         )
-        self.heard = Counter(
+        self.events_consumed = Counter(
             "events_heard", "Events, by what became of them", ["topic", "outcome"], **told
         )
-        self.listener = Summary(
+        self.event_seconds = Summary(
             "listener_seconds", "Time that an event took, its share of a batch", ["topic"], **told
         )
         self.lag = Gauge(
@@ -79,8 +79,8 @@ class Service:
         )
         unsent = Gauge("unsent", "Events that Kafka is to get from this process yet", **told)
         unsent.set_function(lambda: len(self.producer))
-        if not context.hears:
-            self.listens.set()
+        if not context.subscribed_topics:
+            self.caught_up.set()
 
     def command(self, method: str, path: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked: change the document; then send the event, where no connector does.
@@ -88,32 +88,32 @@ class Service:
         These are two acts. A process that ends between them has said something that nobody hears.
         """
         edit = self.context.commands[method, path]
-        self.ready()
+        self.require_caught_up()
         with (
-            self.turn
+            self.command_lock
         ):  # events of one key are sent in the order of their versions, and at the end all of them
             version, event, own = self.store.change(key, lambda before: edit(before, body))
             if event:
-                self.point("stored")
-                self.said.labels(event.topic).inc()
+                self.fault_point("stored")
+                self.events_published.labels(event.topic).inc()
             if event and own:
-                self._send(event)
+                self._publish(event)
         return {"key": key, "version": version, "event": event.id if event else None}
 
-    def _send(self, event: Event) -> None:
-        key, value, more = event.message()
+    def _publish(self, event: Event) -> None:
+        key, value, more = event.to_message()
         try:
-            self.producer.produce(event.topic, value, key, on_delivery=self._delivered, **more)
+            self.producer.produce(event.topic, value, key, on_delivery=self._on_delivery, **more)
         except (KafkaException, BufferError) as e:
             _log(f"an event is lost: {event.topic} {key!r}: {first_line(e)}")
 
-    def _delivered(self, error: Optional[KafkaError], message: Any) -> None:
+    def _on_delivery(self, error: Optional[KafkaError], message: Any) -> None:
         if error:
             _log(f"an event is lost: {message.topic()} {message.key()!r}: {error.str()}")
         else:
-            self.sent.labels(message.topic()).inc()
+            self.events_delivered.labels(message.topic()).inc()
 
-    def hear(self, messages: list[Any]) -> None:
+    def consume_batch(self, messages: list[Any]) -> None:
         """Take a batch of messages: the store first, then the offsets. What is no event goes to the
         dead letters.
 
@@ -124,40 +124,43 @@ class Service:
         dead: list[
             tuple[Any, str]
         ] = []  # sent when the store has the others: a batch may be tried again
-        self.point("heard")
+        self.fault_point("heard")
         for message in messages:
             try:
-                events.append((message, parse(message)))
+                events.append((message, parse_event(message)))
             except LakeError as e:
                 dead.append((message, first_line(e)))
         try:
-            outcomes = self._heard.hear(
-                [event for _, event in events], lambda: self.point("storing")
+            outcomes = self._consumer_store.apply_events(
+                [event for _, event in events], lambda: self.fault_point("storing")
             )
-        except ODD:  # one of them: find it
-            outcomes = [self._alone(*each, dead) for each in events]
+        except NON_RETRYABLE_ERRORS:  # one of them: find it
+            outcomes = [self._apply_single(*each, dead) for each in events]
         if dead:
-            topics.send(
+            topics.produce(
                 self.world,
-                DEAD_LETTERS,
-                [dlq.letter(message, self.context.group, __name__, why) for message, why in dead],
-                **dlq.SIZE,
+                DLQ_TOPIC,
+                [
+                    dlq.to_record(message, self.context.group, __name__, why)
+                    for message, why in dead
+                ],
+                **dlq.PRODUCER_SETTINGS,
             )
         for (message, _), outcome in zip(events, outcomes):
-            self.heard.labels(message.topic(), outcome).inc()
-            self.listener.labels(message.topic()).observe(
+            self.events_consumed.labels(message.topic(), outcome).inc()
+            self.event_seconds.labels(message.topic()).observe(
                 (time.monotonic() - begun) / len(messages)
             )
-        self.point("taken")
+        self.fault_point("taken")
 
-    def _alone(self, message: Any, event: Event, dead: list[tuple[Any, str]]) -> str:
+    def _apply_single(self, message: Any, event: Event, dead: list[tuple[Any, str]]) -> str:
         try:
-            return self._heard.hear([event])[0]
-        except ODD as e:
+            return self._consumer_store.apply_events([event])[0]
+        except NON_RETRYABLE_ERRORS as e:
             dead.append((message, first_line(e)))
             return "dead"
 
-    def listen(self, told: threading.Event) -> None:
+    def run_consumer(self, told: threading.Event) -> None:
         """Hear the topics until told to stop."""
         consumer = Consumer(
             topics.settings(
@@ -177,16 +180,16 @@ class Service:
             )
         )
         assigned = threading.Event()
-        consumer.subscribe([*self.context.hears], on_assign=lambda *_: assigned.set())
+        consumer.subscribe([*self.context.subscribed_topics], on_assign=lambda *_: assigned.set())
         while not told.is_set():
             batch = [
                 m
-                for m in consumer.consume(BATCH, 0.05)
+                for m in consumer.consume(BATCH_SIZE, 0.05)
                 if not m.error() or _log(f"Kafka: {m.error()}")
             ]
             try:
                 if batch:
-                    self.hear(batch)
+                    self.consume_batch(batch)
                     last = {(m.topic(), m.partition()): m.offset() + 1 for m in batch}
                     consumer.commit(
                         offsets=[TopicPartition(*at, n) for at, n in last.items()],
@@ -194,64 +197,66 @@ class Service:
                     )
                 if (
                     assigned.is_set()
-                    and not self.listens.is_set()
-                    and not any(self._lags().values())
+                    and not self.caught_up.is_set()
+                    and not any(self._lag_by_topic().values())
                 ):
-                    self.listens.set()
+                    self.caught_up.set()
             except (psycopg.Error, WorkbenchError, KafkaException) as e:
                 _log(f"tried again: {first_line(e)}")
-                _back(consumer, batch)
+                _seek_to_batch_start(consumer, batch)
                 told.wait(0.5)
         consumer.close()
 
-    def scrape(self) -> bytes:
+    def export_metrics(self) -> bytes:
         """The metrics, in Prometheus' text format."""
         with contextlib.suppress(WorkbenchError):  # Kafka is away: the last figures
             for topic, behind in (
-                self._lags().items() if not stack.gone(self.world, "kafka") else ()
+                self._lag_by_topic().items()
+                if not stack.process_down_error(self.world, "kafka")
+                else ()
             ):
                 self.lag.labels(topic).set(behind)
         return generate_latest(self.metrics)
 
-    def _lags(self) -> dict[str, int]:
+    def _lag_by_topic(self) -> dict[str, int]:
         return (
-            groups.lag(self.world, self.context.group, *self.context.hears)
-            if self.context.hears
+            groups.lag(self.world, self.context.group, *self.context.subscribed_topics)
+            if self.context.subscribed_topics
             else {}
         )
 
-    def ready(self) -> None:
+    def require_caught_up(self) -> None:
         """Raises: Refused: it has not heard all yet that was said before it was started."""
-        if not self.listens.is_set():
-            raise Refused("it has not heard all yet that was said", again=True)
+        if not self.caught_up.is_set():
+            raise CommandRejected("it has not heard all yet that was said", retryable=True)
 
     def health(self) -> dict[str, Any]:
         """Raises: Refused: as `ready`. SourceError: its store does not answer."""
-        self.ready()
+        self.require_caught_up()
         with self.store.transaction() as c:
-            connector = handed_over(c)
+            connector = connector_publishes(c)
         return {
             "service": self.context.name,
             "status": "UP",
             "events": "sent by a connector" if connector else "sent here",
         }
 
-    def point(self, name: str) -> None:
+    def fault_point(self, name: str) -> None:
         """A point where the process may be told to kill itself."""
-        if name in self._fault:
-            self._fault[name] -= 1
-            if not self._fault[name]:
+        if name in self._armed_faults:
+            self._armed_faults[name] -= 1
+            if not self._armed_faults[name]:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def arm(self, at: str, after: int) -> dict[str, Any]:
-        points = FAULTS if self.context.hears else FAULTS[:1]
+    def arm_fault(self, at: str, after: int) -> dict[str, Any]:
+        points = FAULT_POINTS if self.context.subscribed_topics else FAULT_POINTS[:1]
         if at not in points or type(after) is not int or after < 1:
-            raise Refused(f"at is one of {', '.join(points)}, after a whole number from 1")
-        self._fault[at] = after
+            raise CommandRejected(f"at is one of {', '.join(points)}, after a whole number from 1")
+        self._armed_faults[at] = after
         return {"at": at, "after": after}
 
 
-def _back(consumer: Consumer, batch: list[Any]) -> None:
+def _seek_to_batch_start(consumer: Consumer, batch: list[Any]) -> None:
     """To the first message of the batch, in each partition: they are heard once more."""
     for message in reversed(batch):
         try:
@@ -266,7 +271,7 @@ def _log(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} {text}", flush=True)
 
 
-class Foreign(Refused):
+class ForeignRequest(CommandRejected):
     """A request of a web page from elsewhere: it names another host, or another origin."""
 
 
@@ -277,16 +282,16 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize, disable_nagle_algorithm = 1 << 16, True  # an answer is one packet
     service: Service
 
-    def _answer(self) -> None:
+    def _handle_request(self) -> None:
         try:
-            body_sent = self._body()
-            self._refuse_foreign()
-            status, body = 200, self._asked(body_sent)
-        except Foreign as e:
+            body_sent = self._read_body()
+            self._reject_foreign()
+            status, body = 200, self._route(body_sent)
+        except ForeignRequest as e:
             status, body = 403, {"refused": str(e)}
-        except Refused as e:
-            status, body = (409 if e.again else 400), {"refused": str(e)}
-        except (*ODD, ValueError, RecursionError) as e:
+        except CommandRejected as e:
+            status, body = (409 if e.retryable else 400), {"refused": str(e)}
+        except (*NON_RETRYABLE_ERRORS, ValueError, RecursionError) as e:
             status, body = 400, {"refused": first_line(e)}
         except (psycopg.Error, WorkbenchError) as e:
             status, body = 503, {"refused": first_line(e)}
@@ -297,9 +302,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(raw)
 
-    do_GET = do_POST = do_PATCH = _answer
+    do_GET = do_POST = do_PATCH = _handle_request
 
-    def _refuse_foreign(self) -> None:
+    def _reject_foreign(self) -> None:
         """Refuse what a web page sends whose host name resolves to 127.0.0.1 (DNS rebinding), or
         from another origin.
 
@@ -309,32 +314,32 @@ class Handler(BaseHTTPRequestHandler):
         port = self.server.server_address[1]
         own = (f"127.0.0.1:{port}", f"localhost:{port}")
         if self.headers.get_all("Host") not in [[host] for host in own]:
-            raise Foreign("it answers to 127.0.0.1 and localhost only")
+            raise ForeignRequest("it answers to 127.0.0.1 and localhost only")
         if self.headers.get_all("Origin", []) not in [[], *([f"http://{host}"] for host in own)]:
-            raise Foreign("it answers to no web page of another origin")
+            raise ForeignRequest("it answers to no web page of another origin")
 
-    def _asked(self, body: dict[str, Any]) -> Any:
+    def _route(self, body: dict[str, Any]) -> Any:
         service, (collection, _, rest) = self.service, self.path.strip("/").partition("/")
         key, _, part = rest.partition("/")
         key = unquote(key)
         own = {
             ("GET", "health"): service.health,
-            ("GET", "metrics"): service.scrape,
-            ("POST", "faults"): lambda: service.arm(body.get("at"), body.get("after", 1)),
+            ("GET", "metrics"): service.export_metrics,
+            ("POST", "faults"): lambda: service.arm_fault(body.get("at"), body.get("after", 1)),
         }
         if (self.command, collection) in own:
             return own[self.command, collection]()
         asked = (self.command, ("id/" + part).strip("/") if key else "")
-        if collection != service.context.owns or asked not in service.context.commands:
-            raise Refused(f"{service.context.name} knows no {self.command} {self.path}")
-        key = key or body.get(contexts.KEYS[collection])
-        if not isinstance(key, str) or not 0 < len(key) <= LONGEST:
-            raise Refused(
-                f"a new one says its {contexts.KEYS[collection]}, a text of at most {LONGEST} characters"
+        if collection != service.context.owned_collection or asked not in service.context.commands:
+            raise CommandRejected(f"{service.context.name} knows no {self.command} {self.path}")
+        key = key or body.get(contexts.ID_FIELDS[collection])
+        if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_LENGTH:
+            raise CommandRejected(
+                f"a new one says its {contexts.ID_FIELDS[collection]}, a text of at most {MAX_KEY_LENGTH} characters"
             )
         return service.command(*asked, key, body)
 
-    def _body(self) -> dict[str, Any]:
+    def _read_body(self) -> dict[str, Any]:
         """What was sent. Where its length is not known, the connection ends: the rest would pass
         for a request.
 
@@ -345,13 +350,15 @@ class Handler(BaseHTTPRequestHandler):
         digits = len(stated) == 1 and stated[0].isascii() and stated[0].isdigit()
         if not digits or "Transfer-Encoding" in self.headers:
             self.close_connection = True
-            raise Refused("Content-Length is not one whole number, or there is a Transfer-Encoding")
+            raise CommandRejected(
+                "Content-Length is not one whole number, or there is a Transfer-Encoding"
+            )
         length = int(
             stated[0].lstrip("0")[:20] or 0
         )  # of thousands of digits Python makes no number
-        if length > LARGEST:
+        if length > MAX_BODY_BYTES:
             self.close_connection = True
-            raise Refused(f"more than {LARGEST:,} bytes")
+            raise CommandRejected(f"more than {MAX_BODY_BYTES:,} bytes")
         raw = self.rfile.read(length)
         if not raw and self.command == "GET":
             return {}
@@ -359,11 +366,11 @@ class Handler(BaseHTTPRequestHandler):
         if (
             not isinstance(body, dict) or self.headers.get_content_type() != "application/json"
         ):  # as no form of a page
-            raise Refused(
+            raise CommandRejected(
                 "the body is no JSON object, or its Content-Type does not say application/json"
             )
-        if too_deep(body):
-            raise Refused(f"the body is nested more than {NESTING} levels deep")
+        if is_too_deep(body):
+            raise CommandRejected(f"the body is nested more than {MAX_NESTING_LEVELS} levels deep")
         return body
 
     def log_message(self, *_: Any) -> None:
@@ -377,19 +384,21 @@ def main(name: str, context: str, address: str) -> None:
     world = params.load(name)
     service = Service(world, contexts.ALL[context])
     handler = type("Handler", (Handler,), {"service": service})
-    with wait.told_to_stop() as told:
+    with wait.stop_on_signal() as told:
         with service.store.transaction():  # no store, no service: it ends at once
             pass
-        server = ThreadingHTTPServer(host_port(address), handler)
+        server = ThreadingHTTPServer(split_host_port(address), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         listener = threading.Thread(
-            target=lambda: service.listen(told) if service.context.hears else told.wait()
+            target=lambda: (
+                service.run_consumer(told) if service.context.subscribed_topics else told.wait()
+            )
         )
         listener.start()
         while not told.is_set() and listener.is_alive():
             service.producer.poll(0.2)  # it tells what became of what was sent
         server.shutdown()
-        service.turn.acquire()  # from now on no command is done
+        service.command_lock.acquire()  # from now on no command is done
         listener.join()
         service.producer.flush(10)
 

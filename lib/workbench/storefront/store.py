@@ -13,11 +13,11 @@ from psycopg.types.json import Jsonb
 
 from ..base import ROOT, World
 from ..source import postgres
-from ..source.names import quoted
-from .contexts import PUBLICATION, TOPICS, Context, Document, Refused
-from .events import Event, told
+from ..source.names import format_sql
+from .contexts import PUBLICATION, TOPICS, CommandRejected, Context, Document
+from .events import Event, build_event
 
-SCHEMA = ROOT / "data" / "storefront" / "store.sql"
+SCHEMA_FILE = ROOT / "data" / "storefront" / "store.sql"
 
 
 class Store:
@@ -41,13 +41,13 @@ class Store:
             with self._connection.transaction():
                 yield self._connection
 
-    def make(self) -> None:
+    def create_tables(self) -> None:
         """Make its tables, unless they are there."""
         with self.transaction() as c:
-            c.execute(SCHEMA.read_text(encoding="utf-8"))
+            c.execute(SCHEMA_FILE.read_text(encoding="utf-8"))
             for collection in self.context.collections:
                 c.execute(
-                    quoted(
+                    format_sql(
                         "CREATE TABLE IF NOT EXISTS {} (LIKE documents INCLUDING ALL)", collection
                     )
                 )
@@ -62,54 +62,59 @@ class Store:
             send it by itself.
         Raises: what edit raises; nothing is changed then.
         """
-        table = self.context.owns
+        table = self.context.owned_collection
         with self.transaction() as c:
             found = c.execute(
-                quoted("SELECT version, document FROM {} WHERE id = %s FOR UPDATE", table), [key]
+                format_sql("SELECT version, document FROM {} WHERE id = %s FOR UPDATE", table),
+                [key],
             )
             version, before = found.fetchone() or (0, None)
             document = edit(before)
             if document == before:
                 return version, None, False
-            event = told(self.context.topic, key, version + 1, document)
-            if not keep(
+            event = build_event(self.context.topic, key, version + 1, document)
+            if not upsert_if_newer(
                 c, table, key, event.version, document
             ):  # where there was no row, none was locked
-                raise Refused("another instance makes it just now", again=True)
+                raise CommandRejected("another instance makes it just now", retryable=True)
             c.execute(
                 "INSERT INTO outbox VALUES (%s, %s, %s, %s, %s)",
                 [event.id, self.context.aggregate, key, event.version, Jsonb(event.document)],
             )
-            own = not handed_over(c)
+            own = not connector_publishes(c)
         return event.version, event, own
 
-    def hear(self, events: Sequence[Event], stored: Callable[[], Any] = lambda: None) -> list[str]:
+    def apply_events(
+        self, events: Sequence[Event], stored: Callable[[], Any] = lambda: None
+    ) -> list[str]:
         """Take the documents of events, all in one transaction, before whose end `stored` is
         called; return of each what became of it: taken, stale (the store has this version, or a
         later one), doubled (it was heard before), or ignored (it is of no concern here).
         """
         with self.transaction() as c:
-            outcomes = [self._hear(c, event) for event in events]
+            outcomes = [self._apply_event(c, event) for event in events]
             stored()
         return outcomes
 
-    def _hear(self, c: psycopg.Connection, event: Event) -> str:
+    def _apply_event(self, c: psycopg.Connection, event: Event) -> str:
         noted = c.execute(
             "INSERT INTO inbox VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO NOTHING",
             [event.id, event.topic, event.key, event.version],
         )
         if not noted.rowcount:
             return "doubled"
-        if event.version < self.context.takes:
+        if event.version < self.context.min_version:
             return "ignored"
         return (
             "taken"
-            if keep(c, TOPICS[event.topic].owns, event.key, event.version, event.document)
+            if upsert_if_newer(
+                c, TOPICS[event.topic].owned_collection, event.key, event.version, event.document
+            )
             else "stale"
         )
 
 
-def handed_over(c: psycopg.Connection) -> bool:
+def connector_publishes(c: psycopg.Connection) -> bool:
     """Whether a connector sends what is in this outbox."""
     return (
         c.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [PUBLICATION]).fetchone()
@@ -117,13 +122,15 @@ def handed_over(c: psycopg.Connection) -> bool:
     )
 
 
-def keep(c: psycopg.Connection, table: str, key: str, version: int, document: Document) -> bool:
+def upsert_if_newer(
+    c: psycopg.Connection, table: str, key: str, version: int, document: Document
+) -> bool:
     """Keep a document, unless there is this version of it, or a later one; return whether it was
     kept.
     """
     return (
         c.execute(
-            quoted(
+            format_sql(
                 "INSERT INTO {0} AS there VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE SET (version, document) = "
                 "(EXCLUDED.version, EXCLUDED.document) WHERE there.version < EXCLUDED.version",
                 table,

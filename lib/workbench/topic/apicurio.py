@@ -9,33 +9,36 @@ from urllib.parse import quote
 import pandas
 import requests
 
-from ..base import LakeError, StackError, World, http, nearest
+from ..base import LakeError, StackError, World, did_you_mean, http
 from ..stack.services import REGISTRY_V2
 from . import avro
-from .wire import CCOMPAT, CONTENT, GLOBAL
+from .wire import CCOMPAT, CONTENT_ID, GLOBAL_ID
 
-V2, V6 = REGISTRY_V2, "/apis/ccompat/v6"  # v6: what S5 asks
-RULE = "/rules/COMPATIBILITY"
-BY_ID = {
-    GLOBAL: V2 + "/ids/globalIds/{}",
-    CONTENT: V2 + "/ids/contentIds/{}",
-    CCOMPAT: V6 + "/schemas/ids/{}",
+API_V2, CCOMPAT_V6 = REGISTRY_V2, "/apis/ccompat/v6"  # v6: what S5 asks
+COMPATIBILITY_RULE = "/rules/COMPATIBILITY"
+SCHEMA_PATHS = {
+    GLOBAL_ID: API_V2 + "/ids/globalIds/{}",
+    CONTENT_ID: API_V2 + "/ids/contentIds/{}",
+    CCOMPAT: CCOMPAT_V6 + "/schemas/ids/{}",
 }
-NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/{}/versions/latest"}
-TESTS = {
-    GLOBAL: NEWEST[GLOBAL] + "/test",
+LATEST_PATHS = {
+    GLOBAL_ID: API_V2 + "/groups/default/artifacts/{}",
+    CCOMPAT: CCOMPAT_V6 + "/subjects/{}/versions/latest",
+}
+COMPATIBILITY_PATHS = {
+    GLOBAL_ID: LATEST_PATHS[GLOBAL_ID] + "/test",
     CCOMPAT: "/apis/ccompat/v7/compatibility/subjects/{}/versions",
 }
-PAGE = 500  # artifacts or versions of one answer
-REFUSED = (409, 422)  # by a rule, or because it is no schema
+PAGE_SIZE = 500  # artifacts or versions of one answer
+REJECTED_STATUSES = (409, 422)  # by a rule, or because it is no schema
 
 
-def address(world: World) -> str:
+def location(world: World) -> str:
     """Where the registry is, for people."""
     return world.registry.url.rstrip("/")
 
 
-def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFrame:
+def artifacts(world: World, artifact_names: Optional[Sequence[str]] = None) -> pandas.DataFrame:
     """Return one row per version of each artifact: group, artifact, type, version, global_id,
     content_id.
 
@@ -45,10 +48,14 @@ def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFr
     Args: of: of these of that group only; one that is not there has no row.
     """
     rows = []
-    for found in _every(world) if of is None else [{"id": name} for name in of]:
+    for found in (
+        _list_artifacts(world)
+        if artifact_names is None
+        else [{"id": name} for name in artifact_names]
+    ):
         group = found.get("groupId") or "default"
         path = f"/groups/{quote(group, safe='')}/artifacts/{quote(found['id'], safe='')}/versions"
-        for v in _pages(world, path, "versions") or []:  # an artifact that is gone has none
+        for v in _fetch_pages(world, path, "versions") or []:  # an artifact that is gone has none
             rows.append(
                 (
                     group,
@@ -66,36 +73,40 @@ def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFr
 
 def names(world: World) -> list[str]:
     """Return the names of all artifacts."""
-    return [found["id"] for found in _every(world)]
+    return [found["id"] for found in _list_artifacts(world)]
 
 
-def _every(world: World) -> list[dict[str, Any]]:
+def _list_artifacts(world: World) -> list[dict[str, Any]]:
     """Return what the registry lists of all artifacts. Raises: StackError: it has no such list."""
     path = "/search/artifacts"
-    found = _pages(world, path, "artifacts")
+    found = _fetch_pages(world, path, "artifacts")
     if found is None:
         raise StackError(
             "the schema registry has no list of artifacts: it answers 404",
-            where=address(world) + V2 + path,
+            location=location(world) + API_V2 + path,
             expected="an Apicurio Registry 2.x",
-            next_step=f"correct registry.url in {world.file}",
+            hint=f"correct registry.url in {world.file}",
         )
     return found
 
 
-def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict[str, Any]]:
+def find(world: World, id: Union[int, str], kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
     """Return the schema with this id, None where the registry answers that there is none. See
     registry.schema.
     """
-    path = _path(BY_ID, kind).format(id)
-    return _schema(world, path, kind) if 0 <= int(id) < 2**63 else None  # its ids are Java's longs
+    path = _path_for_kind(SCHEMA_PATHS, kind).format(id)
+    return (
+        _fetch_schema(world, path, kind) if 0 <= int(id) < 2**63 else None
+    )  # its ids are Java's longs
 
 
-def newest(world: World, artifact: str, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
+def find_latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
     """Return the newest version of an artifact's schema, None where there is no such artifact. See
     registry.latest.
     """
-    return _schema(world, _path(NEWEST, kind).format(quote(artifact, safe="")), kind)
+    return _fetch_schema(
+        world, _path_for_kind(LATEST_PATHS, kind).format(quote(artifact, safe="")), kind
+    )
 
 
 def delete(world: World, *artifacts: str) -> None:
@@ -103,7 +114,7 @@ def delete(world: World, *artifacts: str) -> None:
     StackError: it refuses.
     """
     for artifact in artifacts:
-        _ask(world, NEWEST[GLOBAL].format(quote(artifact, safe="")), "DELETE")
+        _request(world, LATEST_PATHS[GLOBAL_ID].format(quote(artifact, safe="")), "DELETE")
 
 
 def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]:
@@ -113,26 +124,28 @@ def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]
     """
     answer = _call(
         world,
-        f"{V2}/groups/default/artifacts?ifExists=RETURN_OR_UPDATE",
+        f"{API_V2}/groups/default/artifacts?ifExists=RETURN_OR_UPDATE",
         "POST",
         schema,
         {"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"},
     )
     return (
-        (0, _reason(answer)) if answer.status_code in REFUSED else (answer.json()["globalId"], "")
+        (0, _rejection_reason(answer))
+        if answer.status_code in REJECTED_STATUSES
+        else (answer.json()["globalId"], "")
     )
 
 
-def refusal(world: World, artifact: str, schema: Any, kind: str = GLOBAL) -> str:
+def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str = GLOBAL_ID) -> str:
     """Why the registry's own test would refuse a schema as the next version, "" where it would take
     it.
 
     In Confluent's language it is for who asks to say whether all versions are meant, or the latest.
     (What Apicurio 2.6.13 answers at its v6 always counts all, also where its own rule does not.)
     """
-    path = _path(TESTS, kind).format(quote(artifact, safe=""))
-    if kind == GLOBAL:
-        return _reason(_call(world, path, "PUT", schema))
+    path = _path_for_kind(COMPATIBILITY_PATHS, kind).format(quote(artifact, safe=""))
+    if kind == GLOBAL_ID:
+        return _rejection_reason(_call(world, path, "PUT", schema))
     path += (
         "?verbose=true"
         if compatibility(world, artifact).endswith("_TRANSITIVE")
@@ -148,26 +161,30 @@ def refusal(world: World, artifact: str, schema: Any, kind: str = GLOBAL) -> str
 
 def compatibility(world: World, artifact: str) -> str:
     """Return the mode of an artifact: by its own rule, else by the rule for all, else NONE."""
-    own, of_all = NEWEST[GLOBAL].format(quote(artifact, safe="")) + RULE, f"{V2}/admin{RULE}"
-    texts = ((_ask(world, path), path) for path in (own, of_all))
+    own, of_all = (
+        LATEST_PATHS[GLOBAL_ID].format(quote(artifact, safe="")) + COMPATIBILITY_RULE,
+        f"{API_V2}/admin{COMPATIBILITY_RULE}",
+    )
+    texts = ((_request(world, path), path) for path in (own, of_all))
     return next(
-        (avro.parsed(text, path)["config"] for text, path in texts if text is not None), "NONE"
+        (avro.parse_schema(text, path)["config"] for text, path in texts if text is not None),
+        "NONE",
     )
 
 
 def set_compatibility(world: World, artifact: str, mode: str) -> None:
     """Give an artifact that is there a rule of its own. mode: one of avro.MODES."""
     path, rule = (
-        NEWEST[GLOBAL].format(quote(artifact, safe="")),
+        LATEST_PATHS[GLOBAL_ID].format(quote(artifact, safe="")),
         {"type": "COMPATIBILITY", "config": mode},
     )
-    if _ask(world, path + RULE, "PUT", rule) is None:
-        _ask(world, path + "/rules", "POST", rule)
+    if _request(world, path + COMPATIBILITY_RULE, "PUT", rule) is None:
+        _request(world, path + "/rules", "POST", rule)
 
 
-def _reason(answer: requests.Response) -> str:
+def _rejection_reason(answer: requests.Response) -> str:
     """What the registry says against a schema, "" where it took it."""
-    if answer.status_code not in REFUSED:
+    if answer.status_code not in REJECTED_STATUSES:
         return ""
     causes = [
         f"{each['description']} at {each['context']}" for each in answer.json().get("causes") or ()
@@ -175,45 +192,50 @@ def _reason(answer: requests.Response) -> str:
     return "; ".join(causes) or answer.json()["message"]
 
 
-def _path(paths: dict[str, str], kind: str) -> str:
+def _path_for_kind(paths: dict[str, str], kind: str) -> str:
     if kind not in paths:
-        raise LakeError(f"there is no kind of id {kind!r} here", expected=nearest(str(kind), paths))
+        raise LakeError(
+            f"there is no kind of id {kind!r} here", expected=did_you_mean(str(kind), paths)
+        )
     return paths[kind]
 
 
-def _schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]]:
-    text = _ask(world, path)
+def _fetch_schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]]:
+    text = _request(world, path)
     if text is None:
         return None
-    return avro.parsed(avro.parsed(text, path)["schema"] if kind == CCOMPAT else text, path)
+    return avro.parse_schema(
+        avro.parse_schema(text, path)["schema"] if kind == CCOMPAT else text, path
+    )
 
 
-def _pages(world: World, path: str, what: str) -> Optional[list]:
+def _fetch_pages(world: World, path: str, what: str) -> Optional[list]:
     """Return all of a list that the registry gives out in pages, None for 404. Raises: StackError:
     it answers none.
     """
     rows: list = []
     while True:
-        text = _ask(world, f"{V2}{path}?limit={PAGE}&offset={len(rows)}")
+        text = _request(world, f"{API_V2}{path}?limit={PAGE_SIZE}&offset={len(rows)}")
         if text is None:
             return None
-        page = avro.parsed(text, path)
+        page = avro.parse_schema(text, path)
         if what not in page:
             raise StackError(
                 f"the schema registry answers no list of {what}: {text[:300]!r}",
-                where=address(world) + path,
+                location=location(world) + path,
             )
         rows += page[what]
         if not page[what] or len(rows) >= page.get("count", 0):
             return rows
 
 
-def _ask(world: World, path: str, method: str = "GET", body: Any = None) -> Optional[bytes]:
+def _request(world: World, path: str, method: str = "GET", body: Any = None) -> Optional[bytes]:
     """The text of an answer, None for 404. Raises: StackError: the registry refuses the request."""
     answer = _call(world, path, method, body)
-    if answer.status_code in REFUSED:
+    if answer.status_code in REJECTED_STATUSES:
         raise StackError(
-            f"the schema registry refuses {method}: {_reason(answer)}", where=address(world) + path
+            f"the schema registry refuses {method}: {_rejection_reason(answer)}",
+            location=location(world) + path,
         )
     return None if answer.status_code == 404 else answer.content
 
@@ -224,18 +246,18 @@ def _call(
     """What the registry answers, be it that there is no such thing (404) or that it refuses what is
     sent.
     """
-    url = address(world) + path
+    url = location(world) + path
     answer = http.call(
         "the schema registry",
         method,
         url,
         body,
-        again=[503],
+        retry_statuses=[503],
         headers=headers,
-        next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost',
+        hint='start it with stack.need(world, "apicurio"), then do it again: nothing is lost',
     )
-    if answer.status_code >= 400 and answer.status_code not in (404, *REFUSED):
+    if answer.status_code >= 400 and answer.status_code not in (404, *REJECTED_STATUSES):
         raise StackError(
-            f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url
+            f"the schema registry answers {answer.status_code}: {answer.text[:300]}", location=url
         )
     return answer

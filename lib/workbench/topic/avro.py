@@ -16,22 +16,22 @@ from typing import Any, Callable, Sequence, Union
 import yaml
 from pyspark.sql import types as T
 
-from ..base import LakeError, nearest
+from ..base import LakeError, did_you_mean
 
-SOURCE_DIGITS = (
+MAX_SOURCE_DIGITS = (
     131_072 + 16_383
 )  # the most that PostgreSQL's numeric has, before and after the point
-TYPES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+TYPE_MAPPINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 # What the next version of a schema must be able to do: read what was written with the one before it
 # (BACKWARD), be read by that (FORWARD), both (FULL); TRANSITIVE: not that one only, but all before
 # it.
-MODES = (
+COMPATIBILITY_MODES = (
     "NONE",
     *(kind + every for kind in ("BACKWARD", "FORWARD", "FULL") for every in ("", "_TRANSITIVE")),
 )
-DIGITS = 38  # the most that a decimal of Spark has
-SPARK = {
-    kind: getattr(T, name)() for kind, name in TYPES["spark"].items()
+MAX_DIGITS = 38  # the most that a decimal of Spark has
+SPARK_TYPES = {
+    kind: getattr(T, name)() for kind, name in TYPE_MAPPINGS["spark"].items()
 }  # by Avro's type and its logical type
 Reader = Callable[[bytes], Any]
 
@@ -40,14 +40,16 @@ class UnsafeSchema(LakeError):
     """A schema by which no message is decoded, whoever has registered it."""
 
 
-EMPTY_ITEMS = "the items of an array take no bytes, so a few bytes can claim millions of them"
+EMPTY_ITEMS_MESSAGE = (
+    "the items of an array take no bytes, so a few bytes can claim millions of them"
+)
 
 
 # --- one record
 # ------------------------------------------------------------------------------------------------------
 
 
-def reader(avsc: Any, *, plain: bool = False) -> Reader:
+def create_reader(avsc: Any, *, raw_values: bool = False) -> Reader:
     """What reads the value that some bytes are, no byte less or more; it raises ValueError where
     they are not one.
 
@@ -59,12 +61,14 @@ def reader(avsc: Any, *, plain: bool = False) -> Reader:
     import fastavro
 
     try:
-        parsed = fastavro.parse_schema(rebuilt(avsc, _plain if plain else _all_digits))
-        empty = _empty_items(fastavro.schema.expand_schema(avsc))
+        parsed = fastavro.parse_schema(
+            map_schema(avsc, _without_logical_type if raw_values else _widen_decimals)
+        )
+        empty = _has_empty_items(fastavro.schema.expand_schema(avsc))
     except Exception as e:  # noqa: BLE001 - it has errors of many classes
         raise ValueError(f"not an Avro schema: {type(e).__name__}: {e}") from None
     if empty:
-        raise ValueError(EMPTY_ITEMS)
+        raise ValueError(EMPTY_ITEMS_MESSAGE)
 
     def read(data: bytes) -> Any:
         stream = io.BytesIO(data)
@@ -79,26 +83,26 @@ def reader(avsc: Any, *, plain: bool = False) -> Reader:
     return read
 
 
-def rebuilt(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+def map_schema(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """A copy of a schema with each of its parts changed by `change`, the innermost ones first."""
     if isinstance(avsc, list):
-        return [rebuilt(each, change) for each in avsc]
+        return [map_schema(each, change) for each in avsc]
     if not isinstance(avsc, dict):
         return avsc
     return change(
         {
-            k: rebuilt(v, change) if k in ("type", "items", "values", "fields") else v
+            k: map_schema(v, change) if k in ("type", "items", "values", "fields") else v
             for k, v in avsc.items()
         }
     )
 
 
-def _empty_items(avsc: Any) -> bool:
+def _has_empty_items(avsc: Any) -> bool:
     """Whether an expanded schema has an array whose items take no bytes. Without one, the bytes of
     a message bound the memory and the time that it takes to decode.
     """
     if isinstance(avsc, list):
-        return any(map(_empty_items, avsc))
+        return any(map(_has_empty_items, avsc))
     if not isinstance(avsc, dict):
         return False
     inner = [
@@ -107,19 +111,23 @@ def _empty_items(avsc: Any) -> bool:
         avsc.get("values"),
         *(f["type"] for f in avsc.get("fields", ())),
     ]
-    return avsc.get("type") == "array" and _is_empty(avsc["items"]) or any(map(_empty_items, inner))
+    return (
+        avsc.get("type") == "array"
+        and _takes_no_bytes(avsc["items"])
+        or any(map(_has_empty_items, inner))
+    )
 
 
-def _is_empty(avsc: Any) -> bool:
+def _takes_no_bytes(avsc: Any) -> bool:
     """Whether every value of an expanded schema is encoded in no bytes."""
     if not isinstance(avsc, dict):
         return avsc == "null"
     if avsc["type"] == "record":
-        return all(_is_empty(f["type"]) for f in avsc["fields"])
-    return avsc["type"] == "fixed" and not avsc["size"] or _is_empty(avsc["type"])
+        return all(_takes_no_bytes(f["type"]) for f in avsc["fields"])
+    return avsc["type"] == "fixed" and not avsc["size"] or _takes_no_bytes(avsc["type"])
 
 
-def _all_digits(found: dict[str, Any]) -> dict[str, Any]:
+def _widen_decimals(found: dict[str, Any]) -> dict[str, Any]:
     """Decimals of any number of digits: one of more than its schema says would be rounded by
     fastavro.
     """
@@ -128,21 +136,23 @@ def _all_digits(found: dict[str, Any]) -> dict[str, Any]:
         and found.get("type") == "bytes"
         and "precision" in found
     ):
-        found["precision"] = max(found["precision"], SOURCE_DIGITS)
+        found["precision"] = max(found["precision"], MAX_SOURCE_DIGITS)
     return found
 
 
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
+def _without_logical_type(found: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k != "logicalType"}
 
 
-def parsed(text: Union[str, bytes], where: str) -> Any:
+def parse_schema(text: Union[str, bytes], where: str) -> Any:
     """A schema as a registry gives it. Raises: LakeError: it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
         raise LakeError(
-            "the registry holds something that is not an Avro schema", where=where, expected="JSON"
+            "the registry holds something that is not an Avro schema",
+            location=where,
+            expected="JSON",
         ) from None
 
 
@@ -150,7 +160,7 @@ def parsed(text: Union[str, bytes], where: str) -> Any:
 # -----------------------------------------------------------------------------------------------
 
 
-def container(avsc: Any, values: Sequence[Any], sync: bytes, **more: str) -> bytes:
+def encode_container(avsc: Any, values: Sequence[Any], sync_marker: bytes, **more: str) -> bytes:
     """A file of records of one schema, not compressed.
 
     Args:
@@ -160,11 +170,13 @@ def container(avsc: Any, values: Sequence[Any], sync: bytes, **more: str) -> byt
     import fastavro
 
     out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(avsc), values, sync_marker=sync, metadata=more)
+    fastavro.writer(
+        out, fastavro.parse_schema(avsc), values, sync_marker=sync_marker, metadata=more
+    )
     return out.getvalue()
 
 
-def schema_of(data: bytes) -> str:
+def container_schema(data: bytes) -> str:
     """JSON of the schema that a container file was written with; the file is gone through to its
     end.
 
@@ -185,16 +197,17 @@ def schema_of(data: bytes) -> str:
 # ---------------------------------------------------------------------
 
 
-def known_mode(mode: str) -> str:
+def validate_mode(mode: str) -> str:
     """A compatibility mode, as it is. Raises: LakeError: it is none."""
-    if mode not in MODES:
+    if mode not in COMPATIBILITY_MODES:
         raise LakeError(
-            f"there is no compatibility mode {mode!r}", expected=nearest(str(mode), MODES)
+            f"there is no compatibility mode {mode!r}",
+            expected=did_you_mean(str(mode), COMPATIBILITY_MODES),
         )
     return mode
 
 
-def predicted(old: Sequence[Any], new: Any, mode: str) -> str:
+def check_compatibility(old: Sequence[Any], new: Any, mode: str) -> str:
     """Whether a schema may follow others by Avro's rules ("Schema Resolution", as Avro's own
     library has them).
 
@@ -208,13 +221,13 @@ def predicted(old: Sequence[Any], new: Any, mode: str) -> str:
     """
     from avro import compatibility, errors, schema
 
-    kind, _, every = known_mode(mode).partition("_")
+    kind, _, every = validate_mode(mode).partition("_")
     try:
         *before, after = (
             schema.parse(json.dumps(each)) for each in (*(old if every else old[-1:]), new)
         )
     except errors.AvroException as e:
-        raise LakeError(f"not an Avro schema: {e}", where=full_name(new)) from None
+        raise LakeError(f"not an Avro schema: {e}", location=full_name(new)) from None
     reads = [(after, each) for each in before if kind in ("BACKWARD", "FULL")]
     reads += [(each, after) for each in before if kind in ("FORWARD", "FULL")]
     found = [
@@ -232,7 +245,7 @@ def predicted(old: Sequence[Any], new: Any, mode: str) -> str:
 # ---------------------------------------------------------------------------------------
 
 
-def exact(avsc: Any) -> Any:
+def for_spark(avsc: Any) -> Any:
     """Return an Avro schema as the registry has it, with every logical type said in the way that
     Spark understands.
 
@@ -241,17 +254,17 @@ def exact(avsc: Any) -> Any:
     source says nothing) gets Spark's 38: a value that does not fit does not decode. Nothing changes
     in how the bytes are read.
     """
-    return rebuilt(avsc, _exact)
+    return map_schema(avsc, _to_spark_logical_type)
 
 
-def _exact(found: dict[str, Any]) -> dict[str, Any]:
-    kind, logical = TYPES["debezium"].get(found.get("connect.name", ""), (None, None))
+def _to_spark_logical_type(found: dict[str, Any]) -> dict[str, Any]:
+    kind, logical = TYPE_MAPPINGS["debezium"].get(found.get("connect.name", ""), (None, None))
     if kind is not None and found.get("type") == kind:
         found["logicalType"] = logical
     if found.get("logicalType") in ("time-millis", "time-micros"):
         del found["logicalType"]
-    if found.get("logicalType") == "decimal" and found.get("precision", 0) > DIGITS:
-        found["precision"] = DIGITS
+    if found.get("logicalType") == "decimal" and found.get("precision", 0) > MAX_DIGITS:
+        found["precision"] = MAX_DIGITS
     return found
 
 
@@ -284,36 +297,36 @@ def to_spark(avsc: Any) -> T.StructType:
         )  # a name that comes again is the record that it names
     except Exception as e:  # noqa: BLE001 - see reader
         raise LakeError(
-            f"not an Avro schema: {type(e).__name__}: {e}", where=full_name(avsc)
+            f"not an Avro schema: {type(e).__name__}: {e}", location=full_name(avsc)
         ) from None
     if not is_record(whole):
         raise LakeError(
             "the Avro schema is not a record",
-            where=str(avsc)[:80],
+            location=str(avsc)[:80],
             expected='{"type": "record", …}',
         )
-    if _empty_items(whole):
+    if _has_empty_items(whole):
         raise UnsafeSchema(
-            EMPTY_ITEMS, where=full_name(avsc), expected="items of one byte at least"
+            EMPTY_ITEMS_MESSAGE, location=full_name(avsc), expected="items of one byte at least"
         )
-    return _spark(whole, whole["name"])[0]
+    return _spark_type(whole, whole["name"])[0]
 
 
-def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
+def _spark_type(avsc: Any, where: str) -> tuple[T.DataType, bool]:
     """Return (Spark's type, whether it may be null)."""
     if isinstance(avsc, list):
         branches = [b for b in avsc if b != "null"]
         if len(branches) != 1:
             raise LakeError(
                 f"no Spark type for a union of {len(branches)} types",
-                where=where,
+                location=where,
                 expected='["null", one type]',
             )
-        return _spark(branches[0], where)[0], "null" in avsc
+        return _spark_type(branches[0], where)[0], "null" in avsc
     if isinstance(avsc, str):
         avsc = {"type": avsc}
     if not isinstance(avsc["type"], str):  # a type within a type
-        return _spark(avsc["type"], where)
+        return _spark_type(avsc["type"], where)
     kind, logical = avsc["type"], avsc.get("logicalType")
     if kind == "record":
         names = {f["name"].lower(): f["name"] for f in avsc["fields"]}
@@ -322,31 +335,31 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
             raise UnsafeSchema(
                 f"{where} has {names[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for "
                 "one",
-                where=where,
-                next_step="rename one at the source",
+                location=where,
+                hint="rename one at the source",
             )
         return T.StructType(
             [
-                T.StructField(f["name"], *_spark(f["type"], f"{where}.{f['name']}"))
+                T.StructField(f["name"], *_spark_type(f["type"], f"{where}.{f['name']}"))
                 for f in avsc["fields"]
             ]
         ), False
     if kind == "array":
-        return T.ArrayType(*_spark(avsc["items"], f"{where}[]")), False
+        return T.ArrayType(*_spark_type(avsc["items"], f"{where}[]")), False
     if kind == "map":
-        return T.MapType(T.StringType(), *_spark(avsc["values"], f"{where}{{}}")), False
+        return T.MapType(T.StringType(), *_spark_type(avsc["values"], f"{where}{{}}")), False
     if (
         kind in ("bytes", "fixed")
         and logical == "decimal"
-        and avsc.get("precision", DIGITS + 1) <= DIGITS
+        and avsc.get("precision", MAX_DIGITS + 1) <= MAX_DIGITS
     ):
         return T.DecimalType(avsc["precision"], avsc.get("scale", 0)), False
-    found = SPARK.get(" ".join(filter(None, [kind, logical])))
+    found = SPARK_TYPES.get(" ".join(filter(None, [kind, logical])))
     if found is None:
         raise LakeError(
             f"no Spark type for Avro type {kind!r}"
             + (f" with logicalType {logical!r}" if logical else ""),
-            where=where,
-            expected=f"a decimal of at most {DIGITS} digits, " + ", ".join(SPARK),
+            location=where,
+            expected=f"a decimal of at most {MAX_DIGITS} digits, " + ", ".join(SPARK_TYPES),
         )
     return found, False

@@ -19,14 +19,20 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
     """Return {topic: how many of its messages a consumer group has not committed yet}. Raises as
     `topics.bounds`.
     """
-    there = {(topic, p): ends for topic in names for p, ends in topics.bounds(world, topic).items()}
+    there = {
+        (topic, p): ends
+        for topic in names
+        for p, ends in topics.watermark_offsets(world, topic).items()
+    }
     asked = [TopicPartition(*place) for place in there]
     member = Consumer(
         topics.settings(world, **{"group.id": group, "enable.auto.commit": False})
     )  # it never joins
-    with contextlib.closing(member), topics.answered(world):
+    with contextlib.closing(member), topics.translate_errors(world):
         # asked after the ends: what came meanwhile is not counted as waiting
-        found = topics.in_time(world, lambda seconds: member.committed(asked, timeout=seconds))
+        found = topics.call_with_deadline(
+            world, lambda seconds: member.committed(asked, timeout=seconds)
+        )
         for place in found:
             if place.error:
                 raise KafkaException(place.error)
@@ -42,8 +48,10 @@ def names(world: World) -> list[str]:
     """Return the names of all consumer groups. Raises: StackError: a broker does not list its own;
     what the others list is not all of them.
     """
-    with AdminClient(topics.settings(world)) as admin, topics.answered(world):
-        listed = topics.result(world, admin.list_consumer_groups(request_timeout=topics.TIMEOUT))
+    with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world):
+        listed = topics.await_result(
+            world, admin.list_consumer_groups(request_timeout=topics.TIMEOUT_SECONDS)
+        )
         for (
             error
         ) in listed.errors:  # the client reports a timeout here, beside an empty list of groups
@@ -51,7 +59,7 @@ def names(world: World) -> list[str]:
     return sorted(group.group_id for group in listed.valid)
 
 
-def forget(world: World, group: str) -> None:
+def delete(world: World, group: str) -> None:
     """Delete a consumer group and its committed offsets; one that does not exist is fine. A member
     that was killed belongs to it until its session expires.
 
@@ -66,10 +74,12 @@ def forget(world: World, group: str) -> None:
         where = f"consumer group {group!r} at {world.kafka.bootstrap}"
         # the wait for the result ends long before the request's own time limit, and so does the
         # client
-        with AdminClient(topics.settings(world)) as admin, topics.answered(world, where):
-            asked = admin.delete_consumer_groups([group], request_timeout=3 * topics.TIMEOUT)
+        with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world, where):
+            asked = admin.delete_consumer_groups(
+                [group], request_timeout=3 * topics.TIMEOUT_SECONDS
+            )
             try:
-                topics.result(world, asked[group])
+                topics.await_result(world, asked[group])
             except KafkaException as e:
                 if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                     raise
@@ -80,5 +90,5 @@ def forget(world: World, group: str) -> None:
         f"consumer group {group!r} to be empty",
         timeout=10,
         error=StackError,
-        next_step="stop its consumers (`workbench storefront down`), and see that Kafka runs",
+        hint="stop its consumers (`workbench storefront down`), and see that Kafka runs",
     )

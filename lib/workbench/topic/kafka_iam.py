@@ -10,12 +10,12 @@ from typing import Any
 
 from ..base import World, aws
 
-CONNECT = "kafka-cluster:Connect"
-NEXT_STEP = (
+CONNECT_ACTION = "kafka-cluster:Connect"
+ACCESS_HINT = (
     f"is this machine in the cluster's network (port 9098)? Are the AWS credentials valid (`aws sts "
-    f"get-caller-identity`), and may they {CONNECT}?"
+    f"get-caller-identity`), and may they {CONNECT_ACTION}?"
 )
-JAVA = aws.KAFKA_LOGIN  # of Java's clients
+JAVA_CLIENT_PROPERTIES = aws.KAFKA_IAM_PROPERTIES  # of Java's clients
 
 
 def settings(world: World) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def token(region: str) -> tuple[str, float]:
         generate_auth_token_from_credentials_provider as signed,
     )
 
-    with aws.answered(f"{CONNECT} in {region}"):
+    with aws.translate_errors(f"{CONNECT_ACTION} in {region}"):
         text, ends = signed(region, _credentials())
     return text, ends / 1000
 

@@ -10,24 +10,26 @@ from uuid import UUID, uuid4
 
 import fastavro
 
-from ..base import LakeError, World, nearest
-from ..base.sides import chooser
+from ..base import LakeError, World, did_you_mean
+from ..base.backends import dispatch_by
 from . import apicurio, avro, glue_registry
-from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
+from .wire import CCOMPAT, CONTENT_ID, GLOBAL_ID, WIRE_FORMATS, WireMessage, parse_wire_format
 
-IDS = {
-    GLOBAL: "global_id",
-    CONTENT: "content_id",
+ID_COLUMNS = {
+    GLOBAL_ID: "global_id",
+    CONTENT_ID: "content_id",
     CCOMPAT: "content_id",
 }  # columns of `artifacts`, by kind of id
-_of = chooser(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
-address, artifacts, names, find, newest, delete, compatibility = map(
-    _of, ("address", "artifacts", "names", "find", "newest", "delete", "compatibility")
+_dispatch = dispatch_by(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
+location, artifacts, names, find, find_latest, delete, compatibility = map(
+    _dispatch, ("location", "artifacts", "names", "find", "find_latest", "delete", "compatibility")
 )
-_add, _refusal, _set_compatibility = map(_of, ("add", "refusal", "set_compatibility"))
+_add, _incompatibility_reason, _set_compatibility = map(
+    _dispatch, ("add", "incompatibility_reason", "set_compatibility")
+)
 
 
-def schema(world: World, id: Union[int, str], kind: str = GLOBAL) -> dict[str, Any]:
+def schema(world: World, id: Union[int, str], kind: str = GLOBAL_ID) -> dict[str, Any]:
     """Return the Avro schema with this id, as a dict (a text where it is no more than a type's
     name).
 
@@ -42,20 +44,20 @@ def schema(world: World, id: Union[int, str], kind: str = GLOBAL) -> dict[str, A
     """
     found = find(world, id, kind)
     if found is None:
-        raise _unknown(world, f"{kind} {id}")
+        raise _unknown_schema_error(world, f"{kind} {id}")
     return found
 
 
-def _unknown(world: World, schema: str) -> LakeError:
+def _unknown_schema_error(world: World, schema: str) -> LakeError:
     return LakeError(
         f"the registry has no schema with {schema}",
-        where=address(world),
-        next_step="registry.artifacts(world) lists what it has; is it the registry that the writer used, "
+        location=location(world),
+        hint="registry.artifacts(world) lists what it has; is it the registry that the writer used, "
         "and registry.wire the format it writes?",
     )
 
 
-def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
+def latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> dict[str, Any]:
     """Return the newest version of an artifact's schema, as a dict.
 
     Args:
@@ -66,19 +68,19 @@ def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
         LakeError: there is no such artifact; the nearest names are listed. StackError: the registry
             does not answer.
     """
-    found = newest(world, artifact, kind)
+    found = find_latest(world, artifact, kind)
     if found is None:
-        raise _missing(world, artifact)
+        raise _missing_artifact_error(world, artifact)
     return found
 
 
-def _missing(world: World, artifact: str) -> LakeError:
+def _missing_artifact_error(world: World, artifact: str) -> LakeError:
     have = names(world)
     return LakeError(
         f"the registry has no artifact {artifact!r}",
-        where=address(world),
-        expected=nearest(artifact, have) if have else "the registry is empty",
-        next_step="the first message registers it: is the connector RUNNING, its converter this one's?",
+        location=location(world),
+        expected=did_you_mean(artifact, have) if have else "the registry is empty",
+        hint="the first message registers it: is the connector RUNNING, its converter this one's?",
     )
 
 
@@ -92,16 +94,18 @@ def versions(world: World, artifact: str) -> list[Any]:
     """
     ids = artifacts(world, [artifact])["global_id"].tolist()
     if not ids:
-        raise _missing(world, artifact)
+        raise _missing_artifact_error(world, artifact)
     return [schema(world, id) for id in ids]
 
 
-def numbered(world: World, of: Sequence[str]) -> dict[str, str]:
+def versions_by_schema_id(world: World, of: Sequence[str]) -> dict[str, str]:
     """Return {the id by which messages name a schema, `globalId 7`: its version} of all versions of
     some artifacts.
     """
-    found, kind = artifacts(world, of), WIRES[world.registry.wire].kind
-    return {f"{kind} {id}": version for id, version in zip(found[IDS[kind]], found["version"])}
+    found, kind = artifacts(world, of), WIRE_FORMATS[world.registry.wire].id_kind
+    return {
+        f"{kind} {id}": version for id, version in zip(found[ID_COLUMNS[kind]], found["version"])
+    }
 
 
 def register(world: World, artifact: str, schema: Any) -> Union[int, str]:
@@ -115,9 +119,9 @@ def register(world: World, artifact: str, schema: Any) -> Union[int, str]:
     if reason:
         raise LakeError(
             f"the registry refuses the schema as next version of {artifact!r}: {reason}",
-            where=address(world),
+            location=location(world),
             expected=f"one that {compatibility(world, artifact)} compatibility takes",
-            next_step="make the change in another way, such as with a default for a field that comes or "
+            hint="make the change in another way, such as with a default for a field that comes or "
             "goes; or give the artifact another mode (registry.set_compatibility)",
         )
     return id
@@ -132,10 +136,12 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
     Raises: LakeError: another mode, or there is no such artifact.
     """
     latest(world, artifact)
-    _set_compatibility(world, artifact, avro.known_mode(mode))
+    _set_compatibility(world, artifact, avro.validate_mode(mode))
 
 
-def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = GLOBAL) -> str:
+def check_compatibility(
+    world: World, artifact: str, schema: Any, mode: str = "", kind: str = GLOBAL_ID
+) -> str:
     """Ask the registry whether it would take a schema as an artifact's next version, and change
     nothing.
 
@@ -152,7 +158,7 @@ def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = 
     Returns: "" where it would take it, else why not, in the registry's words.
     Raises: LakeError: another mode, no such artifact or kind.
     """
-    wanted = avro.known_mode(mode or compatibility(world, artifact))
+    wanted = avro.validate_mode(mode or compatibility(world, artifact))
     copy, have = f"check-{uuid4().hex[:8]}-{artifact}", versions(world, artifact)
     try:
         for each in have:
@@ -161,28 +167,28 @@ def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = 
                 world, copy, "NONE"
             )  # a rule for all artifacts could refuse the next
         _set_compatibility(world, copy, wanted)
-        return _refusal(world, copy, schema, kind)
+        return _incompatibility_reason(world, copy, schema, kind)
     finally:
         delete(world, copy)
 
 
-def header(world: World, id: Union[int, str]) -> bytes:
+def wire_prefix(world: World, id: Union[int, str]) -> bytes:
     """What a serializer puts before the Avro of a message: the world's wire format, and the
     schema's id.
     """
-    wire = WIRES[world.registry.wire]
+    wire = WIRE_FORMATS[world.registry.wire]
     return wire.magic + (
-        UUID(str(id)).bytes if wire.size == 16 else int(id).to_bytes(wire.size, "big")
+        UUID(str(id)).bytes if wire.id_size == 16 else int(id).to_bytes(wire.id_size, "big")
     )
 
 
-def newest_id(world: World, artifact: str) -> Union[int, str]:
+def latest_id(world: World, artifact: str) -> Union[int, str]:
     """The id by which messages name the newest version of an artifact. Raises: LakeError: there is
     none.
     """
-    *_, last = ["", *numbered(world, [artifact])]
+    *_, last = ["", *versions_by_schema_id(world, [artifact])]
     if not last:
-        raise _missing(world, artifact)
+        raise _missing_artifact_error(world, artifact)
     return last.partition(" ")[2]
 
 
@@ -193,8 +199,8 @@ def encoder(world: World, id: Union[int, str]) -> Callable[[Any], bytes]:
 
     Raises: LakeError: there is no such schema.
     """
-    avsc = schema(world, id, WIRES[world.registry.wire].kind)
-    parsed, before = fastavro.parse_schema(avsc), header(world, id)
+    avsc = schema(world, id, WIRE_FORMATS[world.registry.wire].id_kind)
+    parsed, before = fastavro.parse_schema(avsc), wire_prefix(world, id)
 
     def encode(record: Any) -> bytes:
         out = io.BytesIO()
@@ -209,7 +215,7 @@ def encoder(world: World, id: Union[int, str]) -> Callable[[Any], bytes]:
     return encode
 
 
-def encoded(world: World, id: Union[int, str], record: Any) -> bytes:
+def encode(world: World, id: Union[int, str], record: Any) -> bytes:
     """One record as such a message. Raises as `encoder`, and what it makes."""
     return encoder(world, id)(record)
 
@@ -218,7 +224,7 @@ class Decoded(NamedTuple):
     """A message's record, and how it was framed. schema_name: full name of its schema."""
 
     record: Any
-    framed: Framed
+    wire_message: WireMessage
     schema_name: str
 
 
@@ -237,34 +243,34 @@ class Decoder:
             LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that
                 schema.
         """
-        found = framed(self.world, value)
+        found = parse_wire_format(self.world, value)
         if found is None:
             wire = self.world.registry.wire
             raise LakeError(
                 "the message does not begin as Avro with a schema id does",
-                where=value[:20].hex(" "),
-                expected=f"{WIRES[wire]} ({self.world.file}: registry.wire is {wire})",
+                location=value[:20].hex(" "),
+                expected=f"{WIRE_FORMATS[wire]} ({self.world.file}: registry.wire is {wire})",
             )
         id = found.schema
         if id not in self._schemas:
-            self._schemas[id] = find(self.world, found.id, found.kind)
+            self._schemas[id] = find(self.world, found.schema_id, found.id_kind)
         avsc = self._schemas[id]
         if avsc is None:
-            raise _unknown(self.world, id)
+            raise _unknown_schema_error(self.world, id)
         name = avro.full_name(avsc)
         try:
             if id not in self._readers:
-                self._readers[id] = avro.reader(avro.exact(avsc))
+                self._readers[id] = avro.create_reader(avro.for_spark(avsc))
             return Decoded(self._readers[id](found.body), found, name)
         except ValueError as e:
             raise LakeError(
                 f"the bytes are not Avro of schema {id}: {e}",
-                where=found.body[:40].hex(" "),
+                location=found.body[:40].hex(" "),
                 expected=name,
             ) from e
 
 
-def peek(world: World, value: Union[bytes, str]) -> dict[str, Any]:
+def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:
     """Take one message apart, for people to look at.
 
     Args:
@@ -282,8 +288,8 @@ def peek(world: World, value: Union[bytes, str]) -> dict[str, Any]:
     record, found, name = Decoder(world)(raw)
     return {
         "wire": found.wire,
-        "id_kind": found.kind,
-        "schema_id": found.id,
+        "id_kind": found.id_kind,
+        "schema_id": found.schema_id,
         "schema_name": name,
         "hex": raw.hex(" "),
         "record": record,

@@ -24,27 +24,27 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .. import connect, stack
-from ..base import LakeError, StackError, WorkbenchError, World, nearest, wait_until
+from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, wait_until
 from . import kafka_iam
 
 T = TypeVar("T")
-IAM = "SASL_SSL"  # of a world whose Kafka is MSK
+IAM_PROTOCOL = "SASL_SSL"  # of a world whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
-TIMEOUT = 10
-SLICE = 1.0  # seconds of one attempt: between two the service is looked at
-SILENT = (
+TIMEOUT_SECONDS = 10
+ATTEMPT_SECONDS = 1.0  # seconds of one attempt: between two the service is looked at
+UNAVAILABLE_ERRORS = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
 )
-WAITING = 10_000  # messages that a producer holds until Kafka has them
-REFUSED = {  # what a broker or the client itself says to a message: what to do about it
+MAX_IN_FLIGHT = 10_000  # messages that a producer holds until Kafka has them
+PRODUCE_ERROR_HINTS = {  # what a broker or the client itself says to a message: what to do about it
     KafkaError.MSG_SIZE_TOO_LARGE: "a producer sends at most its message.max.bytes, and a topic takes at most its "
     "max.message.bytes",
     KafkaError.INVALID_TIMESTAMP: "a topic takes none that is message.timestamp.after.max.ms (an hour) ahead",
 }
-WITHOUT_LEADER = (
+NO_LEADER_ERRORS = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )  # of a topic that is new
@@ -58,7 +58,7 @@ def settings(world: World, **more: Any) -> dict[str, Any]:
 
     Raises: StackError: there is nothing to prove to MSK who we are.
     """
-    proof = kafka_iam.settings(world) if world.kafka.security_protocol == IAM else {}
+    proof = kafka_iam.settings(world) if world.kafka.security_protocol == IAM_PROTOCOL else {}
     return {
         "bootstrap.servers": world.kafka.bootstrap,
         "security.protocol": world.kafka.security_protocol,
@@ -74,7 +74,9 @@ def spark_options(world: World) -> dict[str, str]:
     To prove to MSK who it is, by its own role, Spark needs Amazon's aws-msk-iam-auth among its
     jars.
     """
-    proof = kafka_iam.JAVA if world.kafka.security_protocol == IAM else {}
+    proof = (
+        kafka_iam.JAVA_CLIENT_PROPERTIES if world.kafka.security_protocol == IAM_PROTOCOL else {}
+    )
     return {
         "kafka.bootstrap.servers": world.kafka.bootstrap,
         "kafka.security.protocol": world.kafka.security_protocol,
@@ -87,7 +89,7 @@ def spark_options(world: World) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def answered(world: World, where: str = "") -> Iterator[None]:
+def translate_errors(world: World, where: str = "") -> Iterator[None]:
     """Raises: StackError: Kafka does not answer; with its state, where it is a service of this
     instance. LakeError: it does not take a message, which is too large, or from too far in the
     future.
@@ -95,13 +97,13 @@ def answered(world: World, where: str = "") -> Iterator[None]:
     try:
         yield
     except KafkaException as e:
-        if e.args[0].code() in REFUSED:
+        if e.args[0].code() in PRODUCE_ERROR_HINTS:
             raise LakeError(
                 f"a message is refused: {e.args[0].str()}",
-                where=where,
-                next_step=REFUSED[e.args[0].code()],
+                location=where,
+                hint=PRODUCE_ERROR_HINTS[e.args[0].code()],
             ) from e
-        raise _silent(
+        raise _unavailable_error(
             world,
             f"Kafka does not answer: {e.args[0].str()}",
             where or world.kafka.bootstrap,
@@ -109,37 +111,37 @@ def answered(world: World, where: str = "") -> Iterator[None]:
         ) from e
 
 
-def _silent(world: World, what: str, where: str, next_step: str) -> StackError:
+def _unavailable_error(world: World, what: str, where: str, next_step: str) -> StackError:
     """The error for a Kafka that says nothing; where its service has stopped, or our credentials
     have ended, that.
     """
-    if world.kafka.security_protocol == IAM:
+    if world.kafka.security_protocol == IAM_PROTOCOL:
         kafka_iam.token(world.region)  # a client tells nobody that it got no other one
-        next_step = kafka_iam.NEXT_STEP
-    return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
-        what, where=where, next_step=next_step
+        next_step = kafka_iam.ACCESS_HINT
+    return stack.service_down_error(world, "kafka", world.kafka.bootstrap) or StackError(
+        what, location=where, hint=next_step
     )
 
 
-def in_time(world: World, ask: Callable[[float], T]) -> T:
+def call_with_deadline(world: World, ask: Callable[[float], T]) -> T:
     """Return what a blocking call of a client returns within TIMEOUT seconds. It is called again
     and again with the seconds that one attempt may take, so that a Kafka whose process is gone is
     reported soon.
 
     Raises: ServiceLost: it is gone. What `ask` raises.
     """
-    deadline, look = time.monotonic() + TIMEOUT, stack.watch(world, "kafka")
+    deadline, look = time.monotonic() + TIMEOUT_SECONDS, stack.watch(world, "kafka")
     while True:
         # before the first attempt, too: from then on the time counts for which the service is gone
         look()
         try:
-            return ask(SLICE if world.stack.embedded else TIMEOUT)
+            return ask(ATTEMPT_SECONDS if world.stack.embedded else TIMEOUT_SECONDS)
         except KafkaException as e:
-            if e.args[0].code() not in SILENT or time.monotonic() >= deadline:
+            if e.args[0].code() not in UNAVAILABLE_ERRORS or time.monotonic() >= deadline:
                 raise
 
 
-def result(world: World, future: Any) -> Any:
+def await_result(world: World, future: Any) -> Any:
     """Return the result of an admin client's request. Raises: ServiceLost: Kafka is gone. What the
     request raises.
     """
@@ -154,17 +156,19 @@ def result(world: World, future: Any) -> Any:
         ) as error:  # the request has ended: waiting for it again would not help
             return None, error
 
-    value, error = in_time(world, outcome)
+    value, error = call_with_deadline(world, outcome)
     if error:
         raise error
     return value
 
 
-def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
+def _list_partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
     """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
     admin = admin or AdminClient(settings(world))
-    with answered(world):
-        listed = in_time(world, lambda seconds: admin.list_topics(timeout=seconds)).topics
+    with translate_errors(world):
+        listed = call_with_deadline(
+            world, lambda seconds: admin.list_topics(timeout=seconds)
+        ).topics
         return {name: sorted(t.partitions) for name, t in listed.items()}
 
 
@@ -172,10 +176,12 @@ def names(world: World) -> list[str]:
     """Return the names of all topics, Kafka's own (consumer offsets) and those of MSK and MSK
     Connect left out.
     """
-    return sorted(t for t in _partitions(world) if not t.startswith(("__consumer", "__amazon_msk")))
+    return sorted(
+        t for t in _list_partitions(world) if not t.startswith(("__consumer", "__amazon_msk"))
+    )
 
 
-def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
+def watermark_offsets(world: World, topic: str) -> dict[int, tuple[int, int]]:
     """Return {partition: (offset of the first message that is there, offset after the last)}.
 
     Asked with each look of an ingest, and by whoever waits for messages, hence by name: the list of
@@ -187,13 +193,13 @@ def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
 
     def asked() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
         try:  # of a transaction that goes on nothing can be read
-            listed = in_time(
+            listed = call_with_deadline(
                 world, lambda seconds: reader.list_topics(topic, timeout=seconds)
             ).topics[topic]
             if listed.error:
                 raise KafkaException(listed.error)
             return {
-                p: in_time(
+                p: call_with_deadline(
                     world,
                     lambda seconds, p=p: reader.get_watermark_offsets(
                         TopicPartition(topic, p), timeout=seconds
@@ -202,32 +208,34 @@ def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
                 for p in listed.partitions
             }
         except KafkaException as e:
-            return None if e.args[0].code() in WITHOUT_LEADER else e
+            return None if e.args[0].code() in NO_LEADER_ERRORS else e
 
-    with contextlib.closing(_consumer(world)) as reader, answered(world):
-        found = wait_until(asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT, every=0.05)
+    with contextlib.closing(_consumer(world)) as reader, translate_errors(world):
+        found = wait_until(
+            asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT_SECONDS, interval=0.05
+        )
         if not isinstance(found, KafkaException):
             return found
         if found.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise found
     raise LakeError(
         f"there is no topic {topic!r}",
-        where=world.kafka.bootstrap,
-        expected=nearest(topic, names(world)),
-        next_step="the first message makes it: is the connector RUNNING? (connect.status)",
+        location=world.kafka.bootstrap,
+        expected=did_you_mean(topic, names(world)),
+        hint="the first message makes it: is the connector RUNNING? (connect.status)",
     )
 
 
-def ends(world: World, topic: str) -> dict[int, int]:
+def end_offsets(world: World, topic: str) -> dict[int, int]:
     """Return {partition: end offset}, a place in the topic to `read(after=…)` from later."""
-    return {p: end for p, (_, end) in bounds(world, topic).items()}
+    return {p: end for p, (_, end) in watermark_offsets(world, topic).items()}
 
 
-def count(world: World, topic: str) -> int:
+def offset_span(world: World, topic: str) -> int:
     """Return how many messages the topic holds: end minus beginning, summed over its partitions.
     Raises as `bounds`.
     """
-    return sum(end - begin for begin, end in bounds(world, topic).values())
+    return sum(end - begin for begin, end in watermark_offsets(world, topic).values())
 
 
 def topic_id(world: World, name: str, admin: Any = None) -> str:
@@ -235,12 +243,12 @@ def topic_id(world: World, name: str, admin: Any = None) -> str:
     anew. admin: a client that is there already; one is made otherwise.
     """
     admin = admin or AdminClient(settings(world))
-    with answered(world, f"topic {name!r} at {world.kafka.bootstrap}"):
-        asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)
-        return str(result(world, asked[name]).topic_id)
+    with translate_errors(world, f"topic {name!r} at {world.kafka.bootstrap}"):
+        asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_SECONDS)
+        return str(await_result(world, asked[name]).topic_id)
 
 
-def wait_count(
+def wait_for_messages(
     world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = ""
 ) -> int:
     """Wait until the topic exists and holds at least `n` messages; return how many it holds then.
@@ -254,7 +262,7 @@ def wait_count(
     """
 
     def enough() -> tuple[int]:
-        there = count(world, topic)
+        there = offset_span(world, topic)
         if there < n:
             raise WorkbenchError(f"it holds {there}")
         return (there,)  # true also where that is none
@@ -264,9 +272,9 @@ def wait_count(
         enough,
         f"{n} messages in topic {topic!r}",
         timeout=timeout,
-        every=0.2,
-        failed=lambda: connect.failure(world, connector) if connector else None,
-        next_step="look at connect.status and the worker's log",
+        interval=0.2,
+        failure_reason=lambda: connect.failure(world, connector) if connector else None,
+        hint="look at connect.status and the worker's log",
     )[0]
 
 
@@ -288,7 +296,7 @@ def _consumer(world: World) -> Consumer:
     )
 
 
-def messages(
+def consume(
     world: World, topic: str, start: dict[int, int], stop: dict[int, int]
 ) -> Generator[Any, None, None]:
     """The messages of a topic from offsets `start` up to before `stop`, of each partition in the
@@ -302,7 +310,7 @@ def messages(
     """
     at = {p: n for p, n in start.items() if n < stop[p]}
     heard, look = time.monotonic(), stack.watch(world, "kafka")
-    with contextlib.closing(_consumer(world)) as reader, answered(world):
+    with contextlib.closing(_consumer(world)) as reader, translate_errors(world):
         reader.assign([TopicPartition(topic, p, n) for p, n in at.items()])
         while at:
             # returns when it has as many as there may be, or at the timeout
@@ -315,10 +323,10 @@ def messages(
                     yield message
             if batch:
                 heard = time.monotonic()
-            elif time.monotonic() > heard + TIMEOUT:
-                raise _silent(
+            elif time.monotonic() > heard + TIMEOUT_SECONDS:
+                raise _unavailable_error(
                     world,
-                    f"Kafka sent nothing for {TIMEOUT} s",
+                    f"Kafka sent nothing for {TIMEOUT_SECONDS} s",
                     f"topic {topic!r}, offsets {at}",
                     "run `workbench status`; nothing is lost, read it again",
                 )
@@ -331,21 +339,25 @@ def messages(
             at = {p: n for p, n in at.items() if n < stop[p]}
 
 
-def whole(world: World, topic: str, *, after: Optional[dict[int, int]] = None) -> list[Any]:
+def read_all(
+    world: World, topic: str, *, start_offsets: Optional[dict[int, int]] = None
+) -> list[Any]:
     """The messages that the topic holds now, as confluent_kafka has them (headers, too), by
     partition and offset.
     after: as `read` has it. Raises as `messages`, and LakeError: there is no such topic.
     """
-    return sorted(_held(world, topic, after), key=lambda m: (m.partition(), m.offset()))
+    return sorted(
+        _consume_available(world, topic, start_offsets), key=lambda m: (m.partition(), m.offset())
+    )
 
 
-def _held(
-    world: World, topic: str, after: Optional[dict[int, int]] = None
+def _consume_available(
+    world: World, topic: str, start_offsets: Optional[dict[int, int]] = None
 ) -> Generator[Any, None, None]:
     """The messages that the topic holds now, from the offsets `after` on."""
-    there = bounds(world, topic)
-    start = {p: max((after or {}).get(p, 0), begin) for p, (begin, _) in there.items()}
-    return messages(world, topic, start, {p: end for p, (_, end) in there.items()})
+    there = watermark_offsets(world, topic)
+    start = {p: max((start_offsets or {}).get(p, 0), begin) for p, (begin, _) in there.items()}
+    return consume(world, topic, start, {p: end for p, (_, end) in there.items()})
 
 
 def read(
@@ -353,8 +365,8 @@ def read(
     topic: str,
     limit: Optional[int] = None,
     *,
-    after: Optional[dict[int, int]] = None,
-    only: Optional[Callable[[Optional[bytes]], bool]] = None,
+    start_offsets: Optional[dict[int, int]] = None,
+    key_filter: Optional[Callable[[Optional[bytes]], bool]] = None,
 ) -> pd.DataFrame:
     """Return the messages that the topic holds now, ordered by partition and offset.
 
@@ -371,10 +383,17 @@ def read(
     Raises:
         WorkbenchError: there is no such topic.
     """
-    with contextlib.closing(_held(world, topic, after)) as found:
-        wanted = (m for m in found if only is None or only(m.key()))
+    with contextlib.closing(_consume_available(world, topic, start_offsets)) as found:
+        wanted = (m for m in found if key_filter is None or key_filter(m.key()))
         rows = [
-            (topic, m.partition(), m.offset(), m.timestamp()[1], _text(m.key()), _text(m.value()))
+            (
+                topic,
+                m.partition(),
+                m.offset(),
+                m.timestamp()[1],
+                _decode_text(m.key()),
+                _decode_text(m.value()),
+            )
             for m in itertools.islice(wanted, limit)
         ]
     frame = pd.DataFrame(rows, columns=COLUMNS).sort_values(
@@ -384,14 +403,14 @@ def read(
     return frame
 
 
-def _text(raw: Optional[bytes]) -> Union[str, bytes, None]:
+def _decode_text(raw: Optional[bytes]) -> Union[str, bytes, None]:
     try:
         return None if raw is None else raw.decode("utf-8")
     except UnicodeDecodeError:
         return raw
 
 
-def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: Any) -> None:
+def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: Any) -> None:
     """Send messages, (key, value) each, in their order; Kafka has all of them when this returns.
 
     Args:
@@ -417,15 +436,15 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
         )
     )
     try:
-        with answered(world, f"topic {topic!r}"):
+        with translate_errors(world, f"topic {topic!r}"):
             for key, value, *told in messages:
-                while len(producer) >= WAITING:
+                while len(producer) >= MAX_IN_FLIGHT:
                     producer.poll(0.1)
                     look()
                 producer.produce(topic, value, key, on_delivery=delivered, **dict(*told))
                 if refused:
                     break
-            while producer.flush(SLICE):
+            while producer.flush(ATTEMPT_SECONDS):
                 look()
             if refused:
                 raise KafkaException(refused[0])
@@ -439,15 +458,15 @@ def create(world: World, name: str, partitions: int = 1, **config: str) -> None:
     it, or is gone.
     """
     admin = AdminClient(settings(world))
-    if name not in _partitions(world, admin):
+    if name not in _list_partitions(world, admin):
         try:
             asked = admin.create_topics(
-                [NewTopic(name, partitions, config=config)], request_timeout=TIMEOUT
+                [NewTopic(name, partitions, config=config)], request_timeout=TIMEOUT_SECONDS
             )
-            result(world, asked[name])
+            await_result(world, asked[name])
         except KafkaException as e:
             raise WorkbenchError(
-                f"topic {name!r} was not made: {e.args[0].str()}", where=world.kafka.bootstrap
+                f"topic {name!r} was not made: {e.args[0].str()}", location=world.kafka.bootstrap
             ) from e
 
 
@@ -456,20 +475,20 @@ def delete(world: World, *topics: str) -> None:
     if not topics:
         return
     admin = AdminClient(settings(world))  # one connection for all questions
-    _partitions(world, admin)  # says so where Kafka does not answer
+    _list_partitions(world, admin)  # says so where Kafka does not answer
     # not only those it lists: of one that was made a moment ago the controller knows, and the
     # broker may not yet
-    for topic, future in admin.delete_topics(list(topics), request_timeout=TIMEOUT).items():
+    for topic, future in admin.delete_topics(list(topics), request_timeout=TIMEOUT_SECONDS).items():
         try:
-            result(world, future)
+            await_result(world, future)
         except KafkaException as e:
             if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise WorkbenchError(
                     f"topic {topic!r} was not deleted: {e.args[0].str()}",
-                    where=world.kafka.bootstrap,
+                    location=world.kafka.bootstrap,
                 ) from e
     wait_until(
-        lambda: not {*topics} & {*_partitions(world, admin)},
+        lambda: not {*topics} & {*_list_partitions(world, admin)},
         f"topics {topics} to be gone",
         timeout=30,
     )

@@ -31,57 +31,57 @@ from ..base import World
 
 # kinds of id: of one version of an artifact (Glue: SchemaVersionId), of a text whoever uses it, of
 # Confluent's API
-GLOBAL, CONTENT, CCOMPAT = KINDS = ("globalId", "contentId", "ccompat")
-MESSAGES = "key binary, value binary, topic string, partition int, offset long, file string"
-ZLIB = b"\3\5"  # a compressed message of Glue begins so
+GLOBAL_ID, CONTENT_ID, CCOMPAT = ID_KINDS = ("globalId", "contentId", "ccompat")
+MESSAGE_COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
+GLUE_ZLIB_PREFIX = b"\3\5"  # a compressed message of Glue begins so
 
 
-class Wire(NamedTuple):
+class WireFormat(NamedTuple):
     """A wire format: what a message begins with, how many bytes of id follow, and what kind of id
     they are.
     """
 
     magic: bytes
-    size: int
-    kind: str
+    id_size: int
+    id_kind: str
 
     def __str__(self) -> str:
-        return f"{self.magic.hex(' ')}, {self.size} bytes of schema id"
+        return f"{self.magic.hex(' ')}, {self.id_size} bytes of schema id"
 
 
-WIRES = {
-    "apicurio": Wire(b"\0", 4, CONTENT),
-    "apicurio_legacy8": Wire(b"\0", 8, GLOBAL),
-    "confluent": Wire(b"\0", 4, CCOMPAT),
-    "glue": Wire(b"\3\0", 16, GLOBAL),
+WIRE_FORMATS = {
+    "apicurio": WireFormat(b"\0", 4, CONTENT_ID),
+    "apicurio_legacy8": WireFormat(b"\0", 8, GLOBAL_ID),
+    "confluent": WireFormat(b"\0", 4, CCOMPAT),
+    "glue": WireFormat(b"\3\0", 16, GLOBAL_ID),
 }
 
 
 @dataclass(frozen=True)
-class Framed:
+class WireMessage:
     """A message taken apart: the format's name, the kind and number of its schema id (of Glue the
     UUID's text), the Avro after it.
     """
 
     wire: str
-    kind: str
-    id: Union[int, str]
+    id_kind: str
+    schema_id: Union[int, str]
     body: bytes
 
     @property
     def schema(self) -> str:
         """The id as the ingest names it, such as `globalId 7`."""
-        return f"{self.kind} {self.id}"
+        return f"{self.id_kind} {self.schema_id}"
 
 
-def framed(world: World, value: bytes) -> Optional[Framed]:
+def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
     """Take a message's value apart; None where it is not in the world's wire format."""
-    magic, size, kind = WIRES[world.registry.wire]
+    magic, size, kind = WIRE_FORMATS[world.registry.wire]
     end = len(magic) + size
     if len(value) < end or not value.startswith(magic):
         return None
     id, body = value[len(magic) : end], value[end:]
-    return Framed(
+    return WireMessage(
         world.registry.wire,
         kind,
         str(UUID(bytes=id)) if size == 16 else int.from_bytes(id, "big"),
@@ -89,11 +89,11 @@ def framed(world: World, value: bytes) -> Optional[Framed]:
     )
 
 
-def framed_in_spark(messages: DataFrame, world: World) -> DataFrame:
+def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
     """Add to messages (see MESSAGES) what `framed` finds: `schema` and `body`; both null where it
     finds none.
     """
-    magic, size, kind = WIRES[world.registry.wire]
+    magic, size, kind = WIRE_FORMATS[world.registry.wire]
     at, end = len(magic) + 1, len(magic) + size
     found = F.expr(
         f"length(value) >= {end} AND substring(value, 1, {len(magic)}) = X'{magic.hex()}'"
@@ -112,17 +112,19 @@ def framed_in_spark(messages: DataFrame, world: World) -> DataFrame:
     )
 
 
-def not_avro(world: World) -> str:
+def not_avro_reason(world: World) -> str:
     """Why a message that is not in the world's wire format is a dead letter."""
     name = world.registry.wire
     compressed = (
-        f" (one that begins with {ZLIB.hex(' ')} is compressed, which Spark cannot undo: have it written "
+        f" (one that begins with {GLUE_ZLIB_PREFIX.hex(' ')} is compressed, which Spark cannot undo: have it written "
         "without value.converter.compression)"
     )
-    return f"not Avro as {name} has it: {WIRES[name]}" + (compressed if name == "glue" else "")
+    return f"not Avro as {name} has it: {WIRE_FORMATS[name]}" + (
+        compressed if name == "glue" else ""
+    )
 
 
-def unknown(world: World) -> str:
+def unknown_schema_reason(world: World) -> str:
     """Why a message of a schema that the registry does not know is a dead letter; {} stands for the
     id.
     """

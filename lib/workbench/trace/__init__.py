@@ -1,5 +1,5 @@
 """One row through everything."""
 
-from .biography import Biography, row, views
-from .in_topic import Traced
-from .telling import draw, show
+from .in_topic import TracedTable
+from .render import draw, show
+from .row_history import RowHistory, row, views

@@ -12,20 +12,20 @@ from .. import hudi
 from ..base import LakeError, World, files
 from ..hudi.changes import Topic, landed_list
 from ..hudi.ddl import identifier, literal
-from ..hudi.ingesting import progress_in
-from ..hudi.timeline import Done, HistoryRemoved, check_readable, write_stats
+from ..hudi.ingesting import read_progress
+from ..hudi.timeline import CompletedAction, HistoryRemoved, check_readable, write_stats
 from ..spark import session
 
 
-def names(lake: hudi.Table) -> dict[str, str]:
+def view_names(lake: hudi.Table) -> dict[str, str]:
     """{short name: view}: `cow`, or `mor_ro` and `mor_rt`, and the catalog's names of them."""
     return {
         lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry
-        for entry in hudi.entries(lake)
+        for entry in hudi.catalog_names(lake)
     }
 
 
-def rows(
+def rows_of_key(
     world: World,
     lake: hudi.Table,
     key: Mapping[str, Any],
@@ -49,7 +49,9 @@ def rows(
         if instant:
             check_readable(lake, instant)
         then = {"as.of.instant": instant} if instant else {}
-        read = hudi.reader(session(world)).options(**{"hoodie.datasource.query.type": kind}, **then)
+        read = hudi.spark_reader(session(world)).options(
+            **{"hoodie.datasource.query.type": kind}, **then
+        )
         ((field, value),) = key.items()
         return (
             read.load(lake.base)
@@ -59,16 +61,20 @@ def rows(
         )
 
 
-def commit_of(
-    world: World, lake: hudi.Table, done: list[Done], topic: str, event: Mapping[str, Any]
-) -> Optional[Done]:
+def find_commit(
+    world: World,
+    lake: hudi.Table,
+    done: list[CompletedAction],
+    topic: str,
+    event: Mapping[str, Any],
+) -> Optional[CompletedAction]:
     """The one of these commits that brought a message in, from the topic or from the file it was
     landed in; None where there is none yet, or where it was archived.
     """
     by_topic, before = Topic(topic).id, 0
-    landed = files.open_address(f"{world.lake.landing}/{event['landed']}")[1]
+    landed = files.open_filesystem(f"{world.lake.landing}/{event['landed']}")[1]
     for number, commit in enumerate(done):
-        for source, progress in progress_in(commit.body).items():
+        for source, progress in read_progress(commit.metadata).items():
             if source == by_topic:
                 upto = progress.get("offsets", {}).get(str(event["partition"]), 0)
                 if before <= event["offset"] < upto:
@@ -82,10 +88,10 @@ def commit_of(
     return None
 
 
-def place(
+def written_file(
     world: World,
     lake: hudi.Table,
-    commit: Done,
+    commit: CompletedAction,
     key: Mapping[str, Any],
     record: Mapping[str, Any],
     group: str,
@@ -97,12 +103,20 @@ def place(
         group: the file group of the version before it. A hard delete goes there, too.
     """
     if record.get("__deleted") != "true" or lake.deletes == "soft":
-        group = held(world, lake, key, commit).get(lake.version(record), "").partition("_")[0]
-    return next((stat for _, stat in write_stats(commit.body) if stat["fileId"] == group), {})
+        group = (
+            versions_at(world, lake, key, commit)
+            .get(lake.ordering_value(record), "")
+            .partition("_")[0]
+        )
+    return next((stat for _, stat in write_stats(commit.metadata) if stat["fileId"] == group), {})
 
 
-def held(
-    world: World, lake: hudi.Table, key: Mapping[str, Any], commit: Done, kind: str = "snapshot"
+def versions_at(
+    world: World,
+    lake: hudi.Table,
+    key: Mapping[str, Any],
+    commit: CompletedAction,
+    kind: str = "snapshot",
 ) -> dict[Any, str]:
     """{version of a record: its file, or file group} in a kind of view as of a commit; nothing
     where files of then were cleaned away. A version is told by its ordering value. Raises:
@@ -110,8 +124,8 @@ def held(
     """
     try:
         return {
-            lake.version(r): r["_hoodie_file_name"]
-            for r in rows(world, lake, key, kind, commit.instant)
+            lake.ordering_value(r): r["_hoodie_file_name"]
+            for r in rows_of_key(world, lake, key, kind, commit.instant)
         }
     except HistoryRemoved:
         return {}

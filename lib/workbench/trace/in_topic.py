@@ -10,14 +10,14 @@ from typing import Any, Optional
 from ..base import LakeError, World
 from ..hudi import Table
 from ..landing import messages
-from ..landing.formats import Lines
+from ..landing.formats import JsonLines
 from ..topic import registry, topics
 
-OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
+OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedTable:
     """A source table whose rows can be traced. sink: what its landing does, None where nothing
     lands them; tables: those of the lake it goes into; format: of its messages, "json" or
     "avro".
@@ -32,30 +32,30 @@ class Traced:
     format: str = "json"
 
 
-def events(world: World, table: Traced, key: Any) -> list[dict[str, Any]]:
+def events(world: World, table: TracedTable, key: Any) -> list[dict[str, Any]]:
     """The messages of a key but its tombstones, taken apart: `record` is what the message says,
     `needle` the bytes by which its landed file is known.
     """
     decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
-    versions = registry.numbered(world, [f"{table.topic}-value"]) if decode else {}
+    versions = registry.versions_by_schema_id(world, [f"{table.topic}-value"]) if decode else {}
 
     def asked_for(raw: Optional[bytes]) -> bool:
-        said = key_of(decode, raw, table.key)
+        said = extract_key(decode, raw, table.key)
         return said is not None and str(said) == str(key)  # a text `None` may be a key
 
-    found = topics.read(world, table.topic, only=asked_for)
+    found = topics.read(world, table.topic, key_filter=asked_for)
     events: list[dict[str, Any]] = []
     before: Optional[dict[str, Any]] = None
     for m in found[found["value"].notna()].itertuples():
         try:
-            record, needle, schema = _value(
+            record, needle, schema = _decode_value(
                 decode, m.value.encode() if isinstance(m.value, str) else m.value
             )
         except LakeError as e:
             raise LakeError(
-                f"a message of the row cannot be read: {e.what}",
-                where=f"{table.topic}, partition {m.partition}, offset {m.offset}",
-                next_step="the ingest has put it aside: hudi.dead_letters(spark, world, table) has the "
+                f"a message of the row cannot be read: {e.message}",
+                location=f"{table.topic}, partition {m.partition}, offset {m.offset}",
+                hint="the ingest has put it aside: hudi.dead_letters(spark, world, table) has the "
                 "reason",
             ) from e
         made = record.get("__source_ts_ms")
@@ -63,8 +63,8 @@ def events(world: World, table: Traced, key: Any) -> list[dict[str, Any]]:
             {
                 "change": len(events) + 1,
                 "made_at": made and dt.datetime.fromtimestamp(made / 1000, dt.timezone.utc),
-                "op": OPS.get(record.get("__op"), record.get("__op")),
-                "what": what(before, record),
+                "op": OPERATIONS.get(record.get("__op"), record.get("__op")),
+                "what": describe_change(before, record),
                 "lsn": record.get("__lsn"),
                 "transaction": record.get("__source_txId"),
                 "partition": m.partition,
@@ -80,14 +80,14 @@ def events(world: World, table: Traced, key: Any) -> list[dict[str, Any]]:
     if not events:
         raise LakeError(
             f"topic {table.topic} has no message of {table.key} {key}",
-            where=f"{topics.count(world, table.topic):,} messages",
+            location=f"{topics.offset_span(world, table.topic):,} messages",
             expected=f"a {table.key} of {table.source}",
-            next_step="is the row in the source, and the connector RUNNING? (connect.status)",
+            hint="is the row in the source, and the connector RUNNING? (connect.status)",
         )
     return events
 
 
-def key_of(decode: Optional[registry.Decoder], raw: Optional[bytes], name: str) -> Any:
+def extract_key(decode: Optional[registry.Decoder], raw: Optional[bytes], name: str) -> Any:
     """The key that a message's key says, None where it is of another kind, or of a schema that
     nobody knows.
     """
@@ -99,30 +99,35 @@ def key_of(decode: Optional[registry.Decoder], raw: Optional[bytes], name: str) 
     return found.get(name) if isinstance(found, dict) else found
 
 
-def _value(decode: Optional[registry.Decoder], raw: bytes) -> tuple[dict[str, Any], bytes, str]:
+def _decode_value(
+    decode: Optional[registry.Decoder], raw: bytes
+) -> tuple[dict[str, Any], bytes, str]:
     """(record, bytes by which the landed file is known, schema id)."""
     if decode:
         record, found, _ = decode(raw)
         return record, found.body, found.schema
     try:
-        _, payload, line = messages.Json(envelope=True).read(raw)
+        _, payload, line = messages.JsonConverter(has_envelope=True).read(raw)
     except ValueError as e:
         raise LakeError(str(e)) from e
     if payload is None:
         raise LakeError("it holds nothing")
-    return payload, Lines().holder(None)(payload, line), "inline"
+    return payload, JsonLines().encoder_for(None)(payload, line), "inline"
 
 
-def what(before: Optional[dict[str, Any]], record: dict[str, Any]) -> str:
+def describe_change(before: Optional[dict[str, Any]], record: dict[str, Any]) -> str:
     """What a change did, as text: `birth_year 1906 → 1907`."""
     if record.get("__op") == "d":
         return "row deleted"
     if before is None or before.get("__op") == "d":
         return "row inserted" if record.get("__op") == "c" else "row read"
     own = [n for n in record if not n.startswith("__") and record[n] != before.get(n)]
-    return ", ".join(f"{n} {_short(before.get(n))} → {_short(record[n])}" for n in own) or "nothing"
+    return (
+        ", ".join(f"{n} {_truncate(before.get(n))} → {_truncate(record[n])}" for n in own)
+        or "nothing"
+    )
 
 
-def _short(value: Any) -> str:
+def _truncate(value: Any) -> str:
     text = "null" if value is None else str(value)
     return text if len(text) <= 40 else text[:39] + "…"

@@ -4,8 +4,8 @@ A new one is a module with a `flow`, and a place in ALL: that is how teardown, t
 load` find it.
 """
 
-from ..base import LakeError, World, nearest
-from ..trace import Traced
+from ..base import LakeError, World, did_you_mean
+from ..trace import TracedTable
 from . import log_based, movies, museum, outbox, query_based, sales, storefront
 from .walkthrough import Walkthrough
 
@@ -21,18 +21,18 @@ ALL = (
 LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
 
 
-def of(world: World) -> list[Walkthrough]:
+def for_world(world: World) -> list[Walkthrough]:
     """The walkthroughs that run in a world."""
-    return [flow for flow in ALL if world.stack.embedded or not flow.embedded]
+    return [flow for flow in ALL if world.stack.embedded or not flow.local_only]
 
 
-def traced(world: World, name: str) -> Traced:
+def traced_table(world: World, name: str) -> TracedTable:
     """What trace.row takes, of a captured table of any walkthrough. Raises: as `captured`."""
-    flow, table = captured(name)
-    return flow.traced(world, table)
+    flow, table = find_captured_table(name)
+    return flow.traced_table(world, table)
 
 
-def captured(name: str) -> tuple[Walkthrough, str]:
+def find_captured_table(name: str) -> tuple[Walkthrough, str]:
     """The walkthrough and the captured table of a name: `artists`, or `50_time_travel/artists`
     where more than one has a table of that name; of `50_time_travel` alone the table is "". Raises:
     LakeError: there is no such table, or there are several.
@@ -46,7 +46,7 @@ def captured(name: str) -> tuple[Walkthrough, str]:
     if not found:
         raise LakeError(
             f"there is no captured table {name!r}",
-            expected=nearest(
+            expected=did_you_mean(
                 table, [known for flow in ALL for known in (*flow.names, flow.folder.name)]
             ),
         )

@@ -27,13 +27,13 @@ class Capture:
     sink: str = ""
     format: str = "json"
     lake: tuple[Mapping[str, Any], ...] = ()
-    truth: str = ""
-    known_as: str = ""
+    expected_sql: str = ""
+    alias: str = ""
 
     @property
     def name(self) -> str:
         """The name by which a flow knows it."""
-        return self.known_as or self.source.rpartition(".")[2]
+        return self.alias or self.source.rpartition(".")[2]
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -15,19 +15,19 @@ from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
-from ..base import LakeError, SourceError, World, files, nearest, wait_until
+from ..base import LakeError, SourceError, World, did_you_mean, files, wait_until
 from ..hudi import changes
-from ..hudi.ingesting import last_commit, progress_in
-from ..landing.sources import topic_of
+from ..hudi.ingesting import last_ingest_commit, read_progress
+from ..landing.sources import topic_name
 from ..results import check
 from ..source import mariadb, postgres
 from ..source.names import identifier
 from ..spark import session
 from ..topic import registry, topics
-from ..trace import Traced
+from ..trace import TracedTable
 from .capture import Capture
 
-KINDS = ("topic", "landed")
+SOURCE_KINDS = ("topic", "landed")
 ENGINES = {"postgres": postgres, "mariadb": mariadb}
 
 
@@ -69,7 +69,7 @@ class Flow:
         return list(dict.fromkeys(c.sink for c in self.captures if c.sink))
 
     @property
-    def deployed(self) -> list[str]:
+    def deployed_connectors(self) -> list[str]:
         """The connectors without which nothing is captured, each once."""
         return [
             *dict.fromkeys(c.connector for c in self.captures),
@@ -81,14 +81,14 @@ class Flow:
         found = [c for c in self.captures if c.name == name or not name and len(self.captures) == 1]
         if not found:
             raise LakeError(
-                f"there is no captured table {name!r}", expected=nearest(str(name), self.names)
+                f"there is no captured table {name!r}", expected=did_you_mean(str(name), self.names)
             )
         return found[0]
 
     def topic(self, world: World, name: str = "") -> str:
         """Name of a table's topic."""
         capture = self.capture(name)
-        return topic_of(self.config(world, capture.connector), capture.source)
+        return topic_name(self.config(world, capture.connector), capture.source)
 
     def table(self, world: World, name: str = "", kind: str = "", /, **more: object) -> hudi.Table:
         """The lake table of a captured table, of a kind ("cow" or "mor") where it has several;
@@ -99,7 +99,7 @@ class Flow:
         if fields is None:
             raise LakeError(
                 f"{capture.name} has no lake table of kind {kind!r}",
-                expected=nearest(kind, [f.get("type", "cow") for f in capture.lake]),
+                expected=did_you_mean(kind, [f.get("type", "cow") for f in capture.lake]),
             )
         return capture.table(world, {**fields, **more})
 
@@ -115,8 +115,10 @@ class Flow:
         """Where the changes of a table are read: "topic", straight from Kafka, or "landed", the
         files of the sink.
         """
-        if kind not in KINDS:
-            raise LakeError(f"changes cannot be read from {kind!r}", expected=nearest(kind, KINDS))
+        if kind not in SOURCE_KINDS:
+            raise LakeError(
+                f"changes cannot be read from {kind!r}", expected=did_you_mean(kind, SOURCE_KINDS)
+            )
         topic, capture = self.topic(world, name), self.capture(name)
         if kind == "topic":
             return hudi.Topic(topic, format=capture.format)
@@ -128,7 +130,7 @@ class Flow:
         """Address of the folder that the sink lands a table's messages in."""
         return f"{world.lake.landing}/{self.source(world, name, 'landed').name}"
 
-    def traced(self, world: World, name: str = "") -> Traced:
+    def traced_table(self, world: World, name: str = "") -> TracedTable:
         """What trace.row takes: where a table's rows can be met. Raises: LakeError: its key has
         several columns, or it is polled.
         """
@@ -140,7 +142,7 @@ class Flow:
                 expected="a key of one column, captured from the log",
             )
         sink = landing.parse(self.config(world, c.sink)) if c.sink else None
-        return Traced(
+        return TracedTable(
             c.name,
             c.source,
             c.key,
@@ -158,19 +160,21 @@ class Flow:
         """
         c = self.capture(name)
         rows = (
-            sql.SQL('({}) AS "rows"').format(sql.SQL(c.truth)) if c.truth else identifier(c.source)
+            sql.SQL('({}) AS "rows"').format(sql.SQL(c.expected_sql))
+            if c.expected_sql
+            else identifier(c.source)
         )
         asked = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(
             rows, sql.SQL(where), c.key_columns
         )
-        return self.db.frame(world, asked, values, self.database)
+        return self.db.query(world, asked, values, self.database)
 
     def count(self, world: World, name: str = "") -> int:
         """How many rows the source has."""
         asked = sql.SQL("SELECT count(*) AS n FROM {}").format(
             identifier(self.capture(name).source)
         )
-        return int(self.db.frame(world, asked, database=self.database).loc[0, "n"])
+        return int(self.db.query(world, asked, database=self.database).loc[0, "n"])
 
     def change(self, world: World, name: str, key: Any, /, **values: Any) -> None:
         """Set columns of one row of the source, and wait for its event. Raises as `execute`."""
@@ -205,40 +209,40 @@ class Flow:
         Raises: SourceError: it changed none.
         """
         topic, connector = self.topic(world, name), self.capture(name).connector
-        end = sum(topics.ends(world, topic).values())
+        end = sum(topics.end_offsets(world, topic).values())
         changed = self.db.execute(world, statement, values, self.database)
         if changed < 1:
             raise SourceError(
                 f"no row of {name} was changed",
-                where=f"values {values}",
-                next_step="is the key right? A row that was deleted comes back with `reset`",
+                location=f"values {values}",
+                hint="is the key right? A row that was deleted comes back with `reset`",
             )
-        topics.wait_count(world, topic, end + changed * messages, connector=connector)
+        topics.wait_for_messages(world, topic, end + changed * messages, connector=connector)
         return changed
 
     def deploy(self, world: World) -> dict[str, int]:
         """Deploy what captures, and wait for its snapshot: {topic: messages}, as many as the tables
         have rows.
         """
-        for connector in self.deployed:
+        for connector in self.deployed_connectors:
             landing.apply(world, connector, self.config(world, connector))
         if self.polled:
-            landing.step(session(world), world, *self.deployed)
+            landing.run_once(session(world), world, *self.deployed_connectors)
         return {
-            self.topic(world, c.name): topics.wait_count(
+            self.topic(world, c.name): topics.wait_for_messages(
                 world, self.topic(world, c.name), self.count(world, c.name), connector=c.connector
             )
             for c in self.captures
         }
 
-    def settle(self, world: World) -> None:
+    def wait_until_captured(self, world: World) -> None:
         """Wait until the topics have everything that was committed so far.
 
         A watermark: one row is written unchanged, and its event is waited for; all earlier ones
         stand before it.
         """
         for c in self.captures if self.watermark else ():
-            position = self.db.place(self.db.log_position(world, self.database))
+            position = self.db.position_to_int(self.db.log_position(world, self.database))
             self.db.execute(
                 world,
                 sql.SQL(
@@ -247,22 +251,22 @@ class Flow:
                 database=self.database,
             )
             wait_until(
-                lambda c=c, position=position: self._newest(world, c) >= position,
+                lambda c=c, position=position: self._last_captured_position(world, c) >= position,
                 f"topic {self.topic(world, c.name)} to reach the source's position",
                 timeout=60,
-                every=0.2,
-                failed=lambda c=c: connect.failure(world, c.connector),
+                interval=0.2,
+                failure_reason=lambda c=c: connect.failure(world, c.connector),
             )
 
-    def _newest(self, world: World, capture: Capture) -> int:
+    def _last_captured_position(self, world: World, capture: Capture) -> int:
         """The position in the source's log of the last message of a topic."""
         topic = self.topic(world, capture.name)
-        ends = topics.ends(world, topic)
-        last = topics.read(world, topic, after={p: max(0, end - 1) for p, end in ends.items()})[
-            "value"
-        ].dropna()
+        ends = topics.end_offsets(world, topic)
+        last = topics.read(
+            world, topic, start_offsets={p: max(0, end - 1) for p, end in ends.items()}
+        )["value"].dropna()
         if capture.format == "avro":
-            found = [registry.peek(world, value)["record"] for value in last]
+            found = [registry.inspect_message(world, value)["record"] for value in last]
         else:
             found = [body.get("payload", body) for body in map(json.loads, last)]
         return max((int(row["__lsn"]) for row in found), default=0)
@@ -274,23 +278,23 @@ class Flow:
         for config in (self.config(world, name) for name in self.sinks):
             landing.run(spark, world, config)
             sink = landing.parse(config)
-            if not sink.dead_letters:  # where it names a topic, they are looked after there
-                _none_dead(
+            if not sink.dlq_topic:  # where it names a topic, they are looked after there
+                _raise_on_dead_letters(
                     landing.dead_letters_path(world, sink),
                     "landed",
                     "landing.dead_letters(spark, world, config)",
                     "run the notebook on connectors: it lands all of them anew",
                 )
 
-    def kind_of(self, world: World, table: hudi.Table) -> str:
+    def source_kind(self, world: World, table: hudi.Table) -> str:
         """Where a lake table is read from: "landed" once it was, or "topic"."""
-        capture = self._of(world, table)
-        landed = capture.sink and self.source(world, capture.name, "landed").id in progress_in(
-            last_commit(table)
+        capture = self._capture_for(world, table)
+        landed = capture.sink and self.source(world, capture.name, "landed").id in read_progress(
+            last_ingest_commit(table)
         )
         return "landed" if landed else "topic"
 
-    def _of(self, world: World, table: hudi.Table) -> Capture:
+    def _capture_for(self, world: World, table: hudi.Table) -> Capture:
         """The capture that a lake table holds: the one that declares it; of an experiment's, the
         one with its key.
         Raises: LakeError: several have that key, or none.
@@ -301,12 +305,12 @@ class Flow:
         if len(found) != 1:
             raise LakeError(
                 f"which captured table {table.name} holds cannot be told by its key {', '.join(table.key)}",
-                where=table.base,
+                location=table.base,
                 expected=f"a table in `lake` of one of {', '.join(self.names)}",
             )
         return found[0]
 
-    def follow(
+    def sync(
         self, spark: SparkSession, world: World, *into: hudi.Table, kind: str = "", label: str = ""
     ) -> dict[str, hudi.Ingested]:
         """Bring what is new in the source into these tables (all where none is given), side by
@@ -320,7 +324,7 @@ class Flow:
         Returns: {table: counts}.
         Raises: LakeError: a message could not be landed or decoded.
         """
-        self.settle(world)
+        self.wait_until_captured(world)
         position = self.db.log_position(world, self.database)
         done = self.ingest(spark, world, *into, kind=kind)
         for table in (into or self.tables(world)) if label else ():
@@ -340,20 +344,20 @@ class Flow:
         stop: asked between two batches whether to leave it at that.
         """
         into = into or tuple(self.tables(world))
-        kinds = {t.name: kind or self.kind_of(world, t) for t in into}
+        kinds = {t.name: kind or self.source_kind(world, t) for t in into}
         if "landed" in kinds.values():
             self.land(spark, world)
 
         def one(table: hudi.Table) -> hudi.Ingested:
-            source = self.source(world, self._of(world, table).name, kinds[table.name])
+            source = self.source(world, self._capture_for(world, table).name, kinds[table.name])
             done = hudi.ingest(spark, world, source, table, stop=stop)
-            _none_dead(
+            _raise_on_dead_letters(
                 hudi.dead_letters_path(world, table),
                 "decoded",
                 "hudi.dead_letters(spark, world, table)",
                 "hudi.ingest(…, replay=True)",
             )  # also where they are of an ingest before this one
-            if not hudi.registered(spark, table) and hudi.exists(
+            if not hudi.is_registered(spark, table) and hudi.exists(
                 table
             ):  # also where an earlier try got no further
                 hudi.register(spark, table)
@@ -367,14 +371,17 @@ class Flow:
         every row.
         """
         for table in tables or self.tables(world):
-            source, lake = self.rows(world, self._of(world, table).name), hudi.read(spark, table)
+            source, lake = (
+                self.rows(world, self._capture_for(world, table).name),
+                hudi.read(spark, table),
+            )
             if table.deletes == "soft":
                 lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
             check.same_rows(
                 source,
                 lake.toPandas()[source.columns],
                 key=table.key,
-                what=f"{table.name} = source, row by row",
+                claim=f"{table.name} = source, row by row",
             )
 
     def events(self, spark: SparkSession, world: World, name: str = "") -> DataFrame:
@@ -384,31 +391,33 @@ class Flow:
         Raises: LakeError: there is no such topic, or it is empty.
         """
         source, table = self.source(world, name), self.tables(world, name)[0]
-        batch = changes.reader(spark, world, source, table, 10_000_000).next({}, 0)
+        batch = changes.create_reader(spark, world, source, table, 10_000_000).next({}, 0)
         if batch is None:
             raise LakeError(
                 f"topic {source.name} is empty",
-                next_step="run the notebook on connectors: it deploys the connector",
+                hint="run the notebook on connectors: it deploys the connector",
             )
         return batch.rows.select("partition", "offset", "outcome", "row.*")
 
-    def at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
+    def rows_at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
         """The rows of a table as its events (see `events`, as pandas) have them at a position of
         the source's log, such as `16/B374D848`: of each key the last event before it, deletes
         included. (The next change will stand at that position, so it is exclusive. The snapshot is
         older than any, and need not have moved the log.)
         """
-        so_far = events[(events["__lsn"] < self.db.place(position)) | (events["__op"] == "r")]
+        so_far = events[
+            (events["__lsn"] < self.db.position_to_int(position)) | (events["__op"] == "r")
+        ]
         return (
             so_far.sort_values("__lsn").groupby([*self.capture(name).keys], as_index=False).tail(1)
         )
 
 
-def _none_dead(place: str, done: str, asked: str, again: str) -> None:
+def _raise_on_dead_letters(place: str, done: str, asked: str, again: str) -> None:
     """Raise LakeError where there are dead letters."""
-    if files.below(place):
+    if files.list_files(place):
         raise LakeError(
             f"messages could not be {done}",
-            where=place,
-            next_step=f"{asked} has them, each with its reason; mend that, then {again}",
+            location=place,
+            hint=f"{asked} has them, each with its reason; mend that, then {again}",
         )

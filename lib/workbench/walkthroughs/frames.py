@@ -22,7 +22,7 @@ def events(messages: pandas.DataFrame) -> pandas.DataFrame:
 
 def landed_files(place: str) -> pandas.DataFrame:
     """One row for each file landed below a folder: folder, file, records, text (its JSON lines)."""
-    found = {path: i for path, i in files.below(place).items() if i.extension == "json"}
+    found = {path: i for path, i in files.list_files(place).items() if i.extension == "json"}
     with ThreadPoolExecutor(8) as pool:
         texts = [
             text or "" for text in pool.map(files.read_text, (f"{place}/{path}" for path in found))
@@ -46,8 +46,8 @@ def landed_rows(place: str) -> pandas.DataFrame:
         except ValueError as e:
             raise LakeError(
                 f"a line of a landed file is not JSON: {e}",
-                where=f"{landed.folder}/{landed.file}",
-                next_step="remove the file: the landing writes none like it",
+                location=f"{landed.folder}/{landed.file}",
+                hint="remove the file: the landing writes none like it",
             ) from None
     return pandas.DataFrame(rows).sort_values("__lsn", ignore_index=True)
 
@@ -56,10 +56,10 @@ def parquet_files(place: str) -> pandas.DataFrame:
     """One row for each Parquet file landed below a folder, in the order of their offsets: folder,
     file, offset (of its first record), records, codec, bytes, written (UTC).
     """
-    system, root = files.open_address(place)
+    system, root = files.open_filesystem(place)
     rows = []
     for path, i in sorted(
-        (path, i) for path, i in files.below(place).items() if i.extension == "parquet"
+        (path, i) for path, i in files.list_files(place).items() if i.extension == "parquet"
     ):
         with system.open_input_file(f"{root}/{path}") as f:
             of = parquet.ParquetFile(f).metadata

@@ -8,14 +8,14 @@ reached, on EMR say.
 from typing import Callable
 
 from ..base import LakeError, World
-from ..base.wait import told_to_stop
+from ..base.wait import stop_on_signal
 from ..results import streams
 from ..spark import session
-from . import ALL, Walkthrough, captured
+from . import ALL, Walkthrough, find_captured_table
 
 # seconds between two looks at what is new: each asks the lake and Kafka some questions, which S3
 # bills
-EVERY = 10
+POLL_INTERVAL = 10
 
 
 def ingest(
@@ -23,7 +23,7 @@ def ingest(
     name: str,
     kind: str = "",
     continuous: bool = False,
-    say: Callable[[str], None] = print,
+    progress: Callable[[str], None] = print,
 ) -> int:
     """Bring what is in the topics into the lake's tables of a captured table, or of all that a
     walkthrough has; or run its streaming query.
@@ -38,9 +38,9 @@ def ingest(
     Raises: LakeError: a message cannot be landed or decoded, a batch was not written; nothing is
         lost, nothing half-written shows. StackError: Spark or Kafka is gone.
     """
-    flow, table = captured(name)
-    if flow.stream:
-        return _streamed(world, flow, continuous, say)
+    flow, table = find_captured_table(name)
+    if flow.start_query:
+        return _run_stream(world, flow, continuous, progress)
     into = flow.tables(world, *([table] if table else ()))
     if not into:
         raise LakeError(
@@ -48,25 +48,27 @@ def ingest(
             expected="one of "
             + ", ".join(f"{f.folder.name}/{c.name}" for f in ALL for c in f.captures if c.lake),
         )
-    with told_to_stop() as told:
+    with stop_on_signal() as told:
         spark = session(world)
         while True:
             for to, done in flow.ingest(spark, world, *into, kind=kind, stop=told.is_set).items():
                 if done.messages or not continuous:
-                    say(f"{to}: {done!r}")
+                    progress(f"{to}: {done!r}")
             if not continuous:
                 return 130 if told.is_set() else 0
-            if told.wait(EVERY):
+            if told.wait(POLL_INTERVAL):
                 return 0
 
 
-def _streamed(world: World, flow: Walkthrough, continuous: bool, say: Callable[[str], None]) -> int:
+def _run_stream(
+    world: World, flow: Walkthrough, continuous: bool, say: Callable[[str], None]
+) -> int:
     """Run a streaming query until all that is there is read, or until it is told to stop. What ends
     it is raised: on EMR Serverless a job that goes on is begun again then, and the query goes on
     where its checkpoint says.
     """
-    with told_to_stop() as told:
-        query = flow.stream(session(world), world)
+    with stop_on_signal() as told:
+        query = flow.start_query(session(world), world)
         if continuous:
             while not told.is_set() and not query.awaitTermination(1):
                 pass

@@ -21,14 +21,14 @@ from .walkthrough import Walkthrough
 
 DATABASE = pagila.loader.database
 CONNECTOR = "pagila_source"
-ENVELOPE = (
+ENVELOPE_CONNECTOR = (
     "pagila_source_envelope"  # the same connector as it is deployed first, without a transform
 )
 SINK = "pagila_sink"
-POLL = "pagila_poll"  # query-based capture of three of the tables, for notebook 36
+POLLING_CONNECTOR = "pagila_poll"  # query-based capture of three of the tables, for notebook 36
 CATALOG = "pagila_kafka_connect"  # the catalog's database, as published
-REFINED = "refined/film"  # folder of the refined table
-KEYS = {
+REFINED_FOLDER = "refined/film"  # folder of the refined table
+KEY_COLUMNS = {
     "actor": "actor_id",
     "film": "film_id",
     "film_actor": ("actor_id", "film_id"),
@@ -36,13 +36,15 @@ KEYS = {
     "film_category": ("film_id", "category_id"),
     "language": "language_id",
 }
-TRUTHS = {"film": sql_file("pagila/queries/film")}
-LARGE = {"film": "description"}  # where a table has none, the empty text takes its place
+EXPECTED_SQL = {"film": sql_file("pagila/queries/film")}
+TOASTED_COLUMNS = {"film": "description"}  # where a table has none, the empty text takes its place
 # of films: asked for as JSON, for as text Athena's arrays do not tell where a value ends
-ARRAY = "special_features"
+ARRAY_COLUMN = "special_features"
 
 
-def events(world: World, name: str, after: dict[int, int] | None = None) -> pandas.DataFrame:
+def events(
+    world: World, name: str, start_offsets: dict[int, int] | None = None
+) -> pandas.DataFrame:
     """The messages of a table's topic, decoded: offset, key, then the fields of the value, all None
     of a tombstone.
     after: those that came since (see topics.ends).
@@ -54,7 +56,7 @@ def events(world: World, name: str, after: dict[int, int] | None = None) -> pand
     def one(raw: str | bytes | None) -> dict:
         return {} if raw is None else decode(raw.encode() if isinstance(raw, str) else raw).record
 
-    found = topics.read(world, flow.topic(world, name), after=after)
+    found = topics.read(world, flow.topic(world, name), start_offsets=start_offsets)
     values = pandas.DataFrame(
         [one(value) for value in found["value"]], index=found.index, dtype=object
     )
@@ -65,7 +67,7 @@ def events(world: World, name: str, after: dict[int, int] | None = None) -> pand
     )
 
 
-def catalogued(name: str) -> str:
+def catalog_table(name: str) -> str:
     """The name that a crawler gives to a table's raw files in the catalog."""
     return f"{CATALOG}.pagila_public_{name}"
 
@@ -76,11 +78,14 @@ def latest_sql(name: str, world: World) -> str:
     clock may be set back. A large value that an update does not touch is not in the log; Debezium
     puts a placeholder there. It is still what it was in the newest event that has it.
     """
-    keys, large = ", ".join(flow.capture(name).keys), LARGE.get(name, "''")
-    said = {large: f"known AS {large}", ARRAY: f"json_format(CAST({ARRAY} AS JSON)) AS {ARRAY}"}
+    keys, large = ", ".join(flow.capture(name).keys), TOASTED_COLUMNS.get(name, "''")
+    said = {
+        large: f"known AS {large}",
+        ARRAY_COLUMN: f"json_format(CAST({ARRAY_COLUMN} AS JSON)) AS {ARRAY_COLUMN}",
+    }
     columns = [said.get(c, c) for c in flow.rows(world, name, "false").columns]
     return sql_file("pagila/queries/latest").format(
-        columns=", ".join(columns), keys=keys, table=catalogued(name), large=large
+        columns=", ".join(columns), keys=keys, table=catalog_table(name), large=large
     )
 
 
@@ -102,7 +107,7 @@ def history_sql(name: str, position: int | None = None) -> str:
     keys = ", ".join(flow.capture(name).keys)
     return (
         sql_file("pagila/queries/history")
-        .format(keys=keys, table=catalogued(name), valid=valid)
+        .format(keys=keys, table=catalog_table(name), valid=valid)
         .rstrip()
     )
 
@@ -110,38 +115,42 @@ def history_sql(name: str, position: int | None = None) -> str:
 def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
     """Its answer, in the form of `flow.rows`."""
     rows = query.sql(spark, latest_sql(name, world))
-    if ARRAY in rows:
-        rows[ARRAY] = [text and json.loads(text) for text in rows[ARRAY]]
+    if ARRAY_COLUMN in rows:
+        rows[ARRAY_COLUMN] = [text and json.loads(text) for text in rows[ARRAY_COLUMN]]
     rows["last_update"] = pandas.to_datetime(
         rows["last_update"], unit="us"
     )  # as Debezium writes a timestamp
     return rows
 
 
-def _changed(world: World) -> bool:
+def _changes_made(world: World) -> bool:
     """Whether notebook 33 has made both rounds of changes: the last of them deletes film 5."""
     return flow.rows(world, "film", "film_id = 5").empty
 
 
-def _catalogued(world: World) -> bool:
+def _tables_cataloged(world: World) -> bool:
     """Whether notebook 34 has put the raw files into the catalog."""
-    return all(session(world).catalog.tableExists(catalogued(name)) for name in flow.names)
+    return all(session(world).catalog.tableExists(catalog_table(name)) for name in flow.names)
 
 
 flow = Walkthrough(
     captures=tuple(
-        Capture(f"public.{name}", key, CONNECTOR, SINK, "avro", truth=TRUTHS.get(name, ""))
-        for name, key in KEYS.items()
+        Capture(
+            f"public.{name}", key, CONNECTOR, SINK, "avro", expected_sql=EXPECTED_SQL.get(name, "")
+        )
+        for name, key in KEY_COLUMNS.items()
     ),
     database=DATABASE,
     watermark=False,  # the notebooks count the events
     folder=ROOT / "notebooks" / "30_log_based_cdc",
     publication="pagila_publication",
     loader=pagila.loader,
-    looks=(POLL,),
-    kept=("public.inventory",),  # film 5 can be deleted when no copy of it is in a shop
-    databases=(CATALOG,),
-    folders=(REFINED,),
-    steps={"33_changes": _changed, "34_latest": _catalogued},
+    extra_connectors=(POLLING_CONNECTOR,),
+    restorable_tables=(
+        "public.inventory",
+    ),  # film 5 can be deleted when no copy of it is in a shop
+    catalog_databases=(CATALOG,),
+    lake_folders=(REFINED_FOLDER,),
+    completion_checks={"33_changes": _changes_made, "34_latest": _tables_cataloged},
     services=("postgres", "kafka", "connect", "spark", "apicurio"),
 )

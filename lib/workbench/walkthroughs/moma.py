@@ -32,23 +32,26 @@ from ..source import csv_files, loading
 DATA = ROOT / "data" / "moma"
 DDL = DATA / "01_moma_ddl.sql"
 PICASSO, PICADOR = 4609, 128447
-FILES = csv_files.declared(DATA / "files.yaml", "columns")
-STORED = csv_files.declared(DATA / "files.yaml", "columns", "stored")
+FILES = csv_files.load_declarations(DATA / "files.yaml", "columns")
+BUNDLED_FILES = csv_files.load_declarations(DATA / "files.yaml", "columns", "stored")
 # What is added each time to the numbers of a row that comes again, {table: {column: step}}
-FURTHER = {"artists": {"artist_id": 5_000}, "artworks": {"artwork_id": 130_000, "artist_id": 5_000}}
+ID_STEPS = {
+    "artists": {"artist_id": 5_000},
+    "artworks": {"artwork_id": 130_000, "artist_id": 5_000},
+}
 
 
 def _steps(scale: Any, from_dir: Any) -> loading.Steps:
     return [
         loading.Script(DDL),
-        *(csv_files.tables(from_dir, FILES) if from_dir else generated(scale)),
+        *(csv_files.read_tables(from_dir, FILES) if from_dir else sample_tables(scale)),
     ]
 
 
 loader = loading.Loader("moma", "public", tuple(FILES), _steps, "moma", scale=0.02)
 
 
-def generated(scale: float = 1) -> list[loading.Table]:
+def sample_tables(scale: float = 1) -> list[loading.Table]:
     """Return the two tables, artists and artworks, in the order to load them.
 
     Args:
@@ -62,6 +65,6 @@ def generated(scale: float = 1) -> list[loading.Table]:
     if not times or abs(times - 100 * scale) > 1e-6:
         raise SourceError(f"scale is {scale!r}", expected="a number of hundredths from 0.01 to 10")
     return [
-        csv_files.repeated(table, times, FURTHER[table.name])
-        for table in csv_files.tables(DATA, STORED)
+        csv_files.scaled(table, times, ID_STEPS[table.name])
+        for table in csv_files.read_tables(DATA, BUNDLED_FILES)
     ]

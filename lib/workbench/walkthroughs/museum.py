@@ -14,24 +14,24 @@ from .walkthrough import Walkthrough
 
 DATABASE = moma.loader.database
 CONNECTOR = "moma_source"
-ENVELOPE = "moma_source_envelope"  # shows the raw change event, before it is flattened
+ENVELOPE_CONNECTOR = "moma_source_envelope"  # shows the raw change event, before it is flattened
 SINK = "moma_sink"
-LOADED = "after_load"  # the label of every table's first commit
-SCRATCH = "moma_scratch"  # the catalog's database of the experiments
+LOADED_LABEL = "after_load"  # the label of every table's first commit
+SCRATCH_DATABASE = "moma_scratch"  # the catalog's database of the experiments
 # Both are called in the notebooks, to be seen. A Spark job compacts when it is told to; it is said
 # all the same. It cleans after each commit, and keeps the files of ten: too few for tables that are
 # there to be asked for their past.
-WHEN_TOLD = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
+MANUAL_TABLE_SERVICES = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
 PICADOR, BAKKER = moma.PICADOR, 299
 _CHANGES = yaml.safe_load((moma.DATA / "changes.yaml").read_text(encoding="utf-8"))
-UPDATES, LIFE = (
+UPDATES, RECORD_HISTORY = (
     _CHANGES["updates"],
     {label: tuple(changes) for label, changes in _CHANGES["life"].items()},
 )
 
 
-def _lake(name: str, partition: str, kind: str) -> dict[str, Any]:
+def _lake_table(name: str, partition: str, kind: str) -> dict[str, Any]:
     """A table of a kind, "cow" or "mor".
 
     A global index: a record whose partition value changes moves, instead of being there twice. S5
@@ -47,7 +47,7 @@ def _lake(name: str, partition: str, kind: str) -> dict[str, Any]:
         type=kind,
         index="GLOBAL_SIMPLE",
         deletes="soft",
-        extra=WHEN_TOLD,
+        extra=MANUAL_TABLE_SERVICES,
     )
 
 
@@ -58,17 +58,17 @@ def _capture(name: str, key: str, partition: str) -> Capture:
         CONNECTOR,
         SINK,
         "avro",
-        tuple(_lake(name, partition, kind) for kind in ("cow", "mor")),
+        tuple(_lake_table(name, partition, kind) for kind in ("cow", "mor")),
     )
 
 
-def _lived(world: World) -> bool:
+def _has_history_labels(world: World) -> bool:
     """Whether notebook 56 has put its labels on the table that the later ones ask for its past."""
     travelled = flow.table(world, "artists", "mor")
-    return {"t0", *LIFE} <= set(hudi.labels(world, travelled)["label"])
+    return {"t0", *RECORD_HISTORY} <= set(hudi.labels(world, travelled)["label"])
 
 
-def scratch(world: World, kind: str = "mor") -> hudi.Table:
+def scratch_table(world: World, kind: str = "mor") -> hudi.Table:
     """A table of the artists of a kind, "cow" or "mor", in a database of its own, from which
     deletes remove the row.
     """
@@ -79,12 +79,12 @@ def scratch(world: World, kind: str = "mor") -> hudi.Table:
         kind,
         name=f"moma_{name}",
         base=f"moma/{name}",
-        database=SCRATCH,
+        database=SCRATCH_DATABASE,
         deletes="hard",
     )
 
 
-def skipping(world: World) -> hudi.Table:
+def column_stats_table(world: World) -> hudi.Table:
     """A table with the column statistics that Hudi 1.x writes by default; notebook 57 shows what
     comes of it.
     """
@@ -93,7 +93,7 @@ def skipping(world: World) -> hudi.Table:
         "moma_skipping",
         key=("id",),
         ordering="__lsn",
-        database=SCRATCH,
+        database=SCRATCH_DATABASE,
         extra={
             "hoodie.metadata.enable": "true",
             "hoodie.metadata.index.column.stats.enable": "true",
@@ -101,7 +101,7 @@ def skipping(world: World) -> hudi.Table:
     )
 
 
-def imaging(world: World) -> hudi.Table:
+def cdc_table(world: World) -> hudi.Table:
     """A table that keeps the row before and after each change, for Hudi's own change query;
     notebook 57 asks it.
     """
@@ -110,7 +110,7 @@ def imaging(world: World) -> hudi.Table:
         "moma_imaging",
         key=("id",),
         ordering="__lsn",
-        database=SCRATCH,
+        database=SCRATCH_DATABASE,
         extra={
             "hoodie.table.cdc.enabled": "true",
             "hoodie.table.cdc.supplemental.logging.mode": "data_before_after",
@@ -128,14 +128,14 @@ flow = Walkthrough(
     folder=ROOT / "notebooks" / "50_time_travel",
     publication="moma_publication",
     loader=moma.loader,
-    looks=(ENVELOPE,),
-    experiments=lambda world: [
-        scratch(world),
-        scratch(world, "cow"),
-        skipping(world),
-        imaging(world),
+    extra_connectors=(ENVELOPE_CONNECTOR,),
+    scratch_tables=lambda world: [
+        scratch_table(world),
+        scratch_table(world, "cow"),
+        column_stats_table(world),
+        cdc_table(world),
     ],
-    label=LOADED,
-    steps={"56_time_travel": _lived},
+    label=LOADED_LABEL,
+    completion_checks={"56_time_travel": _has_history_labels},
     services=("postgres", "kafka", "connect", "spark", "apicurio"),
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..base import ROOT
 from ..source import csv_files
-from ..source.loading import DUMP, Loader, Script, Steps, Table, find
+from ..source.loading import DUMP_STATEMENTS, Loader, Script, Steps, Table, find_file
 
 DATA = ROOT / "data" / "northwind"
 TABLES = (
@@ -30,7 +30,7 @@ TABLES = (
 )
 
 
-def generated(scale: int = 1) -> list[Table]:
+def sample_tables(scale: int = 1) -> list[Table]:
     """Return the tables of Northwind in the order to load them.
 
     Args:
@@ -40,22 +40,22 @@ def generated(scale: int = 1) -> list[Table]:
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
     """
-    return csv_files.stored(DATA, TABLES, scale, {"orders": 830, "order_details": 830})
+    return csv_files.bundled_tables(DATA, TABLES, scale, {"orders": 830, "order_details": 830})
 
 
 def _steps(scale: Any, from_dir: Any) -> Steps:
     if from_dir:
-        dump = find(from_dir, "northwind.sql", "the public dump, northwind.sql")
-        rows = [Script(dump, allowed=DUMP), Script(DATA / "02_public_dump.sql")]
+        dump = find_file(from_dir, "northwind.sql", "the public dump, northwind.sql")
+        rows = [Script(dump, allowed=DUMP_STATEMENTS), Script(DATA / "02_public_dump.sql")]
     else:
         rows = [
             Script(DATA / "01_northwind_ddl.sql"),
-            *generated(scale),
+            *sample_tables(scale),
             Script(DATA / "02_northwind_keys.sql"),
         ]
     return [*rows, Script(DATA / "03_cdc_events.sql")]
 
 
 loader = Loader(
-    "northwind", "datalake", ("orders", "order_details", "cdc_events"), _steps, own=True
+    "northwind", "datalake", ("orders", "order_details", "cdc_events"), _steps, owns_schema=True
 )

@@ -11,10 +11,10 @@ from .walkthrough import Walkthrough
 
 TABLE = "datalake.cdc_events"  # in PostgreSQL and, by the same name, in the lake's catalog
 CONNECTOR = "outbox_source"
-ENVELOPE = "outbox_source_envelope"  # shows the raw change event, before it is flattened
+ENVELOPE_CONNECTOR = "outbox_source_envelope"  # shows the raw change event, before it is flattened
 SINK = "outbox_sink"
-PREFIX = "cdc-events"  # of the landed files, as the sink has it
-EXPERIMENTS = (
+LANDED_PREFIX = "cdc-events"  # of the landed files, as the sink has it
+SCRATCH_TABLES = (
     "cdc_events_by_order",
     "cdc_events_by_country",
     "tie_by_time",
@@ -39,19 +39,19 @@ flow = Walkthrough(
             CONNECTOR,
             SINK,
             lake=(CDC_EVENTS,),
-            truth=sql_file("northwind/queries/cdc_events"),
+            expected_sql=sql_file("northwind/queries/cdc_events"),
         ),
     ),
     folder=ROOT / "notebooks" / "10_outbox",
     publication="cdc_publication",
     loader=northwind.loader,
-    looks=(ENVELOPE,),
-    experiments=lambda world: [flow.table(world, name=name) for name in EXPERIMENTS],
-    kept=("datalake.orders", "datalake.order_details"),  # the outbox follows them
+    extra_connectors=(ENVELOPE_CONNECTOR,),
+    scratch_tables=lambda world: [flow.table(world, name=name) for name in SCRATCH_TABLES],
+    restorable_tables=("datalake.orders", "datalake.order_details"),  # the outbox follows them
 )
 
 
-def by_order(world: World) -> hudi.Table:
+def table_by_order(world: World) -> hudi.Table:
     """The same rows laid out as the reference has them: a partition for each order."""
     return flow.table(
         world, name="cdc_events_by_order", partition=("customer_id", "order_id"), index="SIMPLE"

@@ -45,10 +45,10 @@ TABLES = (
     "film_category",
     "inventory",
 )
-_CHANGED = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+_CHANGED_TABLE = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 
 
-def generated(scale: int = 1) -> list[loading.Table]:
+def sample_tables(scale: int = 1) -> list[loading.Table]:
     """Return the tables of Pagila in the order to load them.
 
     Args:
@@ -58,15 +58,15 @@ def generated(scale: int = 1) -> list[loading.Table]:
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
     """
-    return csv_files.stored(DATA, TABLES, scale, {"address": 605, "film": 1000}, null=r"\N")
+    return csv_files.bundled_tables(DATA, TABLES, scale, {"address": 605, "film": 1000}, null=r"\N")
 
 
 def _steps(scale: Any, from_dir: Any) -> loading.Steps:
     if from_dir:
-        dump = loading.find(from_dir, DUMP, f"the public dump, of which {DUMP} is read")
-        rows = dumps.tables(dump, TABLES)
+        dump = loading.find_file(from_dir, DUMP, f"the public dump, of which {DUMP} is read")
+        rows = dumps.read_tables(dump, TABLES)
     else:
-        rows = generated(scale)
+        rows = sample_tables(scale)
     return [
         loading.Script(DATA / "01_pagila_ddl.sql"),
         *rows,
@@ -74,7 +74,7 @@ def _steps(scale: Any, from_dir: Any) -> loading.Steps:
     ]
 
 
-def changes(
+def random_changes(
     seed: int, n: int, tables: Iterable[str] = ()
 ) -> Iterator[list[tuple[str, dict[str, Any]]]]:
     """Yield n random changes, the same for the same seed: transactions, each with its statements
@@ -89,13 +89,14 @@ def changes(
         SourceError: there are no changes of such tables.
     """
     found = [
-        kind for _, kind in loading.statements((DATA / "changes.sql").read_text(encoding="utf-8"))
+        kind
+        for _, kind in loading.split_statements((DATA / "changes.sql").read_text(encoding="utf-8"))
     ]
-    kinds = [kind for kind in found if not tables or _CHANGED.match(kind)[1] in tables]
+    kinds = [kind for kind in found if not tables or _CHANGED_TABLE.match(kind)[1] in tables]
     if not kinds:
-        raise SourceError(f"there are no changes of {tables!r}", where=str(DATA / "changes.sql"))
+        raise SourceError(f"there are no changes of {tables!r}", location=str(DATA / "changes.sql"))
     rng, kind, row = Random(seed), kinds[0], 0
-    names = [actor["last_name"] for actor in csv_files.read(DATA, "actor")]
+    names = [actor["last_name"] for actor in csv_files.read_rows(DATA, "actor")]
 
     def below(
         most: int,
@@ -122,10 +123,10 @@ def apply(
     changed}.
     """
     changed: Counter[str] = Counter()
-    for transaction in wait.paced(transactions, seconds):
+    for transaction in wait.pace(transactions, seconds):
         with connection.transaction():
             for statement, values in transaction:
-                changed[_CHANGED.match(statement)[1]] += connection.execute(
+                changed[_CHANGED_TABLE.match(statement)[1]] += connection.execute(
                     statement, values
                 ).rowcount
     return changed

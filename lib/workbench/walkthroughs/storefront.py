@@ -16,10 +16,10 @@ from .. import connect, stack
 from ..base import ROOT, StackError, World, wait_until
 from ..results import check
 from ..source import postgres
-from ..source.names import quoted
+from ..source.names import format_sql
 from ..stack import storefront as rows
 from ..storefront import contexts
-from ..storefront.contexts import DEAD_LETTERS, PUBLICATION, TOLD, Document
+from ..storefront.contexts import DLQ_TOPIC, PUBLICATION, PUBLISHED_FIELDS, Document
 from ..storefront.store import Store
 from ..topic import groups, topics
 from .walkthrough import Walkthrough
@@ -39,60 +39,64 @@ COPIES = {
 # ----------------------------------------------------------------------------------------------------
 
 
-def only_here(world: World) -> None:
+def require_embedded(world: World) -> None:
     """Raises: StackError: the world has its services elsewhere; the published storefront is not on
     AWS either.
     """
     if not world.stack.embedded:
         raise StackError(
             "the storefront runs on one machine only",
-            where=f"world {world.name}",
+            location=f"world {world.name}",
             expected="a world whose stack is embedded",
-            next_step='world = "local"',
+            hint='world = "local"',
         )
 
 
-def there(world: World) -> None:
+def require_created(world: World) -> None:
     """Raises: StackError: there is no storefront, or the world is none for it."""
-    only_here(world)
-    if not _made(world):
-        raise StackError("there is no storefront", next_step="`workbench storefront up` makes it")
+    require_embedded(world)
+    if not _is_created(world):
+        raise StackError("there is no storefront", hint="`workbench storefront up` makes it")
 
 
 def up(world: World, instances: int = 1) -> None:
     """Make the stores and topics that are missing, and start so many instances of each service, two
     at most.
     """
-    only_here(world)
-    stack.need(world, "postgres", "kafka")
+    require_embedded(world)
+    stack.ensure_running(world, "postgres", "kafka")
     for context in contexts.ALL.values():
-        postgres.create_own(world, context.name)
-        Store(world, context).make()
+        postgres.create_service_database(world, context.name)
+        Store(world, context).create_tables()
         topics.create(world, context.topic, PARTITIONS)
-        if handed_over(world, context.name):
-            stack.need(world, "connect")
+        if connector_publishes(world, context.name):
+            stack.ensure_running(world, "connect")
     start(world, *rows.CONTEXTS, instances=instances)
 
 
 def start(world: World, *names: str, instances: int = 1) -> None:
     """Start services that do not run, and wait until they listen."""
-    stack.need(
+    stack.ensure_running(
         world,
-        *(rows.name(name, n + 1) for n in range(instances) for name in names or rows.CONTEXTS),
+        *(
+            rows.service_name(name, n + 1)
+            for n in range(instances)
+            for name in names or rows.CONTEXTS
+        ),
     )
 
 
-_kept: set[str] = (
+_supervised: set[str] = (
     set()
 )  # the services that `kept_running` starts again: to wait for one of them is not pointless
 
 
 @contextmanager
-def kept_running(world: World, instances: int = 1) -> Iterator[list[str]]:
+def supervised(world: World, instances: int = 1) -> Iterator[list[str]]:
     """In this block a service that dies is started again; gives the names of those, in order, one
     for each death.
     """
-    ours = [rows.name(name, n + 1) for n in range(instances) for name in rows.CONTEXTS]
+    ours = [rows.service_name(name, n + 1) for n in range(instances) for name in rows.CONTEXTS]
     done, restarted = threading.Event(), []  # type: ignore[var-annotated]
 
     def look() -> None:
@@ -101,33 +105,33 @@ def kept_running(world: World, instances: int = 1) -> Iterator[list[str]]:
             if dead:
                 restarted.extend(dead)
                 with suppress(StackError):  # it died once more while it was started: the next look
-                    stack.need(world, *dead)
+                    stack.ensure_running(world, *dead)
 
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(look)
-        _kept.update(ours)
+        _supervised.update(ours)
         try:
             yield restarted
         finally:
-            _kept.difference_update(ours)
+            _supervised.difference_update(ours)
             done.set()
         looking.result()
 
 
 def stop(*names: str) -> None:
     """Stop services, all instances of them."""
-    stack.stop(*(rows.name(name, n) for n in (1, 2) for name in names or rows.CONTEXTS))
+    stack.stop(*(rows.service_name(name, n) for n in (1, 2) for name in names or rows.CONTEXTS))
 
 
-def begin(world: World) -> None:
+def restart_clean(world: World) -> None:
     """Begin anew: empty stores, empty topics, one instance of each service."""
-    only_here(world)
-    stack.need(world, *flow.services)
+    require_embedded(world)
+    stack.ensure_running(world, *flow.services)
     flow.reset(world)
     up(world)
 
 
-def ask(
+def call(
     world: World,
     service: str,
     method: str,
@@ -140,7 +144,7 @@ def ask(
     answer = request(world, service, method, path, body, instance=instance)
     if answer.status_code != 200:
         raise StackError(
-            f"{service} refuses: {answer.json()['refused']}", where=f"{method} /{path}"
+            f"{service} refuses: {answer.json()['refused']}", location=f"{method} /{path}"
         )
     return answer.json()
 
@@ -165,30 +169,32 @@ def request(
             StackError
         ):  # one that was killed a moment ago may still be there for an instant
             lost = wait_until(
-                lambda: stack.lost(world, rows.name(service, instance), address),
+                lambda: stack.service_down_error(
+                    world, rows.service_name(service, instance), address
+                ),
                 "",
                 timeout=1,
                 error=StackError,
             )
-        kept = rows.name(service, instance) in _kept
+        kept = rows.service_name(service, instance) in _supervised
         error = type(lost) if lost and not kept else StackError
         raise error(
-            lost.what if lost else f"{service} does not answer: {type(e).__name__}",
-            where=f"{method} {address}/{path}",
-            next_step="`workbench storefront up` starts what does not run",
+            lost.message if lost else f"{service} does not answer: {type(e).__name__}",
+            location=f"{method} {address}/{path}",
+            hint="`workbench storefront up` starts what does not run",
         ) from None
 
 
-def states(world: World) -> list[tuple[str, str, str]]:
+def instance_states(world: World) -> list[tuple[str, str, str]]:
     """Of each instance that was started: its name, its address, how it is."""
     found = []
     for context, n in ((context, n) for n in (1, 2) for context in rows.CONTEXTS):
-        name = rows.name(context, n)
+        name = rows.service_name(context, n)
         if n == 1 or name in stack.running():
             try:
-                said = ask(world, context, "GET", "health", instance=n)["events"]
+                said = call(world, context, "GET", "health", instance=n)["events"]
             except StackError as e:
-                said = e.what
+                said = e.message
             found.append((name, rows.address(world, context, n), said))
     return found
 
@@ -203,13 +209,13 @@ def metrics(world: World, service: str, instance: int = 1) -> dict[str, float]:
 def lag(world: World) -> dict[str, int]:
     """{service: how many events of its topics it has not taken yet}."""
     return {
-        c.name: sum(groups.lag(world, c.group, *c.hears).values())
+        c.name: sum(groups.lag(world, c.group, *c.subscribed_topics).values())
         for c in contexts.ALL.values()
-        if c.hears
+        if c.subscribed_topics
     }
 
 
-def settle(world: World, timeout: float = 60) -> None:
+def wait_until_consistent(world: World, timeout: float = 60) -> None:
     """Wait until every event that a connector or a living service has to send is in its topic, and
     every one in a topic has been taken. Raises: WorkbenchError: after `timeout` seconds.
     ServiceLost: Kafka, Connect, or every instance of a service that has events to take, is gone.
@@ -217,62 +223,68 @@ def settle(world: World, timeout: float = 60) -> None:
     ids = {name: EventIds(world, context.topic) for name, context in contexts.ALL.items()}
 
     def sent() -> bool:
-        refuse_lost(
+        raise_if_lost(
             world, "kafka"
         )  # a service that is asked for its metrics looks for Kafka for some seconds
         waiting = [
-            name for name, context in contexts.ALL.items() if _unsent(world, context, ids[name])
+            name
+            for name, context in contexts.ALL.items()
+            if _count_pending(world, context, ids[name])
         ]
-        if any(handed_over(world, name) for name in waiting):
-            refuse_lost(world, "connect")
+        if any(connector_publishes(world, name) for name in waiting):
+            raise_if_lost(world, "connect")
         return not waiting
 
     def taken() -> bool:
         waiting = [name for name, events in lag(world).items() if events]
         for context in waiting:
-            if not {rows.name(context, n) for n in (1, 2)} & {*stack.running()}:
-                refuse_lost(world, context)
+            if not {rows.service_name(context, n) for n in (1, 2)} & {*stack.running()}:
+                raise_if_lost(world, context)
         return not waiting
 
     wait_until(
         sent,
         "what was said to be sent",
         timeout=timeout,
-        every=0.1,
-        next_step='where connectors send it, look at them: connect.status(world, "storefront_orders")',
+        interval=0.1,
+        hint='where connectors send it, look at them: connect.status(world, "storefront_orders")',
     )
-    wait_until(taken, "the services to take every event", timeout=timeout, every=0.1)
+    wait_until(taken, "the services to take every event", timeout=timeout, interval=0.1)
 
 
-def refuse_lost(world: World, *services: str) -> None:
+def raise_if_lost(world: World, *services: str) -> None:
     """Raise ServiceLost where one of these services is gone, and nobody starts it again."""
     for service in services:
-        lost = None if rows.name(service, 1) in _kept else stack.gone(world, service)
+        lost = (
+            None
+            if rows.service_name(service, 1) in _supervised
+            else stack.process_down_error(world, service)
+        )
         if lost:
             raise lost
 
 
-def handed_over(world: World, store: str) -> bool:
+def connector_publishes(world: World, store: str) -> bool:
     """Whether a connector sends what a store's outbox holds."""
     return PUBLICATION in set(postgres.publications(world, store)["publication"])
 
 
-def unsent(world: World) -> dict[str, int]:
+def pending_events(world: World) -> dict[str, int]:
     """{service: how many of its events are not in its topic yet}."""
     return {
-        name: _unsent(world, context, EventIds(world, context.topic))
+        name: _count_pending(world, context, EventIds(world, context.topic))
         for name, context in contexts.ALL.items()
     }
 
 
-def _unsent(world: World, context: contexts.Context, sent: "EventIds") -> int:
+def _count_pending(world: World, context: contexts.Context, sent: "EventIds") -> int:
     """How many events are to be sent yet: of the outbox, where a connector reads it, else by the
     service's processes.
     """
-    if handed_over(world, context.name):
-        said = postgres.frame(world, "SELECT id::text FROM outbox", database=context.name)["id"]
+    if connector_publishes(world, context.name):
+        said = postgres.query(world, "SELECT id::text FROM outbox", database=context.name)["id"]
         return len(set(said) - set(sent.read()))
-    running = [n for n in (1, 2) if rows.name(context.name, n) in stack.running()]
+    running = [n for n in (1, 2) if rows.service_name(context.name, n) in stack.running()]
     return int(sum(metrics(world, context.name, n)["storefront_unsent"] for n in running))
 
 
@@ -295,7 +307,7 @@ class EventIds:
 
     def read(self) -> list[str]:
         """Return the ids of all messages that were read so far, "" for a message without an id."""
-        for message in topics.whole(self._world, self._topic, after=self._next):
+        for message in topics.read_all(self._world, self._topic, start_offsets=self._next):
             self._next[message.partition()] = message.offset() + 1
             self._ids.append(dict(message.headers() or []).get("id", b"").decode())
         return self._ids
@@ -307,39 +319,40 @@ class EventIds:
 
 def documents(world: World, store: str, collection: str) -> pandas.DataFrame:
     """A collection in a store: id, version, document."""
-    return postgres.frame(
+    return postgres.query(
         world,
-        quoted("SELECT id, version, document FROM {} ORDER BY id", collection),
+        format_sql("SELECT id, version, document FROM {} ORDER BY id", collection),
         database=store,
     )
 
 
-def owned(world: World, collection: str) -> pandas.DataFrame:
+def owner_documents(world: World, collection: str) -> pandas.DataFrame:
     """The same in the store of its owner, as others shall have it: without what they are not
     told.
     """
     found = documents(world, COPIES[collection][0], collection)
     found["document"] = [
-        {name: document[name] for name in TOLD[collection]} for document in found["document"]
+        {name: document[name] for name in PUBLISHED_FIELDS[collection]}
+        for document in found["document"]
     ]
     return found
 
 
-def _wanted(world: World, collection: str) -> pandas.DataFrame:
+def _expected_copy(world: World, collection: str) -> pandas.DataFrame:
     """What a copy of a collection is to hold: of its owner's what it takes (fulfillment: what is
     approved).
     """
-    mine, copy = owned(world, collection), contexts.ALL[COPIES[collection][1]]
-    return mine[mine["version"] >= (copy.takes if collection == copy.owns else 1)]
+    mine, copy = owner_documents(world, collection), contexts.ALL[COPIES[collection][1]]
+    return mine[mine["version"] >= (copy.min_version if collection == copy.owned_collection else 1)]
 
 
-def differ(world: World) -> pandas.DataFrame:
+def find_divergent(world: World) -> pandas.DataFrame:
     """Documents of which the stores do not agree: collection, id, owner's version, copy's version
     (0: it has none).
     """
     found = []
     for collection, (_, copy) in COPIES.items():
-        both = _wanted(world, collection).merge(
+        both = _expected_copy(world, collection).merge(
             documents(world, copy, collection), "outer", "id", suffixes=("_owner", "_copy")
         )
         apart = both[both["document_owner"] != both["document_copy"]].fillna(
@@ -357,17 +370,17 @@ def compare(world: World) -> None:
     for collection, (owner, copy) in COPIES.items():
         what = "customers" if collection == "customers" else "approved orders"
         check.same_rows(
-            _wanted(world, collection),
+            _expected_copy(world, collection),
             documents(world, copy, collection),
             key="id",
-            what=f"{what} in {copy} = in {owner}",
+            claim=f"{what} in {copy} = in {owner}",
             lake_label=copy,
             source_label=owner,
             allow_empty=collection == "orders",
         )
 
 
-def windows(world: World) -> pandas.DataFrame:
+def replication_lag(world: World) -> pandas.DataFrame:
     """How long it took until all copies had a change: id, topic, key, version, said, heard (by the
     last of the other services), seconds. Both are times of commits, by the server's own clock
     (pg_xact_commit_timestamp).
@@ -376,8 +389,8 @@ def windows(world: World) -> pandas.DataFrame:
     said, heard = [], []
     for context in contexts.ALL.values():
         own = asked.format("aggregateid", f"'{context.topic}'", "outbox")
-        said.append(postgres.frame(world, own, database=context.name))
-        found = postgres.frame(world, asked.format("key", "topic", "inbox"), database=context.name)
+        said.append(postgres.query(world, own, database=context.name))
+        found = postgres.query(world, asked.format("key", "topic", "inbox"), database=context.name)
         heard.append(found[found["topic"] != context.topic])
     last = (
         pandas.concat(heard)
@@ -404,7 +417,7 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
     ):
         begun = time.monotonic()
         sent = pool.submit(
-            ask, world, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": email}}
+            call, world, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": email}}
         )
 
         def both() -> bool:
@@ -416,14 +429,16 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
             both,
             "both stores to have it",
             timeout=30,
-            every=0,
+            interval=0,
             error=StackError,
-            failed=lambda: str(sent.exception()) if sent.done() and sent.exception() else None,
+            failure_reason=lambda: (
+                str(sent.exception()) if sent.done() and sent.exception() else None
+            ),
         )
     return pandas.DataFrame(seen, columns=["ms", "owner", "copy"])
 
 
-def empty(world: World, store: str) -> None:
+def wipe_store(world: World, store: str) -> None:
     """Stop a service, and empty its store, but for its outbox. Started again it hears its topics
     from the beginning. Its rows go when Kafka has confirmed that the committed offsets are gone:
     with them nothing would be read again.
@@ -431,31 +446,31 @@ def empty(world: World, store: str) -> None:
         emptied then.
     """
     context = contexts.ALL[store]
-    if context.topic not in context.hears:
+    if context.topic not in context.subscribed_topics:
         raise StackError(
             f"{store} cannot be built anew from its topics", expected="orders or fulfillment"
         )
     stop(store)
-    groups.forget(world, context.group)
+    groups.delete(world, context.group)
     tables = (
         *context.collections,
         "inbox",
     )  # together: what is in the inbox still is not taken once more
     statement = f"TRUNCATE {', '.join(['{}'] * len(tables))}"
-    postgres.execute(world, quoted(statement, *tables), database=store)
+    postgres.execute(world, format_sql(statement, *tables), database=store)
 
 
-def hand_over(world: World) -> None:
+def enable_outbox_connectors(world: World) -> None:
     """Let connectors send what the outboxes hold, in place of the services: the publication tells
     these to send no more. What is in an outbox already is sent, too; who has heard it knows it by
     its id.
     """
     user = world.postgres.replication_user
-    stack.need(world, "connect")
+    stack.ensure_running(world, "connect")
     for name, connector in zip(rows.CONTEXTS, CONNECTORS):
         postgres.grant_replication(world, ["outbox"], name)
         postgres.execute(
-            world, quoted("GRANT CONNECT ON DATABASE {} TO {}", name, user), database=name
+            world, format_sql("GRANT CONNECT ON DATABASE {} TO {}", name, user), database=name
         )
         postgres.create_publication(world, PUBLICATION, ["outbox"], name)
         connect.apply(world, connector, flow.config(world, connector))
@@ -483,7 +498,7 @@ def picture() -> "Picture":
             draw.Arrow(name, store, "reads, writes"),
             draw.Arrow(name, context.topic, "publishes"),
         ]
-        arrows += [draw.Arrow(topic, name, "consumes") for topic in context.hears]
+        arrows += [draw.Arrow(topic, name, "consumes") for topic in context.subscribed_topics]
     return draw.flow(boxes, arrows, _colors(), "Three services, three stores, three topics")
 
 
@@ -533,7 +548,7 @@ def _colors() -> dict[str, str]:
 # -------------------------------------------------------------------------------------------------
 
 
-def _made(world: World) -> bool:
+def _is_created(world: World) -> bool:
     return {*rows.CONTEXTS} <= {*postgres.databases(world)} and {*contexts.TOPICS} <= {
         *topics.names(world)
     }
@@ -551,12 +566,14 @@ flow = Walkthrough(
             routedByValue="${routedByValue}",
         )
     ),
-    looks=CONNECTORS,
-    own_topics=(*contexts.TOPICS, DEAD_LETTERS),
-    steps={"71_stores": _made},
+    extra_connectors=CONNECTORS,
+    own_topics=(*contexts.TOPICS, DLQ_TOPIC),
+    completion_checks={"71_stores": _is_created},
     services=("postgres", "kafka", "connect"),
-    processes=tuple(rows.name(name, n) for n in (1, 2) for name in rows.CONTEXTS),
-    groups=tuple(context.group for context in contexts.ALL.values() if context.hears),
-    stores=rows.CONTEXTS,
-    embedded=True,
+    owned_services=tuple(rows.service_name(name, n) for n in (1, 2) for name in rows.CONTEXTS),
+    consumer_groups=tuple(
+        context.group for context in contexts.ALL.values() if context.subscribed_topics
+    ),
+    service_databases=rows.CONTEXTS,
+    local_only=True,
 )

@@ -15,14 +15,14 @@ import requests
 
 from ..base import ROOT, StackError, World, wait_until
 from ..stack.storefront import CONTEXTS
-from ..storefront.contexts import STATUSES, TOLD, Document
+from ..storefront.contexts import PUBLISHED_FIELDS, STATUSES, Document
 from . import storefront
 
 DATA = ROOT / "data" / "storefront"
-CLIENTS = 12  # that ask at once; what concerns one document is asked by one of them, in order
+WORKERS = 12  # that ask at once; what concerns one document is asked by one of them, in order
 
 
-def named() -> Document:
+def sample_documents() -> Document:
     """The published customer and his orders: {"customer": …, "orders": […]}."""
     return json.loads((DATA / "john_doe.json").read_text(encoding="utf-8"))
 
@@ -38,11 +38,11 @@ class Operation:
     key: str
 
 
-def operations(seed: int, count: int) -> list[Operation]:
+def random_operations(seed: int, count: int) -> list[Operation]:
     """Random things that happen in a shop: new customers, other addresses, orders and their way. A
     seed has its own.
     """
-    chance, john = random.Random(seed), named()
+    chance, john = random.Random(seed), sample_documents()
     customers, orders, found = [], {}, []  # type: ignore[var-annotated]
     while len(found) < count:
         at, what = 1_528_339_278_058 + len(found), chance.random()
@@ -83,7 +83,7 @@ def operations(seed: int, count: int) -> list[Operation]:
     return found
 
 
-def model(done: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
+def expected_state(done: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
     """What the collections are after these operations, one after the other, in a shop that has one
     store: {collection: frame of id, version, document}, as others are told of them.
     """
@@ -97,16 +97,16 @@ def model(done: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
         elif one.path.endswith("/status"):
             after = {
                 **before,
-                "orderStatusEvents": [*before["orderStatusEvents"], _event(one.body)],
+                "orderStatusEvents": [*before["orderStatusEvents"], _status_event(one.body)],
             }
         elif one.service == "accounts":
-            after = {name: one.body[name] for name in TOLD["customers"]}
+            after = {name: one.body[name] for name in PUBLISHED_FIELDS["customers"]}
         else:
             after = {
                 "guid": one.key,
                 "customerId": one.body["customerId"],
                 "orderItems": one.body["orderItems"],
-                "orderStatusEvents": [_event({**one.body, "orderStatusType": STATUSES[0]})],
+                "orderStatusEvents": [_status_event({**one.body, "orderStatusType": STATUSES[0]})],
             }
         there[one.key] = (version + (after != before), after)
     return {
@@ -117,7 +117,7 @@ def model(done: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
     }
 
 
-def _event(body: Document) -> Document:
+def _status_event(body: Document) -> Document:
     return {name: body[name] for name in ("timestamp", "orderStatusType")}
 
 
@@ -127,7 +127,7 @@ def load(
     *,
     rate: float = 0,
     instances: int = 1,
-    patience: float = 60,
+    timeout: float = 60,
 ) -> float:
     """Ask the services for all of it, each document's operations in order; return the seconds that
     it took.
@@ -154,28 +154,29 @@ def load(
                 return
             try:
                 answer = wait_until(
-                    lambda n=n, one=one: _done(world, one, n % instances + 1, session()),
+                    lambda n=n, one=one: _try_operation(world, one, n % instances + 1, session()),
                     f"{one.method} /{one.path}",
-                    timeout=patience,
-                    every=0.02,
+                    timeout=timeout,
+                    interval=0.02,
                 )
                 if answer.status_code != 200:
                     raise StackError(
-                        f"{one.service} refuses: {answer.text}", where=f"{one.method} /{one.path}"
+                        f"{one.service} refuses: {answer.text}",
+                        location=f"{one.method} /{one.path}",
                     )
             except BaseException:
                 failed.set()
                 raise
 
-    shares: list[list[tuple[int, Operation]]] = [[] for _ in range(CLIENTS)]
+    shares: list[list[tuple[int, Operation]]] = [[] for _ in range(WORKERS)]
     for n, one in enumerate(asked):
-        shares[hash(one.key) % CLIENTS].append((n, one))
-    with ThreadPoolExecutor(CLIENTS) as pool:
+        shares[hash(one.key) % WORKERS].append((n, one))
+    with ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(work, shares))
     return time.monotonic() - begun
 
 
-def _done(world: World, one: Operation, instance: int, client: Any) -> Any:
+def _try_operation(world: World, one: Operation, instance: int, client: Any) -> Any:
     """The answer, None where it is to be asked again. Raises: ServiceLost: what the service waits
     for is gone.
     """
@@ -184,5 +185,5 @@ def _done(world: World, one: Operation, instance: int, client: Any) -> Any:
     )
     if answer.status_code not in (409, 503):
         return answer
-    storefront.refuse_lost(world, "postgres", "kafka", *CONTEXTS)
+    storefront.raise_if_lost(world, "postgres", "kafka", *CONTEXTS)
     return None

@@ -9,10 +9,10 @@ from workbench.stack import artifacts
 
 
 @contextlib.contextmanager
-def java():
+def kafka_connect_jvm():
     artifacts.install()
     jars = [str(jar) for jar in artifacts.jars("kafka")]
-    py4j = next((artifacts.package("pyspark") / "jars").glob("py4j-*.jar"))
+    py4j = next((artifacts.package_dir("pyspark") / "jars").glob("py4j-*.jar"))
     with open(os.devnull, "w") as nowhere:
         port = launch_gateway(
             jarpath=str(py4j),
@@ -27,7 +27,7 @@ def java():
     gateway.shutdown()
 
 
-def converter(jvm, is_key):
+def json_converter(jvm, is_key):
     """A JsonConverter with schemas."""
     config = jvm.java.util.HashMap()
     config["schemas.enable"] = "true"

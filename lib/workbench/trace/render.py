@@ -4,13 +4,13 @@ from typing import Any
 
 import pandas
 
-from ..base.terminal import printable
-from ..hudi.timeline import time_of
-from .biography import Biography
-from .in_lake import names
+from ..base.terminal import escape_unprintable
+from ..hudi.timeline import parse_instant
+from .in_lake import view_names
+from .row_history import RowHistory
 
 
-def show(life: Biography) -> None:
+def show(life: RowHistory) -> None:
     """Print a biography: where the changes come from, where they went, and what the views show."""
     from rich.console import Console
     from rich.text import Text
@@ -24,8 +24,8 @@ def show(life: Biography) -> None:
     shown["place"] = [f"{p}:{o}" for p, o in zip(shown["partition"], shown["offset"])]
     console.print(
         Text.assemble(
-            (printable(f"{life.table.name} {life.key}"), "bold"),
-            printable(f"  {len(shown)} changes; topic {life.table.topic}"),
+            (escape_unprintable(f"{life.table.name} {life.key}"), "bold"),
+            escape_unprintable(f"  {len(shown)} changes; topic {life.table.topic}"),
         )
     )
     _print(
@@ -60,7 +60,7 @@ def show(life: Biography) -> None:
                 f"{lake.type}_commit": f"commit of {lake.name}",
                 f"{lake.type}_file_group": "file group",
                 f"{lake.type}_file": "file",
-                **names(lake),
+                **view_names(lake),
             },
         )
     if len(life.views):  # a line for each field: rows are wide, and there are few views
@@ -92,7 +92,7 @@ def _print(console: Any, frame: pandas.DataFrame, columns: dict[Any, str]) -> No
                     if pandas.isna(v)
                     else f"{v:.15g}"
                     if isinstance(v, float)
-                    else printable(str(v))
+                    else escape_unprintable(str(v))
                 )
                 for v in line
             ]
@@ -101,7 +101,7 @@ def _print(console: Any, frame: pandas.DataFrame, columns: dict[Any, str]) -> No
     console.print()
 
 
-def draw(life: Biography) -> Any:
+def draw(life: RowHistory) -> Any:
     """The timeline of a biography, as a Figure of matplotlib: a line per change, from the source to
     the topic and from there to each table. The distances in time are not to scale.
     """
@@ -117,7 +117,7 @@ def draw(life: Biography) -> Any:
     }
     for lake in life.table.tables:
         commits = changes[f"{lake.type}_commit"]
-        stages[f"commit of {lake.name}"] = commits[commits != ""].map(time_of)
+        stages[f"commit of {lake.name}"] = commits[commits != ""].map(parse_instant)
     times = sorted({t for stage in stages.values() for t in stage})
     at = {t: n for n, t in enumerate(times)}
     # where the colours are used up: other lines, then other marks

@@ -15,30 +15,34 @@ import pandas
 
 from .. import hudi
 from ..base import World, files
-from ..base.paths import within
+from ..base.paths import join_uri
 from ..hudi.changes import reading_order
-from ..hudi.timeline import completed
+from ..hudi.timeline import completed_actions
 from . import in_topic
-from .in_lake import commit_of, held, names, place, rows
-from .in_topic import Traced
+from .in_lake import find_commit, rows_of_key, versions_at, view_names, written_file
+from .in_topic import TracedTable
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
-OWN = ["record", "needle", "_state"]  # what a change is known by here, and nobody else asks for
+INTERNAL_COLUMNS = [
+    "record",
+    "needle",
+    "_state",
+]  # what a change is known by here, and nobody else asks for
 
 
 @dataclass(frozen=True)
-class Biography:
+class RowHistory:
     """What `row` found: `changes`, one line per change, and `views`, the row as each view shows it
     now.
     """
 
-    table: Traced
+    table: TracedTable
     key: Any
     changes: pandas.DataFrame
     views: pandas.DataFrame
 
 
-def row(world: World, table: Traced, key: Any) -> Biography:
+def row(world: World, table: TracedTable, key: Any) -> RowHistory:
     """Follow one row through everything.
 
     Args:
@@ -63,29 +67,29 @@ def row(world: World, table: Traced, key: Any) -> Biography:
     where = {table.key: events[0]["record"][table.key]}
     shown = views(world, table, where)
     for event in events:
-        event["landed"] = _landed(world, table, event)
+        event["landed"] = _landed_file(world, table, event)
     for lake in table.tables:
-        _through(world, table, lake, where, events, shown)
-    changes = pandas.DataFrame(events).drop(columns=OWN, errors="ignore")
+        _add_table_columns(world, table, lake, where, events, shown)
+    changes = pandas.DataFrame(events).drop(columns=INTERNAL_COLUMNS, errors="ignore")
     kinds = {
         "transaction": "Int64",
         "made_at": "datetime64[us, UTC]",
     }  # also where no message says them
-    return Biography(table, where[table.key], changes.astype(kinds), shown)
+    return RowHistory(table, where[table.key], changes.astype(kinds), shown)
 
 
-def views(world: World, table: Traced, where: Mapping[str, Any]) -> pandas.DataFrame:
+def views(world: World, table: TracedTable, where: Mapping[str, Any]) -> pandas.DataFrame:
     """The rows of a key as each view shows them now."""
     found = [
         {**row, "view": view}
         for lake in filter(hudi.exists, table.tables)
-        for view, kind in hudi.entries(lake).items()
-        for row in rows(world, lake, where, kind)
+        for view, kind in hudi.catalog_names(lake).items()
+        for row in rows_of_key(world, lake, where, kind)
     ]
     return pandas.DataFrame(found or {"view": []})
 
 
-def _landed(world: World, table: Traced, event: dict[str, Any]) -> str:
+def _landed_file(world: World, table: TracedTable, event: dict[str, Any]) -> str:
     """The landed file that holds a message, below the landing; "" where there is none."""
     sink, partition = table.sink, event["partition"]
     if sink is None:
@@ -94,8 +98,8 @@ def _landed(world: World, table: Traced, event: dict[str, Any]) -> str:
         event["record"], partition, int(event["in_topic_at"].timestamp() * 1000)
     )
     prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
-    folder = within(world.lake.landing, prefix)
-    orders = (reading_order(i.base_name, 0) for i in files.entries(folder) if i.is_file)
+    folder = join_uri(world.lake.landing, prefix)
+    orders = (reading_order(i.base_name, 0) for i in files.list_dir(folder) if i.is_file)
     first = {
         o[3]: o[4]
         for o in orders
@@ -109,17 +113,17 @@ def _landed(world: World, table: Traced, event: dict[str, Any]) -> str:
     )
 
 
-def _through(
+def _add_table_columns(
     world: World,
-    table: Traced,
+    table: TracedTable,
     lake: hudi.Table,
     where: Mapping[str, Any],
     events: list[dict[str, Any]],
     shown: pandas.DataFrame,
 ) -> None:
     """Add the columns of one lake table and of its views to every change."""
-    done = completed(lake)
-    commits = [commit_of(world, lake, done, table.topic, event) for event in events]
+    done = completed_actions(lake)
+    commits = [find_commit(world, lake, done, table.topic, event) for event in events]
     last = max((n for n, c in enumerate(commits) if c), default=None)
     # what base files have held: versions that went into one, and those that a compaction brought
     # there
@@ -127,7 +131,7 @@ def _through(
         v
         for c in done
         if lake.type == "mor" and c.action == "commit"
-        for v in held(world, lake, where, c, "read_optimized")
+        for v in versions_at(world, lake, where, c, "read_optimized")
     }
     group = ""
     for number, (event, commit) in enumerate(zip(events, commits)):
@@ -135,20 +139,20 @@ def _through(
             c.instant for c in commits[number + 1 :] if c
         }
         mine = (
-            place(world, lake, commit, where, event["record"], group)
+            written_file(world, lake, commit, where, event["record"], group)
             if commit and not merged
             else {}
         )
         group, path = mine.get("fileId", group), mine.get("path") or ""
         if path.endswith(".parquet"):
-            based.add(lake.version(event["record"]))
+            based.add(lake.ordering_value(event["record"]))
         event[f"{lake.type}_commit"] = commit.instant if commit else ""
         event[f"{lake.type}_file_group"], event[f"{lake.type}_file"] = mine.get("fileId", ""), path
         event["_state"] = NEVER if merged else WAS if commit else ""
-    for short, view in names(lake).items():
-        here = {lake.version(r) for r in shown[shown["view"] == view].to_dict("records")}
+    for short, view in view_names(lake).items():
+        here = {lake.ordering_value(r) for r in shown[shown["view"] == view].to_dict("records")}
         for number, event in enumerate(events):
-            event[short] = _state(
+            event[short] = _visibility(
                 event["_state"],
                 event["record"],
                 lake,
@@ -158,7 +162,7 @@ def _through(
             )
 
 
-def _state(
+def _visibility(
     state: str,
     record: dict[str, Any],
     lake: hudi.Table,
@@ -171,7 +175,10 @@ def _state(
     """
     if state != WAS:
         return state
-    version, gone = lake.version(record), record.get("__op") == "d" and lake.deletes == "hard"
+    version, gone = (
+        lake.ordering_value(record),
+        record.get("__op") == "d" and lake.deletes == "hard",
+    )
     if version in here or (last and gone and not here):
         return NOW
     if based is None or version in based:

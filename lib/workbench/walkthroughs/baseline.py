@@ -18,35 +18,35 @@ from ..source.queries import QUERIES
 SCHEMA = "kept"
 
 
-def keep(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
+def save(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
     """Copy these tables (`schema.table`) as they are now; a copy that is there is replaced."""
     with postgres.session(world, database) as c, c.transaction():
         c.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
         _drop(c, tables)
         for table in tables:
             source = postgres.identifier(table)
-            c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(_copy(table), source))
+            c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(_copy_name(table), source))
             # of which table it is the copy: one that is loaded anew has the same name and another
             # number
             c.execute(
                 sql.SQL("COMMENT ON TABLE {} IS {}").format(
-                    _copy(table), sql.Literal(_number(c, source))
+                    _copy_name(table), sql.Literal(_table_oid(c, source))
                 )
             )
 
 
-def is_kept(world: World, tables: Sequence[str], database: Optional[str] = None) -> bool:
+def exists(world: World, tables: Sequence[str], database: Optional[str] = None) -> bool:
     """Whether there is a copy of each of these tables."""
     with postgres.session(world, database) as c:
         said = "SELECT obj_description(to_regclass(%s), 'pg_class')"
         return all(
-            c.execute(said, [_copy(t).as_string(c)]).fetchone()[0]
-            == _number(c, postgres.identifier(t), "gone")
+            c.execute(said, [_copy_name(t).as_string(c)]).fetchone()[0]
+            == _table_oid(c, postgres.identifier(t), "gone")
             for t in tables
         )
 
 
-def set_back(world: World, tables: Sequence[str], database: Optional[str] = None) -> int:
+def restore(world: World, tables: Sequence[str], database: Optional[str] = None) -> int:
     """Give these tables the rows that were kept; return how many rows that changed. Columns that
     were added since stay.
 
@@ -56,10 +56,10 @@ def set_back(world: World, tables: Sequence[str], database: Optional[str] = None
         c.execute(
             "SET LOCAL session_replication_role = replica"
         )  # no triggers, no foreign keys: rows as they were
-        return sum(_set_back(c, table) for table in tables)
+        return sum(_restore_table(c, table) for table in tables)
 
 
-def forget(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
+def delete(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
     """Remove the copies of these tables; none is no error."""
     with postgres.session(world, database) as c, c.transaction():
         _drop(c, tables)
@@ -67,24 +67,24 @@ def forget(world: World, tables: Sequence[str], database: Optional[str] = None) 
 
 def _drop(c: psycopg.Connection, tables: Sequence[str]) -> None:
     for table in tables:
-        c.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_copy(table)))
+        c.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_copy_name(table)))
 
 
-def _copy(table: str) -> sql.Identifier:
+def _copy_name(table: str) -> sql.Identifier:
     return sql.Identifier(
         SCHEMA, table
     )  # with its schema in the name: two schemas may have tables of one name
 
 
-def _number(c: psycopg.Connection, table: sql.Identifier, otherwise: str = "") -> str:
+def _table_oid(c: psycopg.Connection, table: sql.Identifier, otherwise: str = "") -> str:
     return (
         c.execute("SELECT to_regclass(%s)::oid::text", [table.as_string(c)]).fetchone()[0]
         or otherwise
     )
 
 
-def _set_back(c: psycopg.Connection, table: str) -> int:
-    source, copy = postgres.identifier(table), _copy(table)
+def _restore_table(c: psycopg.Connection, table: str) -> int:
+    source, copy = postgres.identifier(table), _copy_name(table)
     columns = c.execute(
         QUERIES["columns_and_keys"], [source.as_string(c), copy.as_string(c)]
     ).fetchall()

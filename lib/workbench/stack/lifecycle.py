@@ -18,15 +18,15 @@ from ..base import (
     StackError,
     World,
     aws,
-    host_port,
-    nearest,
+    did_you_mean,
     params,
     paths,
     pidfiles,
     secrets,
+    split_host_port,
     tls,
 )
-from ..base.wait import GRACE, alone
+from ..base.wait import RESTART_GRACE_SECONDS, file_lock
 from . import addresses, artifacts, process, services, storefront
 from .process import Status
 from .services import SERVICES
@@ -36,7 +36,9 @@ LOCK = "up.lock"  # below the state folder: who starts or stops services holds i
 
 
 def up(
-    world: World, names: Optional[list[str]] = None, say: Callable[[str], None] = lambda text: None
+    world: World,
+    names: Optional[list[str]] = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> list[Status]:
     """Start what is not running, side by side, and return the status of each service once all
     answer. Jars that are not there yet are fetched first.
@@ -49,12 +51,12 @@ def up(
         StackError: the first service that failed, after the others had their chance.
     """
     if not world.stack.embedded:
-        return _reach(world, names or _reached(world))
-    chosen = _closure(world, names or services.wanted(world))
-    artifacts.ensure(*services.on_demand(world))
-    with alone(paths.state_dir() / LOCK):
-        _refuse_other_ports(world)  # only now: another that was first may have started it
-        _start(world, chosen, say)
+        return check_reachable(world, names or _remote_services(world))
+    chosen = _with_dependencies(world, names or services.default_services(world))
+    artifacts.ensure(*services.optional_artifacts(world))
+    with file_lock(paths.state_dir() / LOCK):
+        _require_same_port_base(world)  # only now: another that was first may have started it
+        _start(world, chosen, progress)
     return [process.status(SERVICES[n], world) for n in chosen]
 
 
@@ -63,36 +65,40 @@ def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda 
     secrets.ensure(services.SECRETS)  # at first start they are made
     tls.ensure()
     begun = time.monotonic()
-    old = [n for n in chosen if process.outdated(SERVICES[n], world)]
+    old = [n for n in chosen if process.is_outdated(SERVICES[n], world)]
     for name in old:
-        process.refuse_strangers(SERVICES[name], world, process.held())
+        process.require_free_ports(SERVICES[name], world, process.bound_ports())
     _stop(old)  # all of them before the first starts: one may hold the port that another is to have
 
     def bring(name: str) -> None:
         how = process.start(SERVICES[name], world)
         say(
             f"{name:<15} {'restarted' if name in old else how:<9} {time.monotonic() - begun:5.1f} s"
-            + (f"  {SERVICES[name].note}" if how == "started" and SERVICES[name].note else "")
+            + (
+                f"  {SERVICES[name].startup_notice}"
+                if how == "started" and SERVICES[name].startup_notice
+                else ""
+            )
         )
 
     # needs are for need(): everything starts at once, as Connect retries until Kafka is there and
     # loads meanwhile
-    _side_by_side(bring, chosen)
-    if process.own("connect"):
-        addresses.update(world, say)
+    _run_parallel(bring, chosen)
+    if process.running_process("connect"):
+        addresses.update_connectors(world, say)
     if "connect" in chosen:
         missing = [
-            name for name in _plugins_in_use(world) if not services.wanted_plugin(name).exists()
+            name for name in _plugins_in_use(world) if not services.plugin_marker(name).exists()
         ]
         if (
             missing
         ):  # deployed when Connect loaded every plugin, or by a Connect that has ended since
-            _want_plugins(missing)
+            _enable_plugins(missing)
             process.stop(SERVICES["connect"])
             bring("connect")
 
 
-def _side_by_side(do: Callable[[str], Any], names: list[str]) -> list:
+def _run_parallel(do: Callable[[str], Any], names: list[str]) -> list:
     """What `do` returns for each of them. The first error is raised when all have come to their
     end.
     """
@@ -100,7 +106,7 @@ def _side_by_side(do: Callable[[str], Any], names: list[str]) -> list:
         return list(pool.map(do, names))
 
 
-def need(world: World, *names: str) -> None:
+def ensure_running(world: World, *names: str) -> None:
     """Make sure that these services answer for this world, starting them where they do not. What a
     notebook calls first; it prints a line for each service that is restarted.
 
@@ -112,22 +118,24 @@ def need(world: World, *names: str) -> None:
     if not world.stack.embedded:
         up(world, list(names))
     else:
-        _refuse_other_ports(world)
-        secrets.check(services.SECRETS)
-        chosen = _closure(world, list(names))
-        old = [n for n in chosen if process.outdated(SERVICES[n], world)]
+        _require_same_port_base(world)
+        secrets.validate_environment(services.SECRETS)
+        chosen = _with_dependencies(world, list(names))
+        old = [n for n in chosen if process.is_outdated(SERVICES[n], world)]
         missing = [
             n
             for n in chosen
-            if n in old or not process.own(n) or not process.answers(SERVICES[n], world)
+            if n in old
+            or not process.running_process(n)
+            or not process.is_ready(SERVICES[n], world)
         ]
         for name in old:
             print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
         if missing:
             up(world, missing)
         for name in missing:
-            if SERVICES[name].note:
-                print(f"{name} was started: {SERVICES[name].note}")
+            if SERVICES[name].startup_notice:
+                print(f"{name} was started: {SERVICES[name].startup_notice}")
 
 
 def load_plugins(world: World, *names: str) -> None:
@@ -139,8 +147,8 @@ def load_plugins(world: World, *names: str) -> None:
         StackError: Connect cannot be started.
     """
     if world.stack.embedded:
-        _want_plugins(names)
-        need(world, "connect")
+        _enable_plugins(names)
+        ensure_running(world, "connect")
 
 
 def unload_plugins(world: World, *names: str) -> None:
@@ -152,29 +160,31 @@ def unload_plugins(world: World, *names: str) -> None:
         StackError: Connect does not answer, or cannot be started.
     """
     wanted = (
-        [name for name in names if services.wanted_plugin(name).exists()]
+        [name for name in names if services.plugin_marker(name).exists()]
         if world.stack.embedded
         else []
     )
-    used = _plugins_in_use(world) if wanted and process.own("connect") else []
+    used = _plugins_in_use(world) if wanted and process.running_process("connect") else []
     unused = [name for name in wanted if name not in used]
     for name in unused:
-        services.wanted_plugin(name).unlink()
-    if unused and process.outdated(SERVICES["connect"], world):
-        need(world, "connect")
+        services.plugin_marker(name).unlink()
+    if unused and process.is_outdated(SERVICES["connect"], world):
+        ensure_running(world, "connect")
 
 
-def _want_plugins(names: Sequence[str]) -> None:
+def _enable_plugins(names: Sequence[str]) -> None:
     for name in names:
-        services.wanted_plugin(name).parent.mkdir(parents=True, exist_ok=True)
-        services.wanted_plugin(name).touch()
+        services.plugin_marker(name).parent.mkdir(parents=True, exist_ok=True)
+        services.plugin_marker(name).touch()
 
 
 def _plugins_in_use(world: World) -> list[str]:
     """The plugins of services.OPTIONAL_PLUGINS of which a connector is deployed in Connect, which
     has to run.
     """
-    classes = [config.get("connector.class", "") for config in addresses.in_connect(world).values()]
+    classes = [
+        config.get("connector.class", "") for config in addresses.connect_configs(world).values()
+    ]
     return [
         name
         for name, part in services.OPTIONAL_PLUGINS.items()
@@ -182,18 +192,18 @@ def _plugins_in_use(world: World) -> list[str]:
     ]
 
 
-def down(say: Callable[[str], None] = lambda text: None) -> list[str]:
+def down(progress: Callable[[str], None] = lambda text: None) -> list[str]:
     """Stop every service of this instance, each before what it needs; return the names of those
     stopped.
     """
-    with alone(paths.state_dir() / LOCK):
-        return _stop(list(SERVICES), say)
+    with file_lock(paths.state_dir() / LOCK):
+        return _stop(list(SERVICES), progress)
 
 
 def stop(*names: str) -> list[str]:
     """Stop these services only; return the names of those that there was something of to stop."""
-    with alone(paths.state_dir() / LOCK):
-        return _stop([known(name).name for name in names])
+    with file_lock(paths.state_dir() / LOCK):
+        return _stop([get_service(name).name for name in names])
 
 
 def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> list[str]:
@@ -202,9 +212,9 @@ def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> l
     """
     stopped: list[str] = []
     while names:
-        needed = {need for n in names for need in SERVICES[n].needs}
+        needed = {ensure_running for n in names for need in SERVICES[n].depends_on}
         wave, names = [n for n in names if n not in needed], [n for n in names if n in needed]
-        for name, was in zip(wave, _side_by_side(lambda n: process.stop(SERVICES[n]), wave)):
+        for name, was in zip(wave, _run_parallel(lambda n: process.stop(SERVICES[n]), wave)):
             if was:
                 stopped.append(name)
                 say(f"{name} stopped")
@@ -213,14 +223,14 @@ def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> l
 
 def restart(world: World, name: str) -> None:
     """Stop and start one embedded service."""
-    chosen = _closure(world, [name])
-    artifacts.ensure(*services.on_demand(world))
-    with alone(paths.state_dir() / LOCK):
-        _refuse_other_ports(world)
-        if process.own(
+    chosen = _with_dependencies(world, [name])
+    artifacts.ensure(*services.optional_artifacts(world))
+    with file_lock(paths.state_dir() / LOCK):
+        _require_same_port_base(world)
+        if process.running_process(
             name
         ):  # of one that was killed, a process that it has left may hold the port: stop ends it
-            process.refuse_strangers(SERVICES[name], world, process.held())
+            process.require_free_ports(SERVICES[name], world, process.bound_ports())
         process.stop(SERVICES[name])
         _start(world, chosen)
 
@@ -230,41 +240,45 @@ def status(world: World) -> list[Status]:
     the storefront's those that were started; nothing is changed.
     """
     if not world.stack.embedded:
-        return [_look(world, n) for n in _reached(world)]
-    _refuse_other_ports(world)
-    started = [row.name for row in storefront.ROWS if pidfiles.pid_file(row.name).exists()]
-    return _side_by_side(
+        return [_probe(world, n) for n in _remote_services(world)]
+    _require_same_port_base(world)
+    started = [row.name for row in storefront.SERVICES if pidfiles.pid_file(row.name).exists()]
+    return _run_parallel(
         lambda n: process.status(SERVICES[n], world),
-        [*services.wanted(world), *services.WHEN_ASKED, *started],
+        [*services.default_services(world), *services.ON_DEMAND_SERVICES, *started],
     )
 
 
-def lost(world: World, name: str, address: str) -> Optional[StackError]:
+def service_down_error(world: World, name: str, address: str) -> Optional[StackError]:
     """The error for a service that is not there any more: its name, its state and what to do. None
     where it is there, or where it is none of ours: the world is not embedded, or the address not of
     this machine.
 
     Asked after a client has failed: every client has words of its own for a server that is gone.
     """
-    here = world.stack.embedded and params.LOOPBACK.fullmatch(address.split(",")[0])
-    how = process.ended(name) if here else ""
+    here = world.stack.embedded and params.LOOPBACK_ADDRESS.fullmatch(address.split(",")[0])
+    how = process.down_reason(name) if here else ""
     if not how:
         return None
-    error = StackError if process.own(name) else ServiceLost
+    error = StackError if process.running_process(name) else ServiceLost
     return error(
         f"the service {name} {how}",
-        where=f"{address}; its log: {process.log_file(name)}",
+        location=f"{address}; its log: {process.log_file(name)}",
         expected="that it runs while a notebook does",
-        next_step="`workbench up` starts it again. Then run the "
+        hint="`workbench up` starts it again. Then run the "
         "notebook's set-up cell, and this one again; nothing is lost",
     )
 
 
-def gone(world: World, name: str) -> Optional[StackError]:
+def process_down_error(world: World, name: str) -> Optional[StackError]:
     """The error for a service of this instance that has no process any more, None otherwise. Unlike
     `lost` it does not look at the service's ports, which takes a while.
     """
-    return None if process.own(name) else lost(world, name, known(name).address(world))
+    return (
+        None
+        if process.running_process(name)
+        else service_down_error(world, name, get_service(name).address(world))
+    )
 
 
 def watch(world: World, *names: str) -> Callable[[], None]:
@@ -275,10 +289,13 @@ def watch(world: World, *names: str) -> Callable[[], None]:
 
     def look() -> None:
         for name in names if world.stack.embedded else ():
-            if process.own(name):
+            if process.running_process(name):
                 gone_since.pop(name, None)
-            elif time.monotonic() - gone_since.setdefault(name, time.monotonic()) >= GRACE:
-                error = gone(world, name)
+            elif (
+                time.monotonic() - gone_since.setdefault(name, time.monotonic())
+                >= RESTART_GRACE_SECONDS
+            ):
+                error = process_down_error(world, name)
                 if isinstance(error, ServiceLost):
                     error.since = gone_since[name]
                     raise error
@@ -286,7 +303,7 @@ def watch(world: World, *names: str) -> Callable[[], None]:
     return look
 
 
-def watched(world: World, call: Callable[[Callable[[], bool]], T], *names: str) -> T:
+def run_watched(world: World, call: Callable[[Callable[[], bool]], T], *names: str) -> T:
     """Return what a blocking call returns, or raise ServiceLost when one of these services is gone
     meanwhile (see `watch`).
 
@@ -316,52 +333,56 @@ def watched(world: World, call: Callable[[Callable[[], bool]], T], *names: str) 
 
 def running() -> list[str]:
     """Names of the services of this instance that have a living process."""
-    return [n for n in SERVICES if process.own(n)]
+    return [n for n in SERVICES if process.running_process(n)]
 
 
-def _closure(world: World, names: list[str]) -> list[str]:
+def _with_dependencies(world: World, names: list[str]) -> list[str]:
     """The services named, each after those of this world that it needs, directly or not."""
-    ours, found = services.wanted(world), {}
+    ours, found = services.default_services(world), {}
     for name in names:
-        found.update(dict.fromkeys(_closure(world, [n for n in known(name).needs if n in ours])))
+        found.update(
+            dict.fromkeys(
+                _with_dependencies(world, [n for n in get_service(name).depends_on if n in ours])
+            )
+        )
         found[name] = None
     return list(found)
 
 
-def known(name: str) -> process.Service:
+def get_service(name: str) -> process.Service:
     """Return the service of this name, StackError with the nearest name where there is none."""
     if name not in SERVICES:
-        raise StackError(f"there is no service '{name}'", expected=nearest(name, SERVICES))
+        raise StackError(f"there is no service '{name}'", expected=did_you_mean(name, SERVICES))
     return SERVICES[name]
 
 
-def _reach(world: World, names: Sequence[str]) -> list[Status]:
-    found = [_look(world, n) for n in names]
+def check_reachable(world: World, names: Sequence[str]) -> list[Status]:
+    found = [_probe(world, n) for n in names]
     lost = [s for s in found if s.state != "up"]
     if lost:
         raise StackError(
             f"{', '.join(s.name for s in lost)} cannot be reached from here",
-            where=lost[0].detail,
+            location=lost[0].detail,
             expected=f"the services of world '{world.name}' running and reachable",
-            next_step=f"check {world.file} and the network path (VPN, security group)",
+            hint=f"check {world.file} and the network path (VPN, security group)",
         )
     return found
 
 
-def _look(world: World, name: str) -> Status:
+def _probe(world: World, name: str) -> Status:
     """Whether a service of somebody else's answers: asked over AWS's API, else at its address."""
     kind, master = world.spark.kind, world.spark.master
     if name == "spark" and (
         kind == "existing" or kind == "classic" and not master.startswith("spark:")
     ):
         return Status(name, "up", 0, detail="in the notebook's own process")
-    asked = _by_api(world, name)
+    asked = _api_probe(world, name)
     if asked:
         service, operation, given = asked
         try:
             answer = aws.call(world.region, service, operation, **given)
         except StackError as e:
-            return Status(name, "unreachable", 0, detail=f"{e.what} ({e.where})")
+            return Status(name, "unreachable", 0, detail=f"{e.message} ({e.location})")
         at = answer.get("BucketRegion", world.region)
         if at != world.region:
             return Status(
@@ -371,22 +392,22 @@ def _look(world: World, name: str) -> Status:
                 detail=f"the bucket lies in {at}, {world.file} says {world.region}",
             )
         return Status(name, "up", 0, detail=f"{service}, {world.region}")
-    address = master if name == "spark" and kind == "classic" else known(name).address(world)
+    address = master if name == "spark" and kind == "classic" else get_service(name).address(world)
     try:
-        host, port = host_port(address.split(",")[0])
+        host, port = split_host_port(address.split(",")[0])
         socket.create_connection((host, port), timeout=3).close()
         return Status(name, "up", port, detail=address)
     except (OSError, ValueError) as e:
         return Status(name, "unreachable", 0, detail=f"{address or 'no address'}: {e}")
 
 
-def _by_api(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]]:
+def _api_probe(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]]:
     """What is asked of AWS about a service: AWS's name of it, operation, parameters. None where it
     has an address.
     """
     of, lake = world.stack.deployment, world.lake
     if name == "lake":
-        return ("s3", "head_bucket", {"Bucket": paths.bucket_and_key(lake.root)[0]})
+        return ("s3", "head_bucket", {"Bucket": paths.parse_s3_uri(lake.root)[0]})
     kinds = {
         "connect": world.connect.kind,
         "apicurio": world.registry.kind,
@@ -405,7 +426,7 @@ def _by_api(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]
     }.get(kinds.get(name, ""))
 
 
-def _reached(world: World) -> tuple[str, ...]:
+def _remote_services(world: World) -> tuple[str, ...]:
     """The services that a world has, whoever runs them; of a deployment on AWS registry, lake and
     engine, too.
     """
@@ -418,12 +439,12 @@ def _reached(world: World) -> tuple[str, ...]:
     )
 
 
-def _refuse_other_ports(world: World) -> None:
+def _require_same_port_base(world: World) -> None:
     """Raise StackError where a service of this instance runs with another port base than this world
     has: another WORKBENCH_PORT_BASE, or a kernel that loaded its world before the instance was
         moved.
     """
-    there, wanted = pidfiles.port_base(), world.stack.port_base
+    there, wanted = pidfiles.running_port_base(), world.stack.port_base
     if there in (None, wanted):
         return
     stated = os.environ.get("WORKBENCH_PORT_BASE") == str(wanted)
@@ -434,9 +455,9 @@ def _refuse_other_ports(world: World) -> None:
     )
     given = "WORKBENCH_PORT_BASE is" if stated else "this world was loaded with"
     raise StackError(
-        f"instance {paths.instance()} runs with port base {there}, and {given} {wanted}",
-        where=f"running: {', '.join(running())}; nothing was restarted",
+        f"instance {paths.instance_name()} runs with port base {there}, and {given} {wanted}",
+        location=f"running: {', '.join(running())}; nothing was restarted",
         expected="the ports that an instance was started with, as long as it runs",
-        next_step=f"{back}; to move the instance, `workbench down` first; for a second one beside it, "
+        hint=f"{back}; to move the instance, `workbench down` first; for a second one beside it, "
         "another WORKBENCH_INSTANCE as well",
     )

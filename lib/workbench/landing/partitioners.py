@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 from zoneinfo import ZoneInfo
 
-from ..base.paths import is_contained
+from ..base.paths import is_safe_relative_path
 
 # what Hive escapes in a partition folder (org.apache.hadoop.hive.common.FileUtils.charToEscape),
 # and NUL, which no file system takes
-ESCAPED = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *"\"#%'*/:=?\\\x7f{[]^")}
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-MOST_OF_NAME, MOST_OF_FOLDER = (
+HIVE_ESCAPES = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *"\"#%'*/:=?\\\x7f{[]^")}
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+MAX_NAME_BYTES, MAX_FOLDER_BYTES = (
     255,
     900,
 )  # bytes: a file system takes no longer name, S3 no key above 1024
-NUMBERS = {
+STRFTIME_CODES = {
     "YYYY": "%Y",
     "yyyy": "%Y",
     "YY": "%y",
@@ -33,7 +33,7 @@ NUMBERS = {
 EPOCH = dt.datetime(1970, 1, 1)
 
 
-def folder_of(
+def partition_folder(
     payload: Any, fields: Sequence[str], find: Callable[[Any, str], Any] = dict.get
 ) -> str:
     """The partition folder of a row, `a=1/b=x`, escaped as Hive does; null, empty and absent become
@@ -45,14 +45,14 @@ def folder_of(
     for name in fields:
         value = find(payload, name)
         text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-        parts.append(name + "=" + (text.translate(ESCAPED) or NO_VALUE))
+        parts.append(name + "=" + (text.translate(HIVE_ESCAPES) or DEFAULT_PARTITION))
     sizes = [len(part.encode("utf-8")) for part in parts]
-    if max(sizes) > MOST_OF_NAME or sum(sizes) + len(sizes) > MOST_OF_FOLDER:
+    if max(sizes) > MAX_NAME_BYTES or sum(sizes) + len(sizes) > MAX_FOLDER_BYTES:
         raise ValueError("a partition value is too long for the name of a folder")
     return "/".join(parts)
 
 
-def field_of(payload: Any, name: str) -> Any:
+def get_field(payload: Any, name: str) -> Any:
     """A field of a row, `after.country` one within another. Raises: ValueError: it is not there."""
     for part in [name] if isinstance(payload, dict) and name in payload else name.split("."):
         if not isinstance(payload, dict) or part not in payload:
@@ -62,33 +62,33 @@ def field_of(payload: Any, name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Times:
+class TimePartitioner:
     """Folders by time. pattern: as strftime has it; duration: of a folder, in ms; zone: timezone;
     field: that holds the time (RecordField), "" for the time of the message (Record).
     """
 
     pattern: str
-    duration: int
-    zone: str
+    duration_ms: int
+    timezone: str
     field: str = ""
 
     def folder(self, value: Any, sent: int) -> tuple[str, int]:
         """The folder of a record, and its time in ms since 1970. Raises: ValueError: its field says
         no time.
         """
-        time = field_of(value, self.field) if self.field else sent
+        time = get_field(value, self.field) if self.field else sent
         if isinstance(time, str):
             import pandas
 
             time = round(pandas.to_datetime(time, utc=True).timestamp() * 1000)
         if type(time) is not int:
             raise ValueError(f"{self.field} is {time!r}, which is no time")
-        local = dt.datetime.fromtimestamp(time / 1000, ZoneInfo(self.zone)).replace(tzinfo=None)
-        begun = local - (local - EPOCH) % dt.timedelta(milliseconds=self.duration)
+        local = dt.datetime.fromtimestamp(time / 1000, ZoneInfo(self.timezone)).replace(tzinfo=None)
+        begun = local - (local - EPOCH) % dt.timedelta(milliseconds=self.duration_ms)
         return begun.strftime(self.pattern), time
 
 
-def strftime(pattern: str) -> str:
+def to_strftime(pattern: str) -> str:
     """A pattern of Joda-Time (path.format) as strftime has it.
 
     Raises: ValueError: it has more than NUMBERS and quoted text, or what it makes is not a path
@@ -98,12 +98,14 @@ def strftime(pattern: str) -> str:
     def part(found: re.Match[str]) -> str:
         if found[1] is not None:
             return found[1]
-        if found[0] not in NUMBERS:
-            raise ValueError(f"{found[0]} is no quoted text, and none of {', '.join(NUMBERS)}")
-        return NUMBERS[found[0]]
+        if found[0] not in STRFTIME_CODES:
+            raise ValueError(
+                f"{found[0]} is no quoted text, and none of {', '.join(STRFTIME_CODES)}"
+            )
+        return STRFTIME_CODES[found[0]]
 
     made = re.sub(r"'([^']*)'|'|([A-Za-z])\2*", part, pattern.rstrip("/").replace("%", "%%"))
-    if not is_contained(made):
+    if not is_safe_relative_path(made):
         raise ValueError(
             "a folder stays below that of its topic: no part is empty, . or .., nor a control character"
         )

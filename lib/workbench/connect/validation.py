@@ -7,12 +7,12 @@ import re
 import time
 from typing import Any, Callable, Optional
 
-from ..base import ConnectorError, SourceError, StackError, World, nearest
+from ..base import ConnectorError, SourceError, StackError, World, did_you_mean
 from ..source import postgres
-from .configs import KNOWN, literal_secrets
+from .configs import CONNECTOR_CATALOG, plaintext_secret_keys
 
 
-def plugin_of(
+def require_plugin(
     config: dict[str, str], name: str, have: list[dict[str, str]], where: str, install: str
 ) -> str:
     """Return the connector class of `config`, having made sure that it is among the plugins that a
@@ -25,30 +25,35 @@ def plugin_of(
         return wanted
     short = wanted.rsplit(".", 1)[-1].lower()
     known = next(
-        (step for start, step in KNOWN["without_plugin"].items() if short.startswith(start)), ""
+        (
+            step
+            for start, step in CONNECTOR_CATALOG["without_plugin"].items()
+            if short.startswith(start)
+        ),
+        "",
     )
     raise ConnectorError(
         f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
-        where=f"connector {name!r} at {where}",
-        expected="" if known else nearest(wanted, classes),
-        next_step=known or install,
+        location=f"connector {name!r} at {where}",
+        expected="" if known else did_you_mean(wanted, classes),
+        hint=known or install,
     )
 
 
-def no_literal_secret(world: World, name: str, config: dict[str, str]) -> None:
+def reject_plaintext_secrets(world: World, name: str, config: dict[str, str]) -> None:
     """Raise ConnectorError where a secret stands in plain text: before anything is sent, for a
     Connect stores and logs what it is sent.
     """
-    literal = literal_secrets(config)
+    literal = plaintext_secret_keys(config)
     if literal:
         raise ConnectorError(
             f"connector {name!r} is refused: '{literal[0]}' holds a secret as plain text",
-            where=f"{name}: {literal[0]}",
+            location=f"{name}: {literal[0]}",
             expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}",
         )
 
 
-def no_tolerant_source(name: str, config: dict[str, str]) -> None:
+def reject_error_tolerance(name: str, config: dict[str, str]) -> None:
     """Refuse errors.tolerance=all of a source: it would pass over what it cannot send, a row too
     large or of a schema that the registry refuses, and stay RUNNING. (A dead-letter topic is for
     sinks: KIP-298.)
@@ -56,12 +61,12 @@ def no_tolerant_source(name: str, config: dict[str, str]) -> None:
     if config.get("errors.tolerance") == "all" and not {"topics", "topics.regex"} & config.keys():
         raise ConnectorError(
             f"connector {name!r} is refused: a source would lose what it cannot send, without a word",
-            where="errors.tolerance: all",
+            location="errors.tolerance: all",
             expected="none, with which it fails and says why",
         )
 
 
-def slot_is_free(name: str, config: dict[str, str], others: dict[str, dict[str, str]]) -> None:
+def require_free_slot(name: str, config: dict[str, str], others: dict[str, dict[str, str]]) -> None:
     """Refuse a replication slot that another connector reads: Debezium would retry for ever, and
     look RUNNING.
 
@@ -73,12 +78,12 @@ def slot_is_free(name: str, config: dict[str, str], others: dict[str, dict[str, 
         if other != name and mine[0] and [known.get(k) for k in keys] == mine:
             raise ConnectorError(
                 f"connector {name!r} is refused; nothing was deployed: connector {other!r} reads its replication slot",
-                where=f"slot.name: {mine[0]}",
+                location=f"slot.name: {mine[0]}",
                 expected="a slot.name of its own for each connector",
             )
 
 
-def publishes_roots(world: World, name: str, config: dict[str, str]) -> None:
+def require_root_publication(world: World, name: str, config: dict[str, str]) -> None:
     """Refuse a publication of the world's PostgreSQL that publishes the changes of a captured table
     under the names of its partitions: table.include.list would drop them, and the connector stay
     RUNNING.
@@ -92,16 +97,16 @@ def publishes_roots(world: World, name: str, config: dict[str, str]) -> None:
         return
     database, split = config.get("database.dbname"), []
     with contextlib.suppress(SourceError, StackError):
-        roots = postgres.split_roots(world, database)
+        roots = postgres.tables_published_by_partition(world, database)
         split = list(roots[roots["publication"] == publication]["table"])
     captured = [table for table in split if _includes(config.get("table.include.list", ""), table)]
     if captured:
         raise ConnectorError(
             f"connector {name!r} is refused; nothing was deployed: publication {publication} publishes the changes of "
             f"{', '.join(captured)} under the names of the partitions, and table.include.list would drop them",
-            where=f"publication.name: {publication}, database {database}",
+            location=f"publication.name: {publication}, database {database}",
             expected="publish_via_partition_root = true",
-            next_step=f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true), which "
+            hint=f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true), which "
             "postgres.create_publication does, too; then apply again. A connector that has run before has "
             "lost changes: connect.delete and postgres.drop_slot make the next one take a new snapshot",
         )
@@ -114,12 +119,12 @@ def _includes(patterns: str, table: str) -> bool:
     return False
 
 
-def ignored(wanted: str, guess: str) -> str:
+def unknown_key_message(wanted: str, guess: str) -> str:
     """What is said of a key that a connector class does not know; guess: what is nearest to it."""
     return f"{wanted.rsplit('.', 1)[-1]} has no such key and would ignore it; {guess}".rstrip("; ")
 
 
-def refuse(name: str, wanted: str, problems: dict[str, list[str]]) -> None:
+def raise_for_problems(name: str, wanted: str, problems: dict[str, list[str]]) -> None:
     """Raise ConnectorError where there are problems: one, that lists every refused key with its
     messages.
     """
@@ -130,12 +135,12 @@ def refuse(name: str, wanted: str, problems: dict[str, list[str]]) -> None:
         )
         raise ConnectorError(
             f"connector {name!r} is refused for {len(problems)} key(s); nothing was deployed{lines}",
-            where=wanted,
-            next_step=causes(lines) or "correct the keys and apply again",
+            location=wanted,
+            hint=likely_causes(lines) or "correct the keys and apply again",
         )
 
 
-def first_line(trace: str) -> str:
+def summarize_stacktrace(trace: str) -> str:
     """Return a Java stack trace's first line and, where it has one, its innermost cause."""
     lines = [line.strip() for line in trace.strip().splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
@@ -143,11 +148,15 @@ def first_line(trace: str) -> str:
     return re.sub(r"\[.{120,}\]", "[…]", " … ".join(lines[:1] + causes[-1:]))
 
 
-def causes(text: str) -> str:
+def likely_causes(text: str) -> str:
     """What is likely behind a message of Connect or of a plugin; "" where nothing is known of
     it.
     """
-    found = [cause for pattern, cause in KNOWN["likely_causes"] if re.search(pattern, text, re.I)]
+    found = [
+        cause
+        for pattern, cause in CONNECTOR_CATALOG["likely_causes"]
+        if re.search(pattern, text, re.I)
+    ]
     return "likely: " + "; or ".join(found) if found else ""
 
 
@@ -156,7 +165,7 @@ def states(seen: dict[str, Any]) -> set[str]:
     return {seen["state"], *(t["state"] for t in seen["tasks"] or [{"state": "NO TASK"}])}
 
 
-def failure(name: str, seen: Optional[dict[str, Any]]) -> Optional[str]:
+def failure_message(name: str, seen: Optional[dict[str, Any]]) -> Optional[str]:
     """What connect.failure tells of a connector: of what `status` returns, None where there is no
     such connector.
     """
@@ -164,12 +173,12 @@ def failure(name: str, seen: Optional[dict[str, Any]]) -> Optional[str]:
         return f"there is no connector {name!r}"
     for what, part in [("it", seen), *((f"its task {t['id']}", t) for t in seen["tasks"])]:
         if part["state"] == "FAILED":
-            likely = causes(part["error"])
+            likely = likely_causes(part["error"])
             return f"{what} is FAILED: {part['error']}" + (f"\n  {likely}" if likely else "")
     return None
 
 
-def steadily(
+def running_for(
     status: Callable[[], dict[str, Any]], steady: float
 ) -> Callable[[], Optional[dict[str, Any]]]:
     """A condition to wait for: what `status` returns, once a connector and its tasks were RUNNING

@@ -9,7 +9,7 @@ from typing import Any, Callable
 from .params import World
 
 
-def chooser(kind: Callable[[World], str], /, **sides: ModuleType) -> Callable[[str], Callable]:
+def dispatch_by(kind: Callable[[World], str], /, **sides: ModuleType) -> Callable[[str], Callable]:
     """Return what makes a function of its name: it takes a world first, and calls that of the
     world's side.
 
