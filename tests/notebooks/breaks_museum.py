@@ -134,7 +134,7 @@ asked, connect.apply = connect.apply, unasked""",
             'first_event = museum.flow.events(spark, world, "artists")',
             LATER_MESSAGE,
             {
-                "fields of the message, in this order": ("place 9", "__table", "__db"),
+                "fields of the message, in this order": ("position 9", "__table", "__db"),
                 "metadata in the message of artist 1": "'u'",
                 "name in the envelope and in the flat message": "Somebody",
                 "the message names the latest version of its schema": "registry ",

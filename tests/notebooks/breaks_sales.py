@@ -130,8 +130,8 @@ wrote(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, odd, sales.event_time(0))""",
                     "payment_id=16666: 2 rows in topic",
                     "payment_id=1: not in file",
                 ),
-                "keys are customers": "first at place 2: keys 1,",
-                "payment_date is the time of production": "first at place 2: value 1,",
+                "keys are customers": "first at position 2: keys 1,",
+                "payment_date is the time of production": "first at position 2: value 1,",
                 "payment_date is as planned": "{1: -",
                 "sales without a region, twice": "file",
                 "rows of all batches": "metrics 1801",
@@ -179,8 +179,8 @@ wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], later)"""
             {
                 "stream = recomputation from the topic": "region='Africa', window_start=1633299600, sales: stream",
                 "as in reference table S6/sales_by_region_and_window": (
-                    "sales: seen '300.59'",
-                    "orders: seen '42'",
+                    "sales: actual '300.59'",
+                    "orders: actual '42'",
                 ),
                 "the last message of each counts": "region='Africa', window_start=1633299600, sales: batch read",
             },
@@ -205,7 +205,7 @@ spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_st
             "order = list(zip(",
             "once, result = result, pd.concat([result, result.head(1)])",
             {
-                "newest window first, then by sales": "first at place",
+                "newest window first, then by sales": "first at position",
                 "one row for each region and window": "rows",
             },
             undo="result = once",
@@ -266,7 +266,7 @@ topics.produce(world, f"{sales.SCRATCH_TOPIC}.update", [(one["key"], one["value"
 one = topics.read(world, f"{sales.SCRATCH_TOPIC}.append").iloc[-1]
 topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"])])""",
             {
-                "complete writes most": "seen update",
+                "complete writes most": "actual update",
                 "states repeated by update, append": "topics [1000, 1]",
             },
         ),
@@ -289,7 +289,7 @@ topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"
             "The query is gone, but its progress",
             SET_BACK,
             {
-                "the query continues at its offset": "seen 1800",
+                "the query continues at its offset": "actual 1800",
                 "each sale counts once": "sales: restarted",
             },
         ),

@@ -39,7 +39,7 @@ STORES = [
         ),
         Break(
             "a customer without a name",
-            'process.own("accounts").kill()',
+            'process.running_process("accounts").kill()',
             {"a customer without a name": "the service accounts died"},
         ),
         Break(
@@ -47,8 +47,8 @@ STORES = [
             'postgres.execute(world, "REVOKE CONNECT ON DATABASE fulfillment FROM fulfillment", database="orders")',
             {
                 "which service can connect to which store": (
-                    "only seen: 'orders → accounts'",
-                    "only wanted: 'fulfillment → fulfillment'",
+                    "only actual: 'orders → accounts'",
+                    "only expected: 'fulfillment → fulfillment'",
                 )
             },
         ),
@@ -165,7 +165,7 @@ CHANGES = [
         Break(
             "observed = storefront.watch(",
             "from workbench.base import wait_until\n" + TOO_LATE_TO_SEE,
-            {"an outdated copy was seen": "seen 0", "e-mail of the outdated copy": "copy none"},
+            {"an outdated copy was seen": "actual 0", "e-mail of the outdated copy": "copy none"},
         ),
         Break(
             "completed before it is processed",
@@ -188,7 +188,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             {
                 "changes with a measured window": "windows 499 · model 500",
                 "95 % of the windows are short": "expected at most 1,000 ms",
-                "no window has length zero": "seen -",
+                "no window has length zero": "actual -",
                 "the longest window is closed, too": "expected at most 5,000 ms",
             },
         ),
@@ -197,12 +197,12 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             HELD,
             {
                 "events of accounts: published, delivered, consumed": (
-                    "'said': 222",
-                    "'sent': 221",
+                    "'published': 222",
+                    "'delivered': 221",
                     "'consumed by orders': 0",
                 ),
                 **{
-                    f"events of {name}: published, delivered, consumed": "'said': 0"
+                    f"events of {name}: published, delivered, consumed": "'published': 0"
                     for name in ("orders", "fulfillment")
                 },
                 **{f"lag of {name}": "metrics 2" for name in ("orders", "fulfillment")},
@@ -218,7 +218,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             """
 postgres.execute(world, "UPDATE customers SET document = document - 'creditCards' WHERE id = %s", [john["id"]],
                  database="accounts")""",
-            {"accounting has the card": "seen no"},
+            {"accounting has the card": "actual no"},
         ),
         Break(
             "expected = list(contexts.STATUSES)",
@@ -291,7 +291,7 @@ DISTURBANCES = [
                 "versions as they were consumed": "14, 15, 16]",
                 "divergent documents after that": "'000000490000000000000001'",
                 "dead letters": "topic 8",
-                "each dead letter has a reason": "seen no",
+                "each dead letter has a reason": "actual no",
                 "topics of the dead letters": "'orders.order.change'",
             },
             undo="check.eventually = patient",
