@@ -70,8 +70,9 @@ connect.apply(world, museum.CONNECTOR, {
 connect.wait_running(world, museum.CONNECTOR)
 museum.flow.change(world, "artists", 1, name="Somebody")
 kafka = AdminClient(topics.settings(world))
-for done in kafka.delete_records([TopicPartition(museum.flow.topic(world, "artists"), 0, first + 1)]).values():
-    done.result(10)"""
+deleted = kafka.delete_records([TopicPartition(museum.flow.topic(world, "artists"), 0, first + 1)])
+for future in deleted.values():
+    future.result(10)"""
 NO_EVENTS = """
 from workbench.base.wait import wait_until
 
@@ -101,16 +102,16 @@ CONNECTORS = [
             """
 import requests
 
-def unasked(world, name, config):
+def apply_unchecked(world, name, config):
     body = {"name": name, "config": config, "initial_state": "STOPPED"}
     requests.post(f"{world.connect.url}/connectors", json=body, timeout=30, auth=world.connect.auth).raise_for_status()
 
-asked, connect.apply = connect.apply, unasked""",
+apply, connect.apply = connect.apply, apply_unchecked""",
             {
                 "the keys of Debezium 1.7 are refused": "no failure",
                 "nothing was deployed": "moma_source",
             },
-            undo="connect.apply = asked\nconnect.delete(world, museum.CONNECTOR)",
+            undo="connect.apply = apply\nconnect.delete(world, museum.CONNECTOR)",
         ),
         Break(
             'published.compare(world, "S5/source_connector"',
@@ -142,9 +143,9 @@ asked, connect.apply = connect.apply, unasked""",
         ),
         Break(
             "a message with an unknown schema id",
-            "found, registry.find = registry.find, lambda *_: value_schema",
+            "find, registry.find = registry.find, lambda *_: value_schema",
             {"a message with an unknown schema id": "no failure"},
-            undo="registry.find = found",
+            undo="registry.find = find",
         ),
         Break(
             'check.equal("topics"',
@@ -171,13 +172,18 @@ asked, connect.apply = connect.apply, unasked""",
         Break(
             "the compatible API gives the same schema",
             """
-told, registry.latest = registry.latest, lambda *asked: {"fields": []} if "ccompat" in asked else told(*asked)""",
+latest_schema = registry.latest
+
+def without_fields(*args):
+    return {"fields": []} if "ccompat" in args else latest_schema(*args)
+
+registry.latest = without_fields""",
             {
                 "the compatible API gives the same schema of artists": "0 fields",
                 "the compatible API gives the same schema of artworks": "0 fields",
             },
             undo="""
-registry.latest = told
+registry.latest = latest_schema
 registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with its second version""",
         ),
         reset_from="51_source_database",
@@ -194,11 +200,11 @@ path.with_name(other).write_bytes(path.read_bytes())"""
 EMPTY_FIELD = """
 import pyarrow.parquet
 
-held = pyarrow.parquet.read_table(path, partitioning=None)
-at = held.column_names.index("_hoodie_file_name")
-nothing = held.schema.field(at), pyarrow.array([""] * held.num_rows)
+rows_of_file = pyarrow.parquet.read_table(path, partitioning=None)
+position = rows_of_file.column_names.index("_hoodie_file_name")
+empty = rows_of_file.schema.field(position), pyarrow.array([""] * rows_of_file.num_rows)
 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-pyarrow.parquet.write_table(held.set_column(at, *nothing), path)
+pyarrow.parquet.write_table(rows_of_file.set_column(position, *empty), path)
 lake[artists_cow.name] = hudi.read(spark, artists_cow).toPandas()"""
 OTHER_TABLE = """
 from functools import partial
@@ -331,12 +337,12 @@ SPOILS = (
     + """
 ingest = museum.flow.sync
 
-def follow(*asked, **more):
-    done = ingest(*asked, **more)
+def sync_and_spoil(*args, **kwargs):
+    result = ingest(*args, **kwargs)
     spoil(cow, "artwork_id = 128447", date="spoilt")
-    return done
+    return result
 
-vars(museum.flow)["follow"] = follow"""
+vars(museum.flow)["sync"] = sync_and_spoil"""
 )
 TRIGGERS = """
 from workbench.source import postgres
@@ -407,7 +413,7 @@ postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=mu
             {"messages left for a later ingest": "ingest 1"},
         ),
         Break(
-            'truth = museum.flow.rows(world, "artworks", "artwork_id = 128447")',
+            'source_row = museum.flow.rows(world, "artworks", "artwork_id = 128447")',
             """
 hudi.compact(spark, mor)
 fifth = query.record(spark, (cow, mor), museum.PICADOR, *columns)""",

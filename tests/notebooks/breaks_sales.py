@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 spare = tempfile.TemporaryDirectory()
-whole, sales.DATA = sales.DATA, Path(shutil.copytree(sales.DATA, f"{spare.name}/sales"))
+original_data, sales.DATA = sales.DATA, Path(shutil.copytree(sales.DATA, f"{spare.name}/sales"))
 
 def spoil(name, **changes):
     path = sales.DATA / name
@@ -21,9 +21,9 @@ def spoil(name, **changes):
     path.write_text(text, encoding="utf-8")
 """
 QUOTED = """
-plain, spare_file = world, tempfile.NamedTemporaryFile(suffix=".yaml")
+original_world, spare_file = world, tempfile.NamedTemporaryFile(suffix=".yaml")
 world = world.model_copy(update={"file": Path(spare_file.name)})
-text = (ROOT / plain.file).read_text(encoding="utf-8")
+text = (ROOT / original_world.file).read_text(encoding="utf-8")
 world.file.write_text(text.replace("\\nregistry:", '\\n"registry":'), encoding="utf-8")"""
 SCHEMAS = [
     Run(
@@ -38,9 +38,9 @@ SCHEMAS = [
             """
 file_schema = sales.SCHEMAS["pagila.sales.csv"]
 sales.SCHEMAS["pagila.sales.csv"] = {**file_schema, "doc": "another"}
-deleted, registry.delete = registry.delete, lambda *asked: None""",
+delete, registry.delete = registry.delete, lambda *args: None""",
             {"artifacts, registered twice": "'2'"},
-            undo='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = deleted, file_schema',
+            undo='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = delete, file_schema',
         ),
         Break(
             'rows = sales.read_csv(spark, world, "pagila.sales.csv")',
@@ -73,7 +73,7 @@ rows = sales.read_csv(spark, world, "pagila.sales.csv")""",
             "text = (ROOT / world.file)",
             QUOTED,
             {"a setting with a misspelled name": "no failure"},
-            undo="world = plain",
+            undo="world = original_world",
         ),
         reset_from="61_schemas",
     )
@@ -82,10 +82,10 @@ rows = sales.read_csv(spark, world, "pagila.sales.csv")""",
 WROTE = """
 from workbench.topic import registry
 
-def wrote(topic, like, key, value, at=None):
+def write_message(topic, like, key, value, at=None):
     encode = [registry.encoder(world, registry.latest_id(world, f"{like}-{side}")) for side in ("key", "value")]
-    told = {"timestamp": int(at.timestamp() * 1000)} if at else {}
-    topics.produce(world, topic, [(encode[0](key), encode[1](value), told)])
+    options = {"timestamp": int(at.timestamp() * 1000)} if at else {}
+    topics.produce(world, topic, [(encode[0](key), encode[1](value), options)])
 """
 # the query is stopped after a batch, its checkpoint says that the watermark is at midnight, and it
 # goes on from there
@@ -104,7 +104,7 @@ assert times == 1
 files.write_text(f"{commits}/{last}", text)
 files.remove(f"{commits}/.{last}.crc")
 query = sales.start_query(spark, world)
-sales.DATA = whole"""
+sales.DATA = original_data"""
 STREAMING_QUERY = [
     Run(
         Break(
@@ -120,8 +120,8 @@ spoil("sales_regions.csv", other=("Malaysia,Asia & Pacific", "Malaysia,Sea"), no
             MIDNIGHT
             + WROTE
             + """
-odd = {**sales.read_sales()[0], "payment_id": 1, "payment_date": 1, "country": "Atlantis"}
-wrote(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, odd, sales.event_time(0))""",
+unknown_sale = {**sales.read_sales()[0], "payment_id": 1, "payment_date": 1, "country": "Atlantis"}
+write_message(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, unknown_sale, sales.event_time(0))""",
             {
                 "messages": "topic 1802",
                 "orders after each part": "300: 604",
@@ -143,7 +143,7 @@ wrote(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, odd, sales.event_time(0))""",
             "result = sales.latest(spark, world)",
             """
 stray = {"region": "Africa", "sales": 1, "orders": 1, "window_start": 1, "window_end": 2}
-wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
+write_message(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
             {
                 "orders over all windows": "query 3605",
                 "length of windows": "{1, 600}",
@@ -175,7 +175,7 @@ BATCH_READ = [
             WROTE
             + """
 later = {"region": "Africa", "sales": 300.59, "orders": 42, "window_start": 1633299600, "window_end": 1633300200}
-wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], later)""",
+write_message(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], later)""",
             {
                 "stream = recomputation from the topic": "region='Africa', window_start=1633299600, sales: stream",
                 "as in reference table S6/sales_by_region_and_window": (
@@ -203,12 +203,12 @@ spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_st
         ),
         Break(
             "order = list(zip(",
-            "once, result = result, pd.concat([result, result.head(1)])",
+            "distinct_result, result = result, pd.concat([result, result.head(1)])",
             {
                 "newest window first, then by sales": "first at position",
                 "one row for each region and window": "rows",
             },
-            undo="result = once",
+            undo="result = distinct_result",
         ),
         reset_from="62_streaming_query",
     )
@@ -225,11 +225,11 @@ ONE_BATCH = (
     + """
 patient = check.eventually
 check.eventually = lambda what, condition, timeout, **more: patient(what, condition, 10, **more)
-done = sales.start_query(spark, world, name="restarted", trigger_interval="0 seconds")
-done.processAllAvailable()
-done.stop()
+first_query = sales.start_query(spark, world, name="restarted", trigger_interval="0 seconds")
+first_query.processAllAvailable()
+first_query.stop()
 sales.produce(world, 0, 100, topic=sales.SCRATCH_TOPIC)
-wrote(sales.SCRATCH_TOPIC, sales.SALES_TOPIC, 1, {**sales.read_sales()[0], "country": "Atlantis"}, sales.event_time(0) - dt.timedelta(days=1))
+write_message(sales.SCRATCH_TOPIC, sales.SALES_TOPIC, 1, {**sales.read_sales()[0], "country": "Atlantis"}, sales.event_time(0) - dt.timedelta(days=1))
 """
 )
 SET_BACK = """

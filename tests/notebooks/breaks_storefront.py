@@ -76,13 +76,13 @@ patient = check.eventually
 def unsent():
     rows = postgres.query(world, "SELECT id::text, aggregateid, version, payload FROM outbox ORDER BY version",
                           database="accounts")
-    there = storefront.event_ids(world, contexts.ACCOUNTS.topic)
+    published = storefront.event_ids(world, contexts.ACCOUNTS.topic)
     return [events.Event(row[0], contexts.ACCOUNTS.topic, *row[1:]).to_message()
-            for row in rows.itertuples(index=False) if row[0] not in there]
+            for row in rows.itertuples(index=False) if row[0] not in published]
 
 def placed(message, partition):
-    key, value, told = message
-    return key, value, {**told, "partition": partition}
+    key, value, options = message
+    return key, value, {**options, "partition": partition}
 
 def late(what, condition):
     patient(what, condition, 2)
@@ -129,13 +129,14 @@ postgres.execute(world, "UPDATE outbox SET version = version WHERE aggregateid =
 HELD = """
 storefront.stop("orders", "fulfillment")
 storefront.start(world)
-held = [postgres.connect(world, name) for name in ("orders", "fulfillment")]
-for connection in held:
+connections = [postgres.connect(world, name) for name in ("orders", "fulfillment")]
+for connection in connections:
     connection.execute("BEGIN")
     connection.execute("LOCK TABLE inbox")
 for name in ("orders", "fulfillment"):
-    again = topics.read_all(world, contexts.ALL[name].topic)[0]
-    topics.produce(world, again.topic(), [(again.key(), again.value(), {"headers": again.headers()})])"""
+    first_event = topics.read_all(world, contexts.ALL[name].topic)[0]
+    duplicate = (first_event.key(), first_event.value(), {"headers": first_event.headers()})
+    topics.produce(world, first_event.topic(), [duplicate])"""
 CHANGES = [
     Run(
         Break("response = storefront.call(", UNSENT, {}),
@@ -211,7 +212,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
                     for name in ("orders", "fulfillment")
                 },
             },
-            undo="for connection in held:\n    connection.close()",
+            undo="for connection in connections:\n    connection.close()",
         ),
         Break(
             "card = john[",
@@ -267,9 +268,10 @@ def send_late():
     place = next(m.partition() for m in topics.read_all(world, contexts.ACCOUNTS.topic) if m.key() == customer_id.encode())
     topics.produce(world, contexts.ACCOUNTS.topic, [
         placed(third, place), placed(first, place), placed(second, (place + 1) % storefront.PARTITIONS)])
-    odd = {**storefront.owner_documents(world, "orders")["document"][0], "guid": "odd", "customerId": chr(0)}
-    odd = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, odd)
-    topics.produce(world, contexts.ORDERS.topic, [odd.to_message()])
+    first_order = storefront.owner_documents(world, "orders")["document"][0]
+    order = {**first_order, "guid": "odd", "customerId": chr(0)}
+    event = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, order)
+    topics.produce(world, contexts.ORDERS.topic, [event.to_message()])
     postgres.execute(world, "DELETE FROM customers WHERE id = %s", [customers.iloc[1]["id"]], database="orders")
 """
 )

@@ -229,8 +229,8 @@ write(table, spark.range(0, 4), "'new'", 1)"""
 FOUND = """
 write(table, spark.range(1), "'m'", 2)
 bulk = {**table.options(), "hoodie.datasource.write.operation": "bulk_insert"}
-alone = spark.range(1000, 1001).selectExpr("cast(id AS int) id", "'m1000' AS text", "2L AS `__lsn`")
-alone.write.format("hudi").options(**bulk).mode("append").save(table.base)"""
+single_row = spark.range(1000, 1001).selectExpr("cast(id AS int) id", "'m1000' AS text", "2L AS `__lsn`")
+single_row.write.format("hudi").options(**bulk).mode("append").save(table.base)"""
 # the read-optimised entry leads to a copy of the table in which a folder is empty
 COSTS = (
     LAKE
@@ -347,10 +347,10 @@ import pathlib
 from workbench.base import files
 
 folder = pathlib.Path(files.open_filesystem(scratch.base)[1])
-says = folder / ".hoodie" / "hoodie.properties"
-right = says.read_text()
-says.with_name(f".{says.name}.crc").unlink(missing_ok=True)
-says.write_text(right.replace("hoodie.table.version=6", "hoodie.table.version=8"))"""
+properties_file = folder / ".hoodie" / "hoodie.properties"
+properties_text = properties_file.read_text()
+properties_file.with_name(f".{properties_file.name}.crc").unlink(missing_ok=True)
+properties_file.write_text(properties_text.replace("hoodie.table.version=6", "hoodie.table.version=8"))"""
 # the commits of the compactions, put aside
 NO_COMPACTION = """
 hidden = {path: path.with_name("hidden." + path.name) for path in (folder / ".hoodie").glob("*.commit")}
@@ -396,7 +396,7 @@ SERVICES = [
             'properties = call("show_table_properties"',
             PLACES,
             {"table version": "8"},
-            undo="says.write_text(right)",
+            undo="properties_file.write_text(properties_text)",
         ),
         Break(
             'blocks = call("show_logfile_metadata"',
