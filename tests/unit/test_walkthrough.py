@@ -298,7 +298,7 @@ def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
     for kind in ("topic", "landed"):
         monkeypatch.setattr(
             walkthrough.Walkthrough,
-            "kind_of",
+            "source_kind",
             lambda self, world, table, kind=kind: kind if table.type == "mor" else "topic",
         )
         assert museum.flow.reset_if_changed(None, world, "artists", 299)
@@ -506,7 +506,7 @@ def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch)
     monkeypatch.setattr(resources.landing, "names", lambda world: [])
     monkeypatch.setattr(walkthrough.postgres, "databases", lambda _: [])
     for part, name in (("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
-        monkeypatch.setattr(getattr(walkthrough, part), name, lambda *_, **__: None)
+        monkeypatch.setattr(getattr(resources, part), name, lambda *_, **__: None)
     monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
     monkeypatch.setattr(resources.landing, "drop", lambda *_: None)
     monkeypatch.setattr(

@@ -152,7 +152,7 @@ class Context:
 
 def _require(before: Optional[Document], kind: str) -> Document:
     if before is None:
-        raise CommandRejected(f"there is no such {kind}, or not yet", retryable=True)
+        raise CommandRejected(f"there is no such {kind} yet", retryable=True)
     return before
 
 

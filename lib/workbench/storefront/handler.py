@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import psycopg
@@ -19,10 +19,8 @@ import psycopg
 from ..base import WorkbenchError, first_line, split_host_port
 from .contexts import ID_FIELDS, CommandRejected, Document
 from .events import MAX_NESTING_LEVELS, is_too_deep
+from .service import Service
 from .store import NON_RETRYABLE_ERRORS
-
-if TYPE_CHECKING:
-    from .service import Service
 
 MAX_BODY_BYTES = 1 << 20
 MAX_KEY_LENGTH = 200  # characters
@@ -47,13 +45,13 @@ class Handler(BaseHTTPRequestHandler):
             self._reject_foreign()
             status, response = 200, self._route(body)
         except ForeignRequest as e:
-            status, response = 403, {"refused": str(e)}
+            status, response = 403, {"error": str(e)}
         except CommandRejected as e:
-            status, response = (409 if e.retryable else 400), {"refused": str(e)}
+            status, response = (409 if e.retryable else 400), {"error": str(e)}
         except (*NON_RETRYABLE_ERRORS, ValueError, RecursionError) as e:
-            status, response = 400, {"refused": first_line(e)}
+            status, response = 400, {"error": first_line(e)}
         except (psycopg.Error, WorkbenchError) as e:
-            status, response = 503, {"refused": first_line(e)}
+            status, response = 503, {"error": first_line(e)}
         is_text = isinstance(response, bytes)
         raw = response if is_text else json.dumps(response).encode()
         self.send_response(status)

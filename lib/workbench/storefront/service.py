@@ -1,6 +1,5 @@
-"""The process of a service: `python -m workbench.storefront.service <world> <name> <url>`.
+"""A service: it runs commands, consumes the subscribed topics, and exports metrics.
 
-It serves commands over HTTP (see handler), consumes the subscribed topics, and exports metrics.
 Several instances of a service share its store and its topics.
 """
 
@@ -8,7 +7,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -26,12 +24,11 @@ from confluent_kafka import (
 from prometheus_client import generate_latest
 
 from .. import stack
-from ..base import LakeError, WorkbenchError, World, first_line, params, wait
+from ..base import LakeError, WorkbenchError, World, first_line
 from ..topic import dlq, groups, topics
-from . import contexts, metrics
+from . import metrics
 from .contexts import DLQ_TOPIC, CommandRejected, Context, Document
 from .events import Event, parse_event
-from .handler import create_server
 from .store import NON_RETRYABLE_ERRORS, Store, connector_publishes
 
 # Where the process can be made to kill itself: after a command's commit; before a batch of events,
@@ -57,7 +54,7 @@ CONSUMER_SETTINGS = {
     "session.timeout.ms": 2_000,
     "heartbeat.interval.ms": 500,
 }
-log = logging.getLogger("workbench.storefront")
+logger = logging.getLogger(__name__)
 
 
 class Service:
@@ -99,7 +96,7 @@ class Service:
         try:
             self.producer.produce(event.topic, value, key, on_delivery=_on_delivery, **options)
         except (KafkaException, BufferError) as e:
-            log.error("event lost: topic %s, key %r: %s", event.topic, key, first_line(e))
+            logger.error("event lost: topic %s, key %r: %s", event.topic, key, first_line(e))
 
     # --- consumer
 
@@ -116,7 +113,7 @@ class Service:
             batch = []
             for message in consumer.consume(BATCH_SIZE, 0.05):
                 if message.error():
-                    log.warning("Kafka: %s", message.error())
+                    logger.warning("Kafka: %s", message.error())
                 else:
                     batch.append(message)
             try:
@@ -126,7 +123,7 @@ class Service:
                 if assigned.is_set():
                     self._update_caught_up()
             except (psycopg.Error, WorkbenchError, KafkaException) as e:
-                log.warning("batch will be retried: %s", first_line(e))
+                logger.warning("batch will be retried: %s", first_line(e))
                 _seek_to_batch_start(consumer, batch)
                 stop.wait(0.5)
         consumer.close()
@@ -167,7 +164,7 @@ class Service:
             metrics.EVENTS_CONSUMED.labels(topic, outcome).inc()
             metrics.EVENT_SECONDS.labels(topic).observe(seconds)
         counts = dict(Counter(outcomes))
-        log.info("consumed %d messages: %s, %d dead letters", len(messages), counts, len(dead))
+        logger.info("consumed %d messages: %s, %d dead letters", len(messages), counts, len(dead))
         self.fault_point("before_offset_commit")
 
     def _apply_single(self, message: Message, event: Event, dead: list[tuple[Message, str]]) -> str:
@@ -247,7 +244,9 @@ class Service:
 
 def _on_delivery(error: Optional[KafkaError], message: Message) -> None:
     if error:
-        log.error("event lost: topic %s, key %r: %s", message.topic(), message.key(), error.str())
+        logger.error(
+            "event lost: topic %s, key %r: %s", message.topic(), message.key(), error.str()
+        )
     else:
         metrics.EVENTS_DELIVERED.labels(message.topic()).inc()
 
@@ -271,32 +270,3 @@ def _seek_to_batch_start(consumer: Consumer, batch: list[Message]) -> None:
         # a partition may be another instance's by now, which starts at the committed offset
         with contextlib.suppress(KafkaException):
             consumer.seek(_position(message))
-
-
-def main(world_name: str, context: str, url: str) -> None:
-    """Run a service until TERM; then flush the producer, and leave the consumer group."""
-    logging.basicConfig(
-        stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    logging.Formatter.converter = time.gmtime
-    service = Service(params.load(world_name), contexts.ALL[context])
-    with wait.stop_on_signal() as stop:
-        with service.store.transaction():  # without a store the process ends at once
-            pass
-        server = create_server(service, url)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        consumer = threading.Thread(target=service.run_consumer, args=[stop])
-        consumer.start()
-        while not stop.is_set() and consumer.is_alive():
-            service.producer.poll(0.2)  # calls _on_delivery
-        server.shutdown()
-        service.command_lock.acquire()  # no command runs from now on
-        consumer.join()
-        service.producer.flush(10)
-
-
-if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WorkbenchError as e:
-        sys.exit(f"{e}\n  its store: `workbench storefront up` creates what is missing")

@@ -155,7 +155,8 @@ def call(
     response = request(world, service, method, path, body, instance=instance)
     if response.status_code != 200:
         raise StackError(
-            f"{service} refuses: {response.json()['refused']}", location=f"{method} /{path}"
+            f"{service} rejected the request: {response.json()['error']}",
+            location=f"{method} /{path}",
         )
     return response.json()
 

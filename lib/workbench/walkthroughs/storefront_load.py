@@ -183,7 +183,9 @@ def load(
         )
         assert response is not None
         if response.status_code != 200:
-            raise StackError(f"{operation.service} refuses: {response.text}", location=request)
+            raise StackError(
+                f"{operation.service} rejected the operation: {response.text}", location=request
+            )
 
     shares: list[list[tuple[int, Operation]]] = [[] for _ in range(WORKERS)]
     for number, operation in enumerate(operations):
