@@ -196,13 +196,13 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             "figures = {name: storefront.metrics(",
             HELD,
             {
-                "events of accounts: published, delivered, consumed": (
-                    "'published': 222",
-                    "'delivered': 221",
-                    "'consumed by orders': 0",
+                "events of accounts: said, sent, heard": (
+                    "'said': 222",
+                    "'sent': 221",
+                    "'heard by orders': 0",
                 ),
                 **{
-                    f"events of {name}: published, delivered, consumed": "'published': 0"
+                    f"events of {name}: said, sent, heard": "'said': 0"
                     for name in ("orders", "fulfillment")
                 },
                 **{f"lag of {name}": "metrics 2" for name in ("orders", "fulfillment")},
