@@ -7,7 +7,7 @@ from breaks_travel import LAKE, TRAVEL
 SOURCE_DATABASE = [
     Run(
         Break(
-            "named = museum.flow.rows(",
+            "artists = museum.flow.rows(",
             """
 def source(statement):
     postgres.execute(world, statement, database=museum.DATABASE)
@@ -34,19 +34,19 @@ source("UPDATE artworks SET title = 'Toreador', classification = 'Drawing', arti
             undo='postgres.drop_publication(world, "loans", museum.DATABASE)',
         ),
         Break(
-            "published = postgres.publications(",
+            "publications = postgres.publications(",
             """
 source(f"ALTER PUBLICATION {museum.flow.publication} DROP TABLE artworks")
 source("ALTER TABLE artists REPLICA IDENTITY FULL")""",
             {
                 "published tables": "database ['public.artists'] ",
-                "rows of both are told apart by": "full row",
+                "replica identity of both": "full row",
             },
         ),
         Break(
-            "the connector's user changes nothing",
+            "the connector's user cannot change rows",
             'source(f"GRANT UPDATE ON artists TO {world.postgres.replication_user}")',
-            {"the connector's user changes nothing": "no failure"},
+            {"the connector's user cannot change rows": "no failure"},
         ),
         reset_from="51_source_database",
     ),
@@ -131,13 +131,13 @@ asked, connect.apply = connect.apply, unasked""",
             undo='http.call("the registry", "DELETE", f"{api}/moma.public.extra-value").raise_for_status()',
         ),
         Break(
-            'at = museum.flow.events(spark, world, "artists")',
+            'first_event = museum.flow.events(spark, world, "artists")',
             LATER_MESSAGE,
             {
                 "fields of the message, in this order": ("place 9", "__table", "__db"),
                 "metadata in the message of artist 1": "'u'",
                 "name in the envelope and in the flat message": "Somebody",
-                "the message names the newest version of its schema": "registry ",
+                "the message names the latest version of its schema": "registry ",
             },
         ),
         Break(
@@ -161,7 +161,7 @@ asked, connect.apply = connect.apply, unasked""",
             undo='topics.delete(world, "moma.public.extra")',
         ),
         Break(
-            'raw = spark.read.format("avro")',
+            'landed = spark.read.format("avro")',
             SPOILT_FILES,
             {
                 "landed files of artists": ("artist_id=2, gender", "Spoilt"),
@@ -222,7 +222,7 @@ HUDI_INGEST = [
             undo='del vars(museum.flow)["table"]',
         ),
         Break(
-            "catalog = {d: sorted(",
+            'databases = ("moma_cow", "moma_mor")',
             'spark.sql("CREATE TABLE moma_cow.extra (n int) USING parquet")',
             {"tables in the catalog": "extra"},
             undo='spark.sql("DROP TABLE moma_cow.extra")',
@@ -253,9 +253,9 @@ hudi.register(spark, museum.flow.table(world, "artists", "mor"))""",
             },
         ),
         Break(
-            "twice = hudi.read(",
+            "artist_ids = hudi.read(",
             'rows.write.format("hudi").options(**scratch.options()).mode("overwrite").save(scratch.base)',
-            {"careless bulk inserts are caught": "no failure"},
+            {"a repeated bulk insert is detected": "no failure"},
         ),
         Break(
             "lake = {t.name: hudi.read(spark, t).toPandas()",
@@ -317,9 +317,9 @@ spark.sql("DROP VIEW moma_mor.artists_rt")
 hudi.register(spark, tables[1])""",
         ),
         Break(
-            "own = [c for c in first.columns",
+            "hudi_fields = [column for column in first.columns",
             EMPTY_FIELD,
-            {"rows that lack a field of Hudi's": "'moma_artists_cow': 1"},
+            {"rows without one of Hudi's fields": "'moma_artists_cow': 1"},
         ),
         reset_from="53_hudi_ingest",
     ),
@@ -391,27 +391,27 @@ museum.flow.sync(spark, world, cow, mor)""",
             },
         ),
         Break(
-            'u5 = museum.UPDATES["u5"]',
+            "stream = hudi.stream(",
             TRIGGERS,
             {
-                "u5 is in the real-time view, uncalled": "not yet",
-                "messages that the running ingest brought": "ingest 2",
+                "u5 is in the real-time view without a call of the ingest": "not yet",
+                "messages of the continuous ingest": "ingest 2",
             },
             undo="""
 check.eventually = patient
 postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)""",
         ),
         Break(
-            "left = museum.flow.sync(",
+            "remaining = museum.flow.sync(",
             'museum.flow.change(world, "artworks", museum.PICADOR, title="Matador")',
-            {"messages that it left for a later one": "ingest 1"},
+            {"messages left for a later ingest": "ingest 1"},
         ),
         Break(
             'truth = museum.flow.rows(world, "artworks", "artwork_id = 128447")',
             """
 hudi.compact(spark, mor)
-fifth = query.record(spark, (cow, mor), museum.PICADOR, *asked)""",
-            {"the read-optimised view is not the present": "no failure"},
+fifth = query.record(spark, (cow, mor), museum.PICADOR, *columns)""",
+            {"the read-optimized view is not current": "no failure"},
         ),
         Break(
             "last = query.record(",

@@ -28,13 +28,13 @@ world.file.write_text(text.replace("\\nregistry:", '\\n"registry":'), encoding="
 SCHEMAS = [
     Run(
         Break(
-            "found = sales.register_schemas(world)",
+            "registered = sales.register_schemas(world)",
             'lost = sales.SCHEMAS.pop("pagila.sales.summary.avro-key")',
             {"artifacts": "only stated: 'pagila.sales.summary.avro-key'"},
             undo='sales.SCHEMAS["pagila.sales.summary.avro-key"] = lost',
         ),
         Break(
-            "again = sales.register_schemas(world)",
+            "registered_again = sales.register_schemas(world)",
             """
 file_schema = sales.SCHEMAS["pagila.sales.csv"]
 sales.SCHEMAS["pagila.sales.csv"] = {**file_schema, "doc": "another"}
@@ -72,7 +72,7 @@ rows = sales.read_csv(spark, world, "pagila.sales.csv")""",
         Break(
             "text = (ROOT / world.file)",
             QUOTED,
-            {"a setting with a misspelt name": "no failure"},
+            {"a setting with a misspelled name": "no failure"},
             undo="world = plain",
         ),
         reset_from="61_schemas",
@@ -134,7 +134,7 @@ wrote(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, odd, sales.event_time(0))""",
                 "payment_date is the time of production": "first at place 2: value 1,",
                 "payment_date is as planned": "{1: -",
                 "sales without a region, twice": "file",
-                "rows of all batches": "reports 1801",
+                "rows of all batches": "metrics 1801",
                 "rows of each batch": "offsets",
                 "watermarks": "2021-10-04 00:00:00",
             },
@@ -166,7 +166,7 @@ for deleted in kafka.delete_records([TopicPartition(sales.SUMMARY_TOPIC, 0, begi
 BATCH_READ = [
     Run(
         Break(
-            "every = streams.messages(",
+            "messages = streams.messages(spark, world, sales.SUMMARY_TOPIC",
             LAST_BATCH,
             {"windows were written more than once": "expected more than"},
         ),
@@ -177,7 +177,7 @@ BATCH_READ = [
 later = {"region": "Africa", "sales": 300.59, "orders": 42, "window_start": 1633299600, "window_end": 1633300200}
 wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], later)""",
             {
-                "the stream = a recount of the topic": "region='Africa', window_start=1633299600, sales: stream",
+                "stream = recomputation from the topic": "region='Africa', window_start=1633299600, sales: stream",
                 "as in reference table S6/sales_by_region_and_window": (
                     "sales: seen '300.59'",
                     "orders: seen '42'",
@@ -186,7 +186,7 @@ wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], later)"""
             },
         ),
         Break(
-            'text = """SELECT region',
+            'dashboard_sql = """',
             """
 spark.sql("UPDATE sales.sales_summary SET orders = orders + 100 WHERE region = 'Europe'")
 spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_start = 1633299600")""",
@@ -247,19 +247,19 @@ RESTART = [
             "## 1. Three output modes",
             STAMPED,
             {
-                "update forgets": "expected below",
-                "late, in two windows each": "dropped 0",
-                "the late ones are in no window": "sales: query",
+                "update drops state": "expected below",
+                "late events, in two windows each": "dropped 0",
+                "late events are in no window": "sales: query",
                 "a sale of tomorrow": "no failure",
-                "set aside": "reasons ['not Avro",
-                "mode append = recount": "both sides are empty",
+                "reasons of the dead letters": "reasons ['not Avro",
+                "mode append = recomputation": "both sides are empty",
             },
             also_red=("the watermark does not move",),
         )
     ),
     Run(
         Break(
-            'rows = [{"mode": mode',
+            "modes = pd.DataFrame(index=",
             """
 one = topics.read(world, f"{sales.SCRATCH_TOPIC}.update").iloc[-1]
 topics.produce(world, f"{sales.SCRATCH_TOPIC}.update", [(one["key"], one["value"])] * 1_000)
@@ -267,7 +267,7 @@ one = topics.read(world, f"{sales.SCRATCH_TOPIC}.append").iloc[-1]
 topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"])])""",
             {
                 "complete writes most": "seen update",
-                "states written again by update, append": "topics [1000, 1]",
+                "states repeated by update, append": "topics [1000, 1]",
             },
         ),
         Break(
@@ -275,30 +275,30 @@ topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"
             ONE_BATCH,
             {
                 "two batches are done": "not yet",
-                "complete forgets nothing": "windows",
+                "complete drops no state": "windows",
                 "it read to the end": "offset 1901",
-                "late, in mode complete": "added 208",
+                "late events, in mode complete": "added 208",
                 **{
-                    f"mode {mode} = recount": "region='Unassigned', window_start=1633212300: missing in query"
+                    f"mode {mode} = recomputation": "region='Unassigned', window_start=1633212300: missing in query"
                     for mode in MODES
                 },
             },
             undo="check.eventually = patient",
         ),
         Break(
-            "It is gone. What it knew",
+            "The query is gone, but its progress",
             SET_BACK,
             {
-                "it goes on where it was": "seen 1800",
-                "nothing lost, nothing twice": "sales: restarted",
+                "the query continues at its offset": "seen 1800",
+                "each sale counts once": "sales: restarted",
             },
         ),
         Break(
-            "sent(dt.timedelta(minutes=30))",
-            "sent(dt.timedelta())",
+            "publish(dt.timedelta(minutes=30))",
+            "publish(dt.timedelta())",
             {
                 "the watermark does not move": "before 2021-10-03 22:38",
-                "the late ones are in no window": "not in recount without them",
+                "late events are in no window": "not in recomputation without them",
             },
         ),
     ),
