@@ -197,12 +197,12 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             HELD,
             {
                 "events of accounts: published, delivered, consumed": (
-                    "'said': 222",
-                    "'sent': 221",
+                    "'published': 222",
+                    "'delivered': 221",
                     "'consumed by orders': 0",
                 ),
                 **{
-                    f"events of {name}: published, delivered, consumed": "'said': 0"
+                    f"events of {name}: published, delivered, consumed": "'published': 0"
                     for name in ("orders", "fulfillment")
                 },
                 **{f"lag of {name}": "metrics 2" for name in ("orders", "fulfillment")},
