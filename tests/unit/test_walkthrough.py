@@ -275,6 +275,7 @@ def test_the_topics_begin_again_when_they_hold_more_than_was_loaded(
 ):
     """Also where a row was changed and changed back by hand. Where `settle` writes, only what was
     changed counts."""
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: True)
     monkeypatch.setattr(walkthrough.Walkthrough, "restore_baseline", lambda *_: changed)
     monkeypatch.setattr(walkthrough.Walkthrough, "count", lambda *_: 5)
     monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: messages)

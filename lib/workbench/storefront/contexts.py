@@ -120,7 +120,7 @@ class Context:
         aggregate: name of the documents that it publishes, in the singular.
         collections: the collections in its store.
         commands: {(method, path below the collection): command}. A command is a function of the
-            stored document (None if there is none) and the request's body; it returns the new
+            stored document (None for a new one) and the request's body; it returns the new
             document. Commands are idempotent.
         subscribed_topics: the topics that it consumes. Its own topic is one of them, so that its
             store can be rebuilt.

@@ -9,7 +9,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from ..base import LakeError
+from ..base import LakeError, World
+from ..topic import topics
 from .contexts import ID_FIELDS, PUBLISHED_FIELDS, TOPICS, CommandRejected, Document, validate
 
 # levels of a document; deeper JSON ends in a RecursionError, here or at a consumer
@@ -66,7 +67,7 @@ def build_event(topic: str, key: str, version: int, document: Document) -> Event
     # Kafka would reject it after the document is committed
     if len(event.to_message()[1]) > MAX_EVENT_BYTES:
         raise CommandRejected(
-            f"the document is too large: its published fields have more than {MAX_EVENT_BYTES:,} bytes"
+            f"the document is too large: its event has more than {MAX_EVENT_BYTES:,} bytes"
         )
     return event
 
@@ -104,3 +105,20 @@ def parse_event(message: Any) -> Event:
     except ValueError as e:
         raise LakeError(f"not an event: {e}") from e
     return event
+
+
+class EventIds:
+    """The ids of the events in a topic. Each `read` consumes only the new messages."""
+
+    def __init__(self, world: World, topic: str):
+        """Start at the beginning of the topic."""
+        self._world, self._topic = world, topic
+        self._next_offsets: dict[int, int] = {}  # {partition: offset}
+        self._ids: list[str] = []
+
+    def read(self) -> list[str]:
+        """Return the ids of all messages so far, "" for a message without an id."""
+        for message in topics.read_all(self._world, self._topic, start_offsets=self._next_offsets):
+            self._next_offsets[message.partition()] = message.offset() + 1
+            self._ids.append(dict(message.headers() or []).get("id", b"").decode())
+        return self._ids

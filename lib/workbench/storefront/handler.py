@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _route(self, body: Document) -> Any:
         service = self.service
-        collection, _, rest = self.path.strip("/").partition("/")
+        collection, _, subpath = self.path.strip("/").partition("/")
         route = (self.command, collection)
         if route == ("GET", "health"):
             return service.health()
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
             return service.export_metrics()
         if route == ("POST", "faults"):
             return service.arm_fault(body.get("at"), body.get("after", 1))
-        key, _, action = rest.partition("/")
+        key, _, action = subpath.partition("/")
         path = f"id/{action}".strip("/") if key else ""
         context = service.context
         if collection != context.owned_collection or (self.command, path) not in context.commands:
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         document_key = unquote(key) or body.get(id_field)
         if not isinstance(document_key, str) or not 0 < len(document_key) <= MAX_KEY_LENGTH:
             raise CommandRejected(
-                f"a new document needs its {id_field}, a text of at most {MAX_KEY_LENGTH} characters"
+                f"a document needs its {id_field}, a text of at most {MAX_KEY_LENGTH} characters"
             )
         return service.command(self.command, path, document_key, body)
 

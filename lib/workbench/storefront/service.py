@@ -39,7 +39,7 @@ PRODUCER_SETTINGS = {
     "enable.idempotence": True,
     "linger.ms": 2,
     # As Java clients, and so the connector, choose the partition of a key: all events of a key are
-    # in one partition, whoever publishes them.
+    # in one partition, whichever process publishes them.
     "partitioner": "murmur2_random",
 }
 CONSUMER_SETTINGS = {

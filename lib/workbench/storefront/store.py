@@ -88,7 +88,7 @@ class Store:
             if document == before:
                 return Change(version)
             event = build_event(self.context.topic, key, version + 1, document)
-            # FOR UPDATE locks no row if there is none yet: another instance may have inserted it
+            # FOR UPDATE locks nothing if the row does not exist: another instance may have inserted it
             if not upsert_if_newer(c, table, key, event.version, document):
                 raise CommandRejected("another instance is creating it now", retryable=True)
             c.execute(

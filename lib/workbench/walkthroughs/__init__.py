@@ -4,8 +4,6 @@ A new walkthrough is a module with a `flow`, and an element of ALL. The teardown
 and `workbench load` find it there.
 """
 
-from __future__ import annotations
-
 from ..base import LakeError, World, did_you_mean
 from ..trace import TracedTable
 from . import log_based, movies, museum, outbox, query_based, sales, storefront

@@ -6,8 +6,6 @@ log; an unchanged row makes none. Serial and identity columns continue after the
 that new rows get the same numbers again.
 """
 
-from __future__ import annotations
-
 from typing import Any, Optional, Sequence
 
 import psycopg

@@ -135,29 +135,31 @@ class CaptureSet:
         capture = self.capture(name)
         return topic_name(self.config(world, capture.connector), capture.source)
 
-    def table(self, world: World, name: str = "", kind: str = "", /, **more: object) -> hudi.Table:
+    def table(
+        self, world: World, name: str = "", kind: str = "", /, **fields: object
+    ) -> hudi.Table:
         """Return a lake table of a capture.
 
         Args:
             world: the world.
             name: name of the capture; it may be omitted if there is only one.
             kind: "cow" or "mor", if the capture has lake tables of both types.
-            more: fields of hudi.Table to change.
+            fields: fields of hudi.Table to change.
         """
         capture = self.capture(name)
-        kinds = [fields.get("type", "cow") for fields in capture.lake]
+        kinds = [table.get("type", "cow") for table in capture.lake]
         if not (kind in kinds if kind else kinds):
             raise LakeError(
                 f"{capture.name} has no lake table of kind {kind!r}",
                 expected=did_you_mean(kind, kinds),
             )
-        fields = capture.lake[kinds.index(kind) if kind else 0]
-        return capture.table(world, {**fields, **more})
+        declared = capture.lake[kinds.index(kind) if kind else 0]
+        return capture.table(world, {**declared, **fields})
 
     def tables(self, world: World, *names: str) -> list[hudi.Table]:
         """Return all lake tables of these captures, by default of all captures."""
         captures = map(self.capture, names or self.names)
-        return [c.table(world, fields) for c in captures for fields in c.lake]
+        return [c.table(world, declared) for c in captures for declared in c.lake]
 
     def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
         """Return where the changes of a capture are read.

@@ -1,7 +1,5 @@
 """The declaration of a walkthrough: its notebooks, and what they need and create."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Sequence
@@ -20,7 +18,7 @@ class Declaration(Flow):
 
     Attributes:
         folder: the folder of the notebooks.
-        publication: name of the publication of the captured tables; "" if there is none.
+        publication: name of the publication of the captured tables; "" for no publication.
         loader: fills the source tables.
         extra_connectors: names of further connectors, which show something.
         extra_sinks: returns the configurations of further sinks, with which notebooks land topics.

@@ -3,8 +3,6 @@
 It is the same in every walkthrough. What differs is data: the captures.
 """
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, cast
@@ -164,12 +162,12 @@ class Flow(CaptureSet):
         """Land the new messages of the topics with the sink connectors.
 
         Raises:
-            LakeError: a message could not be landed, and its sink has no dead-letter topic.
+            LakeError: a message could not be landed, and its sink has no DLQ topic.
         """
         for config in (self.config(world, name) for name in self.sinks):
             landing.run(spark, world, config)
             sink = landing.parse(config)
-            if not sink.dlq_topic:  # else the dead letters are in that topic
+            if not sink.dlq_topic:  # otherwise that topic has them
                 _raise_on_dead_letters(
                     landing.dead_letters_path(world, sink),
                     "landed",

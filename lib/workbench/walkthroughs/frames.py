@@ -1,7 +1,5 @@
 """Messages and landed files as pandas data frames, read without Spark."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -4,8 +4,6 @@ Unlike the notebooks the job does not query the source. It can run where only Ka
 reachable, for example on EMR.
 """
 
-from __future__ import annotations
-
 from typing import Callable
 
 from ..base import LakeError, World

@@ -23,8 +23,6 @@ free text; genders are not normalized. `height_cm` is the first of `dimensions`,
 `cataloged_at` is invented (see 01_moma_ddl.sql).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..base import ROOT, SourceError

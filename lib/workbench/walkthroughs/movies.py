@@ -1,7 +1,5 @@
 """Schema evolution on MariaDB (notebooks/40_schema_evolution): the captures of one table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

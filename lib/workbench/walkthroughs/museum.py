@@ -1,7 +1,5 @@
 """Time travel on a museum's collection (notebooks/50_time_travel): captures, tables, changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

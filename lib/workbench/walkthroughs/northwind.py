@@ -8,8 +8,6 @@ ones) are input, not chance, and a test ensures that. Order 11075 is left out: t
 inserts it later, as row 830 with details 2,153 to 2,155.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..base import ROOT

@@ -1,7 +1,5 @@
 """The outbox pattern on Northwind (notebooks/10_outbox): its capture and its tables."""
 
-from __future__ import annotations
-
 from .. import hudi
 from ..base import ROOT, World
 from ..source import sql_file

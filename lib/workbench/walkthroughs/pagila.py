@@ -18,8 +18,6 @@ The public dump has earlier times: its addresses are of 2006, its films of 2007.
 the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from random import Random

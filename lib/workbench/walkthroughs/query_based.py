@@ -4,8 +4,6 @@ Three pairs of connectors: one polls, one lands. The walkthrough uses no Hudi: i
 created with SQL.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..base import ROOT, World

@@ -1,7 +1,5 @@
 """The resources of a walkthrough in a world: their names, which of them exist, their removal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Callable, Collection, Iterable
 
@@ -35,15 +33,9 @@ class Resources:
 
     @property
     def configs(self) -> dict[str, dict[str, str]]:
-        """The configurations of these connectors, and of those that recaptures deployed for them."""
+        """The configurations of the connectors, and of those that recaptures deployed."""
         configs = {name: self.flow.config(self.world, name) for name in self.flow.connectors}
         return {**configs, **recapture.connectors_of_recaptures(self.world, *configs)}
-
-    @property
-    def sink_configs(self) -> list[dict[str, str]]:
-        """The configurations of all sinks."""
-        declared = [self.flow.config(self.world, name) for name in self.flow.sinks]
-        return [*declared, *self.flow.extra_sinks(self.world)]
 
     @property
     def topics(self) -> set[str]:
@@ -172,8 +164,8 @@ class Resources:
 
     def replay_records(self) -> list[str]:
         """Return the URIs of the records of replays (see `dlq.replay`) of these topics."""
-        own = self.topics
-        return [uri for uri, topic in dlq.replay_state_dirs(self.world).items() if topic in own]
+        names = self.topics
+        return [uri for uri, topic in dlq.replay_state_dirs(self.world).items() if topic in names]
 
     # --- removal
 
@@ -194,7 +186,7 @@ class Resources:
         Args:
             schemas: also remove the schemas from the registry.
         """
-        world = self.world
+        flow, world = self.flow, self.world
         for name in self.remaining_connectors():
             landing.delete(world, name)
         for config in self.configs.values():
@@ -209,12 +201,14 @@ class Resources:
             groups.delete(world, group)
         for uri in self.replay_records():
             files.remove(uri)
-        for config in self.sink_configs:
+        for name in flow.sinks:
+            landing.drop(world, flow.config(world, name))
+        for config in flow.extra_sinks(world):
             landing.drop(world, config)
         for path in self.local_sink_files():
             path.unlink()
         # the journals are last: they name the connectors of recaptures
-        for journal in recapture.journals(world, *self.flow.connectors):
+        for journal in recapture.journals(world, *flow.connectors):
             files.remove(journal)
 
     def drop_source(self) -> None:

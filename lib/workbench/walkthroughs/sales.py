@@ -195,14 +195,14 @@ def picture(sale: dt.datetime, newest: dt.datetime) -> Picture:
     starts = starts.insert(0, starts[0] - dt.timedelta(minutes=5))
     frame = pandas.DataFrame({"start": starts, "end": starts + dt.timedelta(minutes=10)})
     watermark = newest - dt.timedelta(minutes=10)
-    closed, still_open = "closed: it ends before the watermark", "open: it still takes sales"
-    frame["kind"] = [closed if end <= watermark else still_open for end in frame["end"]]
+    closed_kind, open_kind = "closed: it ends before the watermark", "open: it still takes sales"
+    frame["kind"] = [closed_kind if end <= watermark else open_kind for end in frame["end"]]
     marks = {
         f"newest event {newest:%H:%M:%S}": newest,
         f"watermark {watermark:%H:%M:%S}": watermark,
         f"a sale of {sale:%H:%M:%S}": sale,
     }
-    colors = {closed: draw.GRAY, still_open: draw.PALETTE[3]}
+    colors = {closed_kind: draw.GRAY, open_kind: draw.PALETTE[3]}
     return draw.spans(frame, colors, "Windows of ten minutes, one every five", marks=marks)
 
 

@@ -4,8 +4,6 @@ This module starts the services (see `workbench.storefront`), sends them request
 far their stores agree. storefront_load has the operations.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +21,7 @@ from ..source.names import format_sql
 from ..stack.storefront import CONTEXTS, address, service_name
 from ..storefront import contexts
 from ..storefront.contexts import DLQ_TOPIC, PUBLICATION, PUBLISHED_FIELDS, Document
+from ..storefront.events import EventIds
 from ..storefront.store import Store
 from ..topic import groups, topics
 from .storefront_pictures import delivery, picture  # noqa: F401 - for the notebooks
@@ -103,11 +102,11 @@ def supervised(world: World, instances: int = 1) -> Iterator[list[str]]:
         The names of the restarted services, in order, one for each death.
     """
     names = _instances(instances=instances)
-    done = threading.Event()
+    stop_event = threading.Event()
     restarted: list[str] = []
 
     def supervise() -> None:
-        while not done.wait(0.1):
+        while not stop_event.wait(0.1):
             dead = sorted({*names} - {*stack.running()})
             if dead:
                 restarted.extend(dead)
@@ -121,7 +120,7 @@ def supervised(world: World, instances: int = 1) -> Iterator[list[str]]:
             yield restarted
         finally:
             _supervised.difference_update(names)
-            done.set()
+            stop_event.set()
         supervisor.result()
 
 
@@ -277,9 +276,9 @@ def wait_until_consistent(world: World, timeout: float = 60) -> None:
 def raise_if_lost(world: World, *services: str) -> None:
     """Raise ServiceLost if one of these services is lost, and not supervised."""
     for service in services:
-        lost = None if service in _supervised else stack.process_down_error(world, service)
-        if lost:
-            raise lost
+        error = None if service in _supervised else stack.process_down_error(world, service)
+        if error:
+            raise error
 
 
 def connector_publishes(world: World, store: str) -> bool:
@@ -308,23 +307,6 @@ def _count_pending(world: World, service: str, published: EventIds) -> int:
 def event_ids(world: World, topic: str) -> list[str]:
     """Return the ids of the events in a topic, by partition and offset."""
     return EventIds(world, topic).read()
-
-
-class EventIds:
-    """The ids of the events in a topic. Each `read` consumes only the new messages."""
-
-    def __init__(self, world: World, topic: str):
-        """Start at the beginning of the topic."""
-        self._world, self._topic = world, topic
-        self._next_offsets: dict[int, int] = {}  # {partition: offset}
-        self._ids: list[str] = []
-
-    def read(self) -> list[str]:
-        """Return the ids of all messages so far, "" for a message without an id."""
-        for message in topics.read_all(self._world, self._topic, start_offsets=self._next_offsets):
-            self._next_offsets[message.partition()] = message.offset() + 1
-            self._ids.append(dict(message.headers() or []).get("id", b"").decode())
-        return self._ids
 
 
 # --- the stores

@@ -1,7 +1,5 @@
 """Load for the storefront: the published customer, random operations, and their expected result."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

@@ -5,8 +5,6 @@ whose results are missing, and with `reset`, which removes the results of a note
 after it.
 """
 
-from __future__ import annotations
-
 from typing import Callable
 
 from pyspark.sql import SparkSession
@@ -28,7 +26,7 @@ INGEST_STEP = "hudi_ingest"
 class Walkthrough(Declaration):
     """A folder of notebooks over one flow. Each notebook can be run alone and repeatedly.
 
-    A step is a notebook that later ones need. Its number may be omitted: `connectors` stands for
+    A step is a notebook that later ones need. Its number may be omitted: `connectors` is short for
     `12_connectors`.
     """
 
@@ -194,12 +192,7 @@ class Walkthrough(Declaration):
         resources = self.resources(world)
         if self.owned_services:
             stack.stop(*self.owned_services)
-        restarts_topics = (
-            bool(self.captures)
-            and SOURCE_STEP not in kinds
-            and self._has_source(world)
-            and self._restore_source(world)
-        )
+        restarts_topics = SOURCE_STEP not in kinds and self._restore_source(world)
         resources.drop_tables()
         if restarts_topics or CONNECTORS_STEP in kinds or not self.captures:
             resources.drop_connectors(schemas=bool(self.captures) or is_full_reset)
@@ -240,8 +233,11 @@ class Walkthrough(Declaration):
         return True
 
     def _restore_source(self, world: World) -> bool:
-        """Restore the source; return whether topics exist and hold more than the loaded rows."""
-        if self.engine == "mariadb":
+        """Restore the source; return whether topics exist and hold more than the loaded rows.
+
+        A source without a baseline stays as it is.
+        """
+        if not self.captures or self.engine == "mariadb" or not self._has_source(world):
             return False
         changed = self.restore_baseline(world)
         existing = topics.names(world)
