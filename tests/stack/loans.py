@@ -6,7 +6,7 @@ from pathlib import Path
 from workbench import connect
 from workbench.source import postgres
 from workbench.source.loading import Loader
-from workbench.walkthroughs.flow import Capture
+from workbench.walkthroughs.capture import Capture
 from workbench.walkthroughs.walkthrough import Walkthrough
 
 DATABASE = "loans_lab"
