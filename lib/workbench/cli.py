@@ -17,7 +17,7 @@ from .base import WorkbenchError, did_you_mean, params, paths, pidfiles
 from .base.errors import redact_credentials
 from .base.terminal import echo as _say
 from .base.terminal import escape_unprintable
-from .run import run_record
+from .run import export, run_record
 from .stack import artifacts, process, services
 from .stack import doctor as doctors
 
@@ -128,10 +128,15 @@ def run(
     on: str = typer.Option(
         "here", help="Where: here, or emr-notebook, on the deployment's cluster."
     ),
+    verbose: bool = typer.Option(
+        False, "--verbose", "-v", help="Log a line for each batch that the notebooks process."
+    ),
 ) -> None:
     """Run notebooks headless and write a report. Exits non-zero when anything failed. All are those
     of the world: the storefront's are of an embedded one.
     """
+    if verbose:
+        os.environ["WORKBENCH_LOG"] = "info"  # kernels and the processes that they start inherit it
     if not targets and not params.load(world).stack.embedded:
         from . import walkthroughs
 
@@ -159,6 +164,9 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
             "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.root_dir={paths.ROOT}",
             "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
+            # Exported pages fold the code of the same cells as JupyterLab; slides stay as they are
+            f"--HTMLExporter.template_file={export.TEMPLATE}",
+            "--SlidesExporter.template_file=index.html.j2",
             f"--ServerApp.open_browser={browser}",
             *(["--allow-root"] if os.geteuid() == 0 else []),
         ],
@@ -196,7 +204,7 @@ def clean(
     yes: bool = YES,
 ) -> None:
     """Remove service data, lake, logs, secrets and runs of this checkout. Asks first."""
-    from .results import show
+    from rich.filesize import decimal as format_size
 
     running = stack.running()
     if running:
@@ -216,7 +224,7 @@ def clean(
         total = sum(
             p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink()
         )
-        _say(f"{folder}  {show.size(total)}")
+        _say(f"{folder}  {format_size(total)}")
     if not folders:
         _say("there is nothing to remove")
     elif not yes:

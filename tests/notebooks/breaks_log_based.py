@@ -144,7 +144,7 @@ CONNECTORS = [
             STRAY_FILE,
             {
                 "codec of every file": "'SNAPPY'",
-                "records in the fullest file": "seen 301",
+                "records in the fullest file": "actual 301",
                 "names of the files": "0000000900.snappy",
             },
             undo="stray.unlink()",
@@ -536,7 +536,7 @@ met -= deleted""",
         Break(
             'check.true("the poller reads the tables"',
             'asked["rows read"] = 0\nby_log = by_log + 1000',
-            {"the poller reads the tables": "seen 0", "the log is sooner": "less than"},
+            {"the poller reads the tables": "actual 0", "the log is sooner": "less than"},
         ),
         reset_from="31_source_database",
     )

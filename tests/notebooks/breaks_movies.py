@@ -15,7 +15,7 @@ SOURCE_DATABASE = [
 days = float(mariadb.query(world, "SELECT @@expire_logs_days").iloc[0, 0])
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'MINIMAL'")
 mariadb.execute(world, "SET GLOBAL expire_logs_days = 0")""",
-            {"settings of the log": "'MINIMAL'", "the log is kept for a while": "seen 0"},
+            {"settings of the log": "'MINIMAL'", "the log is kept for a while": "actual 0"},
             undo="""
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'FULL'")
 mariadb.execute(world, f"SET GLOBAL expire_logs_days = {days}")""",
@@ -157,7 +157,7 @@ records.loc[0, "__source_ts_ms"] = 0""",
                     "movie_id=101: 2 rows in topic",
                     "movie_id=999: missing in topic",
                 ),
-                "times are told": "seen 0",
+                "times are told": "actual 0",
             },
         ),
         Break(
@@ -209,7 +209,7 @@ EVOLVE = [
             ANOTHER_MESSAGE,
             {
                 "messages and versions after the ALTER": "'messages': 13",
-                "columns of old and of new files": "True: ['movie_id, title, release_year, __deleted",
+                "columns of old and of new files": "true: ['movie_id, title, release_year, __deleted",
                 "files = source": "movie_id=101: 2 rows in files",
                 "read as version 1 = source": "movie_id=101: 2 rows in reader",
             },
@@ -231,7 +231,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
             OTHER_LANDING,
             {
                 "files of before": ("records: now 9", "bytes: now", "written: now"),
-                "no file holds more than ten": "seen 12",
+                "no file holds more than ten": "actual 12",
                 "files = source": (
                     "movie_id=101: 2 rows in files",
                     "movie_id=110: missing in files",
@@ -341,7 +341,7 @@ COMPATIBILITY = [
         Break(
             "one, two = registry.versions(world, artifact)",
             GENTLE,
-            {"version 2 may follow": "'BACKWARD': True"},
+            {"version 2 may follow": "'BACKWARD': true"},
         ),
         Break(
             "nullable = {",
@@ -367,7 +367,7 @@ del changes["narrow long to int"]""",
         Break(
             'registry.register(world, scratch, changes["drop"])',
             "registry.delete(world, scratch)",
-            {"a transitive mode looks back": "'BACKWARD_TRANSITIVE': True"},
+            {"a transitive mode looks back": "'BACKWARD_TRANSITIVE': true"},
         ),
         Break(
             "outcomes = pd.DataFrame(",
@@ -465,7 +465,7 @@ topics.produce(world, movies.POISONED_TOPIC, [("407", more)])""",
             {
                 **{f"letters of {who}": "409" for who in WHO},
                 **{f"origins told by {who}": "-1" for who in WHO},
-                **{f"reasons told by {who}": "seen ''" for who in WHO},
+                **{f"reasons told by {who}": "actual ''" for who in WHO},
                 "letters at the end": "'connect': 5",
             },
         ),

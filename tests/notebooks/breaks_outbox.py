@@ -209,7 +209,7 @@ text = text.replace("10252", "1").rstrip() + chr(10)
 _files.write_text(f"{outbox.flow.landing_folder(world)}/customer_id=ATLAN/order_id=1/stray.json", text * 51)""",
             {
                 "records in files": ("files 885", "source 829"),
-                "records in the fullest file": "seen 51",
+                "records in the fullest file": "actual 51",
                 "folders, one for each order": "only files: 'customer_id=ATLAN/order_id=1'",
                 "every value in the files": (
                     "order_id=1: not in source",
@@ -405,7 +405,7 @@ topics.offset_span = lambda *asked: sum(start.values())""",
                 "items of 11075, event by event": "topic [None, 1, 2, 3, 3]",
                 "products grow alike": "topic [None, 1, 2, 3, 3]",
                 "ordered by time, the answer depends on arrival": "no failure",
-                "as in reference table S1/items_11075": "row=2, quantity: seen 31, reference 30",
+                "as in reference table S1/items_11075": "row=2, quantity: actual 31, reference 30",
             },
             undo="topics.offset_span, check.eventually = _count, _eventually",
         ),
@@ -445,7 +445,7 @@ spark.sql("UPDATE datalake.cdc_events SET order_items = '[{}]' WHERE order_id = 
             {
                 "properties of the published layout": "('hoodie.table.partition.fields', 'ship_country')",
                 "folder of 11075": "'ship_country=Switzerland'",
-                "files for the same rows": "seen 1 times as many",
+                "files for the same rows": "actual 1 times as many",
             },
         ),
         Break(
@@ -494,7 +494,7 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
                 "promising customers": "stated 5",
                 "their names, by the same rule in PostgreSQL": "source",
                 "each orders less often than the three": "orders at most",
-                "as in reference table S2/items_11075": "quantity: seen 31.00, reference 30.00",
+                "as in reference table S2/items_11075": "quantity: actual 31.00, reference 30.00",
                 "the kept output": "31",
             },
         ),
@@ -502,9 +502,9 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
             "share = float(by_customer.head(20)",
             "_by, by_customer = by_customer, by_customer.clip(upper=100)",
             {
-                "the largest customers bring more than half": "seen 20 bring 2",
+                "the largest customers bring more than half": "actual 20 bring 2",
                 "three stand clearly ahead of the fourth": (
-                    "seen 1.00 times",
+                    "actual 1.00 times",
                     "expected above 1.5 times",
                 ),
             },
@@ -518,7 +518,7 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
             {
                 "as in reference table S2/original_customers": (
                     "≠",
-                    "row=1, customer_id: seen 'KONMA'",
+                    "row=1, customer_id: actual 'KONMA'",
                 ),
                 "as in reference table S2/original_promising": ("≠", "row=1"),
                 "as in reference table S2/original_sums": ("≠", "row=1, revenue: seen"),
@@ -531,7 +531,7 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
             'postgres.execute(world, "UPDATE order_details SET discount = 0"); outbox.flow.sync(spark, world)',
             {
                 "the careless revenue is caught": "no failure",
-                "as in reference table S2/items_11075": "row=1, discount: seen 0",
+                "as in reference table S2/items_11075": "row=1, discount: actual 0",
                 "the kept output": "0.00",
             },
         ),

@@ -206,7 +206,7 @@ objects["text"] = objects["text"].str.replace("1487151930000", "1487151930")""",
             """
 alt.loc[0, ["key", "message_topic"]] = [7000, "other"]""",
             {
-                "keys of the second topic": "first at place 1: topic 2",
+                "keys of the second topic": "first at position 1: topic 2",
                 "keys that are not that of their row": "topic 1",
                 "fields that were added": "other",
             },
@@ -455,7 +455,7 @@ spark.sql("CREATE TABLE pagila_polled.pagila_query (address_id int) USING parque
             {
                 "codec of the silver files": "'GZIP'",
                 "folders of the silver table": "country=Nobody",
-                "country in the silver files": "files {False, True}",
+                "country in the silver files": "files {false, true}",
             },
         ),
         reset_from="23_changes",

@@ -57,12 +57,12 @@ ELSEWHERE = {
         for service, operation, key, _ in cloud.TERMINATED_RESOURCES.values()
     ],
     ("stack/cloud.py", "_end_spark"): [
-        ("emr-serverless", run["ends"], {"applicationId", run["id"]})
-        for run in aws.CATALOG["runs_of_spark"]
+        ("emr-serverless", run["cancel_operation"], {"applicationId", run["id_parameter"]})
+        for run in aws.CATALOG["emr_run_kinds"]
     ],
     ("stack/cloud.py", "_running"): [
-        ("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
-        for run in aws.CATALOG["runs_of_spark"]
+        ("emr-serverless", run["list_operation"], {"applicationId", "states"}, run["result_key"])
+        for run in aws.CATALOG["emr_run_kinds"]
     ],
 }
 
@@ -360,13 +360,15 @@ def test_a_call_is_one_that_aws_takes(one):
         assert one.key in keys_of and one.key in operation.output_shape.members
 
 
-@pytest.mark.parametrize("run", aws.CATALOG["runs_of_spark"], ids=lambda run: run["lists"])
+@pytest.mark.parametrize("run", aws.CATALOG["emr_run_kinds"], ids=lambda run: run["list_operation"])
 def test_states_of_what_runs_are_those_of_aws(run):
     model, operations = service("emr-serverless")
     states = (
-        model.operation_model(operations[run["lists"]]).input_shape.members["states"].member.enum
+        model.operation_model(operations[run["list_operation"]])
+        .input_shape.members["states"]
+        .member.enum
     )
-    assert {*run["states"], run["ending"]} < {*states}
+    assert {*run["states"], run["terminating_state"]} < {*states}
 
 
 # ---- and in which test each of them is made

@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -265,6 +266,29 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     )
     assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in seen["argv"]
     assert "token" not in " ".join(seen["argv"]) and "JUPYTER_TOKEN" not in seen["env"]
+
+
+def test_a_page_exported_from_jupyterlab_folds_the_code_of_folded_cells(monkeypatch):
+    seen = {}
+    monkeypatch.setattr("os.execv", lambda program, argv: seen.update(argv=argv))
+    assert call("lab", "--no-browser").exit_code == 0
+    (template,) = [one for one in seen["argv"] if one.startswith("--HTMLExporter.template_file=")]
+    assert "source_hidden" in Path(template.partition("=")[2]).read_text()
+
+
+@pytest.mark.parametrize("options, level", [(["-v"], "info"), (["--verbose"], "info"), ([], None)])
+def test_a_verbose_run_logs_in_kernels_and_jobs(monkeypatch, options, level):
+    monkeypatch.setenv("WORKBENCH_LOG", "")
+    monkeypatch.delenv("WORKBENCH_LOG")
+    result = SimpleNamespace(status="passed", report="runs/report.html", exit_code=0)
+    levels = []
+
+    def run(targets, world, values, **options):
+        levels.append(os.environ.get("WORKBENCH_LOG"))
+        return result
+
+    module(monkeypatch, "run.runner", run=run)
+    assert call("run", "10_outbox", *options).exit_code == 0 and levels == [level]
 
 
 def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys):

@@ -100,7 +100,7 @@ def test_what_fails_is_told_with_emrs_reason_and_the_cells_that_ran(emr, left):
     expect_start(emr)
     expect_describe(emr, "FAILED", "FAILED", reason="Kernel died")
     done = emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
-    assert done.reason == "EMR says FAILED: Kernel died" and len(done.notebook.cells) == 1
+    assert done.reason == "EMR reports FAILED: Kernel died" and len(done.notebook.cells) == 1
 
 
 def test_after_its_time_it_is_stopped(emr, left):
