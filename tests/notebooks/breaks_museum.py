@@ -1,5 +1,7 @@
-"""What is broken behind the checks of notebooks 51 to 54 (of 55 to 58: breaks_travel.py); how a
-break is written stands in breaking.py."""
+"""Breaks for the checks of notebooks 51 to 54 (55 to 58: breaks_travel.py).
+
+breaking.py documents the format.
+"""
 
 from breaking import Break, Run
 from breaks_travel import LAKE, TRAVEL
@@ -58,8 +60,8 @@ from workbench.base import http
 api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
 extra = {"X-Registry-ArtifactId": "moma.public.extra-value", "X-Registry-ArtifactType": "AVRO"}
 http.call("the registry", "POST", api, "string", headers=extra).raise_for_status()"""
-# the topic forgets its first message of artist 1, so the next one, which the stream brought, is
-# looked at instead
+# Delete the first message of artist 1 from the topic. The notebook then reads the next one, an
+# update from the log.
 LATER_MESSAGE = """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -190,7 +192,7 @@ registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with i
     ),
 ]
 
-# artist 3 is the only Albanian: one file of one row
+# Artist 3 is the only Albanian: the folder has one file with one row.
 DOUBLED_FILE = """
 import pathlib
 
@@ -331,7 +333,7 @@ hudi.register(spark, tables[1])""",
     ),
 ]
 
-# after each ingest somebody writes into the Copy-on-Write table what the source has never said
+# After each ingest, write a row into the Copy-on-Write table that the source never had.
 SPOILS = (
     LAKE
     + """
@@ -433,8 +435,8 @@ compact, hudi.compact = hudi.compact, lambda spark, table: compact(spark, table,
             'spoil(mor, "artwork_id = 2", title="Spoilt")',
             {"moma_artworks_mor = source, row by row": ("artwork_id=2, title", "Spoilt")},
         ),
-        # asked once more, with the logs of a whole table: in one run they cannot be larger than
-        # what CoW wrote and, with the compactions, smaller
+        # Compute the ratio again with the logs of a whole table. One run cannot have logs that are
+        # larger than the writes of CoW alone and smaller than them with the compactions.
         Break(
             'compactions = timelines["Merge-on-Read"]',
             """

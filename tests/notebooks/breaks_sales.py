@@ -1,9 +1,11 @@
-"""What is broken behind the checks of notebooks 61 to 64; how a break is written stands in
-breaking.py."""
+"""Breaks for the checks of notebooks 61 to 64.
+
+breaking.py documents the format.
+"""
 
 from breaking import Break, Run
 
-# a copy of the folder with the files of CSV, for whoever reads them from now on
+# Later cells read a changed copy of the folder with the CSV files.
 OTHER_FILES = """
 import shutil
 import tempfile
@@ -87,8 +89,7 @@ def write_message(topic, like, key, value, at=None):
     options = {"timestamp": int(at.timestamp() * 1000)} if at else {}
     topics.produce(world, topic, [(encode[0](key), encode[1](value), options)])
 """
-# the query is stopped after a batch, its checkpoint says that the watermark is at midnight, and it
-# goes on from there
+# Stop the query after a batch, set the watermark in its checkpoint to midnight, and restart it.
 MIDNIGHT = """
 import re
 from workbench.base import files
@@ -154,7 +155,7 @@ write_message(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
     )
 ]
 
-# the topic forgets all but the last batch
+# Delete all messages of the topic but those of the last batch.
 LAST_BATCH = """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -214,12 +215,12 @@ spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_st
     )
 ]
 
-# whatever time a sale is said to be of: to this topic it is of now
+# The broker replaces the timestamp of each message with the current time.
 STAMPED = """
 topics.delete(world, sales.SCRATCH_TOPIC)
 topics.create(world, sales.SCRATCH_TOPIC, **{"message.timestamp.type": "LogAppendTime"})
 sales.produce(world, topic=sales.SCRATCH_TOPIC)"""
-# the query has read all before, so that one batch is left for it
+# The query has read all messages before, so that one batch remains for it.
 ONE_BATCH = (
     WROTE
     + """

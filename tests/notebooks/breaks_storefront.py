@@ -1,9 +1,11 @@
-"""What is broken behind the checks of notebooks 71 to 74; how a break is written stands in
-breaking.py."""
+"""Breaks for the checks of notebooks 71 to 74.
+
+breaking.py documents the format.
+"""
 
 from breaking import Break, Run
 
-# what listens at the address of orders, and is noted as orders, is another fulfillment
+# The process at the address of orders, with the pid file of orders, is a second fulfillment.
 OTHER_SERVICE = """
 import dataclasses
 from workbench.stack import process, services
@@ -62,8 +64,8 @@ STORES = [
     )
 ]
 
-# With the publication there, and no connector, what accounts says is sent by nobody. `late` gives
-# up soon, and sends it.
+# With the publication and without a connector, no process publishes the events of accounts. `late`
+# stops waiting early and publishes them.
 UNSENT = """
 from workbench.source import postgres
 
@@ -91,8 +93,8 @@ def late(what, condition):
 
 check.eventually = late
 """
-# before John's event comes one of somebody who tells all that he knows, and has no address2; John's
-# own comes twice
+# An event with all fields of a customer and without address2 comes before John's event, and John's
+# event comes twice.
 TOLD_TOO_MUCH = (
     LATE
     + """
@@ -111,21 +113,21 @@ other = {"name": {**john["name"], "lastName": "Roe"}, "contact": {**john["contac
          "addresses": [{**john["addresses"][0], "city": "Sunset"}, john["addresses"][1]]}
 postgres.execute(world, "UPDATE customers SET document = document || %s::jsonb WHERE id = %s",
                  [json.dumps(other), john["id"]], database="orders")"""
-# both stores have the address already when they are looked into
+# Both stores already have the new address when they are polled.
 TOO_LATE_TO_SEE = """
 storefront.call(world, "accounts", "PATCH", f"customers/{john['id']}", {"contact": {"email": "john@example.org"}})
 wait_until(lambda: storefront.documents(world, "orders", "customers").iloc[0]["version"] == 2, "the second version")
 """
-# The time of a commit is that of the transaction that wrote the row last. The listeners have heard
-# all of it only now; one event was never heard, and those of one customer were said when they had
-# been heard.
+# The commit time of a row is that of the last transaction that wrote it. So all events are consumed
+# only now. One event was never consumed, and those of one customer were published after they had
+# been consumed.
 OTHER_TIMES = """
 one = operations[0].key
 postgres.execute(world, "DELETE FROM inbox WHERE key = %s AND version = 2", [one], database="orders")
 for name in ("orders", "fulfillment"):
     postgres.execute(world, "UPDATE inbox SET version = version", database=name)
 postgres.execute(world, "UPDATE outbox SET version = version WHERE aggregateid = %s", [one], database="accounts")"""
-# services that were started anew count from nothing; and no listener can store what comes now
+# Restarted services count from zero, and no consumer can store the next events.
 HELD = """
 storefront.stop("orders", "fulfillment")
 storefront.start(world)
@@ -257,9 +259,9 @@ for collection, owner in (("customers", "accounts"), ("orders", "orders")):
     )
 ]
 
-# The second of three changes is sent last, and to another partition; the copy of another customer
-# is lost meanwhile, and there is an event that no store can keep: a text of PostgreSQL's has no
-# zero byte.
+# The second of three changes is published last, and to another partition. Meanwhile the copy of
+# another customer is deleted. One more event cannot be stored: a text in PostgreSQL must not contain
+# a zero byte.
 OUT_OF_ORDER = (
     LATE
     + """
@@ -335,8 +337,8 @@ postgres.execute(world, "DELETE FROM orders WHERE id = (SELECT min(id) FROM orde
     )
 ]
 
-# Who was told to die is another process by now; and accounts has something to say, for its store
-# has another address.
+# The process with the armed fault was replaced. The store of accounts has another address, so that
+# the repeated command publishes an event.
 ANOTHER_ADDRESS = """
 storefront.stop("accounts")
 storefront.start(world, "accounts")

@@ -1,9 +1,11 @@
-"""What is broken behind the checks of notebooks 55 to 58; how a break is written stands in
-breaking.py."""
+"""Breaks for the checks of notebooks 55 to 58.
+
+breaking.py documents the format.
+"""
 
 from breaking import STORED_OUTPUT, Break, Run
 
-# somebody writes into a table of the lake what the source has never said
+# Write rows into a table of the lake that the source never had.
 LAKE = """
 from pyspark.sql import functions as F
 
@@ -81,12 +83,12 @@ museum.flow.sync(spark, world, cow, mor)""",
     ),
 ]
 
-# t3 names the instant of t5, as one does who sets a label too late
+# The label t3 was set too late: it has the instant of t5.
 SLIPPED = """
 for table in (cow, mor):
     position = hudi.labels(world, table).set_index("label").loc["t3", "position"]
     hudi.label(world, table, "t3", position)"""
-# the files of the first commit, put aside: the second one is taken for the first
+# Hide the files of the first commit, so that the second one looks like the first.
 HIDDEN = """
 import pathlib
 from workbench.base import files
@@ -99,7 +101,7 @@ for path, elsewhere in hidden.items():
 SHOWN = """
 for path, elsewhere in hidden.items():
     elsewhere.rename(path)"""
-# a label t6, and a commit of the day after tomorrow
+# Set a label t6, and add a commit with an instant of the day after tomorrow.
 EARLY = """
 hudi.label(world, mor, "t6")
 last = hudi.commits(mor)["instant"].iloc[-1]
@@ -195,8 +197,8 @@ past = pd.concat([past[past["t"] != "t5"], asked_again.assign(t="t5")])""",
     ),  # without the schema nothing tells what to set back
 ]
 
-# Two artists change after the last label. t3 names the instant of t4, t4 and t5 those of the two
-# changes
+# Two artists change after the last label. The label t3 gets the instant of t4, and t4 and t5 get
+# those of the two changes.
 LATE_LABELS = """
 from workbench.base import files
 from workbench.hudi.tables import table_state_dir
@@ -209,7 +211,7 @@ late = dict(zip(("t3", "t4", "t5"), (instants["t4"], *hudi.commits(mor)["instant
 place = f"{table_state_dir(world, mor)}/labels.json"
 labels = [{**each, "instant": late.get(each["label"], each["instant"])} for each in json.loads(files.read_text(place))]
 files.write_text(place, json.dumps(labels))"""
-# an increment whose beginning is in it
+# An incremental query with an inclusive beginning.
 INCLUSIVE = """
 between = hudi.between
 
@@ -219,19 +221,19 @@ def inclusive(spark, world, table, begin, end):
     return between(spark, world, table, begin, end)
 
 hudi.between = inclusive"""
-# Hudi's change query leaves out the first of the updated rows, which is one more here
+# Hudi's change query omits the first updated row. Here there is one more updated row before it.
 ONE_MORE = """
 hudi.drop(spark, world, table)
 write(table, spark.range(0, 6), "'old'", 0)
 write(table, spark.range(0, 4), "'new'", 1)"""
-# with the bare text m in the file of the first rows they are found; a row in a file of its own is
-# lost
+# If the file of the first rows has the bare text m, its rows are found. A row in another file is
+# still lost.
 FOUND = """
 write(table, spark.range(1), "'m'", 2)
 bulk = {**table.options(), "hoodie.datasource.write.operation": "bulk_insert"}
 single_row = spark.range(1000, 1001).selectExpr("cast(id AS int) id", "'m1000' AS text", "2L AS `__lsn`")
 single_row.write.format("hudi").options(**bulk).mode("append").save(table.base)"""
-# the read-optimised entry leads to a copy of the table in which a folder is empty
+# The read-optimized entry refers to a copy of the table in which one folder is empty.
 COSTS = (
     LAKE
     + """
@@ -351,12 +353,12 @@ properties_file = folder / ".hoodie" / "hoodie.properties"
 properties_text = properties_file.read_text()
 properties_file.with_name(f".{properties_file.name}.crc").unlink(missing_ok=True)
 properties_file.write_text(properties_text.replace("hoodie.table.version=6", "hoodie.table.version=8"))"""
-# the commits of the compactions, put aside
+# Hide the commits of the compactions.
 NO_COMPACTION = """
 hidden = {path: path.with_name("hidden." + path.name) for path in (folder / ".hoodie").glob("*.commit")}
 for path, elsewhere in hidden.items():
     path.rename(elsewhere)"""
-# after the savepoint: a row without a year of birth, and one that the wrong job does not write
+# After the savepoint, add a row without a year of birth, and one that the faulty job does not write.
 AFTER_SAVEPOINT = """
 one = sample.where("artist_id = 1").withColumn("birth_year", F.lit(None).cast("int"))
 one = one.unionByName(one.withColumn("artist_id", F.lit(0)))
@@ -365,7 +367,7 @@ NO_LOGS = """
 for partition, name in readcost.unmerged_logs(scratch)[["partition", "file"]].values:
     (folder / partition / name).unlink()
     (folder / partition / f".{name}.crc").unlink(missing_ok=True)"""
-# the French and the Americans get logs and a compaction, and a row more
+# The French and the American artists get logs, a compaction and one more row.
 MORE_LOGS = """
 more = aged(6).where("nationality <> 'German'")
 write(more.unionByName(sample.where("artist_id = 1").withColumn("artist_id", F.lit(0))), "more")
@@ -373,7 +375,7 @@ hudi.compact(spark, scratch)"""
 PENDING = """
 write(aged(7).where("nationality = 'German'"), "pending")
 hudi.compact(spark, scratch, "schedule")"""
-# one more file goes with the cleaning
+# The cleaning removes one more file than it reports.
 GONE_BESIDES = """
 for label in ("loaded", "faulty"):
     hudi.label(world, scratch, label)
