@@ -51,7 +51,7 @@ fields = [{**field, "type": "string"} if field["name"] == "payment_id" else fiel
           for field in file_schema["fields"] if field["name"] != "district"]
 registry.register(world, "pagila.sales.csv", {**file_schema, "fields": fields})""",
             {
-                "columns": ("'payment_id', 'string'", "'district', 'string'"),
+                "columns": ("'payment_id': 'string'", "'district': 'string'"),
                 "columns that may be null": "Spark 6",
             },
             undo="sales.register_schemas(world)",

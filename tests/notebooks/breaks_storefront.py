@@ -160,8 +160,8 @@ CHANGES = [
             "copy = storefront.documents(",
             OTHER_COPY,
             {
-                "name of the first copy": "only orders: ('lastName', 'Roe')",
-                "contact of the first copy": "only orders: ('email', 'jane@example.org')",
+                "name of the first copy": "only orders: 'lastName': 'Roe'",
+                "contact of the first copy": "only orders: 'email': 'jane@example.org'",
                 "addresses of the first copy": "'city': 'Sunset'",
             },
         ),
@@ -183,7 +183,7 @@ storefront.call(world, "fulfillment", "POST", path, {"orderStatusType": "PROCESS
 more = "UPDATE orders SET document = jsonb_set(document, '{orderItems,0,quantity}', '3') WHERE id = %s"
 postgres.execute(world, more, [orders[0]["guid"]], database="orders")
 postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]], database="fulfillment")""",
-            {"totals in orders": "47.94", "totals in fulfillment": "fulfillment 1 entry"},
+            {"totals in orders": "47.94", "totals in fulfillment": "fulfillment 1 item"},
         ),
         Break(
             "windows = storefront.replication_lag(",
@@ -397,7 +397,7 @@ from workbench.connect import rest
 
 for name in storefront.CONNECTORS:
     rest._stop(world, name)""",
-            {"connectors": "('storefront_accounts', 'STOPPED')"},
+            {"connectors": "'storefront_accounts': 'STOPPED'"},
         ),
         Break(
             "for context in contexts.ALL.values():",
