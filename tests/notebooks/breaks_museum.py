@@ -100,7 +100,7 @@ for name, key, column in (("artists", 2, "gender"), ("artworks", 3, "title")):
 CONNECTORS = [
     Run(
         Break(
-            "the keys of Debezium 1.7 are refused",
+            "the keys of Debezium 1.7 are rejected",
             """
 import requests
 
@@ -110,7 +110,7 @@ def apply_unchecked(world, name, config):
 
 apply, connect.apply = connect.apply, apply_unchecked""",
             {
-                "the keys of Debezium 1.7 are refused": "no failure",
+                "the keys of Debezium 1.7 are rejected": "no failure",
                 "nothing was deployed": "moma_source",
             },
             undo="connect.apply = apply\nconnect.delete(world, museum.CONNECTOR)",
