@@ -127,7 +127,9 @@ class Resources:
 
     def remaining_connectors(self) -> list[str]:
         """Return the deployed connectors; others may run in the same Connect."""
-        return self._existing({*self.configs, *self.flow.sinks}, landing.names)
+        names = self.flow.connectors
+        recaptures = recapture.connectors_of_recaptures(self.world, *names)
+        return self._existing({*names, *recaptures, *self.flow.sinks}, landing.names)
 
     def remaining_topics(self) -> list[str]:
         """Return the topics that exist."""
