@@ -13,14 +13,7 @@ from collections import Counter
 from typing import Any, Optional
 
 import psycopg
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from prometheus_client import generate_latest
 
 from .. import stack
