@@ -55,7 +55,7 @@ def type_change(style, old_type, old, new_type, new, outcome=EQUAL, using="", **
         change,
         new,
         outcome,
-        **{"refused": outcome == AFTER_RECAPTURE, **more},
+        **{"is_refused": outcome == AFTER_RECAPTURE, **more},
     )
 
 
