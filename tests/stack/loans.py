@@ -1,4 +1,4 @@
-"""A made-up walkthrough: a museum's loans. One table, one connector, one sink, one lake table."""
+"""An invented walkthrough, a museum's loans: one table, one connector, one sink, one lake table."""
 
 import tempfile
 from pathlib import Path

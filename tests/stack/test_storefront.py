@@ -119,7 +119,7 @@ def test_no_service_enters_anothers_store_and_each_owns_its_own(shop):
 KAFKA_KILLED = {
     "as it begins": "stop",
     "when the service has stopped": "stop",
-    "when the offsets are gone": "forget",
+    "when the offsets are gone": "delete",
     "when the rows are gone": "execute",
 }
 
@@ -132,7 +132,7 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
     customer(shop)
     storefront.wait_until_consistent(shop)
     before = storefront.documents(shop, "orders", "customers")
-    place = {"stop": storefront, "forget": groups, "execute": postgres}[KAFKA_KILLED[step]]
+    place = {"stop": storefront, "delete": groups, "execute": postgres}[KAFKA_KILLED[step]]
     real = getattr(place, KAFKA_KILLED[step])
 
     def killing(*arguments, **more):

@@ -13,7 +13,7 @@ import pytest
 import requests
 from workbench.base import params, wait
 from workbench.base.errors import LakeError, ServiceLost, StackError
-from workbench.storefront import contexts, events, handler
+from workbench.storefront import contexts, events, handler, service
 from workbench.storefront.contexts import CommandRejected
 from workbench.topic import topics
 from workbench.walkthroughs import for_world, storefront, storefront_load
@@ -405,6 +405,27 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
     monkeypatch.setattr(storefront.postgres, "query", lambda *_, **__: {"id": ids})
     storefront.wait_until_consistent(params.load("local"))
     assert len(held) == looks and read.count(contexts.ACCOUNTS.topic) == 100 * looks
+
+
+def test_a_consumed_batch_is_one_line_in_the_log(monkeypatch, caplog):
+    """The line counts the outcomes and the dead letters, which are published with their reasons."""
+    published = []
+    monkeypatch.setattr(
+        topics, "produce", lambda world, topic, records, **_: published.extend(records)
+    )
+    consumer = object.__new__(service.Service)
+    consumer.world, consumer.context, consumer._armed_faults = None, contexts.ORDERS, {}
+    consumer._consumer_store = SimpleNamespace(
+        apply_events=lambda events, before_commit: ["applied"] * len(events)
+    )
+    malformed = Message(value=b"{")
+    malformed.partition = malformed.offset = lambda: 0
+    malformed.timestamp = lambda: (1, 0)
+    caplog.set_level("INFO", service.__name__)
+    consumer.consume_batch([Message(), malformed, Message()])
+    (line,) = caplog.messages
+    assert line == "consumed 3 messages: 2 applied, 1 dead letter"
+    assert len(published) == 1
 
 
 class Unready:

@@ -7,9 +7,7 @@ from typing import Any
 
 import nbformat
 
-from ..base import aws, files, paths
-from ..base.errors import StackError
-from ..base.params import World
+from ..base import StackError, World, aws, files, paths
 from ..spark import emr
 from . import notebooks
 from .execute import ExecutionResult

@@ -7,8 +7,7 @@ from typing import Any, Iterable, Sequence
 
 import yaml
 
-from ..base import params, paths
-from ..base.errors import ParamsError, did_you_mean, first_line
+from ..base import ParamsError, did_you_mean, first_line, params, paths
 from ..base.text import plural
 
 
@@ -24,14 +23,14 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
             `/`) and would select every notebook, including the teardown.
     """
     folder = paths.ROOT / "notebooks"
-    known = sorted(p for p in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    all_paths = sorted(p for p in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
     if not targets:
-        return known
+        return all_paths
     selected: set[Path] = set()
     for target in targets:
-        matches = _matches(str(target).rstrip("/"), folder, known)
+        matches = _matches(str(target).rstrip("/"), folder, all_paths)
         if not matches:
-            names = {name for p in known for name in (p.stem, p.parent.name)} - {folder.name}
+            names = {name for p in all_paths for name in (p.stem, p.parent.name)} - {folder.name}
             stem = Path(target).stem
             raise ParamsError(
                 f"there is no notebook or track {str(target)!r}",
@@ -40,17 +39,17 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
                 hint="" if stem else "name one of them; without a target all notebooks run",
             )
         selected.update(matches)
-    return [p for p in known if p in selected]
+    return [p for p in all_paths if p in selected]
 
 
-def _matches(target: str, folder: Path, known: Iterable[Path]) -> list[Path]:
+def _matches(target: str, folder: Path, all_paths: Iterable[Path]) -> list[Path]:
     """Return the notebooks with this name, number, track or path."""
     candidates = (Path(target), paths.ROOT / target, folder / target) if target else ()
     targets = {path.resolve() for path in candidates if path.exists()}
     targets = {path for path in targets if folder.resolve() in path.parents}
     return [
         p
-        for p in known
+        for p in all_paths
         if target in (p.stem, p.name)
         or (target.isdecimal() and target in (number(p.stem), number(p.parent.name)))
         or not targets.isdisjoint((p.resolve(), *p.resolve().parents))

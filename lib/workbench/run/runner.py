@@ -206,8 +206,8 @@ def _run_all(
     run_record.save(folder, record)
 
 
-def _set_status(entry: run_record.NotebookEntry, status: str, why: str = "") -> None:
-    entry["status"], entry["why"] = status, why
+def _set_status(entry: run_record.NotebookEntry, status: str, reason: str = "") -> None:
+    entry["status"], entry["why"] = status, reason
 
 
 def _mark_stopped(record: run_record.RunRecord) -> None:
@@ -241,7 +241,8 @@ def _run_one(
     target.parent.mkdir(parents=True, exist_ok=True)
     masked = nbformat.from_dict(run_record.mask_secrets(result.notebook))
     target.write_text(nbformat.writes(masked), encoding="utf-8")
-    target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
+    with contextlib.suppress(ModuleNotFoundError):  # nbconvert comes with JupyterLab
+        target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
     reporter.end_notebook(entry)
 
 
@@ -255,12 +256,11 @@ def _complete_entry(
         entry["status"] = "stopped"
     entry["error"] = failures[0] if failures else None
     entry["cells"], entry["checks"] = [], []
-    for location, cell in _code_cells(result.notebook):
-        duration = cell.metadata.get("papermill", {}).get("duration") or 0
-        section = location["section"]
-        entry["cells"].append({"section": section, "seconds": round(duration, 3)})
-        for check in _checks(cell):
-            entry["checks"].append({"cell": location["cell"], "section": section, **check})
+    for index, (cell, section) in enumerate(_cells_with_sections(result.notebook)):
+        if cell.cell_type == "code":
+            duration = cell.metadata.get("papermill", {}).get("duration") or 0
+            entry["cells"].append({"section": section, "seconds": round(duration, 3)})
+        entry["checks"] += [{"cell": index, "section": section, **c} for c in _checks(cell)]
     entry["seconds"] = round(seconds, 2)
     entry["cell_seconds"] = round(sum(cell["seconds"] for cell in entry["cells"]), 3)
 
@@ -271,38 +271,27 @@ def _failures(result: execute.ExecutionResult) -> list[dict[str, Any]]:
     A failed check that the notebook caught is a failure, too.
     """
     failures: list[dict[str, Any]] = []
-    if result.reason:
-        location = {"cell": None}  # the kernel did not start
-        if result.last_cell >= 0:
-            location = _locations(result.notebook)[result.last_cell]
-        failures.append({**location, "name": "", "message": result.reason})
-    for location, cell in _code_cells(result.notebook):
+    failed_checks: list[dict[str, Any]] = []
+    ended_early = {"cell": None, "name": "", "message": result.reason}  # the kernel did not start
+    for index, (cell, section) in enumerate(_cells_with_sections(result.notebook)):
+        location = {"cell": index, "section": section, "source": cell.source}
+        if index == result.last_cell:
+            ended_early.update(location)
         for output in cell.get("outputs", []):
             if output.output_type == "error" and not _is_normal_exit(output):
                 text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
                 error = {"name": output.ename, "message": output.evalue, "traceback": text}
                 failures.append({**location, **error})
-    for location, cell in _code_cells(result.notebook):
         for check in _checks(cell):
             if check["ok"] is False:
-                error = {"name": "CheckFailed", "message": f"check failed: {check['what']}"}
-                failures.append({**location, **error, "traceback": check["detail"]})
-    return failures
+                message = f"check failed: {check['what']}"
+                error = {"name": "CheckFailed", "message": message, "traceback": check["detail"]}
+                failed_checks.append({**location, **error})
+    return [*([ended_early] if result.reason else []), *failures, *failed_checks]
 
 
-def _locations(notebook: Any) -> list[dict[str, Any]]:
-    """Return index, section and source of each cell."""
-    sections = notebooks.sections(notebook.cells)
-    return [
-        {"cell": index, "section": section, "source": cell.source}
-        for index, (cell, section) in enumerate(zip(notebook.cells, sections))
-    ]
-
-
-def _code_cells(notebook: Any) -> list[tuple[dict[str, Any], Any]]:
-    """Return the code cells with their locations."""
-    cells = zip(_locations(notebook), notebook.cells)
-    return [(location, cell) for location, cell in cells if cell.cell_type == "code"]
+def _cells_with_sections(notebook: Any) -> list[tuple[Any, str]]:
+    return list(zip(notebook.cells, notebooks.sections(notebook.cells)))
 
 
 def _checks(cell: Any) -> list[dict[str, Any]]:

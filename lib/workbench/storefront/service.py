@@ -13,18 +13,12 @@ from collections import Counter
 from typing import Any, Optional
 
 import psycopg
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from prometheus_client import generate_latest
 
 from .. import stack
 from ..base import LakeError, WorkbenchError, World, first_line
+from ..base.text import plural
 from ..topic import dlq, groups, topics
 from . import metrics
 from .contexts import DLQ_TOPIC, CommandRejected, Context, Document
@@ -163,8 +157,9 @@ class Service:
             topic = event_message.topic()
             metrics.EVENTS_CONSUMED.labels(topic, outcome).inc()
             metrics.EVENT_SECONDS.labels(topic).observe(seconds)
-        counts = dict(Counter(outcomes))
-        logger.info("consumed %d messages: %s, %d dead letters", len(messages), counts, len(dead))
+        counts = "".join(f"{count} {outcome}, " for outcome, count in Counter(outcomes).items())
+        consumed, dead_letters = plural(len(messages), "message"), plural(len(dead), "dead letter")
+        logger.info("consumed %s: %s%s", consumed, counts, dead_letters)
         self.fault_point("before_offset_commit")
 
     def _apply_single(self, message: Message, event: Event, dead: list[tuple[Message, str]]) -> str:

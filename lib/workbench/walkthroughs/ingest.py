@@ -7,6 +7,7 @@ reachable, for example on EMR.
 from typing import Callable
 
 from ..base import LakeError, World
+from ..base.text import plural
 from ..base.wait import stop_on_signal
 from ..results import streams
 from ..spark import session
@@ -82,5 +83,6 @@ def _run_stream(
         else:
             query.processAllAvailable()
         query.stop()
-        progress(f"{query.name}: {streams.progress(query)['rows'].sum():,} messages")
+        count = streams.progress(query)["rows"].sum()
+        progress(f"{query.name}: {plural(count, 'message')}")
     return 0

@@ -138,12 +138,7 @@ def _tables_cataloged(world: World) -> bool:
 flow = Walkthrough(
     captures=tuple(
         Capture(
-            f"public.{name}",
-            key,
-            CONNECTOR,
-            SINK,
-            "avro",
-            expected_sql=EXPECTED_SQL.get(name, ""),
+            f"public.{name}", key, CONNECTOR, SINK, "avro", expected_sql=EXPECTED_SQL.get(name, "")
         )
         for name, key in KEY_COLUMNS.items()
     ),

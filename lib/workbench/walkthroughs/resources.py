@@ -26,7 +26,7 @@ class Resources:
     """What the connectors and notebooks of a walkthrough create in a world."""
 
     def __init__(self, flow: Declaration, world: World):
-        """Query nothing yet."""
+        """Keep the declaration and the world; nothing is queried yet."""
         self.flow, self.world = flow, world
 
     # --- names
@@ -97,7 +97,7 @@ class Resources:
         slots: list[str] = []
         publications: list[str] = []
         if has_source and flow.engine == "postgres":
-            slots = postgres.connector_slots(world, flow.database)
+            slots += postgres.connector_slots(world, flow.database)
             publications = [*postgres.publications(world, flow.database)["publication"]]
         for database in databases:
             slots += postgres.connector_slots(world, database)
@@ -127,7 +127,9 @@ class Resources:
 
     def remaining_connectors(self) -> list[str]:
         """Return the deployed connectors; others may run in the same Connect."""
-        return self._existing({*self.configs, *self.flow.sinks}, landing.names)
+        names = self.flow.connectors
+        recaptures = recapture.connectors_of_recaptures(self.world, *names)
+        return self._existing({*names, *recaptures, *self.flow.sinks}, landing.names)
 
     def remaining_topics(self) -> list[str]:
         """Return the topics that exist."""
