@@ -255,7 +255,7 @@ def test_nothing_is_started_before_it_is_published(s3, on):
 
 
 def test_a_world_without_a_deployment_has_no_emr():
-    with pytest.raises(StackError, match="(?s)this world is none of AWS.*--world aws"):
+    with pytest.raises(StackError, match="(?s)this world has no deployment on AWS.*--world aws"):
         emr_jobs.run(params.load("local"), "emr-step", ARGUMENTS)
 
 
@@ -381,7 +381,10 @@ def main(arguments):
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"{ARGUMENTS} classic info ['aws.yaml'] ['a.avsc']\n" and done.returncode == 7
+    assert (
+        done.stdout == f"{ARGUMENTS} classic info ['aws.yaml'] ['a.avsc']\n"
+        and done.returncode == 7
+    )
 
 
 def test_it_imports_the_library_after_it_has_said_where_things_are():

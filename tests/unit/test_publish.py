@@ -227,7 +227,8 @@ def test_packages_that_are_not_to_be_had_are_named_and_nothing_is_published(
 ):
     monkeypatch.setattr(publish.subprocess, "run", a_pip(code=1))
     with pytest.raises(
-        StackError, match="(?s)could not download the library's dependencies.*No matching distribution found for pyarrow"
+        StackError,
+        match="(?s)could not download the library's dependencies.*No matching distribution found for pyarrow",
     ):
         publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
     assert not keys(bucket)

@@ -20,9 +20,7 @@ from rich.filesize import decimal as format_size
 from sqlglot.dialects.trino import Trino
 from sqlglot.errors import SqlglotError
 
-from ..base import aws
-from ..base.errors import LakeError, first_line
-from ..base.params import World
+from ..base import LakeError, World, aws, first_line
 from ..spark import world_of
 from . import dialect
 
@@ -51,7 +49,7 @@ DDL_PATTERN = re.compile(
 )
 
 
-def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
+def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
     """Run one query or statement, and print the amount of scanned data and the time.
 
     Args, Returns and Raises: see query.sql.
@@ -60,7 +58,7 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
     from pyathena.converter import DefaultTypeConverter
     from pyathena.util import RetryConfig
 
-    world = world_of(where)
+    world = world_of(target)
     assert world is not None, "query.sql calls Athena only for a session with a world"
     query = _bind(text, values)
     log = logging.getLogger("pyathena")  # it logs each error that it raises, with a traceback
@@ -148,7 +146,7 @@ def _to_dataframe(columns: list[tuple[Any, ...]], rows: list[Any]) -> pandas.Dat
         rows: the rows. DESCRIBE returns lines with tabs between the columns.
     """
     if rows and len(rows[0]) < len(columns):
-        lines = ([part.strip() for part in (row[0] or "").split("\t")] for row in rows)
+        lines = ([column.strip() for column in (row[0] or "").split("\t")] for row in rows)
         rows = [tuple(parts + [""] * (len(columns) - len(parts))) for parts in lines if any(parts)]
     if not columns:
         return pandas.DataFrame()

@@ -72,14 +72,16 @@ def same_rows(
             five, and counts the others.
     """
     labels = lake_label, source_label
-    found = values.differences(source, lake, [key] if isinstance(key, str) else list(key), labels)
-    if not found and source is lake:
-        found = ["both sides are the same object: this check could not have failed"]
-    if not found and not len(source) and not allow_empty:
-        found = [
+    differences = values.differences(
+        source, lake, [key] if isinstance(key, str) else list(key), labels
+    )
+    if not differences and source is lake:
+        differences = ["both sides are the same object: this check could not have failed"]
+    if not differences and not len(source) and not allow_empty:
+        differences = [
             "both sides are empty: this check could not have failed (allow_empty=True accepts it)"
         ]
-    _report_rows(found, claim, lake, source, labels)
+    _report_rows(differences, claim, lake, source, labels)
 
 
 def equal(
@@ -194,12 +196,12 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, custom_data:
         expected_rows, actual_rows = (
             frame.assign(row=range(1, len(frame) + 1)) for frame in (published, df)
         )
-        found = values.differences(expected_rows, actual_rows, ["row"], labels, tolerance)
+        differences = values.differences(expected_rows, actual_rows, ["row"], labels, tolerance)
     else:
         columns = (", ".join(map(str, frame.columns)) for frame in (df, published))
-        found = ["columns: actual {}; reference {}".format(*columns)]
+        differences = ["columns: actual {}; reference {}".format(*columns)]
     _report_rows(
-        found, f"as in reference table {name}", df, published, labels, tolerance, custom_data
+        differences, f"as in reference table {name}", df, published, labels, tolerance, custom_data
     )
 
 
@@ -276,7 +278,7 @@ def expect_failure(
 
 
 def _report_rows(
-    found: list[str],
+    differences: list[str],
     claim: str,
     left: pd.DataFrame,
     right: pd.DataFrame,
@@ -289,15 +291,15 @@ def _report_rows(
         f"{plural(len(frame), 'row')} × {plural(frame.shape[1], 'column')}"
         for frame in (left, right)
     )
-    if found:
-        result = plural(len(found), "difference")
+    if differences:
+        result = plural(len(differences), "difference")
     else:
         result = "no value differs" + (f" by more than {tolerance:g}" if tolerance else "")
-    shown = found[:MAX_DIFFERENCES]
-    if len(found) > MAX_DIFFERENCES:
-        shown.append(f"… and {len(found) - MAX_DIFFERENCES:,} more")
+    shown = differences[:MAX_DIFFERENCES]
+    if len(differences) > MAX_DIFFERENCES:
+        shown.append(f"… and {len(differences) - MAX_DIFFERENCES:,} more")
     _report(
-        not found,
+        not differences,
         claim,
         f"{left_size}, {result}",
         right_size,

@@ -6,7 +6,6 @@ import json
 import numbers
 import re
 import uuid
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Iterable
@@ -41,14 +40,6 @@ ADDRESS_TYPES = (
 ZONED_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)")
 
 
-@dataclass
-class Side:
-    """One of the two frames of a comparison, and its name in the sentences."""
-
-    label: str
-    frame: pd.DataFrame
-
-
 def differences(
     source: pd.DataFrame,
     lake: pd.DataFrame,
@@ -69,79 +60,88 @@ def differences(
         Sentences about columns; if there are none, about the type of the key; if there are none,
         about rows and values.
     """
-    left, right = Side(labels[0], lake), Side(labels[1], source)
-    found = _column_differences(right, left, key) + _column_differences(left, right, key)
-    if found:
-        return found
-    left.frame, right.frame = (
-        frame.set_axis(_key_index(frame, key))
-        for frame in (_parse_instants(lake, source), _parse_instants(source, lake))
-    )
-    return _key_type_differences(left, right, key) or [
-        *_row_differences(left, right, key),
-        *_value_differences(left, right, key, tolerance),
+    lake_label, source_label = labels
+    sentences = [
+        *_column_differences(source, lake, key, source_label),
+        *_column_differences(lake, source, key, lake_label),
+    ]
+    if sentences:
+        return sentences
+    source, lake = _parse_instants(source, lake), _parse_instants(lake, source)
+    source, lake = (frame.set_axis(_key_index(frame, key)) for frame in (source, lake))
+    return _key_type_differences(source, lake, key, labels) or [
+        *_row_differences(source, lake, key, labels),
+        *_value_differences(source, lake, key, labels, tolerance),
     ]
 
 
-def _column_differences(side: Side, other: Side, key: list[str]) -> list[str]:
-    columns = side.frame.columns
+def _column_differences(
+    frame: pd.DataFrame, opposite: pd.DataFrame, key: list[str], label: str
+) -> list[str]:
+    columns = frame.columns
     return [
-        *(f"column {c}: only in {side.label}" for c in columns if c not in other.frame.columns),
-        *(f"key column {k} is not in {side.label}" for k in key if k not in columns),
-        *(f"column {c} is twice in {side.label}" for c in columns[columns.duplicated()]),
+        *(f"column {c}: only in {label}" for c in columns if c not in opposite.columns),
+        *(f"key column {k} is not in {label}" for k in key if k not in columns),
+        *(f"column {c} is twice in {label}" for c in columns[columns.duplicated()]),
     ]
 
 
-def _key_type_differences(left: Side, right: Side, key: list[str]) -> list[str]:
+def _key_type_differences(
+    source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str]
+) -> list[str]:
     """Name the key columns whose types differ, if that is why no key is on both sides."""
-    if right.frame.index.isin(left.frame.index).any():
+    if source.index.isin(lake.index).any():
         return []
     sentences = []
     for column in key:
-        left_types, right_types = _type_names(left.frame[column]), _type_names(right.frame[column])
-        if left_types and right_types and not left_types & right_types:
+        lake_types, source_types = _type_names(lake[column]), _type_names(source[column])
+        if lake_types and source_types and not lake_types & source_types:
             sentences.append(
-                f"key column {column} is {format_value(left_types)} in {left.label}, "
-                f"{format_value(right_types)} in {right.label}: no keys can be equal, "
+                f"key column {column} is {format_value(lake_types)} in {labels[0]}, "
+                f"{format_value(source_types)} in {labels[1]}: no keys can be equal, "
                 "convert one side"
             )
     return sentences
 
 
-def _row_differences(left: Side, right: Side, key: list[str]) -> list[str]:
+def _row_differences(
+    source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str]
+) -> list[str]:
     """Name the keys with several rows, and those that are on one side only."""
     sentences = []
-    for side in (right, left):
-        index = side.frame.index
+    for index, label in ((source.index, labels[1]), (lake.index, labels[0])):
         counts = index[index.duplicated()].value_counts()
-        sentences += [
-            f"{_format_key(key, k)}: {n + 1} rows in {side.label}" for k, n in counts.items()
-        ]
-    for side, other, verb in ((right, left, "missing in"), (left, right, "not in")):
-        only = side.frame.index.unique().difference(other.frame.index, sort=False)
-        sentences += [f"{_format_key(key, k)}: {verb} {other.label}" for k in only]
-    return sentences
+        sentences += [f"{_format_key(key, k)}: {n + 1} rows in {label}" for k, n in counts.items()]
+    missing = source.index.difference(lake.index, sort=False)
+    extra = lake.index.difference(source.index, sort=False)
+    return [
+        *sentences,
+        *(f"{_format_key(key, k)}: missing in {labels[0]}" for k in missing),
+        *(f"{_format_key(key, k)}: not in {labels[1]}" for k in extra),
+    ]
 
 
-def _value_differences(left: Side, right: Side, key: list[str], tolerance: float) -> list[str]:
+def _value_differences(
+    source: pd.DataFrame,
+    lake: pd.DataFrame,
+    key: list[str],
+    labels: tuple[str, str],
+    tolerance: float,
+) -> list[str]:
     """Name the values that differ in the first row of each key that is on both sides."""
-    lake, source = (side.frame[~side.frame.index.duplicated()] for side in (left, right))
+    source, lake = (frame[~frame.index.duplicated()] for frame in (source, lake))
     source = source[source.index.isin(lake.index)]
     lake = lake.loc[source.index]
-    sentences = []
-    for column in source.columns.difference(key, sort=False):
-        left_values, right_values = lake[column].array, source[column].array
-        for i in _differing_positions(left_values, right_values, tolerance):
-            sentences.append(
-                f"{_format_key(key, source.index[i])}, {column}: "
-                f"{left.label} {format_value(left_values[i], True)}, "
-                f"{right.label} {format_value(right_values[i], True)}"
-            )
-    return sentences
+    return [
+        f"{_format_key(key, source.index[i])}, {column}: {labels[0]} "
+        f"{format_value(lake[column].iat[i], True)}, {labels[1]} {format_value(source[column].iat[i], True)}"
+        for column in source.columns.difference(key, sort=False)
+        for i in _differing_positions(lake[column].array, source[column].array, tolerance)
+    ]
 
 
-def _parse_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Convert texts to instants in the columns that hold zoned instants in the other frame.
+def _parse_instants(frame: pd.DataFrame, opposite: pd.DataFrame) -> pd.DataFrame:
+    """Convert texts to instants in the columns that hold zoned instants in the opposite frame.
 
     Debezium publishes a timestamptz as a text. A text without a zone, or one that is not an
     instant, stays a text.
@@ -150,7 +150,7 @@ def _parse_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
         **{
             c: pd.Series([_parse_instant(v) for v in frame[c]], frame.index, dtype=object)
             for c in frame.columns
-            if _is_zoned(other[c]) and not _is_zoned(frame[c])
+            if _is_zoned(opposite[c]) and not _is_zoned(frame[c])
         }
     )
 
@@ -207,7 +207,7 @@ def _differing_positions(a: Iterable[Any], b: Iterable[Any], tolerance: float) -
 
 
 def values_equal(x: Any, y: Any, tolerance: float = 0) -> bool:
-    """Tell whether two values are equal by the rules of `check`.
+    """Compare two values by the rules of `check`.
 
     Args:
         x: one value.
@@ -330,8 +330,10 @@ def describe_difference(left: Any, right: Any, left_label: str, right_label: str
     return f"{left_label} {format_value(left, True)}\n{right_label} {format_value(right, True)}"
 
 
-def _items_missing(mapping: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
-    return {k: v for k, v in mapping.items() if k not in other or not values_equal(v, other[k])}
+def _items_missing(mapping: dict[Any, Any], opposite: dict[Any, Any]) -> dict[Any, Any]:
+    return {
+        k: v for k, v in mapping.items() if k not in opposite or not values_equal(v, opposite[k])
+    }
 
 
 def _describe_only(*sides: tuple[str, Any]) -> str:

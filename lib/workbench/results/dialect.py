@@ -9,8 +9,7 @@ the first one that it can analyze.
 """
 
 import re
-from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Mapping, Optional
 
 from sqlglot import ErrorLevel, exp, parse
 from sqlglot.dialects.spark import Spark
@@ -19,50 +18,9 @@ from sqlglot.errors import SqlglotError
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.athena import AthenaTrinoParser
 
-from ..base.errors import LakeError, first_line
+from ..base import LakeError, first_line
+from . import athena_functions
 
-
-class Function(NamedTuple):
-    """An entry of athena.txt: the names of the arguments, and the Spark SQL in one or more forms."""
-
-    arguments: list[str]
-    forms: list[str]
-
-    def accepts(self, arguments: list[Any]) -> bool:
-        """Tell whether the entry has this number of arguments and these literals."""
-        if self.arguments[-1:] == ["*args"]:
-            has_right_count = len(arguments) >= len(self.arguments) - 1
-        else:
-            has_right_count = len(arguments) == len(self.arguments)
-        return has_right_count and all(
-            argument.sql().lower() == name
-            for name, argument in zip(self.arguments, arguments)
-            if name.startswith("'")
-        )
-
-
-def _load_functions(path: Path) -> dict[str, list[Function]]:
-    """Read athena.txt, whose header describes its syntax, into {name: entries}."""
-    functions: dict[str, list[Function]] = {}
-    macros: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        signature, arrow, text = line.partition(" -> ")
-        if line.startswith("$"):
-            macro, _, replacement = line.partition(" = ")
-            macros[macro] = replacement
-        elif arrow:
-            for macro, replacement in macros.items():
-                text = text.replace(macro, replacement)
-            name, _, arguments = signature.rstrip(")").partition("(")
-            entry = Function(arguments.split(", ") if arguments else [], text.split(" ;; "))
-            functions.setdefault(name, []).append(entry)
-        elif not line.startswith("#"):
-            for name in line.split():
-                functions[name] = [Function(["*args"], [f"{name.upper()}({{args}})"])]
-    return functions
-
-
-FUNCTIONS = _load_functions(Path(__file__).with_name("athena.txt"))
 # Names in athena.txt of grammar that is no function call
 NODE_NAMES = {
     exp.Div: "operator /",
@@ -82,14 +40,7 @@ CAST_KINDS = {
     **dict.fromkeys(exp.DataType.NESTED_TYPES, "nested"),
 }
 # Types of Athena that Spark does not have
-UNSUPPORTED_TYPES = (
-    exp.DType.TIME,
-    exp.DType.TIMETZ,
-    exp.DType.CHAR,
-    exp.DType.IPADDRESS,
-    exp.DType.IPPREFIX,
-    exp.DType.TDIGEST,
-)
+UNSUPPORTED_TYPES = {"TIME", "TIMETZ", "CHAR", "IPADDRESS", "IPPREFIX", "TDIGEST"}
 ZONE_PATTERN = re.compile(r"[A-Za-z]{2}|Z$|:.*[+-]")  # a time zone in a timestamp literal
 # Functions and table clauses (as sqlglot classifies them) whose translation by athena.txt or by
 # sqlglot is right
@@ -212,11 +163,11 @@ def _parse_external_table(text: str) -> exp.Create:
 
     Such a table resolves columns by name and knows only registered partitions, as Athena's does.
     """
-    tree, *others = parse(CREATE_EXTERNAL_TABLE.sub("CREATE TABLE", text), read="hive")
+    tree, *more_trees = parse(CREATE_EXTERNAL_TABLE.sub("CREATE TABLE", text), read="hive")
     assert isinstance(tree, exp.Create)
     storage = tree.find(exp.RowFormatSerdeProperty, exp.FileFormatProperty) or exp.Property()
     if (
-        others
+        more_trees
         or storage.name.lower() not in STORAGE_FORMATS
         or storage.args.get("serde_properties")
         or not tree.find(exp.LocationProperty)
@@ -261,7 +212,7 @@ def to_spark_sql(tree: Any, type_check: Callable[[str], Any]) -> str:
 
 
 def _require_supported(node: Any) -> None:
-    if isinstance(node, exp.DataType) and node.this in UNSUPPORTED_TYPES:
+    if isinstance(node, exp.DataType) and node.this.name in UNSUPPORTED_TYPES:
         raise _unsupported(f"the type {node.sql(AthenaDialect)}", node.parent or node)
     is_function_or_clause = isinstance(
         node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup)
@@ -347,7 +298,7 @@ def _ordered_signature(call: exp.Anonymous) -> Optional[Signature]:
         name, values = f"ordered distinct {call.name.lower()}", order.this.expressions
         if values != [key.this]:
             return None
-    if name not in FUNCTIONS:
+    if name not in athena_functions.FUNCTIONS:
         return None
     is_ascending, is_nulls_last = not key.args.get("desc"), not key.args.get("nulls_first")
     directions = [exp.Boolean(this=is_ascending == is_nulls_last), exp.Boolean(this=is_ascending)]
@@ -384,10 +335,9 @@ def _match_function(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
         both dialects.
     """
     name, arguments = _signature(node)
-    for entry in FUNCTIONS.get(name, []):
-        if entry.accepts(arguments):
-            named = {key: [argument] for key, argument in zip(entry.arguments, arguments)}
-            return {**named, "args": arguments[len(entry.arguments) - 1 :]}, entry.forms
+    match = athena_functions.find(name, arguments)
+    if match:
+        return match
     if name:
         raise _unsupported(f"{name} of {len(arguments)} arguments", node)
     return {}, []
@@ -447,12 +397,14 @@ def _date_pattern_sql(pattern: Any) -> str:
 
     Its specifiers are entries of athena.txt without arguments.
     """
-    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(FUNCTIONS):
+    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(
+        athena_functions.FUNCTIONS
+    ):
         raise _unsupported("this pattern", pattern)
 
     def to_java(match: re.Match[str]) -> str:
         if match[1]:
-            return FUNCTIONS[match[1]][0].forms[0]
+            return athena_functions.FUNCTIONS[match[1]][0].forms[0]
         return "'" + match[0].replace("'", "''") + "'"
 
     java = re.sub(r"(%.)|[A-Za-z'\[\]{}#]+", to_java, pattern.name)

@@ -15,14 +15,14 @@ REFERENCE_DIR = paths.ROOT / "data" / "reference"
 
 
 def compare(
-    world: params.World, name: str, here: Mapping[str, str], **variables: str
+    world: params.World, name: str, config: Mapping[str, str], **variables: str
 ) -> pandas.DataFrame:
     """Check that a configuration has the documented differences from the published one, and no other.
 
     Args:
         world: the world.
         name: of the published configuration, such as "S1/sink_connector".
-        here: our configuration. A missing key counts as an empty text.
+        config: our configuration. A missing key counts as an empty text.
         variables: values of further `${…}` in the published one and in
             data/reference/differences.csv, besides connect.placeholders and `${deployment}`.
 
@@ -48,7 +48,7 @@ def compare(
         return Template(text).safe_substitute(values)
 
     published = pandas.Series(json.loads(path.read_text(encoding="utf-8"))).map(render)
-    both = pandas.DataFrame({"published": published, "here": pandas.Series(here)})
+    both = pandas.DataFrame({"published": published, "here": pandas.Series(config)})
     actual = both.fillna("").rename_axis("key").reset_index()
 
     documented = pandas.read_csv(

@@ -7,9 +7,8 @@ import pandas
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from ..base import files
+from ..base import LakeError, files
 from ..base.backends import dispatch_by
-from ..base.errors import LakeError
 from ..base.text import plural
 from ..hudi import ddl
 from ..hudi.tables import Table, catalog_names
@@ -130,7 +129,7 @@ def _detect_layout(uri: str) -> tuple[str, list[str]]:
     layouts = {
         (path[-1].rpartition(".")[2], *(folder.partition("=")[0] for folder in path[:-1]))
         for path in paths
-        if not any(part.startswith((".", "_")) for part in path)
+        if not any(name.startswith((".", "_")) for name in path)
     }
     layout = layouts.pop() if len(layouts) == 1 else ("",)
     if layout[0] not in STORED_AS:

@@ -14,8 +14,7 @@ from IPython import get_ipython
 from IPython.display import HTML, Code
 from rich.filesize import decimal as format_size
 
-from ..base import files, paths
-from ..base.errors import LakeError, did_you_mean
+from ..base import LakeError, did_you_mean, files, paths
 from ..base.text import plural
 from ..hudi.tables import Table
 from ..hudi.timeline import timeline_files
@@ -62,10 +61,10 @@ def segments(parts: Mapping[str, bytes]) -> HTML:
         parts: {name: bytes}, in order.
     """
     digits, names = [], []
-    for number, (name, part) in enumerate(parts.items()):
+    for number, (name, content) in enumerate(parts.items()):
         color = SEGMENT_COLORS[number % len(SEGMENT_COLORS)]
         mark = f"<span style='background:{color};padding:.1em .3em'>{{}}</span>"
-        digits.append(mark.format(part.hex(" ")))
+        digits.append(mark.format(content.hex(" ")))
         names.append(mark.format(html.escape(name)))
     text = f"{' '.join(digits)}<br><br>{'<br>'.join(names)}"
     return HTML(f"<div style='font-family:monospace;line-height:1.7'>{text}</div>")
@@ -116,7 +115,7 @@ def _dataframe_html(df: pd.DataFrame) -> str:
 
 
 def _table_html(df: pd.DataFrame, caption: str, limit: int, has_index: bool) -> str:
-    shown = df.head(limit).copy()
+    formatted = df.head(limit).copy()
     # Text is aligned to the left; the style of nbconvert aligns everything to the right
     styles = [{"selector": "th, td", "props": "text-align: left"}]
     for position, (name, column) in enumerate(df.items()):
@@ -126,10 +125,10 @@ def _table_html(df: pd.DataFrame, caption: str, limit: int, has_index: bool) -> 
         column = column.head(limit)
         is_numeric = pd.api.types.infer_dtype(column) in NUMBERS
         cells = _format_numbers(str(name), column) if is_numeric else map(_format_cell, column)
-        shown.isetitem(position, pd.Series(list(cells), index=shown.index, dtype=object))
+        formatted.isetitem(position, pd.Series(list(cells), index=formatted.index, dtype=object))
         if is_numeric:
             styles.append({"selector": f".col{position}", "props": "text-align: right"})
-    styler = shown.style.format(na_rep=NULL, escape="html")  # HTML in the data stays text
+    styler = formatted.style.format(na_rep=NULL, escape="html")  # HTML in the data stays text
     styler.format_index(escape="html").format_index(escape="html", axis=1)
     styler.hide(names=True, axis=1)
     styler.hide(names=has_index)  # the heading above the index, or the index itself
@@ -280,15 +279,15 @@ def short_names(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
     Raises:
         LakeError: the frame has no such column.
     """
-    shown = frame.copy()
+    formatted = frame.copy()
     for name in columns:
         if name not in frame.columns:
             raise LakeError(
                 f"the frame has no column {name!r}", expected=did_you_mean(name, frame.columns)
             )
         for pattern, short in SHORTENING_RULES.items():
-            shown[name] = shown[name].str.replace(pattern, short, regex=True)
-    return shown
+            formatted[name] = formatted[name].str.replace(pattern, short, regex=True)
+    return formatted
 
 
 def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:

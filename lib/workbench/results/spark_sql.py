@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 from sqlglot import exp
 
-from ..base.errors import LakeError
-from ..base.params import World
+from ..base import LakeError, World
 from ..spark import is_remote, session, translate_errors
 from ..spark.sessions import configure_client
 from ..spark.settings import session_conf
@@ -38,7 +37,7 @@ ANSI_SETTINGS = {
 _ansi_sessions: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 
 
-def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
+def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
     """Run one query or statement, and return its rows.
 
     Besides queries: CREATE EXTERNAL TABLE over Parquet, ORC or JSON, CREATE TABLE … WITH (…) AS,
@@ -46,7 +45,7 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
     what is rejected or differs.
 
     Args:
-        where: a Spark session or a world; its `query.kind` selects the engine. Temporary views of
+        target: a Spark session or a world; its `query.kind` selects the engine. Temporary views of
             the session are not visible: Athena has none.
         text: one statement in Athena's dialect (engine version 3). `:name` is a placeholder for a
             value.
@@ -64,7 +63,7 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
     """
     tree, create = dialect.parse_statement(text)
     dialect.require_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
-    spark = session(where) if isinstance(where, World) else where
+    spark = session(target) if isinstance(target, World) else target
     with translate_errors(
         spark, "the query failed", text.strip()[:1000], dialect.FAILED_QUERY_HINT
     ):

@@ -11,8 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from ..base import files
-from ..base.params import World
+from ..base import World, files
 from ..hudi import decode_avro
 from ..spark import translate_errors
 from ..topic import registry, topics, wire
@@ -189,22 +188,17 @@ class Query:
 
 
 def _log_batches(query: Any) -> None:
-    """Log a line per micro-batch until the query ends."""
+    """Log a line per micro-batch with messages until the query ends."""
     last_batch, is_active = -1, True
     while is_active:
         try:
-            is_active, reports = query.isActive, query.recentProgress
-        except Exception as e:  # noqa: BLE001 - the caller of the query sees the error
+            is_active, reports = query.isActive, progress(query)
+        except Exception as e:  # noqa: BLE001 - the caller of the query gets the error
             log.info("query %s: no more progress: %s", query.name, type(e).__name__)
             return
-        for report in reports:
-            if report["batchId"] > last_batch:
-                last_batch = report["batchId"]
-                seconds = report["durationMs"].get("triggerExecution", 0) / 1000
-                rows = report["sources"][0]["numInputRows"]
-                log.info(
-                    "query %s: batch %d: %d rows in %.1f s", query.name, last_batch, rows, seconds
-                )
+        for report in reports[reports["batch"] > last_batch].itertuples():
+            last_batch, rows, seconds = report.batch, report.rows, report.seconds
+            log.info("query %s: batch %d: %d rows in %.1f s", query.name, last_batch, rows, seconds)
         if is_active:
             threading.Event().wait(LOG_INTERVAL)
 

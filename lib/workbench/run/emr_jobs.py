@@ -10,9 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
-from ..base import aws
-from ..base.errors import StackError
-from ..base.params import World
+from ..base import StackError, World, aws
 from ..base.paths import parse_s3_uri
 from ..base.wait import stop_on_signal
 from ..spark import emr

@@ -19,8 +19,7 @@ from typing import Any, Callable, Iterator, NamedTuple
 import nbformat
 import yaml
 
-from ..base import aws, paths
-from ..base.errors import StackError
+from ..base import StackError, aws, paths
 from ..spark.emr import ENVIRONMENT_ARCHIVE
 from ..spark.settings import hudi_conf
 from ..stack import artifacts
@@ -91,14 +90,14 @@ def _objects() -> Iterator[tuple[str, bytes]]:
     for path in notebooks.find():
         text = nbformat.writes(pyspark_variant(nbformat.read(path, as_version=4)))
         yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", text.encode("utf-8")
-    spark_jars = _without(artifacts.jars("spark"), "excluded_jars")
+    spark_jars = _exclude(artifacts.jars("spark"), "excluded_jars")
     for jar in [*spark_jars, *sorted((paths.VAR_DIR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _require_file(jar).read_bytes()
     for name, jars in plugin_jars().items():
         yield f"plugins/{name}.zip", _zip_jars(jars)
 
 
-def _without(jars: list[Path], setting: str) -> list[Path]:
+def _exclude(jars: list[Path], setting: str) -> list[Path]:
     """Return the jars whose names do not start with a prefix of this setting."""
     prefixes = tuple(PUBLISH_CONFIG[setting])
     return [jar for jar in jars if not jar.name.startswith(prefixes)]
@@ -115,7 +114,7 @@ def plugin_jars() -> dict[str, list[Path]]:
         for folder in sorted((paths.VAR_DIR / "plugins").glob("*"))
     }
     names = PUBLISH_CONFIG["debezium"]
-    debezium = _without(artifacts.jars("debezium"), "excluded_plugin_jars")
+    debezium = _exclude(artifacts.jars("debezium"), "excluded_plugin_jars")
     debezium += plugins.get(names[0], [])
     plugins.update(dict.fromkeys(names, debezium))
     shared = sorted((paths.VAR_DIR / "msk-connect").rglob("*.jar"))

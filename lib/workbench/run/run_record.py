@@ -224,10 +224,10 @@ def mask_secrets(value: Any) -> Any:
     Args:
         value: texts in any nesting of dicts and lists; images are not searched.
     """
-    known = {*secrets.read().values()}
-    known |= {v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")}
+    values = {*secrets.read().values()}
+    values |= {v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")}
     forms: set[str] = set()
-    for secret in known:
+    for secret in values:
         if len(secret) > 3:  # the mask would reveal where a shorter one occurs
             forms |= {
                 secret,
@@ -316,8 +316,8 @@ def format_duration(seconds: Any) -> str:
     seconds = float(seconds or 0)
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    minutes, remainder = divmod(round(seconds), 60)
+    return f"{minutes} min {remainder:02} s" if minutes else f"{remainder} s"
 
 
 def _pictures(path: Path) -> list[dict[str, str]]:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from rich.filesize import decimal as format_size
 
-from ...base.errors import LakeError
+from ...base import LakeError
 from .picture import (
     BARE_STYLE,
     GRAY,
@@ -45,10 +45,11 @@ def pie_top(series: pd.Series, top: int = 20, title: str = "", *, unit: str = ""
         unit: text before the total, e.g. "$".
     """
     values = _sorted_shares(series, "draw shares of")
-    first, others, total = values[:top], values[top:], values.sum()
+    first, remaining, total = values[:top], values[top:], values.sum()
     slices = first
-    if len(others):
-        slices = pd.concat([first, pd.Series({f"{len(others)} others": others.sum()})])
+    if len(remaining):
+        label = f"{len(remaining)} others"
+        slices = pd.concat([first, pd.Series({label: remaining.sum()})])
     fading = plt.colormaps["Blues"](np.linspace(0.62, 0.2, max(1, top - 3)))
     colors = [*[*PALETTE[:3], *fading][: len(first)], "#DDE1E6"]
     labels = [
@@ -121,32 +122,21 @@ def scatter(
         raise LakeError(f"no row is named {missing[0]!r}", expected="names of the index")
     areas = df[size].astype(float) / float(df[size].max()) * 420
     dots = df[[x, y]].astype(float)
-    others = df.index.difference(named)
+    unnamed = df.index.difference(named)
     picture = Picture(title=title)
     ax = picture.subplots()
 
     def add_dots(names: Sequence[str], label: str, **style: Any) -> None:
         ax.scatter(dots.loc[names, x], dots.loc[names, y], areas[names], label=label, **style)
 
-    add_dots(others, f"{len(others)} others", color=GRAY, alpha=0.55, lw=0)
+    add_dots(unnamed, f"{len(unnamed)} others", color=GRAY, alpha=0.55, lw=0)
     # Labels are wide and low: a neighbor at the side is closer than one above
     positions = dots.loc[named] / dots.max() * [1, 3]
     for (group, names), color in zip(labels.items(), [PALETTE[0], PALETTE[3], *PALETTE[1:3]]):
         add_dots(names, group, color=color, alpha=0.85, edgecolor="white", lw=0.8)
         for name in names:
             gap = (areas[name] / np.pi) ** 0.5 + 4
-            side, offset = ("right", -gap) if _is_label_left(positions, name) else ("left", gap)
-            ax.annotate(
-                name,
-                dots.loc[name],
-                (offset, 0),
-                textcoords="offset points",
-                color=color,
-                ha=side,
-                va="center",
-                weight="bold",
-                fontsize=10.5,
-            )
+            _label_dot(ax, name, dots.loc[name], gap, _is_label_left(positions, name), color)
     ax.margins(0.14, 0.1)
     ax.set(xlabel=x_label or x, ylabel=y_label or y)
     ax.xaxis.set_major_formatter("{x:,.0f}")
@@ -162,8 +152,22 @@ def scatter(
     return picture
 
 
+def _label_dot(ax: Axes, name: str, dot: pd.Series, gap: float, is_left: bool, color: str) -> None:
+    ax.annotate(
+        name,
+        dot,
+        (-gap if is_left else gap, 0),
+        textcoords="offset points",
+        color=color,
+        ha="right" if is_left else "left",
+        va="center",
+        weight="bold",
+        fontsize=10.5,
+    )
+
+
 def _is_label_left(positions: pd.DataFrame, name: str) -> bool:
-    """Tell whether a dot's label goes to its left.
+    """Return True if a dot's label goes to its left.
 
     It goes away from the right margin, else away from the nearest labeled dot.
     """
@@ -260,13 +264,16 @@ def stacked(
     colors = dict(zip(sorted(set(kinds) - set(muted)), [*PALETTE, INK] * len(kinds)))
     picture = Picture(4.6, title)
     ax = picture.subplots()
-    bottom = np.zeros(len(sums))
-    for one in kinds:
-        color = colors.get(one, GRAY)
-        ax.bar(range(len(sums)), sums[one], bottom=bottom, width=0.74, color=color, label=str(one))
-        bottom += sums[one].to_numpy(dtype=float)
-    ax.set_xticks(range(len(sums)), list(sums.index))
-    ax.set(xlabel=x_label or x, ylabel=y_label or y, ylim=(0, max(bottom) * 1.06 or 1))
+    sums[kinds].astype(float).plot.bar(
+        ax=ax,
+        stacked=True,
+        width=0.74,
+        rot=0,
+        legend=False,
+        color=[colors.get(one, GRAY) for one in kinds],
+    )
+    top = float(sums.sum(axis=1).max())
+    ax.set(xlabel=x_label or x, ylabel=y_label or y, ylim=(0, top * 1.06 or 1))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.grid(axis="x", visible=False)
     picture.legend(loc="outside right upper", reverse=True)

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
-from ...base.errors import LakeError, did_you_mean
+from ...base import LakeError, did_you_mean
 from .picture import BARE_STYLE, INK, PALETTE, Picture, styled
 
 

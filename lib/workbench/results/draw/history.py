@@ -9,7 +9,7 @@ from matplotlib.dates import DateFormatter
 from matplotlib.patches import Patch
 from rich.filesize import decimal as format_size
 
-from ...base.errors import LakeError
+from ...base import LakeError
 from ...base.text import plural
 from .picture import (
     BARE_STYLE,

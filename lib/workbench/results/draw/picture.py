@@ -9,7 +9,7 @@ from matplotlib import rc_params_from_file
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ...base.errors import LakeError
+from ...base import LakeError
 
 STYLE = cast(
     "dict[str, Any]",
