@@ -283,12 +283,12 @@ def ingest(
     """
     from . import walkthroughs
     from .run import emr_jobs
-    from .walkthroughs import flow
+    from .walkthroughs import capture
     from .walkthroughs import ingest as here
 
     params.require_choice("--on", on, "here", *emr_jobs.EXECUTORS)
     if source:
-        params.require_choice("--source", source, *flow.SOURCE_KINDS)
+        params.require_choice("--source", source, *capture.SOURCE_KINDS)
     walkthroughs.find_captured_table(name)  # a misspelt one is told before anything is started
     loaded = params.load(world)
     if on == "here":

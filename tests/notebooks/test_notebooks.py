@@ -259,8 +259,8 @@ def what_is_there(world):
     return [
         connect.names(world),
         topics.names(world),
-        [t.name for t in museum.flow.remaining_tables(world)],
-        outbox.flow.remaining_tables(world),
+        [t.name for t in museum.flow.resources(world).remaining_tables()],
+        outbox.flow.resources(world).remaining_tables(),
         rows,
     ]
 

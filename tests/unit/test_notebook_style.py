@@ -30,6 +30,30 @@ LITERALS = {  # what belongs into a params file: a notebook runs in every world
 # a text among the parameters, and the comment that names its choices: `source = "landed"  #
 # "landed": the files; …`
 CHOICES = re.compile(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", re.M)
+# methods that return a new table or value and change nothing
+DATAFRAME_METHODS = {
+    "agg",
+    "assign",
+    "astype",
+    "collect",
+    "describe",
+    "fillna",
+    "groupby",
+    "head",
+    "merge",
+    "pivot_table",
+    "rename",
+    "reset_index",
+    "round",
+    "select",
+    "set_index",
+    "sort_values",
+    "tail",
+    "toPandas",
+    "to_dict",
+    "to_frame",
+    "value_counts",
+}
 FORBIDDEN = {
     "sleep": r"\bsleep\s*\(|\bimport sleep\b",
     "sys.path": r"\bsys\.path\b",
@@ -170,22 +194,42 @@ def code_is_python(book):
             yield f"not Python: {e}"
 
 
+def is_value(expression):
+    """Return whether an expression has no effect, so that its value is lost unless displayed."""
+    if isinstance(expression, (ast.Await, ast.Yield, ast.YieldFrom)):
+        return False
+    if not isinstance(expression, ast.Call):
+        return True
+    function = expression.func
+    if re.match(r"(show|draw|pd)\.", ast.unparse(function)):
+        return True
+    return isinstance(function, ast.Attribute) and function.attr in DATAFRAME_METHODS
+
+
+def docstrings(tree):
+    """Return the docstring statements of all functions and classes of a cell."""
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, definitions)]
+    return [node.body[0] for node in nodes if ast.get_docstring(node) is not None]
+
+
 def shown_values_are_last(book):
-    """A cell displays its last expression only: a table or a picture above it is lost without a
-    word."""
+    """A cell displays its last expression only. Every other value, also one in a loop or a function,
+    is lost without an error."""
     for number, cell in enumerate(book.cells):
         try:
-            statements = ast.parse(cell.source).body if cell.cell_type == "code" else []
+            tree = ast.parse(cell.source if cell.cell_type == "code" else "")
         except SyntaxError:
             continue  # code_is_python reports it
-        for statement in statements[:-1]:
-            if isinstance(statement, ast.Expr) and re.match(
-                r"(show|draw)\.", ast.unparse(statement)
-            ):
-                yield f"cell {number} shows a value that is lost: {ast.unparse(statement)[:60]!r} is not its last line"
-        if re.match(
-            r"(show|draw)\.", ast.unparse(statements[-1]) if statements else ""
-        ) and cell.source.endswith(";"):
+        last = tree.body[-1] if tree.body else None
+        skipped = [last, *docstrings(tree)]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and node not in skipped and is_value(node.value):
+                text = ast.unparse(node)[:60]
+                yield f"cell {number} shows a value that is lost: {text!r} is not its last line"
+        if re.match(r"(show|draw)\.", ast.unparse(last) if last else "") and cell.source.endswith(
+            ";"
+        ):
             yield f"cell {number} shows a value that its last semicolon hides"
 
 
@@ -363,6 +407,29 @@ def tag(name):
         ),
         (shown_values_are_last, replace(3, "draw.record_history(rows);"), "semicolon"),
         (
+            shown_values_are_last,
+            replace(3, "rows\nprint(len(rows))"),
+            "'rows' is not its last line",
+        ),
+        (shown_values_are_last, replace(3, "rows['n'] % 2\nprint(1)"), "is not its last line"),
+        (shown_values_are_last, replace(3, "rows.head()\nprint(1)"), "is not its last line"),
+        (shown_values_are_last, replace(3, "pd.DataFrame(rows)\nprint(1)"), "is not its last line"),
+        (
+            shown_values_are_last,
+            replace(3, "for n in (1, 2):\n    rows[n]"),
+            "is not its last line",
+        ),
+        (
+            shown_values_are_last,
+            replace(3, "if rows:\n    show.table(rows)"),
+            "is not its last line",
+        ),
+        (
+            shown_values_are_last,
+            replace(3, "def count():\n    'How many.'\n    len(rows), 1\n\ncount()"),
+            "(len(rows), 1)",
+        ),
+        (
             plugins_are_loaded_after_what_unloads_them,
             replace(
                 3,
@@ -386,6 +453,21 @@ def test_each_rule_fails_on_a_bad_notebook(rule, change, says):
     change(book)
     wrong = list(rule(book))
     assert wrong and says in " ".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def count():\n    'How many rows.'\n    return len(rows)\n\n\ncount()",
+        "check.equal('rows', 1, 1)\nrows.append(1)\nrows",
+        "for name in names:\n    print(name)",
+        "show.table(rows)",
+    ],
+)
+def test_a_docstring_an_effect_and_the_last_value_are_not_lost(source):
+    book = good()
+    replace(3, source)(book)
+    assert list(shown_values_are_last(book)) == []
 
 
 def test_stripping_changes_no_notebook_as_committed_and_takes_what_a_run_leaves(tmp_path):

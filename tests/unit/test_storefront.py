@@ -7,14 +7,13 @@ import socket
 import threading
 import time
 import uuid
-from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
 import requests
 from workbench.base import params, wait
 from workbench.base.errors import LakeError, ServiceLost, StackError
-from workbench.storefront import contexts, events, service
+from workbench.storefront import contexts, events, handler, service
 from workbench.storefront.contexts import CommandRejected
 from workbench.topic import topics
 from workbench.walkthroughs import for_world, storefront, storefront_load
@@ -55,11 +54,11 @@ def test_an_order_goes_its_way_and_each_step_twice_is_once():
 
 
 @pytest.mark.parametrize(
-    "call, why, again",
+    "call, reason, retryable",
     [
         (
             lambda: status("orders", created(), "PROCESSING"),
-            "'PROCESSING' is not given here",
+            "'PROCESSING' is not set by this service",
             False,
         ),
         (
@@ -72,7 +71,7 @@ def test_an_order_goes_its_way_and_each_step_twice_is_once():
             "comes PROCESSING",
             True,
         ),
-        (lambda: status("fulfillment", None, "PROCESSING"), "no such order, or not yet", True),
+        (lambda: status("fulfillment", None, "PROCESSING"), "no such order yet", True),
         (lambda: status("orders", created(), "APPROVED", timestamp="now"), "whole number", False),
         (lambda: status("orders", created(), "APPROVED", timestamp=True), "whole number", False),
         (lambda: created(orderItems=[]), "an order has", False),
@@ -85,7 +84,7 @@ def test_an_order_goes_its_way_and_each_step_twice_is_once():
                 created(),
                 {**SECOND, "guid": FIRST["guid"], "customerId": "1"},
             ),
-            "another one of this key",
+            "another document has this key",
             False,
         ),
         (
@@ -95,10 +94,10 @@ def test_an_order_goes_its_way_and_each_step_twice_is_once():
         ),
         (
             lambda: done("accounts", "POST", "", JOHN, {**JOHN, "name": {"x": "y"}}),
-            "another one of this key",
+            "another document has this key",
             False,
         ),
-        (lambda: done("accounts", "PATCH", "id", None, {}), "no such customer, or not yet", True),
+        (lambda: done("accounts", "PATCH", "id", None, {}), "no such customer yet", True),
         (
             lambda: done("accounts", "PATCH", "id", JOHN, {"contact": "x"}),
             "cannot be changed",
@@ -112,10 +111,10 @@ def test_an_order_goes_its_way_and_each_step_twice_is_once():
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_told_why(call, why, again):
-    with pytest.raises(CommandRejected, match=why) as seen:
+def test_what_makes_no_sense_is_refused_and_told_why(call, reason, retryable):
+    with pytest.raises(CommandRejected, match=reason) as raised:
         call()
-    assert seen.value.retryable == again, "whether it may be asked again"
+    assert raised.value.retryable == retryable, "whether it may be asked again"
 
 
 def test_a_changed_customer_keeps_what_was_not_changed():
@@ -408,6 +407,27 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
     assert len(held) == looks and read.count(contexts.ACCOUNTS.topic) == 100 * looks
 
 
+def test_a_consumed_batch_is_one_line_in_the_log(monkeypatch, caplog):
+    """The line counts the outcomes and the dead letters, which are published with their reasons."""
+    published = []
+    monkeypatch.setattr(
+        topics, "produce", lambda world, topic, records, **_: published.extend(records)
+    )
+    consumer = object.__new__(service.Service)
+    consumer.world, consumer.context, consumer._armed_faults = None, contexts.ORDERS, {}
+    consumer._consumer_store = SimpleNamespace(
+        apply_events=lambda events, before_commit: ["applied"] * len(events)
+    )
+    malformed = Message(value=b"{")
+    malformed.partition = malformed.offset = lambda: 0
+    malformed.timestamp = lambda: (1, 0)
+    caplog.set_level("INFO", service.__name__)
+    consumer.consume_batch([Message(), malformed, Message()])
+    (line,) = caplog.messages
+    assert line == "consumed 3 messages: 2 applied, 1 dead letter"
+    assert len(published) == 1
+
+
 class Unready:
     """A service of which nothing but the handler is under test."""
 
@@ -430,10 +450,9 @@ class Unready:
 @pytest.fixture
 def shop():
     """A handler that listens: its port, and the service behind it."""
-    handler = type("Handler", (service.Handler,), {"service": Unready()})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = handler.create_server(Unready(), "127.0.0.1:0")
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_address[1], handler.service
+    yield server.server_port, server.RequestHandlerClass.service
     server.shutdown()
     server.server_close()
 
@@ -539,7 +558,7 @@ def test_an_event_nested_too_deeply_is_none():
         value=lambda: value,
         headers=lambda: more["headers"],
     )
-    with pytest.raises(LakeError, match="nested more than 50 levels deep"):
+    with pytest.raises(LakeError, match="more than 50 nesting levels"):
         events.parse_event(message)
 
 

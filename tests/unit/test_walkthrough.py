@@ -10,8 +10,10 @@ import pytest
 from workbench import connect, hudi, landing, walkthroughs
 from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
+from workbench.source import postgres
 from workbench.walkthroughs import flow as flows
-from workbench.walkthroughs import log_based, movies, museum, outbox, walkthrough
+from workbench.walkthroughs import log_based, movies, museum, outbox, resources, walkthrough
+from workbench.walkthroughs.resources import Resources
 from worlds import with_settings
 
 
@@ -131,7 +133,7 @@ def test_a_lake_table_is_of_its_own_capture_also_where_keys_have_one_name(world)
 def test_the_source_is_there_when_all_captured_tables_are_published(
     world, monkeypatch, published, there
 ):
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
     found = pd.DataFrame(
         {"publication": [museum.flow.publication] * len(published), "table": published}
     )
@@ -249,19 +251,22 @@ def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypa
     )
     for name, answer in (
         ("_has_source", lambda *_: True),
-        ("remaining_tables", lambda *_: [museum.scratch_table(world)]),
-        ("set_back", lambda *_: did.append("source set back") or 1),
-        ("_drop_connectors", lambda *_, **how: did.append("connector dropped")),
+        ("restore_baseline", lambda *_: did.append("source restored") or 1),
         ("deploy", lambda *_: did.append("deployed")),
     ):
         monkeypatch.setattr(walkthrough.Walkthrough, name, answer)
-    monkeypatch.setattr(walkthrough, "session", lambda world: None)
-    monkeypatch.setattr(walkthrough.hudi, "drop", lambda *_: did.append("table dropped"))
+    for name, answer in (
+        ("remaining_tables", lambda *_: [museum.scratch_table(world)]),
+        ("drop_connectors", lambda *_, **options: did.append("connector dropped")),
+    ):
+        monkeypatch.setattr(Resources, name, answer)
+    monkeypatch.setattr(resources, "session", lambda world: None)
+    monkeypatch.setattr(hudi, "drop", lambda *_: did.append("table dropped"))
     museum.flow.reset(world, "52_connectors")
-    assert did == ["source set back", "table dropped", "connector dropped"]
+    assert did == ["source restored", "table dropped", "connector dropped"]
     did.clear()
     museum.flow.reset(world, "53_hudi_ingest")
-    assert did == ["source set back", "table dropped", "connector dropped", "deployed"]
+    assert did == ["source restored", "table dropped", "connector dropped", "deployed"]
 
 
 @pytest.mark.parametrize("changed, messages, renewed", [(0, 5, False), (1, 5, True), (0, 7, True)])
@@ -270,6 +275,7 @@ def test_the_topics_begin_again_when_they_hold_more_than_was_loaded(
 ):
     """Also where a row was changed and changed back by hand. Where `settle` writes, only what was
     changed counts."""
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: True)
     monkeypatch.setattr(walkthrough.Walkthrough, "restore_baseline", lambda *_: changed)
     monkeypatch.setattr(walkthrough.Walkthrough, "count", lambda *_: 5)
     monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: messages)
@@ -287,13 +293,13 @@ def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
     for name, answer in (
         ("events", lambda *_: changed),
         ("reset", lambda self, world, step: did.append(step)),
-        ("follow", lambda self, spark, world, kind, label: did.append((kind, label))),
+        ("sync", lambda self, spark, world, kind, label: did.append((kind, label))),
     ):
         monkeypatch.setattr(walkthrough.Walkthrough, name, answer)
     for kind in ("topic", "landed"):
         monkeypatch.setattr(
             walkthrough.Walkthrough,
-            "kind_of",
+            "source_kind",
             lambda self, world, table, kind=kind: kind if table.type == "mor" else "topic",
         )
         assert museum.flow.reset_if_changed(None, world, "artists", 299)
@@ -303,8 +309,9 @@ def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
 def test_a_walkthrough_without_publication_starts_clean_without_one(world, monkeypatch):
     polled = dataclasses.replace(museum.flow, publication="")
     did = []
-    for name in ("_has_source", "remaining_tables", "_drop_connectors"):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, **how: [])
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: [])
+    for name in ("remaining_tables", "drop_connectors"):
+        monkeypatch.setattr(Resources, name, lambda *_, **options: [])
     monkeypatch.setattr(walkthrough.postgres, "create_database", lambda *_: did.append("database"))
     monkeypatch.setattr(
         walkthrough.postgres, "drop_publication", lambda _, name, __: did.append(f"drop {name!r}")
@@ -315,7 +322,7 @@ def test_a_walkthrough_without_publication_starts_clean_without_one(world, monke
 
 
 def test_a_source_without_publication_is_there_with_its_copies(world, monkeypatch):
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
     monkeypatch.setattr(
         walkthrough.postgres,
         "publications",
@@ -330,12 +337,12 @@ def test_the_topics_of_a_walkthrough_are_those_of_its_tables_its_connectors_and_
 ):
     ours = {"moma.public.artists", "moma.public.artworks", "moma_envelope.public.artists"}
     beats = {"__debezium-heartbeat.moma", "__debezium-heartbeat.moma_envelope"}
-    assert museum.flow._topic_names(world) == ours | beats
+    assert museum.flow.resources(world).topics == ours | beats
     assert (
-        "moma.public.artists-value" in museum.flow._schema_artifacts(world)
-        and len(museum.flow._schema_artifacts(world)) == 10
+        "moma.public.artists-value" in museum.flow.resources(world).schemas
+        and len(museum.flow.resources(world).schemas) == 10
     )
-    assert outbox.flow._schema_artifacts(world) == set(), "who makes no schemas needs no registry"
+    assert outbox.flow.resources(world).schemas == set(), "who makes no schemas needs no registry"
 
 
 def test_no_topic_of_mariadb_is_begun_again(world):
@@ -373,14 +380,14 @@ def test_the_change_log_as_of_a_position():
 
 def test_a_change_of_no_row_says_so(world, monkeypatch):
     monkeypatch.setattr(flows.topics, "end_offsets", lambda *_: {0: 5})
-    monkeypatch.setattr(flows.postgres, "execute", lambda *_: 0)
+    monkeypatch.setattr(postgres, "execute", lambda *_: 0)
     monkeypatch.setattr(
         flows.topics, "wait_for_messages", lambda *_, **__: pytest.fail("waited for nothing")
     )
     with pytest.raises(SourceError, match="no row of artists was changed"):
         museum.flow.change(world, "artists", 7, name="x")
     waited = []
-    monkeypatch.setattr(flows.postgres, "execute", lambda *_: 3)
+    monkeypatch.setattr(postgres, "execute", lambda *_: 3)
     monkeypatch.setattr(flows.topics, "wait_for_messages", lambda *a, **__: waited.append(a[2]))
     assert museum.flow.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [
         5 + 3 * 2
@@ -403,7 +410,7 @@ def followed(monkeypatch, tmp_path):
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))
             files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
-        monkeypatch.setattr(flows.postgres, "log_position", lambda *_: "0/0")
+        monkeypatch.setattr(postgres, "log_position", lambda *_: "0/0")
         monkeypatch.setattr(
             flows,
             "last_ingest_commit",
@@ -470,12 +477,12 @@ def test_databases_and_files_that_were_made_with_sql_go(world, monkeypatch, tmp_
     there = SimpleNamespace(
         catalog=SimpleNamespace(databaseExists=lambda name: name == "made"), sql=said.append
     )
-    monkeypatch.setattr(walkthrough, "session", lambda world: there)
+    monkeypatch.setattr(resources, "session", lambda world: there)
     lake = with_settings(world, lake={"tables": f"file:{tmp_path}"})
     (tmp_path / "refined").mkdir()
     (tmp_path / "refined" / "part-0.parquet").write_text("x")
-    for name in ("_has_source", "remaining_tables"):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_: [])
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: [])
+    monkeypatch.setattr(Resources, "remaining_tables", lambda *_: [])
     queried = dataclasses.replace(
         museum.flow, catalog_databases=("made", "gone"), lake_folders=("refined",)
     )
@@ -493,19 +500,22 @@ def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch)
     ]
     forgotten = []
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: there)
-    assert polling._remaining_topics(world) == ["pagila.polled.actor", "pagila.public.film"]
-    monkeypatch.setattr(walkthrough.landing, "names", lambda world: [])
+    assert polling.resources(world).remaining_topics() == [
+        "pagila.polled.actor",
+        "pagila.public.film",
+    ]
+    monkeypatch.setattr(resources.landing, "names", lambda world: [])
     monkeypatch.setattr(walkthrough.postgres, "databases", lambda _: [])
     for part, name in (("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
-        monkeypatch.setattr(getattr(walkthrough, part), name, lambda *_, **__: None)
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
-    monkeypatch.setattr(walkthrough.landing, "drop", lambda *_: None)
+        monkeypatch.setattr(getattr(resources, part), name, lambda *_, **__: None)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
+    monkeypatch.setattr(resources.landing, "drop", lambda *_: None)
     monkeypatch.setattr(
-        walkthrough.landing,
+        resources.landing,
         "reset_offsets",
         lambda _, config: forgotten.append(config["topic.prefix"]),
     )
-    polling._drop_connectors(world)
+    polling.resources(world).drop_connectors()
     assert forgotten == ["pagila.polled."]
 
 
@@ -522,19 +532,16 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
     for module, name, answer in (
         (landing, "names", []),
         (walkthrough.topics, "names", []),
-        (walkthrough.registry, "delete", None),
-        (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})),
+        (resources.registry, "delete", None),
+        (resources.registry, "artifacts", pd.DataFrame({"artifact": []})),
         (walkthrough.topics, "delete", None),
         (walkthrough.groups, "names", []),
         (walkthrough.groups, "delete", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
-    for name, answer in (
-        ("_has_database", False),
-        ("remaining_databases", []),
-        ("_remaining_source_tables", []),
-    ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: False)
+    for name in ("remaining_catalog_databases", "remaining_source_tables"):
+        monkeypatch.setattr(Resources, name, lambda *_: [])
     sink = landing.parse(movies.poisoned_sink(lab))
     made = [
         connect.config(lab, movies.FILE_SINK)["file"],
@@ -565,7 +572,7 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
         ]
     }
     files.write_text(f"file:{tmp_path}/checkpoints/replayed/others.dlq/an id/0-0.json", "[]")
-    movies.flow._drop_connectors(lab)
+    movies.flow.resources(lab).drop_connectors()
     assert not any(movies.flow.remaining_resources(lab).values())
     files.remove(
         f"file:{tmp_path}/checkpoints/replayed/others.dlq"
@@ -609,20 +616,17 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
         (landing, "delete", gone("connectors")),
         (walkthrough.topics, "names", lambda _: there["topics"]),
         (walkthrough.topics, "delete", gone("topics")),
-        (walkthrough.registry, "artifacts", lambda _: pd.DataFrame({"artifact": there["schemas"]})),
-        (walkthrough.registry, "delete", gone("schemas")),
+        (resources.registry, "artifacts", lambda _: pd.DataFrame({"artifact": there["schemas"]})),
+        (resources.registry, "delete", gone("schemas")),
         (walkthrough.postgres, "drop_slot", gone("slots")),
         (walkthrough.postgres, "connector_slots", lambda *_: there["slots"]),
         (walkthrough.postgres, "databases", lambda _: ["moma"]),
         (walkthrough.postgres, "publications", lambda *_: pd.DataFrame({"publication": []})),
     ):
         monkeypatch.setattr(module, name, answer)
-    for name, answer in (
-        ("_has_database", True),
-        ("remaining_databases", []),
-        ("_remaining_source_tables", []),
-    ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
+    for name in ("remaining_catalog_databases", "remaining_source_tables"):
+        monkeypatch.setattr(Resources, name, lambda *_: [])
     files.write_text(journal, json.dumps({"made": {f"{museum.CONNECTOR}_r2": made}}))
     files.write_text(
         journal.replace(museum.CONNECTOR, "other"), json.dumps({"made": {"other_r2": made}})
@@ -636,7 +640,7 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
         "schemas in the registry": [f"{topic}-value"],
         "files": [journal],
     }
-    museum.flow._drop_connectors(lab)
+    museum.flow.resources(lab).drop_connectors()
     assert not any(museum.flow.remaining_resources(lab).values())
     assert there["connectors"] == ["other_r2"] and there["topics"] == ["other_r2.public.artists"], (
         "another's stay"
@@ -651,20 +655,17 @@ def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypa
     for module, name, answer in (
         (landing, "names", []),
         (walkthrough.topics, "names", []),
-        (walkthrough.registry, "delete", None),
-        (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})),
+        (resources.registry, "delete", None),
+        (resources.registry, "artifacts", pd.DataFrame({"artifact": []})),
         (walkthrough.topics, "delete", None),
         (landing, "drop", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
-    for name, answer in (
-        ("_has_database", False),
-        ("remaining_databases", []),
-        ("_remaining_source_tables", []),
-    ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: False)
+    for name in ("remaining_catalog_databases", "remaining_source_tables"):
+        monkeypatch.setattr(Resources, name, lambda *_: [])
     assert movies.flow.remaining_resources(world)["consumer groups"] == there[:2]
-    movies.flow._drop_connectors(world)
+    movies.flow.resources(world).drop_connectors()
     assert (
         there == ["others-schemahistory"]
         and not movies.flow.remaining_resources(world)["consumer groups"]

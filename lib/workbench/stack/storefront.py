@@ -1,5 +1,5 @@
 """The storefront's services as rows of the stack: processes of ours
-(`workbench.storefront.service`), at most two instances of each.
+(`workbench.storefront`), at most two instances of each.
 """
 
 import sys
@@ -32,7 +32,7 @@ def _service(context: str, number: int) -> Service:
         command=lambda w: [
             sys.executable,
             "-m",
-            "workbench.storefront.service",
+            "workbench.storefront",
             w.name,
             context,
             at(w),
