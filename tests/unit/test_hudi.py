@@ -194,7 +194,7 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
         False,
         True,
     )
-    with pytest.raises(LakeError, match="(?s)no instant labelled 'mine'.*hudi.label"):
+    with pytest.raises(LakeError, match="(?s)no instant labeled 'mine'.*hudi.label"):
         hudi.as_of(None, world, other, "mine")
     hudi.label(world, other, "its")
     with table_lock(world, one):

@@ -274,12 +274,15 @@ def latest_of(valid: dict[str, list[str]], uris: Sequence[str]) -> Optional[dict
         valid: the valid files, as `group_by_schema` returns them.
         uris: all files, in reading order.
     """
-    schemas = {uri: json.loads(text) for text, group in valid.items() for uri in group}
+    schemas: dict[str, Any] = {}
+    for text, group in valid.items():
+        schemas.update(dict.fromkeys(group, json.loads(text)))
     records = [schemas[uri] for uri in uris if uri in schemas and avro.is_record(schemas[uri])]
     if not records:
         return None
     ((most_common, _),) = Counter(map(avro.full_name, records)).most_common(1)
-    return [avsc for avsc in records if avro.full_name(avsc) == most_common][-1]
+    latest: dict[str, Any] = [r for r in records if avro.full_name(r) == most_common][-1]
+    return latest
 
 
 def read_files(

@@ -62,9 +62,10 @@ def rows_of_key(
         )
     except LakeError:
         # A pending compaction hides later commits from hudi-rs. Spark takes longer.
-        reader = hudi.spark_reader(session(world)).option("hoodie.datasource.query.type", kind)
         if instant:
             check_readable(lake, instant)
+        reader = hudi.spark_reader(session(world)).option("hoodie.datasource.query.type", kind)
+        if instant:
             reader = reader.option("as.of.instant", instant)
         ((field, value),) = key.items()
         condition = f"{identifier(field)} = {literal(value)}"

@@ -57,7 +57,8 @@ def show(history: RowHistory) -> None:
         _print(console, changes, columns)
     if len(history.views):  # a line for each field: rows are wide, and there are few views
         fields = history.views.drop(columns=HIDDEN_FIELDS, errors="ignore").astype(object).T
-        titles = {"index": "shown now", **dict(enumerate(history.views["view"]))}
+        titles: dict[Any, str] = {"index": "shown now"}
+        titles.update(enumerate(history.views["view"]))
         _print(console, fields.reset_index(), titles)
 
 
