@@ -139,7 +139,7 @@ def read_independent(
             hint="Spark reads it: hudi.read(spark, table)",
         )
     import pyarrow
-    from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
+    from hudi import HudiReadOptions, HudiTableBuilder
 
     instant = resolve_instant(as_of[0], table, as_of[1]) if as_of else ""
     if instant and not check_readable(table, instant):
@@ -148,7 +148,7 @@ def read_independent(
         _require_no_pending_compaction(table, instant)
     options = HudiReadOptions(
         filters=[(name, "=", str(value)) for name, value in (where or {}).items()],
-        hudi_options={HudiReadConfig.USE_READ_OPTIMIZED_MODE.value: str(optimized).lower()},
+        hudi_options={"hoodie.read.use.read_optimized.mode": str(optimized).lower()},
     )
     if instant:
         options = options.with_as_of_timestamp(instant)
