@@ -312,17 +312,15 @@ def missing_files(actions: list[CompletedAction], instant: str, existing: set[st
     Returns:
         Paths. A `*` replaces an unknown part of the name of a file whose commit was archived.
     """
-    matches = map(BASE_FILE_PATTERN.fullmatch, existing)
-    base_files = {(match["group"], match["instant"]) for match in matches if match}
-    groups = {group for group, _ in base_files}
+    base_files = set()
+    for match in filter(None, map(BASE_FILE_PATTERN.fullmatch, existing)):
+        base_files.update([(match["group"], match["instant"]), (match["group"], "")])
     missing = set()
     for group, file_slice in _file_slices(actions, instant).items():
         missing |= file_slice.paths - existing
         base = file_slice.archived_base
-        if base == "" and group not in groups:
-            missing.add(f"{group}_*.parquet")
-        elif base and (group, base) not in base_files:
-            missing.add(f"{group}_*_{base}.parquet")
+        if base is not None and (group, base) not in base_files:
+            missing.add(f"{group}_*{base}.parquet")
     return missing
 
 
@@ -391,12 +389,8 @@ def check_version(table: Table) -> None:
 
 def _read_properties(table: Table) -> dict[str, str]:
     text = files.read_text(f"{table.base}/.hoodie/hoodie.properties") or ""
-    entries = {}
-    for line in text.splitlines():
-        name, separator, value = line.partition("=")
-        if separator and not line.startswith("#"):
-            entries[name.strip()] = value.strip()
-    return entries
+    lines = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
+    return {name.strip(): value.strip() for name, separator, value in lines if separator}
 
 
 def archive_folder(table: Table) -> str:
