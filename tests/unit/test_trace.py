@@ -1,4 +1,4 @@
-"""One row's biography: what changed, what a view shows, which commit and file it was, and the
+"""The history of one row: what changed, what a view shows, which commit and file it was, and the
 picture."""
 
 import dataclasses
@@ -103,8 +103,8 @@ def test_a_key_is_a_number_or_a_text(monkeypatch, key):
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(topics, "offset_span", lambda *_: 3)
     table = trace.TracedTable("x", "public.x", "id", "t", None, ())
-    life = trace.row(None, table, str(key))
-    assert (life.key, list(life.changes["offset"]), list(life.changes["what"])) == (
+    traced = trace.row(None, table, str(key))
+    assert (traced.key, list(traced.changes["offset"]), list(traced.changes["what"])) == (
         key,
         [1],
         ["row read"],
@@ -391,7 +391,7 @@ def test_the_landed_file_of_a_message(world, tmp_path):
     )
 
 
-def life():
+def history():
     lake = hudi.Table(name="t", base="file:/none", key=("id",), ordering="v", type="mor")
     table = trace.TracedTable("artists", "public.artists", "id", "m.artists", None, (lake,))
     at = [dt.datetime(2026, 1, 1, 12, 0, n, tzinfo=UTC) for n in range(3)]
@@ -422,7 +422,7 @@ def life():
 
 def test_it_is_printed_line_by_line(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
-    trace.show(life())
+    trace.show(history())
     out = capsys.readouterr().out
     for text in (
         "artists 7",
@@ -440,7 +440,7 @@ def test_it_is_printed_line_by_line(capsys, monkeypatch):
 
 def test_a_key_and_a_topic_are_printed_as_text(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
-    found = life()
+    found = history()
     table = dataclasses.replace(found.table, topic="m.[red]artists[/i]\x1b[2J")
     trace.show(dataclasses.replace(found, table=table, key="[/b] \x1b]0;title\x07 :smile:"))
     (heading, *_) = capsys.readouterr().out.splitlines()
@@ -450,7 +450,7 @@ def test_a_key_and_a_topic_are_printed_as_text(capsys, monkeypatch):
 
 
 def test_the_picture_has_a_line_for_each_change():
-    figure = trace.draw(life())
+    figure = trace.draw(history())
     (axes,) = figure.axes
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["1  row read", "2  a 1 → 2"]
     to_topic, to_table, second = axes.lines
@@ -469,7 +469,7 @@ def test_the_picture_has_a_line_for_each_change():
 def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
     """From one table nothing goes to the other, and where there is no time in the source it begins
     at the topic."""
-    one = life()
+    one = history()
     cow = dataclasses.replace(one.table.tables[0], name="u", type="cow")
     two = dataclasses.replace(
         one,
@@ -481,7 +481,7 @@ def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
 
 
 def test_no_two_changes_of_the_picture_look_alike():
-    two = life()
+    two = history()
     changes = pandas.concat([two.changes[:1]] * 30, ignore_index=True).assign(change=range(1, 31))
     figure = trace.draw(dataclasses.replace(two, changes=changes))
     lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]

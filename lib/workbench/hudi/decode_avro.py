@@ -337,7 +337,7 @@ def read_files(
     if broken:
         errors = spark.createDataFrame(sorted(broken.items()), "file string, error string")
         no_row, no_text = F.lit(None).cast(resolver.row_schema), F.lit(None).cast("string")
-        parts.append(errors.select("file", no_row.alias("row"), "error", no_text.alias("text")))
+        parts.append(errors.withColumns({"row": no_row, "text": no_text}))
     decoded = reduce(lambda a, b: a.unionByName(b), parts).select(
         "*", *decode.null_message_columns()
     )

@@ -217,10 +217,8 @@ def leaf_types(kind: T.DataType, path: tuple[str, ...] = ()) -> dict[tuple[str, 
     A path has the names of the fields, `[]` for a list's elements and `{}` for a map's values.
     """
     if isinstance(kind, T.StructType):
-        leaves: dict[tuple[str, ...], T.DataType] = {}
-        for f in kind:
-            leaves.update(leaf_types(f.dataType, (*path, f.name)))
-        return leaves
+        leaves = (leaf_types(f.dataType, (*path, f.name)) for f in kind)
+        return {leaf: leaf_type for types in leaves for leaf, leaf_type in types.items()}
     if isinstance(kind, T.ArrayType):
         return leaf_types(kind.elementType, (*path, "[]"))
     if isinstance(kind, T.MapType):
