@@ -11,6 +11,7 @@ from ..base import LakeError, World
 from ..hudi import Table
 from ..landing import messages
 from ..landing.formats import JsonLines
+from ..landing.sinks import Sink
 from ..topic import registry, topics
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
@@ -34,7 +35,7 @@ class TracedTable:
     source: str
     key: str
     topic: str
-    sink: Any
+    sink: Optional[Sink]
     tables: tuple[Table, ...]
     format: str = "json"
 
@@ -63,10 +64,10 @@ class Change:
 
     change: int
     made_at: Optional[dt.datetime]
-    op: Any
+    op: Optional[str]
     what: str
-    lsn: Any
-    transaction: Any
+    lsn: Optional[int]
+    transaction: Optional[int]
     partition: int
     offset: int
     in_topic_at: dt.datetime
