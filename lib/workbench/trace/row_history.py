@@ -47,9 +47,14 @@ def row(world: World, table: TracedTable, key: Any) -> RowHistory:
     """Trace one row from its source to the lake.
 
     Args:
+<<<<<<< HEAD
         world: the world.
         table: `walkthroughs.traced` returns that of a captured table.
         key: record key of the row, a number or a text.
+=======
+        table: `walkthroughs.traced_table` gives that of a captured table. key: of the row, a number or a
+            text.
+>>>>>>> d5206fce9f68442ea0543628d82c449b6eaea657
 
     Returns:
         changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn,
