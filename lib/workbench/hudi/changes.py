@@ -1,14 +1,8 @@
 """The sources of changes, a topic or landed files, and their batches of new changes.
 
-<<<<<<< HEAD
 `next(progress, batch_id)` of a reader returns the next `Batch`, or None if nothing is new. `progress`
 is the position in the source that the table's last commit holds. `Batch.progress` is the position that
 the next commit will hold.
-=======
-A reader's `next(mine, number)` gives the next `Batch`, or None when there is nothing new. `mine` is
-how far the table's last commit says that the source has been read, and `Batch.progress` what the
-next commit is to say.
->>>>>>> d5206fce9f68442ea0543628d82c449b6eaea657
 """
 
 from __future__ import annotations

@@ -119,52 +119,5 @@ def _labels_path(world: World, table: Table) -> str:
 
 
 def _load_labels(world: World, table: Table) -> list[Label]:
-<<<<<<< HEAD
     entries = json.loads(files.read_text(_labels_path(world, table)) or "[]")
     return [Label(**entry) for entry in entries]
-=======
-    return [
-        Label(**each) for each in json.loads(files.read_text(_labels_path(world, table)) or "[]")
-    ]
-
-
-def drop(spark: SparkSession | None, world: World, table: Table) -> None:
-    """Start clean: remove the catalog entries, the files, the labels, the progress and the dead
-    letters of the table.
-
-    Raises: LakeError: an ingest into it is going on, whose next commit would name files that are no
-        more.
-    """
-    with table_lock(world, table):
-        if spark is not None:
-            for entry in all_catalog_names(table):
-                unregister(spark, entry)
-            catalog_synced.pop(table.base, None)
-        # labels first: they are of no other table, also when the rest is not reached
-        for place in (table_state_dir(world, table), dead_letters_path(world, table), table.base):
-            files.remove(place)
-
-
-def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
-    """The messages that could not be ingested: reason, topic, partition, offset, file, text (base64
-    where it is Avro).
-    """
-    return read_dead_letters(spark, dead_letters_path(world, table))
-
-
-def publish_dead_letters(world: World, table: Table, topic: str) -> int:
-    """Send the messages that could not be ingested from topics to a dead-letter topic, in the form
-    that a Connect sink gives them; those that were not sent yet. Return how many. Raises: LakeError
-    as dlq.publish does.
-    """
-    read = read_progress(last_ingest_commit(table))
-    return dlq.publish(
-        world,
-        topic,
-        dead_letters_path(world, table),
-        f"{table_state_dir(world, table)}/dead_letters.json",
-        table.name,
-        "workbench.hudi.ingest",
-        lambda origin: read.get(Topic(origin).id, {}).get("topic_id"),
-    )
->>>>>>> d5206fce9f68442ea0543628d82c449b6eaea657

@@ -117,15 +117,8 @@ class Table:
 
     @property
     def ordering_column(self) -> str:
-<<<<<<< HEAD
         """The column that Hudi orders by: the field itself, or the combination of several."""
         return self.ordering if len(self.ordering_fields) == 1 else COMBINED_ORDERING_COLUMN
-=======
-        """The column that Hudi orders by: the field itself, or what decode.classify makes of
-        several.
-        """
-        return COMBINED_ORDERING_COLUMN if len(self.ordering_fields) > 1 else self.ordering
->>>>>>> d5206fce9f68442ea0543628d82c449b6eaea657
 
     def ordering_value(self, record: Mapping[str, Any]) -> Any:
         """Return the value of the ordering column for a row, or for a record of the source."""

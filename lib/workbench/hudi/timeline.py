@@ -22,11 +22,7 @@ from pyarrow.fs import FileInfo
 from ..base import LakeError, files, wait_until
 from .tables import TABLE_VERSION, Table
 
-<<<<<<< HEAD
 # Key in a commit's extra metadata: how the source's schema changed (see evolution.describe_change).
-=======
-# in a commit's extra metadata what the source changed (see evolving.describe_change)
->>>>>>> d5206fce9f68442ea0543628d82c449b6eaea657
 SCHEMA_CHANGE_KEY = "_workbench_schema_change"
 WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that change query results
 MAX_CLOCK_SKEW_S = 10  # tolerated difference between the clocks of two machines

@@ -1,4 +1,4 @@
-"""The history of one row: `workbench trace artists 299`, or `row(world, traced(world, "artists"), 299)`.
+"""The history of one row: `workbench trace artists 299`, or `row(world, traced_table(world, "artists"), 299)`.
 
 It has every change of the row from the source's log to the views of the lake: LSN and transaction →
 topic, partition, offset → schema → landed file → Hudi commit, file group, base or log file → what each
@@ -47,14 +47,9 @@ def row(world: World, table: TracedTable, key: Any) -> RowHistory:
     """Trace one row from its source to the lake.
 
     Args:
-<<<<<<< HEAD
         world: the world.
-        table: `walkthroughs.traced` returns that of a captured table.
+        table: `walkthroughs.traced_table` returns that of a captured table.
         key: record key of the row, a number or a text.
-=======
-        table: `walkthroughs.traced_table` gives that of a captured table. key: of the row, a number or a
-            text.
->>>>>>> d5206fce9f68442ea0543628d82c449b6eaea657
 
     Returns:
         changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn,
