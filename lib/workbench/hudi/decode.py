@@ -395,7 +395,7 @@ def classify(
         decoded: columns `row` (of type `schema`), `key`, and those that the conditions use.
         schema: the reader schema.
         is_tombstone: whether the message holds no row.
-        errors: (condition, reason) of what cannot be decoded; the first that holds counts.
+        errors: (condition, reason) of each decoding error; the first that applies counts.
         table: the table that the rows are for.
 
     Raises:

@@ -45,9 +45,14 @@ def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
 
 
 def publish_dead_letters(world: World, table: Table, topic: str) -> int:
-    """Publish the dead letters of consumed topics to a dead-letter topic, as a Connect sink does.
+    """Publish the dead letters of source topics in the format of a Connect sink.
 
     Those that were published before are left out.
+
+    Args:
+        world: the world.
+        table: the table.
+        topic: the dead-letter topic.
 
     Returns:
         The number of published records.
