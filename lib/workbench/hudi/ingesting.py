@@ -372,7 +372,7 @@ class IngestJob:
         commit = last_ingest_commit(self.table, actions)
         if not self.replay:  # a repeated ingest does not bring back the rows that the commit lacks
             self._require_no_write_errors(commit)
-        self._require_same_buckets(commit)
+        check_buckets(self.table, commit)
         progress = read_progress(commit)
         if not commit and (actions or archive_folder(self.table)):
             progress = {UNKNOWN_PROGRESS: {"batch": -1}}
@@ -424,19 +424,20 @@ class IngestJob:
                 "it, then hudi.ingest(…, replay=True)",
             )
 
-    def _require_same_buckets(self, commit: CommitMetadata) -> None:
-        """Raise LakeError if the table was written with another number of buckets.
 
-        A key would be looked for in another file, not found, and inserted again.
-        """
-        buckets = extra_metadata(commit).get(BUCKETS_KEY, self.table.buckets)
-        if self.table.index == "BUCKET" and int(buckets) != self.table.buckets:
-            raise LakeError(
-                f"table {self.table.name} has {buckets} buckets in a partition, not {self.table.buckets}",
-                location=self.location,
-                expected=f"buckets={buckets}",
-                hint="write it as it was made, or drop it and ingest it anew",
-            )
+def check_buckets(table: Table, commit: CommitMetadata) -> None:
+    """Raise LakeError if a commit wrote the table with another number of buckets.
+
+    A key would be looked for in another file, not found, and inserted again.
+    """
+    buckets = extra_metadata(commit).get(BUCKETS_KEY, table.buckets)
+    if table.index == "BUCKET" and int(buckets) != table.buckets:
+        raise LakeError(
+            f"table {table.name} has {buckets} buckets in a partition, not {table.buckets}",
+            location=table.base,
+            expected=f"buckets={buckets}",
+            hint="write it as it was made, or drop it and ingest it anew",
+        )
 
 
 def check_ordering(table: Table, columns: T.StructType) -> None:
