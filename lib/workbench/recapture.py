@@ -22,6 +22,7 @@ from . import connect, hudi
 from .base import ConnectorError, LakeError, WorkbenchError, World, did_you_mean, files, wait_until
 from .connect.configs import SCHEMA_HISTORY_PREFIX
 from .hudi import decode, evolution, tables
+from .hudi.changes import SourceProgress
 from .hudi.ingesting import (
     PROGRESS_KEY,
     REPLACED_BY,
@@ -438,7 +439,7 @@ class _Recapture:
         last = read_progress(last_ingest_commit(captured.table)).get(self._topic(captured).id)
         return last is not None and REPLACED_BY not in last
 
-    def _own_progress(self, captured: CapturedTable) -> dict[str, dict[str, Any]]:
+    def _own_progress(self, captured: CapturedTable) -> dict[str, SourceProgress]:
         """How far the table has read the topics of this source, under its former name too, and what
         was landed of them, by this prefix or earlier ones. Raises LakeError: it holds rows of other
         sources, which the new rows would remove.
