@@ -95,15 +95,8 @@ def messages(
     reason: Column = F.lit(None).cast("string")
     for condition, text in reversed(reasons):
         reason = F.when(condition, text).otherwise(reason)
-    return decoded.select(
-        "key",
-        "value",
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        row.alias("row"),
-        reason.alias("reason"),
+    return decoded.withColumn("row", row).select(
+        "key", "value", "topic", "partition", "offset", "timestamp", "row", reason.alias("reason")
     )
 
 
