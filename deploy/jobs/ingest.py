@@ -19,7 +19,7 @@ def main(address: str, *arguments: str) -> None:
     for folder in ("params", "data"):
         os.mkdir(os.path.join(root, folder))
         fs.copy_files(f"{address}/{folder}", os.path.join(root, folder))
-    # before the library is imported, which looks where it is. The Spark is that of the job, and its log has a line per batch.
+    # Before the import of the library, which reads these variables: it uses the job's Spark, and logs a line per batch.
     os.environ.update(WORKBENCH_ROOT=root, WORKBENCH_SPARK="classic")
     os.environ.setdefault("WORKBENCH_LOG", "info")
     from workbench import cli

@@ -27,7 +27,7 @@ from . import dialect
 TIMESTAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 POLL_SECONDS = 0.5  # between two requests for the state of a query
 # {type of Athena: type in pandas, as Spark returns it}; columns of other types hold Python objects,
-# and nested values are text (docs/limits.md)
+# and nested values are text (docs/athena.md)
 PANDAS_TYPES = {
     "tinyint": "int8",
     "smallint": "int16",

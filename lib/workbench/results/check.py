@@ -295,16 +295,16 @@ def _report_rows(
         result = plural(len(differences), "difference")
     else:
         result = "no value differs" + (f" by more than {tolerance:g}" if tolerance else "")
-    shown = differences[:MAX_DIFFERENCES]
+    details = differences[:MAX_DIFFERENCES]
     if len(differences) > MAX_DIFFERENCES:
-        shown.append(f"… and {len(differences) - MAX_DIFFERENCES:,} more")
+        details.append(f"… and {len(differences) - MAX_DIFFERENCES:,} more")
     _report(
         not differences,
         claim,
         f"{left_size}, {result}",
         right_size,
         labels,
-        "\n".join(shown),
+        "\n".join(details),
         custom_data,
     )
 

@@ -16,8 +16,8 @@ from ..hudi import decode_avro
 from ..spark import translate_errors
 from ..topic import registry, topics, wire
 
-# Of an event's time over this clock: a later event would advance the watermark, and make all others
-# late
+# How far the time of an event may be ahead of this clock. A later event would advance the watermark,
+# and all others would be late
 MAX_FUTURE_SKEW = "10 minutes"
 LOG_INTERVAL = 2  # seconds between two looks at the progress of a query that is logged
 PROGRESS_COLUMNS = [
@@ -95,15 +95,8 @@ def messages(
     reason: Column = F.lit(None).cast("string")
     for condition, text in reversed(reasons):
         reason = F.when(condition, text).otherwise(reason)
-    return decoded.select(
-        "key",
-        "value",
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        row.alias("row"),
-        reason.alias("reason"),
+    return decoded.withColumn("row", row).select(
+        "key", "value", "topic", "partition", "offset", "timestamp", "row", reason.alias("reason")
     )
 
 

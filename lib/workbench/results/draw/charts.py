@@ -18,6 +18,7 @@ from .picture import (
     PALETTE,
     STYLE,
     Picture,
+    label_lanes,
     require_rows,
     styled,
 )
@@ -195,8 +196,8 @@ def matrix(frame: pd.DataFrame, words: Mapping[Any, str], title: str = "") -> Pi
             Rectangle((x - 0.46, y - 0.42), 0.92, 0.84, fc=colors[value], ec="white", lw=2)
         )
         ax.text(x, y, words[value], ha="center", va="center", color="white", fontsize=10)
-    ax.set(xlim=(-0.5, len(frame.columns) - 0.5), ylim=(len(frame) - 0.5, -0.5))
-    ax.set_yticks(range(len(frame)), list(frame.index))
+    ax.set_xlim(-0.5, len(frame.columns) - 0.5)
+    label_lanes(ax, frame.index, top=0.5)
     ax.set_xticks(range(len(frame.columns)), [name.replace("_", "\n") for name in frame.columns])
     ax.xaxis.tick_top()
     return picture
@@ -226,9 +227,8 @@ def costs(
         texts = [format_size(int(v)) if column == "bytes" else f"{v:,.4g}" for v in values]
         ax.bar_label(bars, texts, padding=4, fontsize=10)
         ax.set(xlim=(0, values.max() * 1.35 or 1), xticks=[])
-        ax.set_title(heading, fontsize=11, weight="bold", loc="left", pad=8)
-    axes[0].set_yticks(range(len(frame)), list(frame.index))
-    axes[0].set_ylim(len(frame) - 0.5, -0.5)
+        ax.set_title(heading, pad=8)
+    label_lanes(axes[0], frame.index, top=0.5)
     return picture
 
 
@@ -299,8 +299,8 @@ def ranking(
     bars = ax.barh(range(len(ranked)), ranked, color=colors, height=0.7)
     texts = [f"{unit}{value:,.0f} · {value / ranked.sum():.1%}" for value in ranked]
     ax.bar_label(bars, texts, padding=5)
-    ax.set_yticks(range(len(ranked)), list(ranked.index))
-    ax.set(xlim=(0, ranked.max() * 1.2), ylim=(len(ranked) - 0.4, -0.6), xticks=[])
+    label_lanes(ax, ranked.index, bottom=0.6)
+    ax.set(xlim=(0, ranked.max() * 1.2), xticks=[])
     return picture
 
 
@@ -361,7 +361,7 @@ def panels(
             numbers = np.nan_to_num(frame[[*columns]].to_numpy(dtype=float))
             bottom, top = min(0, numbers.min() * 1.12), max(0, numbers.max() * 1.12)
             ax.set_ylim(bottom, top if bottom or top else 1)
-        ax.set_title(heading, fontsize=11, weight="bold", loc="left", pad=5)
+        ax.set_title(heading, pad=5)
         if len(columns) > 1:
             ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)
     axes[-1].set_xlabel(x_label or x)

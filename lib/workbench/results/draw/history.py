@@ -18,6 +18,7 @@ from .picture import (
     PALETTE,
     STYLE,
     Picture,
+    label_lanes,
     require_rows,
     styled,
 )
@@ -148,9 +149,9 @@ def record_history(values: pd.DataFrame, columns: Sequence[str], title: str = ""
             color = "#6B7280" if is_null else INK
             ax.text(start + 0.1, lane, text, va="center", fontsize=10, color=color)
             start += width
-    ax.set_yticks(range(len(columns)), columns)
+    label_lanes(ax, columns)
     ax.set_xticks(range(len(values)), list(values.index), ha="left")
-    ax.set(ylim=(len(columns) - 0.5, -0.6), xlim=(0, len(values)))
+    ax.set_xlim(0, len(values))
     ax.xaxis.tick_top()
     return picture
 
@@ -205,8 +206,8 @@ def lanes(
         rows = frame[frame[kind] == one]
         y = rows[lane].map(names.index)
         ax.scatter(rows[x], y, color=colors[one], s=46, lw=0, label=str(one), zorder=3)
-    ax.set_yticks(range(len(names)), names)
-    ax.set(ylim=(len(names) - 0.4, -0.6), xlabel=x_label or x)
+    label_lanes(ax, names, bottom=0.6)
+    ax.set_xlabel(x_label or x)
     if pd.api.types.is_integer_dtype(frame[x]):
         ax.locator_params(axis="x", integer=True)
     picture.legend(loc="outside upper right", ncols=len(kinds))

@@ -1,11 +1,12 @@
 """The figure, the style and the colors that all pictures share."""
 
 from pathlib import Path
-from typing import Any, Callable, Sized, TypeVar, cast
+from typing import Any, Callable, Iterable, Sized, TypeVar, cast
 
 import matplotlib.pyplot as plt
 from IPython.core.pylabtools import print_figure
 from matplotlib import rc_params_from_file
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -48,6 +49,13 @@ class Picture(Figure):
 
     def _repr_png_(self) -> bytes:  # called by IPython
         return print_figure(self, "png")
+
+
+def label_lanes(ax: Axes, names: Iterable[Any], top: float = 0.6, bottom: float = 0.5) -> None:
+    """Label the lanes of a picture, the first one at the top, with margins above and below."""
+    labels = list(names)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 1 + bottom, -top)
 
 
 def require_rows(data: Sized) -> None:
