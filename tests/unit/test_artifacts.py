@@ -28,7 +28,7 @@ def home(tmp_path, monkeypatch):
     names."""
     for name, value in {
         "ROOT": tmp_path,
-        "VAR": tmp_path / "var",
+        "VAR_DIR": tmp_path / "var",
         "LIB": tmp_path / "var" / "lib",
         "CACHE": tmp_path / "var" / "cache",
         "LOCK": tmp_path / "jars.lock",

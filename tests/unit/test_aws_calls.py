@@ -14,7 +14,7 @@ import on_aws
 import pytest
 from botocore import xform_name
 from workbench.base import ROOT, aws
-from workbench.stack import cloud, lifecycle
+from workbench.stack import cloud, remote
 
 LIB, TESTS = ROOT / "lib" / "workbench", ROOT / "tests"
 SESSION = botocore.session.get_session()
@@ -43,8 +43,8 @@ ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passe
 def looks():
     """What `stack.up` asks of a world on AWS (stack/verbs.py, _look), as it is made for one."""
     asked = (
-        lifecycle._api_probe(on_aws.world(), name)
-        for name in lifecycle._remote_services(on_aws.world())
+        remote.api_request(on_aws.world(), name)
+        for name in remote.service_names(on_aws.world())
     )
     return [(service, operation, set(given)) for service, operation, given in filter(None, asked)]
 
