@@ -617,15 +617,16 @@ class _Replacement:
         job.progress(f"the copy of {self.table.name} equals {source}: {row_count:,} rows")
 
     def _ingest(self) -> int:
-        """Ingest the new topic into the copy and return the number of messages.
-
-        Raises:
-            LakeError: a message cannot be decoded.
-        """
+        """Ingest the new topic into the copy and return the number of messages."""
         schema = self.captured.schema
         if not schema and self.job.format == "json":  # an Avro schema is in the registry
             schema = decode.reader_schema(self.table.name)
         result = hudi.ingest(self.spark, self.world, self.topic, self.copy, schema=schema)
+        self._raise_on_dead_letters()
+        return result.messages
+
+    def _raise_on_dead_letters(self) -> None:
+        """Raise LakeError if a message cannot be decoded."""
         dead_letters = hudi.dead_letters(self.spark, self.world, self.copy).limit(1).collect()
         if dead_letters:
             raise LakeError(
@@ -633,7 +634,6 @@ class _Replacement:
                 location=f"table {self.copy.name}",
                 hint="correct the row at the source, or the schema; then repeat the recapture",
             )
-        return result.messages
 
     def _differences(self, source: Any) -> list[str]:
         """Return one sentence for each difference between the copy and the source's rows."""

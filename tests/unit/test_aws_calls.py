@@ -35,32 +35,30 @@ STARRED = {
         "serviceExecutionRoleArn",
         "workerConfiguration",
     },  # of _new; as a whole in test_msk.py
-    ("stack/cloud.py", "of"): {"applicationId"},  # _end_spark's
 }
 ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passes on
 
 
 def looks():
-    """What `stack.up` asks of a world on AWS (stack/verbs.py, _look), as it is made for one."""
+    """What `stack.up` asks of a world on AWS (stack/remote.py, probe), as it is made for one."""
     asked = (
-        remote.api_request(on_aws.world(), name)
-        for name in remote.service_names(on_aws.world())
+        remote.api_request(on_aws.world(), name) for name in remote.service_names(on_aws.world())
     )
     return [(service, operation, set(given)) for service, operation, given in filter(None, asked)]
 
 
 # Calls whose operation is no literal: {(file, function): what it may be}
 ELSEWHERE = {
-    ("stack/lifecycle.py", "_look"): looks(),
-    ("stack/cloud.py", "_ended"): [
+    ("stack/remote.py", "_probe_api"): looks(),
+    ("stack/cloud.py", "_is_terminated"): [
         (service, operation, {key})
         for service, operation, key, _ in cloud.TERMINATED_RESOURCES.values()
     ],
-    ("stack/cloud.py", "_end_spark"): [
+    ("stack/cloud.py", "_stop_application"): [
         ("emr-serverless", run["ends"], {"applicationId", run["id"]})
         for run in aws.CATALOG["runs_of_spark"]
     ],
-    ("stack/cloud.py", "_running"): [
+    ("stack/cloud.py", "_active_runs"): [
         ("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
         for run in aws.CATALOG["runs_of_spark"]
     ],
@@ -165,8 +163,8 @@ def asks(call, file):
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     of = getattr(getattr(call.func, "value", None), "id", "aws" if file == "base/aws.py" else "")
     return (
-        ({"aws": 1, "on": 0}[of], name == "paginate")
-        if name in ("call", "paginate") and of in ("aws", "on")
+        ({"aws": 1, "deployment": 0}[of], name == "paginate")
+        if name in ("call", "paginate") and of in ("aws", "deployment")
         else None
     )
 
