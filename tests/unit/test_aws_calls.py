@@ -55,12 +55,12 @@ ELSEWHERE = {
         for service, operation, key, _ in cloud.TERMINATED_RESOURCES.values()
     ],
     ("stack/cloud.py", "_stop_application"): [
-        ("emr-serverless", run["ends"], {"applicationId", run["id"]})
-        for run in aws.CATALOG["runs_of_spark"]
+        ("emr-serverless", run["cancel_operation"], {"applicationId", run["id_parameter"]})
+        for run in aws.CATALOG["emr_run_kinds"]
     ],
     ("stack/cloud.py", "_active_runs"): [
-        ("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
-        for run in aws.CATALOG["runs_of_spark"]
+        ("emr-serverless", run["list_operation"], {"applicationId", "states"}, run["result_key"])
+        for run in aws.CATALOG["emr_run_kinds"]
     ],
 }
 
@@ -161,7 +161,10 @@ def asks(call, file):
     """(the place of the service among the arguments, whether pages are asked for) of a call of
     `aws` or a Deployment."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    of = getattr(getattr(call.func, "value", None), "id", "aws" if file == "base/aws.py" else "")
+    if isinstance(call.func, ast.Attribute):
+        of = getattr(call.func.value, "id", "")
+    else:
+        of = "aws" if file == "base/aws.py" else ""
     return (
         ({"aws": 1, "deployment": 0}[of], name == "paginate")
         if name in ("call", "paginate") and of in ("aws", "deployment")
@@ -358,13 +361,15 @@ def test_a_call_is_one_that_aws_takes(one):
         assert one.key in keys_of and one.key in operation.output_shape.members
 
 
-@pytest.mark.parametrize("run", aws.CATALOG["runs_of_spark"], ids=lambda run: run["lists"])
+@pytest.mark.parametrize("run", aws.CATALOG["emr_run_kinds"], ids=lambda run: run["list_operation"])
 def test_states_of_what_runs_are_those_of_aws(run):
     model, operations = service("emr-serverless")
     states = (
-        model.operation_model(operations[run["lists"]]).input_shape.members["states"].member.enum
+        model.operation_model(operations[run["list_operation"]])
+        .input_shape.members["states"]
+        .member.enum
     )
-    assert {*run["states"], run["ending"]} < {*states}
+    assert {*run["states"], run["terminating_state"]} < {*states}
 
 
 # ---- and in which test each of them is made
@@ -400,7 +405,7 @@ def made():
         }
         stubbed = (
             words & {one.service for one in calls()}
-            if "stubbed(" in path.read_text(encoding="utf-8")
+            if "stubbed_client(" in path.read_text(encoding="utf-8")
             else set()
         )
         found |= {(name, word) for name in stubbed for word in words if path != Path(__file__)}

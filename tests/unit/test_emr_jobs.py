@@ -230,7 +230,7 @@ def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverle
             "AccessDeniedException",
             "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a",
         ),
-        ("ThrottlingException", "asked too often"),
+        ("ThrottlingException", "throttled"),
     ],
 )
 def test_what_may_not_be_started_is_told(s3, serverless, code, said):

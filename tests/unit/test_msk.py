@@ -725,7 +725,7 @@ def test_throttling_ends_after_some_tries_and_is_told(msk):
     )
     with pytest.raises(
         StackError,
-        match=f"(?s)answered {aws.MAX_ATTEMPTS} times that it is asked too often.*wait some",
+        match=f"(?s)throttled all {aws.MAX_ATTEMPTS} attempts.*wait some",
     ):
         connect.status(WORLD, NAME)
     assert (

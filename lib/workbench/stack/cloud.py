@@ -37,7 +37,7 @@ BUCKETS_QUERY = (
     "[?ResourceType=='AWS::S3::Bucket' && ResourceStatus!='DELETE_COMPLETE'].PhysicalResourceId"
 )
 # Resources that AWS lists by their tag for an hour after their end, and how to read their state
-TERMINATED_RESOURCES = aws.CATALOG["listed_on"]
+TERMINATED_RESOURCES = aws.CATALOG["terminated_resources"]
 
 
 @dataclass(frozen=True)
@@ -628,19 +628,19 @@ def _active_runs(
         (operation that ends it, its id as a parameter of that operation).
     """
     runs = []
-    for kind in aws.CATALOG["runs_of_spark"]:
+    for kind in aws.CATALOG["emr_run_kinds"]:
         states = kind["states"]
         if include_terminating:
-            states = [*states, kind["ending"]]
+            states = [*states, kind["terminating_state"]]
         entries = deployment.paginate(
             "emr-serverless",
-            kind["lists"],
-            kind["list"],
+            kind["list_operation"],
+            kind["result_key"],
             applicationId=application_id,
             states=states,
         )
-        id_parameter, id_field = kind["id"], kind["key"]
-        runs += [(kind["ends"], {id_parameter: entry[id_field]}) for entry in entries]
+        id_parameter, id_field = kind["id_parameter"], kind["id_field"]
+        runs += [(kind["cancel_operation"], {id_parameter: entry[id_field]}) for entry in entries]
     return runs
 
 

@@ -104,11 +104,13 @@ def _restore_table(c: psycopg.Connection, table: str) -> int:
     )
     changed = sum(
         c.execute(sql.SQL(QUERIES[which]).format(**parts)).rowcount
-        for which in ("set_back_added", "set_back_changed", "set_back_missing")
+        for which in ("restore_added", "restore_changed", "restore_missing")
     )
     name = source.as_string(c)
-    for (counted,) in c.execute(QUERIES["counted_columns"], [name, name]).fetchall():
+    for (counted,) in c.execute(QUERIES["serial_columns"], [name, name]).fetchall():
         c.execute(
-            sql.SQL(QUERIES["count_on"]).format(name, counted, n=sql.Identifier(counted), t=source)
+            sql.SQL(QUERIES["reset_sequence"]).format(
+                name, counted, n=sql.Identifier(counted), t=source
+            )
         )
     return changed

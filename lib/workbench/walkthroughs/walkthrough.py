@@ -493,9 +493,9 @@ class Walkthrough(Flow):
             *(f"{baseline.SCHEMA}.{table}" for table in self._baseline_tables()),
         ]
         return list(
-            postgres.query(world, QUERIES["left_over"], [list(schemas), tables], self.database)[
-                "name"
-            ]
+            postgres.query(
+                world, QUERIES["existing_objects"], [list(schemas), tables], self.database
+            )["name"]
         )
 
 
