@@ -307,3 +307,20 @@ def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
     done = call("run")
     assert done.exit_code == 0
     assert "passed: 1 of 1 notebooks, 1 of 2 checks in 3 s; 1 shown: own data differ" in done.output
+
+
+@pytest.mark.parametrize("option", ["--mine", "--take-ownership"])
+def test_a_renamed_option_is_accepted_for_one_release_with_a_note(monkeypatch, option):
+    called = []
+    module(
+        monkeypatch,
+        "stack.cloud",
+        down=lambda deployment, before_delete, take_ownership: called.append(take_ownership),
+    )
+    for arguments in (["aws", "down", "--yes", option], ["aws", "down", "--yes"]):
+        result = call(*arguments)
+        assert result.exit_code == 0, result.output
+        note = "note: --mine is now --take-ownership; the next release removes --mine\n"
+        assert result.stderr == (note if "--mine" in arguments else "")
+    assert called == [True, False]
+    assert "--mine" not in call("aws", "down", "--help").output
