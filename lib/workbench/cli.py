@@ -40,7 +40,6 @@ FROM_DIR = typer.Option(
     file_okay=False,
     resolve_path=True,
 )
-OWNERSHIP_COMMAND = 'sudo chown -R "$(id -un)" var runs'
 # the marks and colors of findings and services by level and state
 MARKS = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
 COLORS = {"up": "", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}
@@ -209,10 +208,10 @@ def clean(
     if running:
         verb = "runs" if len(running) == 1 else "run"
         raise WorkbenchError(f"{', '.join(running)} still {verb}", hint="workbench down")
-    others = _other_instances()
-    if others:  # all instances share runs/, and with --all the downloads are removed
+    other_instances = _other_instances()
+    if other_instances:  # all instances share runs/, and with --all the downloads are removed
         raise WorkbenchError(
-            f"services of {', '.join(sorted(others))} still run in this checkout",
+            f"services of {', '.join(sorted(other_instances))} still run in this checkout",
             hint="WORKBENCH_INSTANCE=<each of them> workbench down",
         )
     _confirm_stopping_run(run_record.running_pids(*paths.VAR_DIR.glob("*/run.lock")), yes)
@@ -359,7 +358,7 @@ def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
             f"a file cannot be read or written: {e.strerror}",
             location=str(e.filename or paths.VAR_DIR),
             expected="var/ and runs/ belong to the user who runs this",
-            hint=OWNERSHIP_COMMAND,
+            hint='sudo chown -R "$(id -un)" var runs',
         )
     return None
 

@@ -258,6 +258,19 @@ class _Recapture:
         self.database = self.config.get("database.dbname")
         is_avro = "avro" in self.config.get("value.converter", "").lower()
         self.format = "avro" if is_avro else "json"
+        # source, path and former name (if any) of each table, as in the journal
+        self.table_entries = [[c.source, c.table.base, *c.names[1:]] for c in self.captured]
+        # patterns of the old connector that match exactly one name, by current and former name
+        patterns = _include_patterns(self.config)
+        self.literal_patterns = {
+            name: [p for p in patterns if p.replace("\\", "") == name] for name in self.names
+        }
+        # Only a connector whose list has each of the tables literally can be changed.
+        self.are_literal = all(self.literal_patterns[source] for source in self.sources)
+        # The old connector no longer captures these afterwards.
+        self.released_names = [
+            name for name in self.names if name in self.sources or self.literal_patterns[name]
+        ]
 
     @property
     def new_connector(self) -> str:
@@ -280,7 +293,7 @@ class _Recapture:
                 each.drop_copy()  # the copy of an abandoned recapture
             self.suffix = next(self._free_suffixes())
             connect.validate(self.world, self.new_config, self.new_connector)
-            self._write_journal(done=False)
+            self._write_journal(is_done=False)
         # Tables may have been added to a new connector that is running: leave it as it is.
         if not is_resumed or connect.failure(self.world, self.new_connector):
             connect.apply(self.world, self.new_connector, self.new_config)
@@ -296,7 +309,7 @@ class _Recapture:
         for each in replacements:
             each.drop_copy()
         self._release_old_connector()
-        self._write_journal(done=True)
+        self._write_journal(is_done=True)
         return self._result(self.new_config)
 
     def _result(self, config: ConnectorConfig) -> RecaptureResult:
@@ -308,11 +321,11 @@ class _Recapture:
         )
         rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
         old_topics = []
-        if self._are_literal():
+        if self.are_literal:
             existing = topics.names(self.world)
-            released = self._released_names()
-            released += [name for name in self.names if not _captures_table(self.config, name)]
-            old_topics = [topic_name(self.config, name) for name in released]
+            uncaptured = [name for name in self.names if not _captures_table(self.config, name)]
+            names = [*self.released_names, *uncaptured]
+            old_topics = [topic_name(self.config, name) for name in names]
             old_topics = [topic for topic in old_topics if topic in existing]
         return RecaptureResult(self.new_connector, new, rows, old_topics)
 
@@ -321,26 +334,22 @@ class _Recapture:
     def _read_journal(self) -> dict[str, Any]:
         return json.loads(files.read_text(self.journal_uri) or "{}")
 
-    def _write_journal(self, *, done: bool) -> None:
+    def _write_journal(self, *, is_done: bool) -> None:
         config = {key: value for key, value in self.new_config.items() if key in JOURNAL_KEYS}
         journal = {
             "suffix": self.suffix,
-            "tables": self._table_entries(),
-            "done": done,
+            "tables": self.table_entries,
+            "done": is_done,
             "made": {**self._read_journal().get("made", {}), self.new_connector: config},
         }
         files.write_text(self.journal_uri, json.dumps(journal))
-
-    def _table_entries(self) -> list[list[str]]:
-        """Return source, path and former name (if any) of each table, as in the journal."""
-        return [[c.source, c.table.base, *c.names[1:]] for c in self.captured]
 
     def _is_finished(self, journal: dict[str, Any]) -> bool:
         """Return whether these tables were recaptured and the result still exists.
 
         The result is the new connector, and no old one that captures any of the tables.
         """
-        if not journal.get("done") or journal["tables"] != self._table_entries():
+        if not journal.get("done") or journal["tables"] != self.table_entries:
             return False
         deployed = connect.names(self.world)
         if self.new_connector not in deployed:
@@ -348,7 +357,7 @@ class _Recapture:
         if self.connector not in deployed:
             return True
         old = connect.deployed(self.world, self.connector)
-        return not any(_captures_table(old, name) for name in self._released_names())
+        return not any(_captures_table(old, name) for name in self.released_names)
 
     def _is_resumable(self, journal: dict[str, Any]) -> bool:
         """Return whether a recapture of these tables has deployed its connector, but is unfinished.
@@ -358,7 +367,7 @@ class _Recapture:
         """
         if journal.get("done", True) or self.new_connector not in connect.names(self.world):
             return False
-        if journal["tables"] == self._table_entries():
+        if journal["tables"] == self.table_entries:
             return True
         expected = [
             f"{source} into {path}" + "".join(f", former_name={name}" for name in former_names)
@@ -411,47 +420,23 @@ class _Recapture:
         if self.format == "avro":
             names += registry.names(self.world)
         slots = postgres.all_slots(self.world)["slot_name"] if self.engine is postgres else ()
-        taken = {*connect.names(self.world), *slots}
+        used_names = {*connect.names(self.world), *slots}
         current = re.search(r"_r(\d+)$", self.config["topic.prefix"])
         for number in count(int(current[1]) + 1 if current else 2):
             suffix = f"_r{number}"
             config = renamed_config(self.config, suffix, self.sources)
             prefix = f"{config['topic.prefix']}."
             new_names = {_with_suffix(self.connector, suffix), config.get("slot.name")}
-            if not taken & new_names and not any(name.startswith(prefix) for name in names):
+            if not used_names & new_names and not any(name.startswith(prefix) for name in names):
                 yield suffix
 
     # --- the old connector
 
-    def _literal_patterns(self) -> dict[str, list[str]]:
-        """Return the old connector's patterns that match exactly one name, by current and former name.
-
-        The keys are the names of the sources.
-        """
-        patterns = _include_patterns(self.config)
-        return {name: [p for p in patterns if p.replace("\\", "") == name] for name in self.names}
-
-    def _released_names(self) -> list[str]:
-        """Return the names that the old connector no longer captures afterwards.
-
-        These are the sources, and the former names that its list has literally.
-        """
-        literal = self._literal_patterns()
-        return [name for name in self.names if name in self.sources or literal[name]]
-
-    def _are_literal(self) -> bool:
-        """Return whether the old connector's list has each of the tables literally.
-
-        Only then can they be removed from it.
-        """
-        literal = self._literal_patterns()
-        return all(literal[source] for source in self.sources)
-
     def _release_old_connector(self) -> None:
         """Remove the tables from the old connector's list, or delete it if no table remains."""
-        released = {p for patterns in self._literal_patterns().values() for p in patterns}
+        released = {p for patterns in self.literal_patterns.values() for p in patterns}
         remaining = ",".join(p for p in _include_patterns(self.config) if p not in released)
-        if not self._are_literal():
+        if not self.are_literal:
             self.progress(
                 f"connector {self.connector} stays, and still captures them: its {INCLUDE_LIST} "
                 "does not name each of them"
@@ -518,12 +503,14 @@ class _Replacement:
         captured, config = self.captured, self.job.config
         prefix = re.escape(tables.safe_file_name(_with_suffix(config["topic.prefix"], "")))
         names = "|".join(re.escape(tables.safe_file_name(name)) for name in captured.names)
-        own = re.compile(rf"(topic-|landed-(.*_)?){prefix}(_r\d+)?\.({names})(_partition_\d+)?_?")
+        own_progress = re.compile(
+            rf"(topic-|landed-(.*_)?){prefix}(_r\d+)?\.({names})(_partition_\d+)?_?"
+        )
         progress = read_progress(last_ingest_commit(self.table))
         foreign = [
             name
             for name, last in progress.items()
-            if not own.fullmatch(name) and REPLACED_BY not in last
+            if not own_progress.fullmatch(name) and REPLACED_BY not in last
         ]
         if foreign:
             raise LakeError(

@@ -242,13 +242,13 @@ def test_a_former_name_leaves_the_old_connector_where_its_list_names_it(lab, mon
 def test_the_journal_has_a_former_name(lab):
     lab.deployed["shop_r2"] = POSTGRES
     job, table = renamed_table(lab)
-    job._write_journal(done=False)
+    job._write_journal(is_done=False)
     assert job._is_resumable(job._read_journal())
     with pytest.raises(
         LakeError, match="(?s)not finished.*public.b into file:.*, former_name=public.a"
     ):
         lab.run()
-    job._write_journal(done=True)
+    job._write_journal(is_done=True)
     assert not job._is_finished(job._read_journal()), "the old connector captures public.a"
 
 
@@ -258,7 +258,7 @@ def test_a_former_name_within_a_pattern_stays_with_the_old_connector(lab, monkey
     job, table = renamed_table(lab, config)
     monkeypatch.setattr(recapture.topics, "names", lambda _: ["shop.public.a", "shop.public.b"])
     assert job._result(job.new_config).old_topics == ["shop.public.b"]
-    job._write_journal(done=True)
+    job._write_journal(is_done=True)
     assert job._is_finished(job._read_journal())
 
 
@@ -393,7 +393,7 @@ def test_what_follows_from_a_replacement_is_done_again_after_a_kill(lab, monkeyp
 def test_the_journal_names_every_connector_that_was_made(lab):
     def write_journal(connector, config, suffix, done):
         job = recapture._Recapture(None, lab.world, connector, config, (), suffix=suffix)
-        job._write_journal(done=done)
+        job._write_journal(is_done=done)
 
     write_journal("shop", POSTGRES, "_r2", True)
     write_journal("shop", POSTGRES, "_r3", True)

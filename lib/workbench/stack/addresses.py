@@ -61,14 +61,14 @@ def replace_addresses(config: Config, old: Addresses, new: Addresses) -> Config:
     return changed
 
 
-def differ_only_in_addresses(one: Config, other: Config) -> bool:
+def differ_only_in_addresses(first: Config, second: Config) -> bool:
     """Return whether two configurations differ, and only in addresses of this machine."""
 
     def mask(config: Config) -> Config:
         masked = {key: LOOPBACK_ADDRESS.sub("", value) for key, value in config.items()}
         return {key: "" if key.endswith(".port") else value for key, value in masked.items()}
 
-    return one != other and mask(one) == mask(other)
+    return first != second and mask(first) == mask(second)
 
 
 def deployed_configs(world: World) -> Configs:

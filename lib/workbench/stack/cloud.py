@@ -159,8 +159,8 @@ def _resolve_template(node: Any, values: Json) -> Any:
         return node
     resolved = {key: _resolve_template(each, values) for key, each in node.items()}
     if "Fn::Equals" in resolved:
-        left, right = resolved["Fn::Equals"]
-        return str(left) == str(right)
+        first, second = resolved["Fn::Equals"]
+        return str(first) == str(second)
     if "Fn::Not" in resolved:
         return not resolved["Fn::Not"][0]
     reference = resolved.get("Ref", "")
@@ -207,22 +207,22 @@ def hourly_cost(
 def _price(prices: Json, resource: Json, location: str) -> float:
     """Return the hourly price of a resource in USD. The head of prices.yaml describes its format."""
     location = f"deploy/prices.yaml; {location}"
-    parts = prices.get(resource["Type"])
-    if parts is None:
+    price = prices.get(resource["Type"])
+    if price is None:
         raise StackError(f"there is no price of {resource['Type']}", location=location)
-    if not isinstance(parts, list):
-        return parts
+    if not isinstance(price, list):
+        return price
     total = 0.0
-    for part in parts:
-        size = jmespath.search(part.get("by", "`1`"), resource["Properties"])
-        if size not in part["prices"]:
+    for component in price:
+        size = jmespath.search(component.get("by", "`1`"), resource["Properties"])
+        if size not in component["prices"]:
             raise StackError(
                 f"there is no price of {size!r}",
-                location=f"{location}: {part['by']}",
-                expected=did_you_mean(str(size), part["prices"]),
+                location=f"{location}: {component['by']}",
+                expected=did_you_mean(str(size), component["prices"]),
             )
-        quantity = jmespath.search(part.get("times", "`1`"), resource["Properties"])
-        total += part["prices"][size] * float(quantity)
+        quantity = jmespath.search(component.get("times", "`1`"), resource["Properties"])
+        total += component["prices"][size] * float(quantity)
     return total
 
 
@@ -562,7 +562,7 @@ def _own_connectors(deployment: Deployment) -> list[Json]:
     The prefix of a name is not enough: `workbench-b-x` belongs to deployment workbench-b.
     """
     prefix = deployment.stack_name("")
-    own = []
+    connectors = []
     for connector in deployment.paginate(
         "kafkaconnect", "list_connectors", "connectors", connectorNamePrefix=prefix
     ):
@@ -570,8 +570,8 @@ def _own_connectors(deployment: Deployment) -> list[Json]:
         with aws.ignore_error_codes("^NotFoundException$"):  # deleted meanwhile
             response = deployment.call("kafkaconnect", "list_tags_for_resource", resourceArn=arn)
             if response.get("tags", {}).get(DEPLOYMENT_TAG) == deployment.name:
-                own.append(connector)
-    return own
+                connectors.append(connector)
+    return connectors
 
 
 def _stop_spark(deployment: Deployment) -> int:

@@ -78,9 +78,9 @@ def _start(world: World, names: list[str], progress: Progress = _silent) -> None
     _stop(outdated)
 
     def start(name: str) -> None:
-        how = process.start(get_service(name), world)
-        notice = get_service(name).startup_notice if how == "started" else ""
-        action = "restarted" if name in outdated else how
+        result = process.start(get_service(name), world)
+        notice = get_service(name).startup_notice if result == "started" else ""
+        action = "restarted" if name in outdated else result
         seconds = time.monotonic() - started_at
         progress(f"{name:<15} {action:<9} {seconds:5.1f} s  {notice}".rstrip())
 
@@ -127,11 +127,11 @@ def ensure_running(world: World, *names: str) -> None:
         return
     _require_same_port_base(world)
     secrets.validate_environment(services.SECRETS)
-    needed = _with_dependencies(world, list(names))
-    outdated = _outdated(world, needed)
+    selected = _with_dependencies(world, list(names))
+    outdated = _outdated(world, selected)
     for name in outdated:
         print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
-    to_start = [name for name in needed if name in outdated or not _is_ready(world, name)]
+    to_start = [name for name in selected if name in outdated or not _is_ready(world, name)]
     if to_start:
         up(world, to_start)
     for name in to_start:
@@ -190,7 +190,7 @@ def _plugins_in_use(world: World) -> list[str]:
     """
     configs = addresses.connect_configs(world).values()
     classes = " ".join(config.get("connector.class", "") for config in configs)
-    return [name for name, part in services.OPTIONAL_PLUGINS.items() if part in classes]
+    return [name for name, pattern in services.OPTIONAL_PLUGINS.items() if pattern in classes]
 
 
 def down(progress: Progress = _silent) -> list[str]:
@@ -356,16 +356,16 @@ def _require_same_port_base(world: World) -> None:
     WORKBENCH_PORT_BASE may have changed, or a kernel loaded its world before the instance was
     moved.
     """
-    current, wanted = pidfiles.running_port_base(), world.stack.port_base
-    if current in (None, wanted):
+    current, expected = pidfiles.running_port_base(), world.stack.port_base
+    if current in (None, expected):
         return
     origin = "this world was loaded with"
     hint = "load the world again (a notebook's set-up cell does)"
-    if os.environ.get("WORKBENCH_PORT_BASE") == str(wanted):
+    if os.environ.get("WORKBENCH_PORT_BASE") == str(expected):
         origin = "WORKBENCH_PORT_BASE is"
         hint = "`unset WORKBENCH_PORT_BASE`"
     raise StackError(
-        f"instance {paths.instance_name()} runs with port base {current}, and {origin} {wanted}",
+        f"instance {paths.instance_name()} runs with port base {current}, and {origin} {expected}",
         location=f"running: {', '.join(running())}; nothing was restarted",
         expected="the ports that the instance was started with, as long as it runs",
         hint=f"{hint}; to move the instance, `workbench down` first; to run a second one beside "
