@@ -327,7 +327,4 @@ def truststore_options(folder: Path, extra: Sequence[Path] = ()) -> list[str]:
     )
     path = folder / "trust.p12"
     path.write_bytes(store)
-    return [
-        f"-Djavax.net.ssl.trustStore={path}",
-        "-Djavax.net.ssl.trustStorePassword=changeit",
-    ]
+    return [f"-Djavax.net.ssl.trustStore={path}", "-Djavax.net.ssl.trustStorePassword=changeit"]

@@ -480,10 +480,7 @@ def down(
             continue
         stack_name = deployment.stack_name(name)
         resources = deployment.paginate(
-            "cloudformation",
-            "list_stack_resources",
-            "StackResourceSummaries",
-            StackName=stack_name,
+            "cloudformation", "list_stack_resources", "StackResourceSummaries", StackName=stack_name
         )
         for bucket in jmespath.search(BUCKETS_QUERY, resources):
             progress(f"bucket {bucket}: {_empty_bucket(deployment, bucket)} objects removed")
@@ -611,10 +608,7 @@ def _stop_application(deployment: Deployment, application_id: str) -> int:
         return response["application"]["state"] in ("STOPPED", "TERMINATED")
 
     aws.wait(
-        is_stopped,
-        "the application of EMR Serverless to stop",
-        timeout=SPARK_TIMEOUT_S,
-        interval=5,
+        is_stopped, "the application of EMR Serverless to stop", timeout=SPARK_TIMEOUT_S, interval=5
     )
     return len(runs)
 

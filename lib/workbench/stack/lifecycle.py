@@ -12,16 +12,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Callable, ContextManager, Optional, Sequence, TypeVar
 
-from ..base import (
-    ServiceLost,
-    StackError,
-    World,
-    params,
-    paths,
-    pidfiles,
-    secrets,
-    tls,
-)
+from ..base import ServiceLost, StackError, World, params, paths, pidfiles, secrets, tls
 from ..base.wait import RESTART_GRACE_SECONDS, file_lock
 from . import addresses, artifacts, process, remote, services, storefront
 from .artifacts import Progress
