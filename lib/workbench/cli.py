@@ -93,13 +93,11 @@ def _notebooks() -> list[str]:
 
 @app.command()
 def up(
-    services: Optional[list[str]] = typer.Argument(
-        None, help="Services; all of the world by default."
-    ),
+    services: list[str] = typer.Argument([], help="Services; all of the world by default."),
     world: str = WORLD,
 ) -> None:
     """Start the services that are not running, and wait until they are ready."""
-    _print_status(stack.up(params.load(world), services or None, progress=echo))
+    _print_status(stack.up(params.load(world), services, progress=echo))
 
 
 @app.command()
@@ -118,12 +116,10 @@ def status(world: str = WORLD) -> None:
 
 @app.command()
 def run(
-    targets: Optional[list[str]] = typer.Argument(
-        None, help="Tracks or notebooks; all by default."
-    ),
+    targets: list[str] = typer.Argument([], help="Tracks or notebooks; all by default."),
     world: str = WORLD,
-    param: Optional[list[str]] = typer.Option(
-        None, help="name=value, for the notebooks that declare this parameter."
+    param: list[str] = typer.Option(
+        [], help="name=value, for the notebooks that declare this parameter."
     ),
     resume: bool = typer.Option(False, help="Resume the last such run that did not pass."),
     timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
@@ -142,9 +138,7 @@ def run(
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
     raise typer.Exit(
-        _run_notebooks(
-            targets or [], world, values, resume=resume, timeout=timeout, executor=executor
-        )
+        _run_notebooks(targets, world, values, resume=resume, timeout=timeout, executor=executor)
     )
 
 

@@ -19,9 +19,9 @@ app = typer.Typer(
 WORLD = typer.Option(
     "aws", help="Which params/<world>.yaml: it has the region and the name of the deployment."
 )
-STACKS = typer.Argument(None, help="Templates, such as network; all of deploy/ by default.")
+STACKS = typer.Argument([], help="Templates, such as network; all of deploy/ by default.")
 PARAMETER = typer.Option(
-    None, "--parameter", "-p", help="A template's parameter as name=value; may be repeated."
+    [], "--parameter", "-p", help="A template's parameter as name=value; may be repeated."
 )
 TAKE_OWNERSHIP = typer.Option(
     False, help="Accept stacks that were created by another AWS identity, and own them from now on."
@@ -34,10 +34,10 @@ def _deployment(world: str) -> cloud.Deployment:
 
 def _print_cost(
     values: dict[str, str],
-    stacks: Optional[Sequence[str]],
+    stacks: Sequence[str],
     current: Optional[dict[str, dict[str, str]]] = None,
 ) -> None:
-    costs, day = cloud.hourly_cost(values, stacks or (), current)
+    costs, day = cloud.hourly_cost(values, stacks, current)
     for cost in costs:
         print(f"{cost.template:<10} {cost.resource:<20} {cost.usd:>8.4f}")
     total = sum(cost.usd for cost in costs)
@@ -49,15 +49,15 @@ def _print_cost(
 
 
 @app.command()
-def cost(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PARAMETER) -> None:
+def cost(stacks: list[str] = STACKS, parameter: list[str] = PARAMETER) -> None:
     """Estimate the cost of a deployment per hour, offline. No account is needed."""
     _print_cost(parse_key_values(parameter, "--parameter"), stacks)
 
 
 @app.command()
 def up(
-    stacks: Optional[list[str]] = STACKS,
-    parameter: Optional[list[str]] = PARAMETER,
+    stacks: list[str] = STACKS,
+    parameter: list[str] = PARAMETER,
     world: str = WORLD,
     take_ownership: bool = TAKE_OWNERSHIP,
     yes: bool = YES,
@@ -67,7 +67,7 @@ def up(
     After the stack of the lake, its bucket is filled. Parameters that are not given are unchanged.
     """
     deployment, values = _deployment(world), parse_key_values(parameter, "--parameter")
-    existing = cloud.describe_stacks(deployment, stacks or ())
+    existing = cloud.describe_stacks(deployment, stacks)
     _print_cost(values, stacks, cloud.current_parameters(existing))
     if not yes:
         question = f"Create this as deployment {deployment.name!r} in {deployment.region}?"
@@ -75,7 +75,7 @@ def up(
     cloud.up(
         deployment,
         values,
-        stacks or (),
+        stacks,
         take_ownership=take_ownership,
         after_create={"lake": lambda: publish(world)},
     )

@@ -3,8 +3,6 @@
 Modules that are slow to import are imported when their command runs.
 """
 
-from typing import Optional
-
 import typer
 
 from .base import params
@@ -51,12 +49,12 @@ def show(
 @app.command()
 def replay(
     topic: str = TOPIC,
-    offset: Optional[list[int]] = typer.Option(
-        None, help="Offset of one dead letter; may be repeated. All by default."
+    offset: list[int] = typer.Option(
+        [], help="Offset of one dead letter; may be repeated. All by default."
     ),
     world: str = WORLD,
 ) -> None:
     """Publish dead letters to their original topics, unchanged, each at most once."""
     from .topic import dlq
 
-    echo(f"dead letters sent back: {dlq.replay(params.load(world), topic, offsets=offset or ())}")
+    echo(f"dead letters sent back: {dlq.replay(params.load(world), topic, offsets=offset)}")

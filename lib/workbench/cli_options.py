@@ -1,7 +1,7 @@
 """Options that several commands share, and the old names of renamed options."""
 
 import sys
-from typing import Any, Optional
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -30,7 +30,7 @@ def _current_name(argument: str) -> str:
     return new_name + equals + value
 
 
-def parse_key_values(arguments: Optional[list[str]], option: str) -> dict[str, str]:
+def parse_key_values(arguments: list[str], option: str) -> dict[str, str]:
     """Return the values of a repeated option of the form name=value.
 
     Args:
@@ -41,7 +41,7 @@ def parse_key_values(arguments: Optional[list[str]], option: str) -> dict[str, s
         typer.BadParameter: a value is not name=value.
     """
     values = {}
-    for argument in arguments or []:
+    for argument in arguments:
         name, equals, value = argument.partition("=")
         if not (equals and name.isidentifier()):
             raise typer.BadParameter(f"{argument!r} is not name=value", param_hint=option)

@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass, replace
 from itertools import count
 from types import ModuleType
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, Optional, TypedDict, Union
 
 from psycopg import sql
 from pyspark.sql import SparkSession
@@ -37,6 +37,23 @@ from .source.names import identifier
 from .topic import registry, topics
 
 ConnectorConfig = dict[str, str]
+
+
+class Journal(TypedDict, total=False):
+    """The journal of a recapture; empty before the first one.
+
+    Attributes:
+        suffix: suffix of the new names, such as `_r2`.
+        tables: source, path in the lake and former name (if any) of each table.
+        done: whether the recapture is finished.
+        made: {connector that was deployed: its configuration, reduced to JOURNAL_KEYS}.
+    """
+
+    suffix: str
+    tables: list[list[str]]
+    done: bool
+    made: dict[str, ConnectorConfig]
+
 
 INCLUDE_LIST = "table.include.list"
 DEFAULT_SLOT = "debezium"  # the slot of a PostgreSQL connector without slot.name
@@ -192,7 +209,7 @@ def renamed_config(config: ConnectorConfig, suffix: str, sources: list[str]) -> 
     return new
 
 
-def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
+def journals(world: World, *connectors: str) -> dict[str, Journal]:
     """Return the journals of these connectors, and of those that recaptures derived from them.
 
     Returns:
@@ -200,7 +217,7 @@ def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
     """
     folder = f"{world.lake.checkpoints}/recapture"
     existing = files.list_files(folder) if connectors else {}
-    contents: dict[str, dict[str, Any]] = {}
+    contents: dict[str, Journal] = {}
     waiting = [*connectors]
     while waiting:
         name = f"{tables.safe_file_name(waiting.pop())}.json"
@@ -258,7 +275,6 @@ class _Recapture:
         self.database = self.config.get("database.dbname")
         is_avro = "avro" in self.config.get("value.converter", "").lower()
         self.format = "avro" if is_avro else "json"
-        # source, path and former name (if any) of each table, as in the journal
         self.table_entries = [[c.source, c.table.base, *c.names[1:]] for c in self.captured]
         # patterns of the old connector that match exactly one name, by current and former name
         patterns = _include_patterns(self.config)
@@ -331,12 +347,12 @@ class _Recapture:
 
     # --- which connector
 
-    def _read_journal(self) -> dict[str, Any]:
+    def _read_journal(self) -> Journal:
         return json.loads(files.read_text(self.journal_uri) or "{}")
 
     def _write_journal(self, *, is_done: bool) -> None:
         config = {key: value for key, value in self.new_config.items() if key in JOURNAL_KEYS}
-        journal = {
+        journal: Journal = {
             "suffix": self.suffix,
             "tables": self.table_entries,
             "done": is_done,
@@ -344,7 +360,7 @@ class _Recapture:
         }
         files.write_text(self.journal_uri, json.dumps(journal))
 
-    def _is_finished(self, journal: dict[str, Any]) -> bool:
+    def _is_finished(self, journal: Journal) -> bool:
         """Return whether these tables were recaptured and the result still exists.
 
         The result is the new connector, and no old one that captures any of the tables.
@@ -359,7 +375,7 @@ class _Recapture:
         old = connect.deployed(self.world, self.connector)
         return not any(_captures_table(old, name) for name in self.released_names)
 
-    def _is_resumable(self, journal: dict[str, Any]) -> bool:
+    def _is_resumable(self, journal: Journal) -> bool:
         """Return whether a recapture of these tables has deployed its connector, but is unfinished.
 
         Raises:

@@ -31,9 +31,7 @@ def _stack_lock() -> ContextManager[str]:
     return file_lock(paths.state_dir() / "up.lock")
 
 
-def up(
-    world: World, names: Optional[list[str]] = None, progress: Progress = _silent
-) -> list[Status]:
+def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) -> list[Status]:
     """Start services in parallel, and wait until each is ready. Missing jars are fetched first.
 
     Args:
@@ -114,11 +112,11 @@ def ensure_running(world: World, *names: str) -> None:
             does not exist yet.
     """
     if not world.stack.embedded:
-        up(world, list(names))
+        up(world, names)
         return
     _require_same_port_base(world)
     secrets.validate_environment(services.SECRETS)
-    selected = _with_dependencies(world, list(names))
+    selected = _with_dependencies(world, names)
     outdated = _outdated(world, selected)
     for name in outdated:
         print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
@@ -331,7 +329,7 @@ def running() -> list[str]:
     return [name for name in services.SERVICES if process.running_process(name)]
 
 
-def _with_dependencies(world: World, names: list[str]) -> list[str]:
+def _with_dependencies(world: World, names: Sequence[str]) -> list[str]:
     """Return the services, each after its direct and indirect dependencies in this world."""
     available = services.default_services(world)
     ordered: dict[str, None] = {}
