@@ -26,7 +26,7 @@ def list_(world: str = WORLD) -> None:
 
     for one in dlq.summary(params.load(world)).itertuples():
         echo(
-            f"{escape_unprintable(one.place)}: {one.letters} from {escape_unprintable(one.origin)}, {one.replayed} sent back\n"
+            f"{escape_unprintable(one.place)}: {one.dead_letters} from {escape_unprintable(one.origin)}, {one.replayed} sent back\n"
             f"    {one.reason!r}"
         )
 
