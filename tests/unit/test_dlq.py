@@ -71,7 +71,7 @@ def test_a_sink_of_either_plugin_may_name_a_topic_for_them(sink):
             {"errors.deadletterqueue.topic.name": "t"},
             "topic.name is 't'.*a topic that the sink does not land",
         ),
-        ({"errors.retry.timeout": "1"}, "errors.retry.timeout is not honoured"),
+        ({"errors.retry.timeout": "1"}, "errors.retry.timeout is not supported"),
     ],
 )
 def test_what_a_sink_may_not_say_of_them(change, says):
@@ -271,7 +271,8 @@ def test_a_topic_that_is_gone_or_made_anew_has_none_of_them(kafka, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "partitions, says", [(1, "from nowhere"), (2, "dead has several partitions.*choose by `transform`")]
+    "partitions, says",
+    [(1, "from nowhere"), (2, "dead has several partitions.*choose by `transform`")],
 )
 def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(
     monkeypatch, tmp_path, partitions, says

@@ -36,6 +36,9 @@ MESSAGE_COLUMNS = "key binary, value binary, topic string, partition int, offset
 GLUE_ZLIB_PREFIX = b"\3\5"  # a compressed message of Glue starts with these bytes
 
 
+SchemaId = Union[int, str]  # a number; of Glue the UUID of a schema version
+
+
 class WireFormat(NamedTuple):
     """A wire format: the first bytes of a message, the size of the schema id, the kind of id."""
 
@@ -69,7 +72,7 @@ class WireMessage:
 
     wire: str
     id_kind: str
-    schema_id: Union[int, str]
+    schema_id: SchemaId
     body: bytes
 
     @property
