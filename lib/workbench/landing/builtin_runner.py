@@ -62,9 +62,9 @@ def apply(world: World, name: str, config: Config) -> dict[str, Any]:
     kind = _kind(config)
     plugins = [plugin["class"] for plugin in connect.plugins(world)] if kind else []
     if not kind or config["connector.class"] in plugins:
-        status_in_connect: dict[str, Any] = connect.apply(world, name, config)
+        applied = connect.apply(world, name, config)
         _save_state(world, name, None)
-        return status_in_connect
+        return dict(applied)
     reject_plaintext_secrets(world, name, config)  # the configuration is kept in a file
     CONNECTOR_KINDS[kind].parse({"name": name, **config}, world)
     if name in connect.names(world):
@@ -96,8 +96,7 @@ def status(world: World, name: str) -> dict[str, Any]:
     """
     connector = _load_state(world).get(name)
     if connector is None:
-        status_in_connect: dict[str, Any] = connect.status(world, name)
-        return status_in_connect
+        return dict(connect.status(world, name))
     state = {"state": connector["state"], "worker": WORKER, "error": connector["error"]}
     kind = _kind(connector["config"])
     return {"name": name, "type": kind, **state, "tasks": [{"id": 0, **state}]}
@@ -179,8 +178,7 @@ def _state_path(world: World) -> str:
 
 def _load_state(world: World) -> dict[str, ConnectorState]:
     """Return {name: what is kept of the connector}."""
-    connectors: dict[str, ConnectorState] = json.loads(files.read_text(_state_path(world)) or "{}")
-    return connectors
+    return dict(json.loads(files.read_text(_state_path(world)) or "{}"))
 
 
 def _save_state(

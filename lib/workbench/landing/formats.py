@@ -89,6 +89,10 @@ class AvroContainer:
         return encode_container(json.loads(avsc), records, sync_marker, **{SCHEMA_ID_KEY: id})
 
 
+FileFormat = Union[JsonLines, AvroContainer, Parquet]
+MessageConverter = Union[JsonConverter, AvroConverter]
+
+
 @dataclass(frozen=True)
 class RecordEncoder:
     """Encodes the messages of a sink's topics as records of its files.
@@ -102,17 +106,12 @@ class RecordEncoder:
     """
 
     sink: Sink
-    converter: Union[JsonConverter, AvroConverter]
-    format: Union[JsonLines, AvroContainer, Parquet]
+    converter: MessageConverter
+    format: FileFormat
     encoders_by_schema: list[tuple[Any, ValueEncoder]] = field(default_factory=list)
 
     def encode(
-        self,
-        topic: str,
-        partition: int,
-        timestamp_ms: int,
-        value: Optional[bytes],
-        *columns: Any,
+        self, topic: str, partition: int, timestamp_ms: int, value: Optional[bytes], *columns: Any
     ) -> Optional[EncodedRecord]:
         """Encode a message; return None where it has no payload.
 

@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any, ContextManager, Mapping, Optional, Union
+from typing import Any, ContextManager, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,7 +22,7 @@ from ..spark import java_stacktraces, translate_errors
 from ..topic import dlq, registry, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
-from .formats import AvroContainer, JsonLines, RecordEncoder
+from .formats import AvroContainer, FileFormat, JsonLines, MessageConverter, RecordEncoder
 from .messages import AvroConverter, JsonConverter, parse_unresolved
 from .parquet import Parquet
 from .sinks import Sink, parse
@@ -107,15 +107,10 @@ def run(
     for report in reports:
         metrics = observed_metrics(report)
         if metrics:
-            total += LandingCounts(batches=1, **metrics)
+            counts = LandingCounts(batches=1, **metrics)
             seconds = report.get("batchDuration", 0) / 1000
-            LOGGER.info(
-                "%s: %d records in %d files in %.1f s",
-                sink.name or sink.description,
-                metrics.get("records", 0),
-                metrics.get("objects", 0),
-                seconds,
-            )
+            LOGGER.info("%s: %s in %.1f s", sink.name or sink.description, counts, seconds)
+            total += counts
     return total
 
 
@@ -198,17 +193,10 @@ def _start_query(
         )
         .load()
     )
-    columns = [
-        F.col("topic"),
-        F.col("partition"),
-        F.col("offset"),
-        F.col("key").isNotNull().alias("keyed"),
-        F.unix_millis("timestamp").alias("sent"),
-        F.col("value"),
-    ]
+    columns = ["topic", "partition", "offset", "key IS NOT NULL", "unix_millis(timestamp)", "value"]
     if sink.message_format == "avro":
         messages = wire.with_wire_columns(messages, world)
-        columns += [F.col("schema"), F.col("body")]
+        columns += ["schema", "body"]
     task = writing.landing_task(
         record_encoder(world, sink, schemas, fail_on_unknown),
         join_uri(world.lake.landing, sink.folder),
@@ -217,7 +205,9 @@ def _start_query(
     # the reports of all batches are read at the end, also in a session that is not ours
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
     # the task itself writes the files, so only its counts leave the query, to a sink without effect
-    counts = messages.select(*columns).mapInPandas(task, ", ".join(f"{n} long" for n in COUNTERS))
+    counts = messages.selectExpr(*columns).mapInPandas(
+        task, ", ".join(f"{n} long" for n in COUNTERS)
+    )
     return (
         counts.observe("landing", *(F.sum(name).alias(name) for name in COUNTERS))
         .writeStream.format("noop")
@@ -237,9 +227,8 @@ def record_encoder(
         schemas: of Avro, see messages.AvroConverter.
         fail_on_unknown: of Avro, see messages.AvroConverter.
     """
-    converter: Union[JsonConverter, AvroConverter]
     if sink.message_format == "avro":
-        converter = AvroConverter(
+        converter: MessageConverter = AvroConverter(
             dict(schemas),
             wire.not_avro_reason(world),
             wire.unknown_schema_reason(world),
@@ -248,11 +237,12 @@ def record_encoder(
         )
     else:
         converter = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
-    if sink.file_format == "json":
-        return RecordEncoder(sink, converter, JsonLines())
-    if sink.file_format == "avro":
-        return RecordEncoder(sink, converter, AvroContainer())
-    return RecordEncoder(sink, converter, Parquet(sink.codec))
+    formats: dict[str, FileFormat] = {
+        "json": JsonLines(),
+        "avro": AvroContainer(),
+        "parquet": Parquet(sink.codec),
+    }
+    return RecordEncoder(sink, converter, formats[sink.file_format])
 
 
 def _await_query(query: Any, sink: Sink, timeout: float) -> list[dict[str, Any]]:
@@ -322,7 +312,7 @@ def verify_topic_ids(world: World, sink: Sink) -> None:
         )
     for topic in landed:
         uri, id = topic_id_path(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
-        last_id: Optional[str] = files.read_text(uri)
+        last_id = files.read_text(uri)
         if last_id is None:
             files.write_text(uri, id)
         elif last_id != id:

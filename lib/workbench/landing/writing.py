@@ -69,10 +69,9 @@ class PartitionWriter:
 
     Attributes:
         encoder: knows the sink and the format of the files.
-        target: URI of the folder for the files.
+        write: writes a file; gets its path and its bytes.
         topic: name of the topic.
         partition: number of the partition.
-        counts: gets the number of files and bytes.
         files: the open files by folder.
         record_count: number of records in the open files.
         first_time: time of the first record in them, in ms.
@@ -80,10 +79,9 @@ class PartitionWriter:
     """
 
     encoder: RecordEncoder
-    target: str
+    write: Callable[[str, bytes], None]
     topic: str
     partition: int
-    counts: dict[str, int]
     files: dict[str, OpenFile] = field(default_factory=dict)
     record_count: int = 0
     first_time: int = 0
@@ -118,17 +116,11 @@ class PartitionWriter:
 
     def close(self) -> None:
         """Write the open files."""
-        filesystem, root = open_filesystem(self.target)
-        file_format = self.encoder.format
+        sink, file_format = self.encoder.sink, self.encoder.format
         for folder, file in self.files.items():
-            path = self.encoder.sink.object_path(
-                self.topic, self.partition, file.first_offset, folder
-            )
+            path = sink.object_path(self.topic, self.partition, file.first_offset, folder)
             path += file_format.extension
-            data = file_format.encode_file(file.schema, file.records, path)
-            write_bytes(filesystem, join_uri(root, path), data)
-            self.counts["objects"] += 1
-            self.counts["bytes"] += len(data)
+            self.write(path, file_format.encode_file(file.schema, file.records, path))
         self.files.clear()
         self.record_count = 0
 
@@ -142,8 +134,15 @@ def _land(
     import pandas
 
     sink, counts = encoder.sink, dict.fromkeys(COUNTERS, 0)
+    filesystem, root = open_filesystem(target)
     writers: dict[tuple[str, int, str], PartitionWriter] = {}
     dead_letters: list[dict[str, Any]] = []
+
+    def write(path: str, data: bytes) -> None:
+        write_bytes(filesystem, join_uri(root, path), data)
+        counts["objects"] += 1
+        counts["bytes"] += len(data)
+
     for frame in batches:
         counts["messages"] += len(frame)
         if isinstance(encoder.converter, AvroConverter):
@@ -170,7 +169,7 @@ def _land(
             counts["records"] += 1
             key = (topic, partition, "" if sink.is_confluent else record.folder)
             if key not in writers:
-                writers[key] = PartitionWriter(encoder, target, topic, partition, counts)
+                writers[key] = PartitionWriter(encoder, write, topic, partition)
             writers[key].add(offset, record)
     for writer in writers.values():
         writer.close()

@@ -18,7 +18,7 @@ from . import connect_api
 RECORD = "addresses.json"
 # beside it, until the record is written: each update that was begun since
 UNFINISHED = "addresses.unfinished.json"
-# below the lake's checkpoints: the connectors that run as jobs (see landing.jobs)
+# below the lake's checkpoints: the connectors that run as jobs (see landing.builtin_runner)
 LANDING_JOBS = "connectors.json"
 LOOPBACK_ADDRESS = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
 

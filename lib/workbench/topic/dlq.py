@@ -356,27 +356,30 @@ def publish(
             other dead letters are published; these are not tried again.
     """
     versions, published = _list_files(uri), json.loads(files.read_text(state_uri) or "{}")
-    reasons: dict[str, dict[tuple[int, int], str]] = {}  # {topic: {(partition, offset): reason}}
-    for path in sorted(path for path in versions if published.get(path) != versions[path]):
-        for line in _read_lines(uri, path):
-            if line.get("topic"):
-                of_topic = reasons.setdefault(line["topic"], {})
-                of_topic[line["partition"], line["offset"]] = line["reason"]
+    reasons = {
+        (line["topic"], line["partition"], line["offset"]): line["reason"]
+        for path in sorted(versions)
+        if versions[path] != published.get(path)
+        for line in _read_lines(uri, path)
+        if line.get("topic")
+    }
+    origins = dict.fromkeys(origin for origin, _, _ in reasons)
     records = []
-    for origin, of_topic in reasons.items():
-        for message in _fetch(world, origin, of_topic, landed_topic_id(origin)):
-            reason = of_topic[message.partition(), message.offset()]
+    for origin in origins:
+        positions = {(partition, offset) for name, partition, offset in reasons if name == origin}
+        for message in _fetch(world, origin, positions, landed_topic_id(origin)):
+            reason = reasons[origin, message.partition(), message.offset()]
             records.append(to_record(message, connector, worker_class, reason))
     if records:
         topics.create(world, topic, **TOPIC_SETTINGS)
         topics.produce(world, topic, records, **PRODUCER_SETTINGS)
     if versions != published:
         files.write_text(state_uri, json.dumps(versions))
-    missing = sum(map(len, reasons.values())) - len(records)
+    missing = len(reasons) - len(records)
     if missing:
         raise LakeError(
             f"{missing} dead letters were not published to {topic}: their messages are gone from "
-            f"{', '.join(reasons)}",
+            f"{', '.join(origins)}",
             location=uri,
             hint="the files there have their text, or its base64",
         )
