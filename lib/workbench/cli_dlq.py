@@ -23,8 +23,8 @@ def list_(world: str = WORLD) -> None:
 
     for row in dlq.summary(params.load(world)).itertuples():
         echo(
-            f"{escape_unprintable(row.place)}: {row.letters} from "
-            f"{escape_unprintable(row.origin)}, {row.replayed} sent back\n    {row.reason!r}"
+            f"{escape_unprintable(row.place)}: {row.dead_letters} from "
+            f"{escape_unprintable(row.origin)}, {row.replayed} replayed\n    {row.reason!r}"
         )
 
 
@@ -39,7 +39,7 @@ def show(
 
     rows = dlq.read(params.load(world), topic)
     for row in rows.head(limit).itertuples():
-        replayed = ", sent back" if row.replayed else ""
+        replayed = ", replayed" if row.replayed else ""
         echo(f"offset {row.offset}{replayed}: {row.reason!r}")
         for name, value in (*row.headers, ("key", row.key), ("value", row.value)):
             echo(f"    {escape_unprintable(name)}: {value!r:.400}")
@@ -57,4 +57,4 @@ def replay(
     """Publish dead letters to their original topics, unchanged, each at most once."""
     from .topic import dlq
 
-    echo(f"dead letters sent back: {dlq.replay(params.load(world), topic, offsets=offset)}")
+    echo(f"dead letters replayed: {dlq.replay(params.load(world), topic, offsets=offset)}")

@@ -23,7 +23,7 @@ Addresses = dict[str, str]  # {service: host:port}
 RECORD = "addresses.json"
 # beside it, until the record is written: every update that was started since
 UNFINISHED = "addresses.unfinished.json"
-# below the lake's checkpoints: the connectors of the built-in runner (see landing.jobs)
+# below the lake's checkpoints: the connectors of the built-in runner (see landing.builtin_runner)
 LANDING_JOBS = "connectors.json"
 LOOPBACK_ADDRESS = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
 
