@@ -83,7 +83,8 @@ def test_it_starts_when_asked_with_secrets_of_its_own(lab):
     process.stop(SERVICES["mariadb"])
     assert "mariadb" not in stack.running()
     with pytest.raises(
-        SourceError, match=r"(?s)cannot connect to MariaDB.*stack.need\(world, \"mariadb\"\)"
+        SourceError,
+        match=r"(?s)cannot connect to MariaDB.*stack.ensure_running\(world, \"mariadb\"\)",
     ) as error:
         mariadb.query(lab, "SELECT 1")
     assert not [v for v in secrets.read().values() if v in str(error.value)]
@@ -450,7 +451,7 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
     wait_until(purged, "the log to be purged")
     connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
     with pytest.raises(
-        ConnectorError, match=r"(?s)connect.delete\(world, name\) forgets the offset"
+        ConnectorError, match=r"(?s)connect.delete\(world, name\) deletes the offset"
     ):
         wait_until(
             lambda: False,

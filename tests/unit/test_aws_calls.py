@@ -21,7 +21,7 @@ SESSION = botocore.session.get_session()
 # What goes into a call as **name where the function itself does not say what is in it: {(file,
 # name): parameters}
 STARRED = {
-    ("connect/msk.py", "new"): {
+    ("connect/msk.py", "request"): {
         "connectorName",
         "connectorConfiguration",
         "capacity",
@@ -34,10 +34,10 @@ STARRED = {
         "logDelivery",
         "serviceExecutionRoleArn",
         "workerConfiguration",
-    },  # of _new; as a whole in test_msk.py
+    },  # of _create_request; as a whole in test_msk.py
     ("stack/cloud.py", "of"): {"applicationId"},  # _end_spark's
 }
-ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passes on
+ADDED = {"update_connector": {"currentVersion"}}  # by run_operation, to what it passes on
 
 
 def looks():
@@ -163,7 +163,10 @@ def asks(call, file):
     """(the place of the service among the arguments, whether pages are asked for) of a call of
     `aws` or a Deployment."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    of = getattr(getattr(call.func, "value", None), "id", "aws" if file == "base/aws.py" else "")
+    if isinstance(call.func, ast.Attribute):
+        of = getattr(call.func.value, "id", "")
+    else:
+        of = "aws" if file == "base/aws.py" else ""
     return (
         ({"aws": 1, "on": 0}[of], name == "paginate")
         if name in ("call", "paginate") and of in ("aws", "on")
