@@ -165,18 +165,18 @@ def configure_client(client: Any) -> None:
     client._execute_and_fetch = fetch_copied
 
 
-def world_of(where: Union[SparkSession, World]) -> Optional[World]:
+def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
     """Return the world of a session, None if `session` has not created it; a world as it is."""
-    if isinstance(where, World):
-        return where
+    if isinstance(session_or_world, World):
+        return session_or_world
     with contextlib.suppress(TypeError):  # an object without weak references is not a session
-        return _worlds.get(where)
+        return _worlds.get(session_or_world)
     return None
 
 
-def query_engine(where: Union[SparkSession, World]) -> str:
+def query_engine(session_or_world: Union[SparkSession, World]) -> str:
     """Return what runs queries in Athena's dialect, and has their catalog: "spark" or "athena"."""
-    world = world_of(where)
+    world = world_of(session_or_world)
     return world.query.kind if world else "spark"
 
 
