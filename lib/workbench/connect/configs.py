@@ -65,15 +65,15 @@ def config(world: World, name: str, **values: Any) -> dict[str, str]:
     """
     file = f"params/connectors/{name}.json"
     raw = _read_json(name, file)
-    known = {**placeholders(world), **{key: str(value) for key, value in values.items()}}
+    available = {**placeholders(world), **{key: str(value) for key, value in values.items()}}
     used = {
         placeholder: key for key, text in raw.items() for placeholder in PLACEHOLDER.findall(text)
     }
-    for unknown in sorted(used.keys() - known.keys()):
+    for unknown in sorted(used.keys() - available.keys()):
         raise ConnectorError(
             f"unknown placeholder ${{{unknown}}}",
             location=f"{file}: {used[unknown]}",
-            expected=did_you_mean(unknown, known),
+            expected=did_you_mean(unknown, available),
             hint=f"correct it, or set its value: connect.config(world, {name!r}, …=…)",
         )
     for unused in sorted(values.keys() - used.keys()):
@@ -83,7 +83,7 @@ def config(world: World, name: str, **values: Any) -> dict[str, str]:
             expected=did_you_mean(unused, used),
         )
     # in one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
-    filled = {key: PLACEHOLDER.sub(lambda m: known[m[1]], text) for key, text in raw.items()}
+    filled = {key: PLACEHOLDER.sub(lambda m: available[m[1]], text) for key, text in raw.items()}
     filled |= _schema_history_login(world, filled)
     return _use_glue_converter(world, filled) if world.registry.kind == "glue" else filled
 
@@ -213,7 +213,7 @@ def _contains_secret(value: str) -> bool:
     return any(map(SECRET_PAIR.search, texts))
 
 
-def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]:
+def unknown_keys(config: dict[str, str], valid_keys: Iterable[str]) -> dict[str, str]:
     """Return the keys that are neither known nor accepted by pattern.
 
     Returns:
@@ -222,13 +222,13 @@ def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]
     accepted = "|".join(CONNECTOR_CATALOG["accepted_key_patterns"])
     unknown = {}
     for key in config:
-        if key not in known and not re.fullmatch(accepted, key):
+        if key not in valid_keys and not re.fullmatch(accepted, key):
             current = key
             for old, new in CONNECTOR_CATALOG["renamed_keys"].items():
                 if key.endswith(old):
                     current = key.replace(old, new)
                     break
-            unknown[key] = did_you_mean(current, known)
+            unknown[key] = did_you_mean(current, valid_keys)
     return unknown
 
 

@@ -104,9 +104,9 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
     validation.reject_plaintext_secrets(world, name, config)
     validation.reject_error_tolerance(name, config)
     problems = {}
-    known = known_keys(config)
-    if known:
-        for key, suggestion in unknown_keys(config, known).items():
+    plugin_keys = known_keys(config)
+    if plugin_keys:
+        for key, suggestion in unknown_keys(config, plugin_keys).items():
             problems[key] = [validation.unknown_key_message(class_name, suggestion)]
     for key, value in config.items():
         if PLACEHOLDER.search(value):
@@ -148,7 +148,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
     """
     validate(world, config, name)
     if "slot.name" in config:
-        deployed_configs = {other: deployed(world, other) for other in names(world)}
+        deployed_configs = {other_name: deployed(world, other_name) for other_name in names(world)}
         validation.require_free_slot(name, config, deployed_configs)
     validation.require_root_publication(world, name, config)
     current, target = wait_until_stable(world, name), _to_msk_config(config)
@@ -266,7 +266,7 @@ def _to_status(world: World, name: str, connector: dict[str, Any]) -> ConnectorS
     if state == "FAILED" or failed_tasks:
         error = failure_reason(world, name, connector)
 
-    def part(state: str) -> PartStatus:
+    def part_status(state: str) -> PartStatus:
         part_error = error if state == "FAILED" else ""
         return {"state": state, "worker": "MSK Connect", "error": part_error}
 
@@ -274,9 +274,9 @@ def _to_status(world: World, name: str, connector: dict[str, Any]) -> ConnectorS
     if state in ("RUNNING", "FAILED"):
         for number in range(int(config.get("tasks.max", 1))):
             task_state = "FAILED" if number < failed_tasks else state
-            tasks.append({"id": number, **part(task_state)})
+            tasks.append({"id": number, **part_status(task_state)})
     connector_type = dict(CUSTOM_PLUGINS.values()).get(config["connector.class"], "")
-    return {"name": name, "type": connector_type, **part(state), "tasks": tasks}
+    return {"name": name, "type": connector_type, **part_status(state), "tasks": tasks}
 
 
 def failure(world: World, name: str) -> Optional[str]:

@@ -147,7 +147,7 @@ def run_operation(world: World, name: str, operation: str, **params: Any) -> Non
 
 
 def failed_task_count(world: World, name: str, connector: dict[str, Any]) -> int:
-    """Return the last value of CloudWatch's metric of failed tasks, 0 if there is none."""
+    """Return the last value of CloudWatch's metric of failed tasks, 0 if it has no value yet."""
     now = dt.datetime.now(dt.timezone.utc)
     start = max(now - dt.timedelta(seconds=METRIC_DELAY), connector.get("creationTime", now))
     response = aws.call(
@@ -162,7 +162,9 @@ def failed_task_count(world: World, name: str, connector: dict[str, Any]) -> int
         EndTime=now,
         Statistics=["Maximum"],
     )
-    datapoints = sorted(response.get("Datapoints", []), key=lambda point: point["Timestamp"])
+    datapoints = sorted(
+        response.get("Datapoints", []), key=lambda datapoint: datapoint["Timestamp"]
+    )
     return int(datapoints[-1]["Maximum"]) if datapoints else 0
 
 
@@ -170,7 +172,7 @@ def failure_reason(world: World, name: str, connector: dict[str, Any]) -> str:
     """Return why a connector has failed.
 
     Returns:
-        The last error in its log. If there is none, the description of MSK Connect, which usually
+        The last error in its log. Without one, the description of MSK Connect, which usually
         only refers to the log.
     """
     description = connector.get("stateDescription", {})
@@ -181,7 +183,7 @@ def failure_reason(world: World, name: str, connector: dict[str, Any]) -> str:
 
 
 def last_logged_error(world: World, name: str, connector: dict[str, Any]) -> str:
-    """Return the last error in a connector's log, empty if there is none.
+    """Return the last error in a connector's log; empty without an error.
 
     An event is one line, `[Worker-…] [time] ERROR …`; a stack trace has one event for each line
     (developer guide, "Logging for MSK Connect").

@@ -50,14 +50,14 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
     validation.reject_error_tolerance(name, config)
     path = f"/connector-plugins/{quote(class_name)}/config/validate"
     response = _call(world, "PUT", path, {"name": name, **config})
-    known = set()
+    defined_keys = set()
     problems = {}
     for key in response["configs"]:
         if key.get("definition"):
-            known.add(key["definition"]["name"])
+            defined_keys.add(key["definition"]["name"])
         if key["value"].get("errors"):
             problems[key["value"]["name"]] = key["value"]["errors"]
-    for unknown, suggestion in unknown_keys(config, known).items():
+    for unknown, suggestion in unknown_keys(config, defined_keys).items():
         message = validation.unknown_key_message(class_name, suggestion)
         problems.setdefault(unknown, [message])
     validation.raise_for_problems(name, class_name, problems)
@@ -141,15 +141,15 @@ def _get_status(world: World, name: str) -> Optional[ConnectorStatus]:
     if response is None:
         return None
 
-    def part(raw: dict[str, Any]) -> PartStatus:
+    def part_status(raw: dict[str, Any]) -> PartStatus:
         error = validation.summarize_stacktrace(raw.get("trace", ""))
         return {"state": raw["state"], "worker": raw.get("worker_id", ""), "error": error}
 
     return {
         "name": name,
         "type": response["type"],
-        **part(response["connector"]),
-        "tasks": [{"id": task["id"], **part(task)} for task in response["tasks"]],
+        **part_status(response["connector"]),
+        "tasks": [{"id": task["id"], **part_status(task)} for task in response["tasks"]],
     }
 
 

@@ -93,7 +93,7 @@ def reject_error_tolerance(name: str, config: dict[str, str]) -> None:
     """Reject errors.tolerance=all of a source connector.
 
     It would skip what it cannot send, such as a row that is too large, or of a schema that the
-    registry refuses, and stay RUNNING. (Dead-letter topics are for sinks: KIP-298.)
+    registry refuses, and stay RUNNING. Only sinks have dead-letter topics (KIP-298).
 
     Raises:
         ConnectorError: the source connector has this setting.
@@ -124,8 +124,8 @@ def require_free_slot(
     """
     slot = config.get("slot.name")
     keys = ("slot.name", "database.hostname", "database.port")
-    for other_name, other in deployed.items():
-        is_same = all(other.get(key) == config.get(key) for key in keys)
+    for other_name, other_config in deployed.items():
+        is_same = all(other_config.get(key) == config.get(key) for key in keys)
         if slot and other_name != name and is_same:
             raise ConnectorError(
                 f"connector {name!r} is rejected; nothing was deployed: "
@@ -150,8 +150,8 @@ def require_root_publication(world: World, name: str, config: dict[str, str]) ->
         return
     database, tables = config.get("database.dbname"), []
     with contextlib.suppress(SourceError, StackError):
-        found = postgres.tables_published_by_partition(world, database)
-        tables = list(found[found["publication"] == publication]["table"])
+        published = postgres.tables_published_by_partition(world, database)
+        tables = list(published[published["publication"] == publication]["table"])
     patterns = config.get("table.include.list", "")
     captured = ", ".join(table for table in tables if _includes(patterns, table))
     if captured:
@@ -252,10 +252,10 @@ def failure_message(name: str, status: Optional[ConnectorStatus]) -> Optional[st
         return f"there is no connector {name!r}"
     parts = [("it", status["state"], status["error"])]
     parts += [(f"its task {t['id']}", t["state"], t["error"]) for t in status["tasks"]]
-    for part, state, error in parts:
+    for subject, state, error in parts:
         if state == "FAILED":
             causes = likely_causes(error)
-            return f"{part} is FAILED: {error}" + (f"\n  {causes}" if causes else "")
+            return f"{subject} is FAILED: {error}" + (f"\n  {causes}" if causes else "")
     return None
 
 

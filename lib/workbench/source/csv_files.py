@@ -118,7 +118,7 @@ def bundled_tables(
         names: the tables, in the order of the result.
         scale: how many times the tables of `id_steps` have their rows; the others have them once.
         id_steps: by table, what is added each time to the number in its first column.
-        null: the text that stands for NULL.
+        null: the text of a NULL.
 
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.

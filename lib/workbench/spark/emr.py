@@ -88,7 +88,7 @@ def session_name(world: World) -> str:
 def open_channel(
     world: World, options: list[tuple[str, Any]], progress: Callable[[str], None] = print
 ) -> "Channel":
-    """Return the channel to this person's session, which is started if there is none.
+    """Return the channel to this person's session; one is started if necessary.
 
     Args:
         world: the world of the application.
@@ -113,8 +113,8 @@ def live_sessions(world: World) -> list[dict[str, Any]]:
         applicationId=world.spark.url,
         states=list(ALIVE_STATES),
     )
-    own = [session for session in listed if session.get("name") == session_name(world)]
-    return sorted(own, key=lambda session: session["state"] not in READY_STATES)
+    sessions = [session for session in listed if session.get("name") == session_name(world)]
+    return sorted(sessions, key=lambda session: session["state"] not in READY_STATES)
 
 
 def _start_session(world: World, progress: Callable[[str], None]) -> str:

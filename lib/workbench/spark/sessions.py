@@ -104,7 +104,7 @@ def is_remote(spark: Any) -> bool:
 
 
 def _classic_session(world: World) -> SparkSession:
-    """Return the session in this process; one is created if there is none."""
+    """Return the session in this process; one is created if necessary."""
     builder = SparkSession.builder.appName("workbench")
     # without a master, that of Spark's own configuration, on EMR, or that of spark-submit
     if world.spark.master:
@@ -157,10 +157,10 @@ def configure_client(client: Any) -> None:
     fetch = client._execute_and_fetch
 
     def fetch_copied(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        table, *rest = fetch(*args, **kwargs)
+        table, *metadata = fetch(*args, **kwargs)
         if table is not None and any(map(pyarrow.types.is_nested, table.schema.types)):
             table = pyarrow.concat_tables([table.schema.empty_table(), table]).combine_chunks()
-        return table, *rest
+        return table, *metadata
 
     client._execute_and_fetch = fetch_copied
 
