@@ -7,7 +7,11 @@ Kafka Connect take minutes here. docs/limits.md lists what it does not support.
 """
 
 import time
+from pathlib import Path
+from string import Template
 from typing import Any, Optional
+
+import yaml
 
 from ..base import ConnectorError, StackError, World, aws
 from . import msk_api, validation
@@ -33,12 +37,9 @@ INSTALL_HINT = (
     "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` "
     "(deploy/README.md)"
 )
-# The newest version of MSK Connect; the other one, 2.7.1, is too old for any Debezium 3. A risk:
-# this Debezium, 3.5, is built with Kafka 4.1. It was tested on a Kafka Connect 3.7.2, never on MSK
-# Connect (docs/limits.md, deploy/README.md).
-KAFKA_CONNECT_VERSION = "3.7.x"
-# 1 vCPU and 4 GiB: each of our connectors has one task.
-CAPACITY = {"provisionedCapacity": {"mcuCount": 1, "workerCount": 1}}
+CREATE_TEMPLATE = Template(
+    Path(__file__).with_name("create_connector.yaml").read_text(encoding="utf-8")
+)
 # MSK Connect's names for Kafka's security.protocol: authentication of the worker, and encryption.
 SECURITY_SETTINGS = {
     "SASL_SSL": ("IAM", "TLS"),
@@ -190,45 +191,33 @@ def _create_request(world: World, name: str, config: dict[str, str]) -> dict[str
         )
 
     role = parameter(f"connect/role/{name}")
-    vpc = {
-        "subnets": parameter("connect/subnets").split(","),
-        "securityGroups": parameter("connect/security_groups").split(","),
-    }
-    logs = {"enabled": True, "logGroup": parameter("connect/log_group")}
-    worker_arn = parameter("connect/worker_configuration")
-    authentication, encryption = SECURITY_SETTINGS[world.kafka.security_protocol]
+    keys = ("subnets", "security_groups", "log_group", "worker_configuration")
+    values = {key: parameter(f"connect/{key}") for key in keys}
     plugin = next(
         plugin
         for plugin_name, plugin in _custom_plugins(world).items()
         if CUSTOM_PLUGINS[plugin_name][0] == config["connector.class"]
     )
-    worker = call(world, "describe_worker_configuration", workerConfigurationArn=worker_arn)
-    return {
-        "connectorName": full_name(world, name),
-        "connectorConfiguration": config,
-        "capacity": CAPACITY,
-        "kafkaCluster": {
-            "apacheKafkaCluster": {"bootstrapServers": world.kafka.bootstrap, "vpc": vpc}
-        },
-        "kafkaClusterClientAuthentication": {"authenticationType": authentication},
-        "kafkaClusterEncryptionInTransit": {"encryptionType": encryption},
-        "kafkaConnectVersion": KAFKA_CONNECT_VERSION,
-        "logDelivery": {"workerLogDelivery": {"cloudWatchLogs": logs}},
-        "plugins": [
-            {
-                "customPlugin": {
-                    "customPluginArn": plugin["customPluginArn"],
-                    "revision": plugin["latestRevision"]["revision"],
-                }
-            }
-        ],
-        "serviceExecutionRoleArn": role,
-        "tags": {aws.DEPLOYMENT_TAG: world.stack.deployment},
-        "workerConfiguration": {
-            "workerConfigurationArn": worker_arn,
-            "revision": worker["latestRevision"]["revision"],
-        },
-    }
+    worker = call(
+        world,
+        "describe_worker_configuration",
+        workerConfigurationArn=values["worker_configuration"],
+    )
+    authentication, encryption = SECURITY_SETTINGS[world.kafka.security_protocol]
+    text = CREATE_TEMPLATE.substitute(
+        values,
+        name=full_name(world, name),
+        bootstrap=world.kafka.bootstrap,
+        authentication=authentication,
+        encryption=encryption,
+        plugin_arn=plugin["customPluginArn"],
+        plugin_revision=plugin["latestRevision"]["revision"],
+        role=role,
+        tag=aws.DEPLOYMENT_TAG,
+        deployment=world.stack.deployment,
+        worker_revision=worker["latestRevision"]["revision"],
+    )
+    return {**yaml.safe_load(text), "connectorConfiguration": config}
 
 
 def names(world: World) -> list[str]:
