@@ -18,7 +18,6 @@ from . import msk_api, validation
 from .configs import CONNECTOR_CATALOG, PLACEHOLDER, known_keys, unknown_keys
 from .msk_api import (
     METRIC_DELAY,
-    OPERATION_TIMEOUT,
     POLL_INTERVAL,
     call,
     describe,
@@ -27,6 +26,7 @@ from .msk_api import (
     full_name,
     require,
     run_operation,
+    wait_for_operation,
     wait_until_stable,
 )
 from .validation import ConnectorStatus, PartStatus, TaskStatus
@@ -59,14 +59,12 @@ def plugins(world: World) -> list[dict[str, str]]:
         Dicts with class, type ("source" or "sink") and version, here the revision of the
         deployment's custom plugin.
     """
-    return [
-        {
-            "class": CUSTOM_PLUGINS[name][0],
-            "type": CUSTOM_PLUGINS[name][1],
-            "version": str(plugin["latestRevision"]["revision"]),
-        }
-        for name, plugin in _custom_plugins(world).items()
-    ]
+    plugins = []
+    for name, plugin in _custom_plugins(world).items():
+        class_name, plugin_type = CUSTOM_PLUGINS[name]
+        version = str(plugin["latestRevision"]["revision"])
+        plugins.append({"class": class_name, "type": plugin_type, "version": version})
+    return plugins
 
 
 def _custom_plugins(world: World) -> dict[str, Any]:
@@ -76,11 +74,9 @@ def _custom_plugins(world: World) -> dict[str, Any]:
         world.region, "kafkaconnect", "list_custom_plugins", "customPlugins", namePrefix=prefix
     )
     active = {
-        plugin["name"][len(prefix) :]: plugin
-        for plugin in listed
-        if plugin["customPluginState"] == "ACTIVE"
+        plugin["name"]: plugin for plugin in listed if plugin["customPluginState"] == "ACTIVE"
     }
-    return {name: active[name] for name in CUSTOM_PLUGINS if name in active}
+    return {name: active[prefix + name] for name in CUSTOM_PLUGINS if prefix + name in active}
 
 
 def validate(world: World, config: dict[str, str], name: str = "") -> None:
@@ -307,12 +303,9 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> Connect
     Raises:
         ConnectorError: at once when it is FAILED, with the reason from its log and likely causes.
     """
-    return aws.wait(
+    return wait_for_operation(
         validation.running_for(lambda: status(world, name), stable_for),
         f"connector {name!r} to be RUNNING",
-        timeout=OPERATION_TIMEOUT,
-        interval=POLL_INTERVAL,
-        error=ConnectorError,
         failure_reason=lambda: failure(world, name),
         hint=f"read the lines of {full_name(world, name)} in its log group in CloudWatch",
     )
@@ -353,10 +346,4 @@ def delete(world: World, name: str) -> None:
     connector = wait_until_stable(world, name)
     if connector:
         call(world, "delete_connector", connectorArn=connector["connectorArn"])
-        aws.wait(
-            lambda: not describe(world, name),
-            f"connector {name!r} to be gone",
-            timeout=OPERATION_TIMEOUT,
-            interval=POLL_INTERVAL,
-            error=ConnectorError,
-        )
+        wait_for_operation(lambda: not describe(world, name), f"connector {name!r} to be gone")

@@ -2,10 +2,12 @@
 
 import datetime as dt
 import re
-from typing import Any, Optional
+from typing import Any, Callable, Optional, TypeVar
 
 from ..base import ConnectorError, StackError, World, aws
 from . import validation
+
+T = TypeVar("T")
 
 OPERATION_TIMEOUT = 15 * 60  # seconds that a connector may take to run or to be deleted
 POLL_INTERVAL = 5.0  # seconds
@@ -17,6 +19,18 @@ LOG_PERIOD = dt.timedelta(hours=6)  # how far back a log is searched
 def call(world: World, operation: str, **params: Any) -> dict[str, Any]:
     """Return the response of an operation of MSK Connect."""
     return aws.call(world.region, "kafkaconnect", operation, **params)
+
+
+def wait_for_operation(condition: Callable[[], Optional[T]], description: str, **options: Any) -> T:
+    """Wait for an operation, which takes minutes; arguments and result as of `aws.wait`."""
+    return aws.wait(
+        condition,
+        description,
+        timeout=OPERATION_TIMEOUT,
+        interval=POLL_INTERVAL,
+        error=ConnectorError,
+        **options,
+    )
 
 
 def full_name(world: World, name: str) -> str:
@@ -95,12 +109,9 @@ def wait_until_stable(world: World, name: str) -> Optional[dict[str, Any]]:
     connector = describe(world, name)  # an error is raised at once, without waiting
     if not connector or connector["connectorState"] in STABLE_STATES:
         return connector
-    aws.wait(
+    wait_for_operation(
         lambda: (describe(world, name) or {}).get("connectorState") in (None, *STABLE_STATES),
         f"connector {name!r} to be stable",
-        timeout=OPERATION_TIMEOUT,
-        interval=POLL_INTERVAL,
-        error=ConnectorError,
     )
     return describe(world, name)
 
@@ -128,13 +139,7 @@ def run_operation(world: World, name: str, operation: str, **params: Any) -> Non
         is_complete = re.search("COMPLETE|FAILED", result["connectorOperationState"])
         return result if is_complete else None
 
-    result = aws.wait(
-        completed,
-        f"{operation} of {name!r}",
-        timeout=OPERATION_TIMEOUT,
-        interval=POLL_INTERVAL,
-        error=ConnectorError,
-    )
+    result = wait_for_operation(completed, f"{operation} of {name!r}")
     state = result["connectorOperationState"]
     if re.search("FAILED|ROLLBACK", state):
         error = " ".join(result.get("errorInfo", {}).values())
