@@ -37,7 +37,7 @@ LOST_ERROR_CODES = "PreconditionFailed|ConditionalRequestConflict|NoSuchKey"
 
 
 @contextlib.contextmanager
-def hold(uri: str, on_locked: Optional[Callable[[str], Exception]] = None) -> Iterator[None]:
+def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) -> Iterator[None]:
     """Hold a lock object.
 
     Args:

@@ -32,8 +32,8 @@ SQL_MODE = (
 )
 
 
-def _reverse(bits: Any) -> bytes:
-    return bytes(reversed(bits))
+def _reverse(bits: Any) -> Any:
+    return bits[::-1]
 
 
 def _escape_datetime(value: Any, mapping: Any = None) -> str:
