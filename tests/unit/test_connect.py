@@ -1,4 +1,4 @@
-"""Connector configurations and judgements that need no Connect."""
+"""Connector configurations and validation that need no Connect."""
 
 import importlib
 import itertools

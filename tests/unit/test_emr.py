@@ -1,5 +1,4 @@
-"""Spark Connect on EMR Serverless: sessions started, shared, ended; tokens renewed; which client
-speaks with it."""
+"""Spark Connect on EMR Serverless: sessions started, shared, terminated; tokens renewed; clients."""
 
 import datetime as dt
 import re

@@ -1,5 +1,4 @@
-"""Connectors on MSK Connect, its answers by botocore's Stubber: requests and answers are judged by
-the API's model."""
+"""Connectors on MSK Connect: botocore's Stubber checks requests and responses by the API's model."""
 
 import contextlib
 import datetime as dt

@@ -192,9 +192,9 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> Connect
 
 
 def restart(world: World, name: str) -> None:
-    """Restart a connector and its tasks if they have FAILED (KIP-745); they resume at their offsets.
+    """Restart a connector and its tasks if they have FAILED (KIP-745).
 
-    What runs is not restarted. No state that is seen after this call is one of before. See
+    They resume at their offsets. What runs is not restarted. No state that is seen after this call is one of before. See
     `wait_running`.
     """
     _call(world, "POST", f"{_connector_path(name)}/restart?includeTasks=true&onlyFailed=true")

@@ -192,7 +192,8 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     It may read the log, and the databases of the tables, which need not exist yet. Any other
     permission in those databases is revoked. The permissions are those that Debezium requires
     ("Creating a user" of its MariaDB page), except SHOW DATABASES. RELOAD lets it lock the server
-    while a snapshot begins; LOCK TABLES locks the tables where RELOAD cannot be granted, as on Aurora.
+    while a snapshot begins. Where the server cannot be locked, as on Aurora, LOCK TABLES lets it
+    lock the tables.
 
     The password is the world's secret, which is created if it does not exist. The server gets its
     hash, so that it is in no statement and no log.
