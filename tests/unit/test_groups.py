@@ -82,9 +82,9 @@ with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
 world = with_settings(params.load("local"), kafka={"bootstrap": f"127.0.0.1:{port}"})
-topics.TIMEOUT, topics.bounds, errors = 1, lambda world, topic: {0: (0, 1)}, []
-for ask in (lambda: groups.lag(world, "a", "t"), lambda: groups.forget(world, "a"),
-            lambda: topics.send(world, "t", [("key", "value")], **{"reconnect.backoff.max.ms": 100})):
+topics.TIMEOUT_SECONDS, topics.watermark_offsets, errors = 1, lambda world, topic: {0: (0, 1)}, []
+for ask in (lambda: groups.lag(world, "a", "t"), lambda: groups.delete(world, "a"),
+            lambda: topics.produce(world, "t", [("key", "value")], **{"reconnect.backoff.max.ms": 100})):
     try:
         ask()
     except Exception as e:

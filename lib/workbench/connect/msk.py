@@ -187,8 +187,12 @@ def _create_request(world: World, name: str, config: dict[str, str]) -> dict[str
         )
 
     role = parameter(f"connect/role/{name}")
-    keys = ("subnets", "security_groups", "log_group", "worker_configuration")
-    values = {key: parameter(f"connect/{key}") for key in keys}
+    values = {
+        "subnets": parameter("connect/subnets"),
+        "security_groups": parameter("connect/security_groups"),
+        "log_group": parameter("connect/log_group"),
+        "worker_configuration": parameter("connect/worker_configuration"),
+    }
     plugin = next(
         plugin
         for plugin_name, plugin in _custom_plugins(world).items()

@@ -172,7 +172,7 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> Connect
             when its task is RUNNING already, so a missing publication, for example, fails the task
             half a second later. It retries a slot in use, or a database that is down, for ever
             (errors.max.retries), and stays RUNNING: only messages prove that it works
-            (topics.wait_count).
+            (topics.wait_for_messages).
 
     Returns:
         Its `status`.

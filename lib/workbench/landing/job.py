@@ -161,7 +161,7 @@ def _start_query(
     spark: SparkSession, world: World, sink: Sink, batch: int, schemas: dict[str, str], ask: bool
 ) -> Any:
     """Start the stream that lands what is there now; return its query. schemas, ask: see
-    messages.Avro.
+    messages.AvroConverter.
     """
     messages = (
         spark.readStream.format("kafka")
@@ -205,7 +205,7 @@ def _start_query(
 def record_encoder(
     world: World, sink: Sink, schemas: Mapping[str, str] = {}, fail_on_unknown: bool = True
 ) -> RecordEncoder:
-    """What a sink makes of a message. schemas, ask: of Avro's, see messages.Avro."""
+    """What a sink makes of a message. schemas, ask: of Avro's, see messages.AvroConverter."""
     converter: Any = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
     if sink.message_format == "avro":
         converter = AvroConverter(

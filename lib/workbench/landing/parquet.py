@@ -51,7 +51,7 @@ PYTHON_TYPES = {
 
 @dataclass(frozen=True)
 class Parquet:
-    """The format (see formats.Lines)."""
+    """The format (see formats.JsonLines)."""
 
     codec: str
 

@@ -32,7 +32,7 @@ def landing_task(form: Any, target: str, dead: str) -> Callable:
     counts.
 
     Args:
-        form: what becomes of a message, see formats.Form.
+        form: what becomes of a message, see formats.RecordEncoder.
         target, dead: addresses of the objects and of the dead letters.
     """
     return pickle_by_value(_land, form, target, dead)

@@ -173,7 +173,7 @@ def compatibility(world: World, artifact: str) -> str:
 
 
 def set_compatibility(world: World, artifact: str, mode: str) -> None:
-    """Give an artifact that is there a rule of its own. mode: one of avro.MODES."""
+    """Give an artifact that is there a rule of its own. mode: one of avro.COMPATIBILITY_MODES."""
     path, rule = (
         LATEST_PATHS[GLOBAL_ID].format(quote(artifact, safe="")),
         {"type": "COMPATIBILITY", "config": mode},
@@ -254,7 +254,7 @@ def _call(
         body,
         retry_statuses=[503],
         headers=headers,
-        hint='start it with stack.need(world, "apicurio"), then do it again: nothing is lost',
+        hint='start it with stack.ensure_running(world, "apicurio"), then do it again: nothing is lost',
     )
     if answer.status_code >= 400 and answer.status_code not in (404, *REJECTED_STATUSES):
         raise StackError(

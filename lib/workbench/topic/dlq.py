@@ -388,7 +388,7 @@ def publish(
 
 
 def to_record(message: Any, connector: str, worker_class: str, reason: str) -> tuple:
-    """The letter of a message that could not be read, as `topics.send` takes it. (What fails in
+    """The letter of a message that could not be read, as `topics.produce` takes it. (What fails in
     ours, whoever reads, is the reading of a value.)
     """
     said = {

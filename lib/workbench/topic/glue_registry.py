@@ -158,8 +158,8 @@ def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]
 
 def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str = GLOBAL_ID) -> str:
     """Why the registry refuses a schema as the next version, "" where it takes it: Glue has no
-    test, so it is given the schema. For a copy that registry.check makes. kind: as of
-    registry.check; Glue has one only.
+    test, so it is given the schema. For a copy that registry.check_compatibility makes. kind: as of
+    registry.check_compatibility; Glue has one only.
     """
     _require_global_id(world, kind)
     return add(world, artifact, schema)[1]
@@ -174,7 +174,7 @@ def compatibility(world: World, artifact: str) -> str:
 
 
 def set_compatibility(world: World, artifact: str, mode: str) -> None:
-    """Give an artifact that is there a mode. mode: one of avro.MODES."""
+    """Give an artifact that is there a mode. mode: one of avro.COMPATIBILITY_MODES."""
     # Glue compares from a checkpoint on, which has to be said with the mode: the first version, or
     # the last
     since = {"VersionNumber": 1} if mode.endswith("_TRANSITIVE") else {"LatestVersion": True}

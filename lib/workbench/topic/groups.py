@@ -17,7 +17,7 @@ from . import topics
 
 def lag(world: World, group: str, *names: str) -> dict[str, int]:
     """Return {topic: how many of its messages a consumer group has not committed yet}. Raises as
-    `topics.bounds`.
+    `topics.watermark_offsets`.
     """
     there = {
         (topic, p): ends

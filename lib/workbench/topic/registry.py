@@ -131,7 +131,7 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
     """Say which changes an artifact may see from now on; the versions that it has are not judged.
 
     Args:
-        mode: one of avro.MODES (of Glue, `_TRANSITIVE` is what it calls `_ALL`).
+        mode: one of avro.COMPATIBILITY_MODES (of Glue, `_TRANSITIVE` is what it calls `_ALL`).
 
     Raises: LakeError: another mode, or there is no such artifact.
     """
