@@ -6,7 +6,9 @@ The operations are an interface with two backends, chosen by the world: `rest`, 
 
 from ..base.backends import dispatch_by
 from . import msk, rest
-from .configs import CONNECTORS_DIR, config, placeholders
+from .configs import CONNECTORS_DIR as CONNECTORS_DIR
+from .configs import config as config
+from .configs import placeholders as placeholders
 
 _dispatcher = dispatch_by(lambda world: world.connect.kind, rest=rest, msk=msk)
 apply = _dispatcher("apply")
