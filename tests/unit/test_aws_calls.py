@@ -21,7 +21,7 @@ SESSION = botocore.session.get_session()
 # What goes into a call as **name where the function itself does not say what is in it: {(file,
 # name): parameters}
 STARRED = {
-    ("connect/msk.py", "new"): {
+    ("connect/msk.py", "request"): {
         "connectorName",
         "connectorConfiguration",
         "capacity",
@@ -34,9 +34,9 @@ STARRED = {
         "logDelivery",
         "serviceExecutionRoleArn",
         "workerConfiguration",
-    },  # of _new; as a whole in test_msk.py
+    },  # of _create_request; as a whole in test_msk.py
 }
-ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passes on
+ADDED = {"update_connector": {"currentVersion"}}  # by run_operation, to what it passes on
 
 
 def looks():
