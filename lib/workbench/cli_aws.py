@@ -23,9 +23,7 @@ STACKS = typer.Argument([], help="Templates, such as network; all of deploy/ by 
 PARAMETER = typer.Option(
     [], "--parameter", "-p", help="A template's parameter as name=value; may be repeated."
 )
-TAKE_OWNERSHIP = typer.Option(
-    False, help="Accept stacks that were created by another AWS identity, and own them from now on."
-)
+TAKE_OWNERSHIP = typer.Option(False, help="Accept stacks that another AWS identity has created.")
 
 
 def _deployment(world: str) -> cloud.Deployment:
