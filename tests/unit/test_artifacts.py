@@ -1,5 +1,4 @@
-"""The jars: what is pinned, what is there, what is fetched again. Ivy is faked: no network, no
-JVM."""
+"""The jars: pinned, installed and fetched again. Ivy is faked: no network, no JVM."""
 
 import hashlib
 import io
@@ -24,8 +23,7 @@ def line(name, content, service="kafka", ext="jar"):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A lock of two jars, an empty folder for them, and a fetcher that brings them and notes their
-    names."""
+    """A lock file of two jars, an empty folder for them, and a fake download that records names."""
     for name, value in {
         "ROOT": tmp_path,
         "VAR_DIR": tmp_path / "var",

@@ -200,7 +200,7 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
 
 @pytest.fixture
 def going_on(folders):
-    """A run that goes on, in a process of its own; returns its pid."""
+    """Start a run in another process that is still running; return its pid."""
     lock = paths.state_dir() / "run.lock"
     code = f"""import time; from pathlib import Path; from workbench.base.wait import file_lock
 with file_lock(Path({str(lock)!r})):"""

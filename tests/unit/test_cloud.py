@@ -1,5 +1,7 @@
-"""A deployment's stacks: priced, made, updated, removed. CloudFormation, S3 and SSM are moto's;
-what moto has not is answered by botocore's Stubber."""
+"""The stacks of a deployment: priced, created, updated, removed.
+
+moto simulates CloudFormation, S3 and SSM; botocore's Stubber answers the rest.
+"""
 
 import contextlib
 import json
@@ -77,8 +79,10 @@ CONNECTOR = f"arn:aws:kafkaconnect:{ON.region}:1:connector/"
 
 
 def expect_list_connectors(connect, connectors):
-    """What connectors there are whose names begin so, and whose they are: {name: deployment}, "" of
-    one that goes."""
+    """Stub the connectors with the deployment's prefix.
+
+    Args: connectors: {name: deployment by tag}, "" for one that is being deleted.
+    """
     there = [
         {"connectorName": name, "connectorArn": CONNECTOR + name, "connectorState": "RUNNING"}
         for name in connectors
@@ -99,7 +103,10 @@ def expect_list_connectors(connect, connectors):
 
 @contextlib.contextmanager
 def nothing_runs(connectors=(), sessions=()):
-    """MSK Connect and EMR Serverless, asked by `down`: what they have, and that it is ended."""
+    """Stub what `down` asks MSK Connect and EMR Serverless.
+
+    These are the existing connectors and sessions, and their end.
+    """
     with (
         on_aws.stubbed_client("kafkaconnect") as connect,
         on_aws.stubbed_client("emr-serverless") as emr,
@@ -430,8 +437,7 @@ def test_after_msk_the_brokers_are_among_the_parameters(account, folder):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_msk_connects_own_role_is_made_where_the_account_has_none(account, folder, there):
-    """Else the first CreateConnector makes it, with the rights of a notebook, which has none to
-    make roles."""
+    """Else the first CreateConnector creates it, and a notebook may not create roles."""
     (folder / "5-connect.yaml").write_text(NETWORK.replace("-Size", "-Other"))
     role = {
         "Path": "/aws-service-role/kafkaconnect.amazonaws.com/",
@@ -490,7 +496,7 @@ def test_down_removes_all_of_it_in_reverse_order(account):
 
 
 def test_connectors_of_another_deployment_whose_name_begins_so_stay():
-    """`workbench-b-x` is x of workbench-b, in one region with workbench."""
+    """`workbench-b-x` is connector x of deployment workbench-b in the same region."""
     ours, theirs = (
         {"workbench-x": "workbench", "workbench-y": "workbench"},
         {"workbench-b-x": "workbench-b"},

@@ -1,5 +1,4 @@
-"""The verbs of the stack in a world on AWS: they look whether all can be reached, and start
-nothing."""
+"""The stack in a world on AWS: services are probed, and nothing is started."""
 
 import contextlib
 import datetime as dt
@@ -40,7 +39,7 @@ ANSWERS = {
 
 @pytest.fixture
 def near():
-    """World aws, whose database and brokers are sockets of this test."""
+    """World aws with database and brokers on a socket of this test."""
     with socket.socket() as there:
         there.bind(("127.0.0.1", 0))
         there.listen()

@@ -1,5 +1,7 @@
-"""A recapture: the configuration of the new connector, what is refused, what a second call does,
-what it leaves."""
+"""Tests of a recapture.
+
+The configuration of the new connector, rejected requests, a repeated call, and the result.
+"""
 
 import json
 from types import SimpleNamespace
@@ -73,8 +75,10 @@ def test_a_connector_that_reads_no_log_is_refused(kind):
 
 
 def test_a_connector_without_a_named_slot_gets_one():
-    """Debezium's own is `debezium`, for each connector that names none: the new one would read the
-    old one's."""
+    """Debezium's default is `debezium` for every connector.
+
+    The new one would read the old one's slot.
+    """
     unnamed = {key: value for key, value in POSTGRES.items() if key != "slot.name"}
     assert recapture.renamed_config(unnamed, "_r2", ["public.b"])["slot.name"] == "debezium_r2"
 
@@ -93,7 +97,7 @@ SOURCES = {
 
 
 class Lab:
-    """A Connect with connectors, and a lake whose tables say what they have read."""
+    """A Connect with connectors, and a lake whose tables report what they have read."""
 
     def __init__(self, path, monkeypatch):
         places = ("landing", "tables", "checkpoints", "dead_letters")
@@ -119,7 +123,7 @@ class Lab:
             monkeypatch.setattr(module, name, answer)
 
     def progress(self, **read):
-        """Let the table have read these sources, {name of one in SOURCES: how far}."""
+        """Let the table have read these sources, {name of one in SOURCES: progress}."""
         self.commit(
             self.table, "20240101000000000", {SOURCES[name]: last for name, last in read.items()}
         )
@@ -156,7 +160,7 @@ def lab(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("read", ["other", "unknown", "alike"])
 def test_a_table_with_rows_of_other_sources_is_refused(lab, read):
-    """The copy of one source would take the place of all of its rows."""
+    """The copy of one source would replace all of its rows."""
     lab.progress(own={"batch": 1}, **{read: {"batch": 1}})
     with pytest.raises(LakeError, match="table b holds rows of other sources than public.b"):
         lab.run()
@@ -173,7 +177,7 @@ def test_what_a_table_has_read_of_its_own_source_or_no_longer_reads_is_no_other(
 
 
 def replacement(lab, captured, config=POSTGRES):
-    """The replacement of one table by a recapture whose suffix is `_r2`."""
+    """Return the replacement of one table by a recapture with suffix `_r2`."""
     job = recapture._Recapture(
         None, lab.world, "shop", config, (captured,), progress=lab.said.append, suffix="_r2"
     )
@@ -181,7 +185,7 @@ def replacement(lab, captured, config=POSTGRES):
 
 
 def renamed_table(lab, config=POSTGRES):
-    """`public.b`, which was `public.a` before."""
+    """Return the recapture and replacement of `public.b`, formerly `public.a`."""
     captured = recapture.CapturedTable("public.b", lab.table, former_name="public.a")
     table = replacement(lab, captured, config)
     return table.job, table
@@ -202,7 +206,7 @@ def test_what_a_table_has_read_under_its_former_name_is_its_own(lab):
 
 
 def test_the_topic_of_a_former_name_is_an_old_one_and_refused(lab, monkeypatch):
-    """Also where the table has read landed files of it only."""
+    """Also if the table has read only landed files of it."""
     lab.progress(landed={"batch": 1})
     job, table = renamed_table(lab)
     monkeypatch.setattr(recapture.topics, "names", lambda _: ["shop.public.a", "shop.public.c"])
@@ -264,7 +268,7 @@ def test_a_former_name_within_a_pattern_stays_with_the_old_connector(lab, monkey
 
 @pytest.mark.parametrize("tables", [1, 0])
 def test_a_former_name_is_no_other_tables(lab, monkeypatch, tables):
-    """The old connector would no longer capture that table."""
+    """The old connector would no longer capture that other table."""
     job, table = renamed_table(lab)
     monkeypatch.setattr(postgres, "query", lambda *args: pd.DataFrame({"n": [tables]}))
     if tables:
@@ -313,8 +317,7 @@ def test_a_finished_recapture_changes_nothing_when_it_is_repeated(lab, old):
 
 
 def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch):
-    """What the first recapture has left is not the answer: changes have come into the old topic
-    since."""
+    """The old topic has changes since the first recapture, so its result does not count."""
     lab.deployed["shop_r2"] = {**POSTGRES, "topic.prefix": "shop_r2"}
     lab.journal(done=True)
     monkeypatch.setattr(recapture._Replacement, "fill_copy", lambda *_: 1 / 0)
@@ -328,7 +331,7 @@ def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch
 
 
 def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monkeypatch):
-    """And no count of messages is waited for: rows deleted before the snapshot come with none."""
+    """No message count is awaited: rows deleted before the snapshot produce no message."""
     wrote, compared, asked = iter([2, 0, 0, 1]), [], []
 
     class Frame:
@@ -369,8 +372,7 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
 
 
 def test_the_topic_of_before_is_refused_afterwards(lab):
-    """Its connector writes to it until it is deleted, and the new rows lack what was deleted
-    since."""
+    """Its connector publishes to it until it is deleted, and the new rows lack rows deleted since."""
     lab.progress(own={"batch": 1, REPLACED_BY: "shop_r2.public.b"}, r2={"batch": 0})
     job = ingesting.IngestJob.__new__(ingesting.IngestJob)
     job.table, job.source, job.replay = lab.table, hudi.Topic("shop.public.b"), True
@@ -415,7 +417,7 @@ def test_the_journal_names_every_connector_that_was_made(lab):
 
 
 def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table(lab, monkeypatch):
-    """One that is under way is waited for, not run a second time."""
+    """A running compaction is awaited, not run a second time."""
     lab.progress(own={"batch": 1})
     pending = iter([["1"], ["1"], []])
     inflight = iter([[("1", "compaction.inflight", None)], []])
@@ -437,7 +439,7 @@ def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table
 
 
 def test_the_entries_follow_a_rewriting_that_is_the_last_commit(lab, monkeypatch):
-    """Its process may have been killed before it told them."""
+    """Its process may have been killed before it updated the catalog."""
     monkeypatch.setattr(rewriting, "finish_rewrite", lambda _, table: lab.did.append(table.name))
     lab.progress(own={"batch": 1})
     rewriting.finish_interrupted_rewrite(None, lab.table, rewriting.completed_actions(lab.table))
