@@ -1,4 +1,4 @@
-"""AWS's answers as people are told them: each error with what failed, where, and what to do."""
+"""Errors of AWS translated for people: message, location and hint; parameters and secrets."""
 
 import json
 

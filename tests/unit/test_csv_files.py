@@ -1,5 +1,4 @@
-"""Reading the museum's published CSV files: what becomes of their values, and how a broken one is
-named."""
+"""Reading the museum's published CSV files: values, and errors in damaged files."""
 
 import csv
 import io

@@ -347,7 +347,7 @@ def test_a_cluster_that_has_ended_is_told(s3, steps):
         "A job flow that is shutting down, terminating, or finished may not be modified.",
     )
     with pytest.raises(
-        StackError, match="(?s)takes no step.*may not be modified.*workbench aws up emr"
+        StackError, match="(?s)accepts no step.*may not be modified.*workbench aws up emr"
     ):
         run("emr-step")
 

@@ -219,7 +219,7 @@ def test_a_cluster_that_has_ended_is_told(emr):
         "start_notebook_execution", "InvalidRequestException", "Cluster is in state TERMINATED"
     )
     with pytest.raises(
-        StackError, match="(?s)takes no notebook: .*TERMINATED.*aws up emr schedule -p Generation"
+        StackError, match="(?s)accepts no notebook: .*TERMINATED.*aws up emr schedule -p Generation"
     ):
         emr_notebook.execute_notebook(WORLD, PATH, {})
 

@@ -1,4 +1,4 @@
-"""Worlds load strictly: each error names the file, the key path and the nearest key."""
+"""Worlds load strictly: each error names the file, the key path and the most similar key."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Secrets are made once, in files that only we can read, and are found by name."""
+"""Secrets are created once, in private files, and are found by name."""
 
 import re
 import stat

@@ -104,13 +104,13 @@ def translate_errors(location: str) -> Iterator[None]:
 def _from_client_side(error: Exception, location: str) -> Optional[StackError]:
     """Return the error to raise when no request was sent, or no response was received."""
     classes = {cls.__name__ for cls in type(error).__mro__}
-    for known in CATALOG["client_errors"]:
-        if classes & set(known["classes"]) and known.get("contains", "") in str(error):
+    for entry in CATALOG["client_errors"]:
+        if classes & set(entry["classes"]) and entry.get("contains", "") in str(error):
             return StackError(
-                known["message"].format(error=error),
+                entry["message"].format(error=error),
                 location=location,
-                expected=known.get("expected", "").format(error=error),
-                hint=known["hint"].format(login_hint=LOGIN_HINT),
+                expected=entry.get("expected", "").format(error=error),
+                hint=entry["hint"].format(login_hint=LOGIN_HINT),
             )
     return None
 

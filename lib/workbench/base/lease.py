@@ -37,7 +37,7 @@ LOST_ERROR_CODES = "PreconditionFailed|ConditionalRequestConflict|NoSuchKey"
 
 
 @contextlib.contextmanager
-def hold(uri: str, on_locked: Optional[Callable[[str], Exception]] = None) -> Iterator[None]:
+def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) -> Iterator[None]:
     """Hold a lock object.
 
     Args:
@@ -119,12 +119,12 @@ class _LockObject:
 
     def heartbeat(self, stop_event: threading.Event) -> None:
         """Renew the lease until the event is set."""
-        for beat in itertools.count(1):
+        for number in itertools.count(1):
             if stop_event.wait(HEARTBEAT_SECONDS):
                 return
             # The number changes the text, and so the ETag. After an error the next beat renews it.
             with contextlib.suppress(StackError):
-                self.write({**self.owner, "beat": beat})
+                self.write({**self.owner, "beat": number})
 
     def write(self, body: dict[str, Any]) -> None:
         """Overwrite the object while the lock is held.

@@ -1,13 +1,13 @@
 """Worlds: `load("local")` turns params/local.yaml into frozen models, strictly.
 
 A world is an environment profile: one params file that describes all services and paths that a
-walkthrough uses. Every file has the same keys. Values may contain
+walkthrough uses. Every file has the same keys. Values may contain references.
+
   ${port:N}       the N-th port of this checkout's instance (port base + N),
   ${state}        the folder of this instance's service state and lake,
   ${root}         the folder of the checkout,
   ${deployment}   the file's stack.deployment: the name of its deployment on AWS,
-  ${ssm:NAME}     a parameter of that deployment, requested from AWS when the file is loaded (see
-                  aws.py),
+  ${ssm:NAME}     a parameter of that deployment, requested from AWS at load time (see aws.py),
   ${secret:NAME}  a secret, resolved only when `.reveal()` is called (see secrets.py).
 """
 

@@ -70,7 +70,7 @@ def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:
 
 
 def start_ticks(process: psutil.Process) -> float:
-    """Return when a process started, on a clock that nobody sets.
+    """Return when a process started, on a clock that is never set.
 
     Linux has it in ticks since boot (proc(5), stat, field 22). As a time of day it would change
     when a laptop wakes up and its clock is corrected.

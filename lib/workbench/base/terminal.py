@@ -3,7 +3,7 @@
 LAYOUT_CHARACTERS = "\n\t"  # the control characters that a text of several lines needs
 
 
-def escape_unprintable(text: str, keep: str = "") -> str:
+def escape_unprintable(text: str, allowed: str = "") -> str:
     r"""Replace every character that cannot be printed by an escape, such as `\x1b`.
 
     Terminals obey escape sequences: they move the cursor, change the title, hide text. Text from
@@ -11,11 +11,11 @@ def escape_unprintable(text: str, keep: str = "") -> str:
 
     Args:
         text: any text.
-        keep: characters that stay, such as LAYOUT_CHARACTERS. By default line breaks are escaped as
+        allowed: characters that stay, such as LAYOUT_CHARACTERS. By default line breaks are escaped as
             well, and the text stays on one line.
     """
     return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
+        c if c.isprintable() or c in allowed else c.encode("unicode_escape").decode() for c in text
     )
 
 

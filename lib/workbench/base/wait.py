@@ -75,12 +75,12 @@ def wait_until(
         if reason:
             raise error(f"gave up waiting for {description}: {reason}", hint=hint)
         if time.monotonic() >= deadline:
-            answer = "condition still false"
+            last_result = "condition still false"
             if last_error:
-                answer = f"{type(last_error).__name__}: {last_error}"
+                last_result = f"{type(last_error).__name__}: {last_error}"
             raise error(
                 f"waited {timeout:g} s for {description}",
-                location=f"last answer: {answer}",
+                location=f"last answer: {last_result}",
                 hint=hint,
             )
         time.sleep(interval)

@@ -24,8 +24,8 @@ def examine(world: World) -> list[Finding]:
 
     Returns:
         One Finding for all slots, or one for each slot that retains too much log, and one for each
-        publication that publishes partitions. If PostgreSQL cannot be read, one Finding says so. If
-        the embedded PostgreSQL does not run, there is none.
+        publication that publishes partitions. If PostgreSQL cannot be read, one Finding says so.
+        Empty if the embedded PostgreSQL does not run.
     """
     try:
         slots, databases = postgres.all_slots(world), postgres.databases(world)

@@ -21,11 +21,8 @@ def _with_text_fallback(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adap
 
 
 TEXT_FALLBACK_LOADERS = {
-    "date": _with_text_fallback(datetime_types.DateLoader),
-    "time": _with_text_fallback(datetime_types.TimeLoader),
-    "timetz": _with_text_fallback(datetime_types.TimetzLoader),
-    "timestamp": _with_text_fallback(datetime_types.TimestampLoader),
-    "timestamptz": _with_text_fallback(datetime_types.TimestamptzLoader),
+    name: _with_text_fallback(getattr(datetime_types, f"{name.capitalize()}Loader"))
+    for name in ("date", "time", "timetz", "timestamp", "timestamptz")
 }
 
 
@@ -52,14 +49,18 @@ def to_dataframe(
     return pandas.concat(columns, axis=1)
 
 
+# {type: (dtype without NULLs, dtype with NULLs)}
+DTYPES = {
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), ("int64", "Int64")),
+    **dict.fromkeys(("float4", "float8"), ("float64", "float64")),
+    "bool": ("bool", "boolean"),
+}
+
+
 def _dtype(name: str, values: pandas.Series) -> str:
-    has_nulls = bool(values.isna().any())
-    if name in ("int2", "int4", "int8", "oid"):
-        return "Int64" if has_nulls else "int64"
-    if name == "bool":
-        return "boolean" if has_nulls else "bool"
-    if name in ("float4", "float8"):
-        return "float64"
+    if name in DTYPES:
+        without_nulls, with_nulls = DTYPES[name]
+        return with_nulls if values.isna().any() else without_nulls
     if name not in ("timestamp", "timestamptz") or any(isinstance(v, str) for v in values):
         return "object"
     # 64 bits of nanoseconds cover these years

@@ -118,7 +118,7 @@ def bundled_tables(
         names: the tables, in the order of the result.
         scale: how many times the tables of `id_steps` have their rows; the others have them once.
         id_steps: by table, what is added each time to the number in its first column.
-        null: the text that stands for NULL.
+        null: the text of a NULL.
 
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
@@ -239,20 +239,18 @@ def _validate_header(header: list[str], path: Path, columns: list[str]) -> None:
         raise SourceError(
             "this is the Git LFS pointer to the file", location=location, hint="fetch the file"
         )
+    separators = [separator for separator in (";", "\t", "|") if separator in line]
     for column in columns:
         count = header.count(column)
+        message, expected = f"column {column!r} is missing", did_you_mean(column, header)
         if count == 1:
             continue
-        separators = [s for s in (";", "\t", "|") if len(header) == 1 and s in line]
-        if not header:
-            message, expected = "the file is empty", "a header"
-        elif count:
+        if count:
             message, expected = f"column {column!r} occurs {count} times", "each column once"
-        elif separators:
-            message = f"column {column!r} is missing"
+        elif not header:
+            message, expected = "the file is empty", "a header"
+        elif len(header) == 1 and separators:
             expected = f"commas between the values, not {separators[0]!r}"
-        else:
-            message, expected = f"column {column!r} is missing", did_you_mean(column, header)
         raise SourceError(message, location=location, expected=expected, hint=FIX_FILE_HINT)
 
 

@@ -128,14 +128,14 @@ class Loader:
         if not confirm(f"Create {names} ({rows}) in {database} on {address}?"):
             return {}
         postgres.create_database(world, database)
-        with postgres.session(world, database) as c:
+        with postgres.session(world, database) as connection:
             progress(f"connection created: {address}/{database}")
-            with c.transaction():
-                self._prepare_target(c)
-                _run_steps(c, self.schema, steps)
+            with connection.transaction():
+                self._prepare_target(connection)
+                _run_steps(connection, self.schema, steps)
                 if from_dir:
-                    self._record_origin(c, Path(from_dir))
-                counts = {table: _count_rows(c, table) for table in self.tables}
+                    self._record_origin(connection, Path(from_dir))
+                counts = {table: _count_rows(connection, table) for table in self.tables}
             loaded = ", ".join(f"{count:,} {table}" for table, count in counts.items())
             progress(f"tables loaded: {loaded}")
         return counts
@@ -163,34 +163,39 @@ class Loader:
         if from_dir:
             schema = f"{self.schema}_trial"
             postgres.create_database(world, self.database)
-            with postgres.session(world, self.database) as c, c.transaction(force_rollback=True):
-                c.execute(postgres.format_sql("CREATE SCHEMA {}", schema))
-                _run_steps(c, schema, steps)
+            with (
+                postgres.session(world, self.database) as connection,
+                connection.transaction(force_rollback=True),
+            ):
+                connection.execute(postgres.format_sql("CREATE SCHEMA {}", schema))
+                _run_steps(connection, schema, steps)
 
-    def _prepare_target(self, c: psycopg.Connection) -> None:
+    def _prepare_target(self, connection: psycopg.Connection) -> None:
         """Check that no table exists, and create the schema if it is owned."""
         names = [f"{self.schema}.{table}" for table in self.tables]
-        existing = c.execute(
+        existing = connection.execute(
             "SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [names]
         ).fetchone()
         if existing:
             raise SourceError(
                 f"table {existing[0]} exists already",
-                location=f"database {c.info.dbname}",
+                location=f"database {connection.info.dbname}",
                 expected="a database without it",
                 hint="keep the loaded data, or remove it ('Start clean' in the walkthrough's first "
                 "notebook: flow.reset(world)) and load again",
             )
         if self.owns_schema:
             search_path = "ALTER DATABASE {} SET search_path TO {}"
-            c.execute(postgres.format_sql("CREATE SCHEMA {}", self.schema))
-            c.execute(postgres.format_sql(search_path, c.info.dbname, self.schema))
+            connection.execute(postgres.format_sql("CREATE SCHEMA {}", self.schema))
+            connection.execute(
+                postgres.format_sql(search_path, connection.info.dbname, self.schema)
+            )
 
-    def _record_origin(self, c: psycopg.Connection, folder: Path) -> None:
+    def _record_origin(self, connection: psycopg.Connection, folder: Path) -> None:
         """Store the folder of the files as a comment, in the transaction that loads the table."""
         origin = f"{ORIGIN_COMMENT_PREFIX}{folder.expanduser().absolute()}"
         statement = postgres.format_sql("COMMENT ON TABLE {} IS ", self.tables[0])
-        c.execute(statement + psycopg.sql.Literal(origin))
+        connection.execute(statement + psycopg.sql.Literal(origin))
 
     def unload(self, world: World) -> None:
         """Remove the tables, or the schema if it is owned; they need not exist.
@@ -201,15 +206,17 @@ class Loader:
             SourceError: a view of the user depends on a table.
         """
         postgres.create_database(world, self.database)
-        with postgres.session(world, self.database) as c, c.transaction():
+        with postgres.session(world, self.database) as connection, connection.transaction():
             if self.owns_schema:
-                c.execute(postgres.format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
+                connection.execute(
+                    postgres.format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema)
+                )
                 reset = "ALTER DATABASE {} RESET search_path"
-                c.execute(postgres.format_sql(reset, c.info.dbname))
+                connection.execute(postgres.format_sql(reset, connection.info.dbname))
             else:  # in one statement, because the tables may refer to each other
                 drop = "DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables)
                 names = ((self.schema, table) for table in self.tables)
-                c.execute(postgres.format_sql(drop, *names))
+                connection.execute(postgres.format_sql(drop, *names))
 
     def loaded_from(self, world: World) -> str:
         """Return the folder whose files the tables were loaded from.
@@ -228,26 +235,26 @@ class Loader:
         return ""
 
 
-def _count_rows(c: psycopg.Connection, table: str) -> int:
-    (row,) = c.execute(postgres.format_sql("SELECT count(*) FROM {}", table)).fetchall()
+def _count_rows(connection: psycopg.Connection, table: str) -> int:
+    (row,) = connection.execute(postgres.format_sql("SELECT count(*) FROM {}", table)).fetchall()
     return row[0]
 
 
-def _run_steps(c: psycopg.Connection, schema: str, steps: Steps) -> None:
+def _run_steps(connection: psycopg.Connection, schema: str, steps: Steps) -> None:
     # only this schema, not public: a DROP TABLE in a dump cannot reach tables of others
-    c.execute(postgres.format_sql("SET LOCAL search_path TO {}", schema))
+    connection.execute(postgres.format_sql("SET LOCAL search_path TO {}", schema))
     for step in steps:
         if isinstance(step, Script):
-            run_script(c, step)
+            run_script(connection, step)
         else:
-            _copy_rows(c, step)
+            _copy_rows(connection, step)
 
 
-def _copy_rows(c: psycopg.Connection, table: Table) -> None:
+def _copy_rows(connection: psycopg.Connection, table: Table) -> None:
     columns = ", ".join("{}" for _ in table.columns)
     statement = postgres.format_sql(f"COPY {{}} ({columns}) FROM STDIN", table.name, *table.columns)
     try:
-        with c.cursor() as cursor, cursor.copy(statement) as copy:
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in table.rows():
                 if isinstance(row, str):
                     copy.write(row)
@@ -288,7 +295,7 @@ def split_statements(text: str) -> Iterator[tuple[int, str]]:
             start = None
 
 
-def run_script(c: Union[psycopg.Connection, mariadb.Connection], script: Script) -> None:
+def run_script(connection: Union[psycopg.Connection, mariadb.Connection], script: Script) -> None:
     """Run the statements of a script, one by one.
 
     Raises:
@@ -312,7 +319,7 @@ def run_script(c: Union[psycopg.Connection, mariadb.Connection], script: Script)
             )
         try:
             # the protocol for binary results accepts one statement only
-            c.execute(statement, binary=True)
+            connection.execute(statement, binary=True)
         except (psycopg.Error, pymysql.Error) as e:
             # only PostgreSQL reports the position of the error
             diagnostics = getattr(e, "diag", None)

@@ -32,8 +32,8 @@ SQL_MODE = (
 )
 
 
-def _reverse(bits: Any) -> bytes:
-    return bytes(reversed(bits))
+def _reverse(bits: Any) -> Any:
+    return bits[::-1]
 
 
 def _escape_datetime(value: Any, mapping: Any = None) -> str:
@@ -117,9 +117,9 @@ def session(
     world: World, database: Optional[str] = None, role: str = "admin"
 ) -> Iterator[Connection]:
     """Yield a connection, close it afterwards, and translate its errors to SourceError."""
-    with connect(world, database, role) as c:
+    with connect(world, database, role) as connection:
         try:
-            yield c
+            yield connection
         except pymysql.Error as e:
             raise SourceError(
                 f"{DISPLAY_NAMES[world.mysql.kind]} refused: {e.args[-1]}",
@@ -139,8 +139,8 @@ def execute(
     Raises:
         SourceError: the server refuses it.
     """
-    with session(world, database) as c:
-        return c.execute(statement, params).rowcount
+    with session(world, database) as connection:
+        return connection.execute(statement, params).rowcount
 
 
 def query(
@@ -155,8 +155,8 @@ def query(
     Raises:
         SourceError: the server refuses it, or it returns no rows.
     """
-    with session(world, database) as c:
-        cursor = c.execute(statement, params)
+    with session(world, database) as connection:
+        cursor = connection.execute(statement, params)
         require_result(cursor, "mariadb.execute")
         columns, rows = cursor.description, [list(row) for row in cursor.fetchall()]
     types = []
@@ -192,7 +192,8 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     It may read the log, and the databases of the tables, which need not exist yet. Any other
     permission in those databases is revoked. The permissions are those that Debezium requires
     ("Creating a user" of its MariaDB page), except SHOW DATABASES. RELOAD lets it lock the server
-    while a snapshot begins; LOCK TABLES locks the tables where nobody may do that, as on Aurora.
+    while a snapshot begins. Where the server cannot be locked, as on Aurora, LOCK TABLES lets it
+    lock the tables.
 
     The password is the world's secret, which is created if it does not exist. The server gets its
     hash, so that it is in no statement and no log.
@@ -212,12 +213,12 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
         raise SourceError(
             f"tables is {tables!r}", expected="a list such as ['sampledatabase.movies']"
         )
-    with session(world) as c:
+    with session(world) as connection:
         for verb in ("CREATE USER IF NOT EXISTS", "ALTER USER"):
             statement = f"{verb} {{}} IDENTIFIED WITH mysql_native_password AS %s"
-            c.execute(sql.SQL(statement).format(user), [password])
+            connection.execute(sql.SQL(statement).format(user), [password])
         grant = "GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}"
-        c.execute(sql.SQL(grant).format(user), [])
+        connection.execute(sql.SQL(grant).format(user), [])
         for name in sorted(names):
             # in a grant _ and % are wildcards
             escaped = re.sub(r"([_%\\])", r"\\\1", name)
@@ -228,7 +229,7 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
                 ("REVOKE ALL ON {}.* FROM {}", escaped),
                 ("GRANT SELECT, LOCK TABLES ON {}.* TO {}", escaped),
             ):
-                c.execute(sql.SQL(statement).format(sql.Identifier(pattern), user), [])
+                connection.execute(sql.SQL(statement).format(sql.Identifier(pattern), user), [])
 
 
 def log_position(world: World, database: Optional[str] = None) -> str:

@@ -54,8 +54,8 @@ def format_sql(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:
         text: the SQL.
         *names: `name` or `(schema, table)`.
     """
-    parts = ((name,) if isinstance(name, str) else name for name in names)
-    return sql.SQL(text).format(*(sql.Identifier(*part) for part in parts))
+    paths = ((name,) if isinstance(name, str) else name for name in names)
+    return sql.SQL(text).format(*(sql.Identifier(*path) for path in paths))
 
 
 def require_result(cursor: Any, alternative: str) -> None:

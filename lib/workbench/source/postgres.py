@@ -76,11 +76,11 @@ def session(
     world: World, database: Optional[str] = None, role: str = "admin"
 ) -> Iterator[psycopg.Connection]:
     """Yield a connection, close it afterwards, and translate its errors to SourceError."""
-    with connect(world, database, role) as c:
+    with connect(world, database, role) as connection:
         try:
-            yield c
+            yield connection
         except psycopg.Error as e:
-            details = filter(None, [f"database {c.info.dbname}", e.diag.message_detail])
+            details = filter(None, [f"database {connection.info.dbname}", e.diag.message_detail])
             raise SourceError(
                 f"PostgreSQL refused: {first_line(e)}",
                 location=". ".join(details),
@@ -101,8 +101,8 @@ def execute(
     Raises:
         SourceError: the server refuses it.
     """
-    with session(world, database) as c:
-        return c.execute(statement, params).rowcount
+    with session(world, database) as connection:
+        return connection.execute(statement, params).rowcount
 
 
 def query(
@@ -118,10 +118,10 @@ def query(
     Raises:
         SourceError: the server refuses it, or it returns no rows.
     """
-    with session(world, database) as c:
+    with session(world, database) as connection:
         for name, loader in column_types.TEXT_FALLBACK_LOADERS.items():
-            c.adapters.register_loader(name, loader)
-        cursor = c.execute(statement, params)
+            connection.adapters.register_loader(name, loader)
+        cursor = connection.execute(statement, params)
         require_result(cursor, "postgres.execute")
         columns, rows = cursor.description or [], cursor.fetchall()
     types = [column_types.type_name(column.type_code) for column in columns]
@@ -157,10 +157,10 @@ def create_service_database(world: World, name: str) -> None:
             expected="no such database",
             hint=f"rename it: {rename}",
         )
-    with session(world, "postgres") as c:
-        if not _role_exists(c, name):
+    with session(world, "postgres") as connection:
+        if not _role_exists(connection, name):
             password = secrets.get_or_create(secrets.Secret(role_secret(name)))
-            _set_password(c, "CREATE ROLE {} LOGIN PASSWORD ", name, password)
+            _set_password(connection, "CREATE ROLE {} LOGIN PASSWORD ", name, password)
     create_database(world, name)
     for statement in (
         "ALTER DATABASE {0} OWNER TO {0}",
@@ -175,8 +175,8 @@ def _database_owner(world: World, name: str) -> str:
     return "".join(query(world, statement, [name], "postgres")["owner"])
 
 
-def _role_exists(c: psycopg.Connection, name: str) -> bool:
-    rows = c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name])
+def _role_exists(connection: psycopg.Connection, name: str) -> bool:
+    rows = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name])
     return rows.fetchone() is not None
 
 
@@ -203,14 +203,16 @@ def drop_service_databases(world: World, *names: str) -> None:
         secrets.delete(role_secret(name))
 
 
-def _set_password(c: psycopg.Connection, statement: str, user: str, password: str) -> None:
+def _set_password(connection: psycopg.Connection, statement: str, user: str, password: str) -> None:
     """Execute a statement that ends with a password.
 
     The server gets the SCRAM verifier of the password, so that the password itself is in no
     statement and no server log.
     """
-    verifier = c.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256")
-    c.execute(format_sql(statement, user) + sql.Literal(verifier.decode()))
+    verifier = connection.pgconn.encrypt_password(
+        password.encode(), user.encode(), b"scram-sha-256"
+    )
+    connection.execute(format_sql(statement, user) + sql.Literal(verifier.decode()))
 
 
 def connector_slots(world: World, database: Optional[str] = None) -> list[str]:
@@ -248,25 +250,29 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     """
     user = world.postgres.replication_user
     password = secrets.get_or_create(world.postgres.replication_password)
-    with session(world, database) as c, c.transaction():
-        names = [(table.schema, table.name) for table in _find_tables(c, tables)]
-        # On RDS and Aurora nobody may grant the attribute; a role takes its place (their guide,
+    with session(world, database) as connection, connection.transaction():
+        names = [(table.schema, table.name) for table in _find_tables(connection, tables)]
+        # On RDS and Aurora the attribute cannot be granted; a role takes its place (their guide,
         # "Logical replication").
-        is_rds = _role_exists(c, "rds_replication")
-        verb = "ALTER" if _role_exists(c, user) else "CREATE"
+        is_rds = _role_exists(connection, "rds_replication")
+        verb = "ALTER" if _role_exists(connection, user) else "CREATE"
         attribute = "" if is_rds else "REPLICATION "
-        _set_password(c, f"{verb} ROLE {{}} LOGIN {attribute}PASSWORD ", user, password)
+        _set_password(connection, f"{verb} ROLE {{}} LOGIN {attribute}PASSWORD ", user, password)
         if is_rds:
-            c.execute(format_sql("GRANT rds_replication TO {}", user))
+            connection.execute(format_sql("GRANT rds_replication TO {}", user))
         schemas = sorted({schema for schema, _ in names})
-        published = c.execute(QUERIES["published_and_readable"], [schemas, user]).fetchall()
+        published = connection.execute(
+            QUERIES["published_and_readable"], [schemas, user]
+        ).fetchall()
         for schema in schemas:
-            c.execute(format_sql("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}", schema, user))
-            c.execute(format_sql("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
+            connection.execute(
+                format_sql("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}", schema, user)
+            )
+            connection.execute(format_sql("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
         for name in [*names, *published]:
-            c.execute(format_sql("GRANT SELECT ON {} TO {}", name, user))
-        for (function,) in c.execute(QUERIES["heartbeat_denied"], [user]).fetchall():
-            c.execute(format_sql(f"GRANT EXECUTE ON FUNCTION {function} TO {{}}", user))
+            connection.execute(format_sql("GRANT SELECT ON {} TO {}", name, user))
+        for (function,) in connection.execute(QUERIES["heartbeat_denied"], [user]).fetchall():
+            connection.execute(format_sql(f"GRANT EXECUTE ON FUNCTION {function} TO {{}}", user))
 
 
 def create_publication(
@@ -295,9 +301,9 @@ def create_publication(
             Debezium does not support; or a publication of this name publishes all tables.
     """
     location = f"publication {name}"
-    with session(world, database) as c, c.transaction():
-        found = _find_tables(c, tables)
-        without_identity = [name for table in found for name in table.without_identity]
+    with session(world, database) as connection, connection.transaction():
+        selected = _find_tables(connection, tables)
+        without_identity = [name for table in selected for name in table.without_identity]
         if without_identity:
             raise SourceError(
                 f"{', '.join(without_identity)} has neither primary key nor replica identity",
@@ -306,8 +312,8 @@ def create_publication(
                 hint="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL; for a partitioned "
                 "table also to each partition, which does not inherit it",
             )
-        _reject_unsupported_columns(c, location, found, excluded_columns)
-        publication = c.execute(
+        _reject_unsupported_columns(connection, location, selected, excluded_columns)
+        publication = connection.execute(
             "SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]
         ).fetchone()
         if publication and publication[0]:
@@ -317,18 +323,25 @@ def create_publication(
                 hint=f"postgres.drop_publication(world, {name!r}), then create it again",
             )
         verb = "ALTER PUBLICATION {} SET" if publication else "CREATE PUBLICATION {} FOR"
-        statement = f"{verb} TABLE {', '.join('{}' for _ in found)}"
-        c.execute(format_sql(statement, name, *((table.schema, table.name) for table in found)))
-        c.execute(format_sql("ALTER PUBLICATION {} SET (publish_via_partition_root = true)", name))
+        statement = f"{verb} TABLE {', '.join('{}' for _ in selected)}"
+        connection.execute(
+            format_sql(statement, name, *((table.schema, table.name) for table in selected))
+        )
+        connection.execute(
+            format_sql("ALTER PUBLICATION {} SET (publish_via_partition_root = true)", name)
+        )
 
 
 def _reject_unsupported_columns(
-    c: psycopg.Connection, location: str, tables: Sequence["_Table"], excluded: Sequence[str]
+    connection: psycopg.Connection,
+    location: str,
+    tables: Sequence["_Table"],
+    excluded: Sequence[str],
 ) -> None:
     names = [f"{table.schema}.{table.name}" for table in tables]
     unsupported = {
         column: type_of_column
-        for column, type_of_column in c.execute(QUERIES["unsupported_columns"], [names])
+        for column, type_of_column in connection.execute(QUERIES["unsupported_columns"], [names])
         if column not in excluded
     }
     if unsupported:
@@ -356,7 +369,7 @@ class _Table:
     without_identity: list[str]
 
 
-def _find_tables(c: psycopg.Connection, names: Sequence[str]) -> list[_Table]:
+def _find_tables(connection: psycopg.Connection, names: Sequence[str]) -> list[_Table]:
     """Return the tables of these names.
 
     Raises:
@@ -368,11 +381,11 @@ def _find_tables(c: psycopg.Connection, names: Sequence[str]) -> list[_Table]:
     tables = []
     for name in names:
         schema, _, table = name.rpartition(".")
-        row = c.execute(statement, [table, schema]).fetchone()
+        row = connection.execute(statement, [table, schema]).fetchone()
         if not row:
             raise SourceError(
                 f"there is no table {name}",
-                location=f"database {c.info.dbname}",
+                location=f"database {connection.info.dbname}",
                 hint="load the data first (`workbench load`), or correct the name",
             )
         tables.append(_Table(*row))
@@ -434,23 +447,23 @@ def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
         SourceError: the slot still exists after 20 s.
     """
 
-    def is_dropped(c: psycopg.Connection) -> bool:
-        slot = c.execute(
+    def is_dropped(connection: psycopg.Connection) -> bool:
+        slot = connection.execute(
             "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", [name]
         ).fetchone()
         if slot is None:
             return True
         if slot[0]:
-            c.execute("SELECT pg_terminate_backend(%s)", [slot[0]])
+            connection.execute("SELECT pg_terminate_backend(%s)", [slot[0]])
         else:
-            c.execute("SELECT pg_drop_replication_slot(%s)", [name])
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
         return False
 
-    with session(world, database) as c:
-        if is_dropped(c):
+    with session(world, database) as connection:
+        if is_dropped(connection):
             return False
         wait_until(
-            lambda: is_dropped(c),
+            lambda: is_dropped(connection),
             f"replication slot {name} to be dropped",
             timeout=20,
             error=SourceError,

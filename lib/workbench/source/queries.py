@@ -1,4 +1,7 @@
-"""The longer SQL for PostgreSQL: QUERIES["slots"] is the text below `-- name: slots` in queries.sql."""
+"""The longer SQL for PostgreSQL.
+
+QUERIES["slots"] is the text below `-- name: slots` in queries.sql.
+"""
 
 import re
 from pathlib import Path
