@@ -297,7 +297,7 @@ def test_a_statement_without_rows_a_broken_one_and_a_role_that_is_none(lab):
         mariadb.execute(lab, "SET @a = 1; SET @b = 2")
     with pytest.raises(SourceError, match="admin or replication"):
         mariadb.connect(lab, role="root")
-    with pytest.raises(SourceError, match="name of one"):
+    with pytest.raises(SourceError, match="name of a database"):
         mariadb.create_database(lab)
 
 

@@ -483,7 +483,9 @@ def test_nothing_is_taken_from_somebody_else(shop):
         storefront.wipe_store(shop, "accounts")
     postgres.execute(shop, "CREATE DATABASE somebodys", database="postgres")
     try:
-        with pytest.raises(SourceError, match="there is a database 'somebodys', of 'workbench'"):
+        with pytest.raises(
+            SourceError, match="there is a database 'somebodys', owned by 'workbench'"
+        ):
             postgres.create_service_database(shop, "somebodys")
         postgres.drop_service_databases(shop, "somebodys")
         assert "somebodys" in postgres.databases(shop)

@@ -280,7 +280,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise ParamsError(
             "the params file has no keys", location=file, expected="the keys of params/local.yaml"
         )
-    if "describe" in raw and "description" not in raw:  # the name of the key before
+    if "describe" in raw and "description" not in raw:  # its old name, accepted for one release
         terminal.echo(f"{file}: the key `describe` is now `description`", stderr=True)
         raw["description"] = raw.pop("describe")
     return raw
