@@ -535,8 +535,8 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
         (resources.registry, "delete", None),
         (resources.registry, "artifacts", pd.DataFrame({"artifact": []})),
         (walkthrough.topics, "delete", None),
-        (walkthrough.groups, "names", []),
-        (walkthrough.groups, "delete", None),
+        (resources.groups, "names", []),
+        (resources.groups, "delete", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
     monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: False)
@@ -650,8 +650,8 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
 
 def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypatch):
     there = ["db1-schemahistory", "db1_positions-schemahistory", "others-schemahistory"]
-    monkeypatch.setattr(walkthrough.groups, "names", lambda world: there)
-    monkeypatch.setattr(walkthrough.groups, "delete", lambda world, group: there.remove(group))
+    monkeypatch.setattr(resources.groups, "names", lambda world: there)
+    monkeypatch.setattr(resources.groups, "delete", lambda world, group: there.remove(group))
     for module, name, answer in (
         (landing, "names", []),
         (walkthrough.topics, "names", []),
