@@ -22,4 +22,7 @@ on EMR Serverless, a session that is there, and one in this process; addresses a
 s3:.
 """
 
+from .base import logs
 from .base import params as params
+
+logs.configure()

@@ -301,7 +301,8 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
     (path,) = NOTEBOOKS.rglob(f"{name}.ipynb")
     (seen,) = errors(nbformat.read(path, as_version=4), given, tmp_path)
     assert any(
-        text in seen for text in ("not there", "c. 1930", "scale is", "'bogus'", "should not hold")
+        text in seen
+        for text in ("does not exist", "c. 1930", "scale is", "'bogus'", "must not contain")
     ), seen
     assert what_is_there(world) == before
 

@@ -145,7 +145,7 @@ def test_a_batch_that_cannot_be_written_says_where(world, spark, sink):
     root = paths.local_path(world.lake.landing) / sink["topics"]
     root.parent.mkdir(parents=True, exist_ok=True)
     root.write_text("a file where a folder should be")
-    with pytest.raises(LakeError, match="(?s)a batch was not landed.*where:.*next:"):
+    with pytest.raises(LakeError, match="(?s)a batch was not landed.*location:.*hint:"):
         landing.run(spark, world, sink)
     root.unlink()
     assert landing.run(spark, world, sink).records == 1

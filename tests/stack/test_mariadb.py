@@ -451,7 +451,7 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
     wait_until(purged, "the log to be purged")
     connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
     with pytest.raises(
-        ConnectorError, match=r"(?s)connect.delete\(world, name\) forgets the offset"
+        ConnectorError, match=r"(?s)connect.delete\(world, name\) deletes the offset"
     ):
         wait_until(
             lambda: False,

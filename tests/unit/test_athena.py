@@ -295,7 +295,7 @@ def test_a_query_that_ends_otherwise(state, reason, says, capsys):
             "TooManyRequestsException",
             "Rate exceeded",
             StackError,
-            "answered 6 times that it is asked too often",
+            "throttled all 6 attempts",
         ),
         ("ExpiredTokenException", "expired", StackError, "credentials have expired"),
         (

@@ -21,7 +21,7 @@ SESSION = botocore.session.get_session()
 # What goes into a call as **name where the function itself does not say what is in it: {(file,
 # name): parameters}
 STARRED = {
-    ("connect/msk.py", "new"): {
+    ("connect/msk.py", "request"): {
         "connectorName",
         "connectorConfiguration",
         "capacity",
@@ -34,10 +34,10 @@ STARRED = {
         "logDelivery",
         "serviceExecutionRoleArn",
         "workerConfiguration",
-    },  # of _new; as a whole in test_msk.py
+    },  # of _create_request; as a whole in test_msk.py
     ("stack/cloud.py", "of"): {"applicationId"},  # _end_spark's
 }
-ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passes on
+ADDED = {"update_connector": {"currentVersion"}}  # by run_operation, to what it passes on
 
 
 def looks():
@@ -57,12 +57,12 @@ ELSEWHERE = {
         for service, operation, key, _ in cloud.TERMINATED_RESOURCES.values()
     ],
     ("stack/cloud.py", "_end_spark"): [
-        ("emr-serverless", run["ends"], {"applicationId", run["id"]})
-        for run in aws.CATALOG["runs_of_spark"]
+        ("emr-serverless", run["cancel_operation"], {"applicationId", run["id_parameter"]})
+        for run in aws.CATALOG["emr_run_kinds"]
     ],
     ("stack/cloud.py", "_running"): [
-        ("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
-        for run in aws.CATALOG["runs_of_spark"]
+        ("emr-serverless", run["list_operation"], {"applicationId", "states"}, run["result_key"])
+        for run in aws.CATALOG["emr_run_kinds"]
     ],
 }
 
@@ -163,7 +163,10 @@ def asks(call, file):
     """(the place of the service among the arguments, whether pages are asked for) of a call of
     `aws` or a Deployment."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    of = getattr(getattr(call.func, "value", None), "id", "aws" if file == "base/aws.py" else "")
+    if isinstance(call.func, ast.Attribute):
+        of = getattr(call.func.value, "id", "")
+    else:
+        of = "aws" if file == "base/aws.py" else ""
     return (
         ({"aws": 1, "on": 0}[of], name == "paginate")
         if name in ("call", "paginate") and of in ("aws", "on")
@@ -360,13 +363,15 @@ def test_a_call_is_one_that_aws_takes(one):
         assert one.key in keys_of and one.key in operation.output_shape.members
 
 
-@pytest.mark.parametrize("run", aws.CATALOG["runs_of_spark"], ids=lambda run: run["lists"])
+@pytest.mark.parametrize("run", aws.CATALOG["emr_run_kinds"], ids=lambda run: run["list_operation"])
 def test_states_of_what_runs_are_those_of_aws(run):
     model, operations = service("emr-serverless")
     states = (
-        model.operation_model(operations[run["lists"]]).input_shape.members["states"].member.enum
+        model.operation_model(operations[run["list_operation"]])
+        .input_shape.members["states"]
+        .member.enum
     )
-    assert {*run["states"], run["ending"]} < {*states}
+    assert {*run["states"], run["terminating_state"]} < {*states}
 
 
 # ---- and in which test each of them is made

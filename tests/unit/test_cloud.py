@@ -570,7 +570,9 @@ def test_the_verbs_of_the_command_line(account, monkeypatch):
     assert "slots and publications were not looked for" in done.output
     assert run(cli_aws.app, ["cost"]).exit_code == 0
     assert run(cli_aws.app, ["cost", "-p", "Size"]).exit_code == 2
-    assert "is none of AWS" in str(run(cli_aws.app, ["status", "--world", "local"]).exception)
+    assert "has no deployment on AWS" in str(
+        run(cli_aws.app, ["status", "--world", "local"]).exception
+    )
 
 
 def test_json_and_short_forms_are_the_same(folder):

@@ -103,7 +103,7 @@ def test_a_run_in_folders_of_somebody_else(tmp_path):
         "chown -R 65534 var && setpriv --bounding-set=-all --inh-caps=-all {run}", tmp_path
     )
     assert (
-        f"a file cannot be read or written: Permission denied\n  where:    {tmp_path}/var" in said
+        f"a file cannot be read or written: Permission denied\n  location: {tmp_path}/var" in said
     )
     assert 'sudo chown -R "$(id -un)" var runs' in said
 
@@ -125,5 +125,5 @@ def test_other_errors_of_the_system_are_not_taken_for_it(monkeypatch, tmp_path, 
     with pytest.raises(SystemExit):
         cli.main([])
     assert capsys.readouterr().err.startswith(
-        "OSError: [Errno 5] Input/output error\n  where:    traceback in "
+        "OSError: [Errno 5] Input/output error\n  location: traceback in "
     )

@@ -230,7 +230,7 @@ def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverle
             "AccessDeniedException",
             "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a",
         ),
-        ("ThrottlingException", "asked too often"),
+        ("ThrottlingException", "throttled"),
     ],
 )
 def test_what_may_not_be_started_is_told(s3, serverless, code, said):
@@ -255,7 +255,7 @@ def test_nothing_is_started_before_it_is_published(s3, on):
 
 
 def test_a_world_without_a_deployment_has_no_emr():
-    with pytest.raises(StackError, match="(?s)this world is none of AWS.*--world aws"):
+    with pytest.raises(StackError, match="(?s)this world has no deployment on AWS.*--world aws"):
         emr_jobs.run(params.load("local"), "emr-step", ARGUMENTS)
 
 
@@ -347,7 +347,7 @@ def test_a_cluster_that_has_ended_is_told(s3, steps):
         "A job flow that is shutting down, terminating, or finished may not be modified.",
     )
     with pytest.raises(
-        StackError, match="(?s)takes no step.*may not be modified.*workbench aws up emr"
+        StackError, match="(?s)accepts no step.*may not be modified.*workbench aws up emr"
     ):
         run("emr-step")
 

@@ -321,7 +321,7 @@ def test_an_artifact_that_is_not_there_names_the_nearest(name):
             "arn:aws:glue:r:1:registry/w-keys",
             "glue:ListSchemas is not allowed on arn:aws:glue:r:1:registry/w-keys",
         ),
-        ("ThrottlingException", "Rate exceeded", "asked too often"),
+        ("ThrottlingException", "Rate exceeded", "throttled"),
     ],
 )
 def test_what_glue_refuses_is_told(code, message, told):

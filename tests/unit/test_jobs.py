@@ -91,24 +91,24 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
         (
             SINK,
             {"producer.override.sasl.jaas.config": 'a.B required username="x" password="geheim";'},
-            "producer.override.sasl.jaas.config' holds a secret",
+            "producer.override.sasl.jaas.config' contains a secret",
         ),
         (
             SINK,
             {"producer.override.ssl.truststore.password": "geheim"},
-            "truststore.password' holds a secret",
+            "truststore.password' contains a secret",
         ),
         (
             SINK,
             {
                 "producer.override.sasl.jaas.config": 'a.B required username="${file:a:b}" password="geheim";'
             },
-            "producer.override.sasl.jaas.config' holds a secret",
+            "producer.override.sasl.jaas.config' contains a secret",
         ),
         (
             SINK,
             {"value.converter.apicurio.registry.url": "http://me:geheim@127.0.0.1:1/x"},
-            "registry.url' holds a secret",
+            "registry.url' contains a secret",
         ),
         (
             SINK,

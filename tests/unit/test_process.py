@@ -662,7 +662,7 @@ def variants(value):
     for name, now in value:
         if isinstance(now, params.ConfigModel):
             yield from (value.model_copy(update={name: v}) for v in variants(now))
-        elif isinstance(now, (int, str)) and name not in ("name", "describe"):
+        elif isinstance(now, (int, str)) and name not in ("name", "description"):
             changed = OTHER.get(name, now + 1 if isinstance(now, int) else now + "0")
             yield value.model_copy(update={name: changed})
 

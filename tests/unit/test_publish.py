@@ -188,7 +188,7 @@ def test_jars_with_classifiers_are_artifacts_of_their_own(tmp_path):
 
 def test_debeziums_plugin_has_neither_kafkas_own_jars_nor_another_registrys_converter():
     """Kafka Connect brings the one; messages on MSK Connect are written with Glue's
-    (connect/known.yaml)."""
+    (connect/catalog.yaml)."""
     jars = [jar.name for jar in publish.plugin_jars()["debezium-postgres"]]
     assert [name for name in jars if name.startswith("debezium-connector-postgres-")]
     assert [

@@ -117,7 +117,7 @@ def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
 def test_a_registry_that_is_stopped_is_named(ask):
     with pytest.raises(
         StackError,
-        match="(?s)schema registry does not answer.*127.0.0.1:1/.*next:.*nothing is lost",
+        match="(?s)schema registry does not answer.*127.0.0.1:1/.*hint:.*nothing is lost",
     ):
         ask(with_registry(url="http://127.0.0.1:1"))
 

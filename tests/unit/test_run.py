@@ -163,7 +163,7 @@ def test_unknown_world_and_parameter(project):
     ):
         quietly(parameters={"skale": 2})
     with pytest.raises(
-        ParamsError, match="(?s)parameter scale is 'many'.*where: +10_outbox/11_a.ipynb"
+        ParamsError, match="(?s)parameter scale is 'many'.*location: +10_outbox/11_a.ipynb"
     ):
         quietly(parameters={"scale": "many"})
     with pytest.raises(ParamsError, match="--world"):

@@ -1,4 +1,4 @@
-"""The S3 endpoint of an embedded world without a server: whom it answers."""
+"""The S3 endpoint of an embedded world, without a server: which requests it accepts."""
 
 import pytest
 import web_page

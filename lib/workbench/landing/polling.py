@@ -157,10 +157,10 @@ def _describe_columns(
     """
     # asked by the extended protocol, which takes one statement and no more
     found = c.execute(source.select_all(table) + sql.SQL(" LIMIT 0"), binary=True).description
-    kinds = dict(c.execute(QUERIES["kinds_of_types"], [[of.type_code for of in found]]).fetchall())
+    kinds = dict(c.execute(QUERIES["type_names"], [[of.type_code for of in found]]).fetchall())
     # those of a query may all be null: of an outer join, say, whatever its tables allow
     named = [postgres.identifier(table).as_string(c) if table else None]
-    never_null = {name for (name,) in c.execute(QUERIES["never_null"], named)}
+    never_null = {name for (name,) in c.execute(QUERIES["not_null_columns"], named)}
     fields = {
         of.name: connect_field(
             of, kinds[of.type_code], of.name not in never_null, source.settings["numeric.mapping"]
@@ -206,7 +206,7 @@ def _inspect(
     """
     may_be_null = not table or not source.settings["validate.non.null"]
     return c.execute(
-        sql.SQL(QUERIES["polled"]).format(
+        sql.SQL(QUERIES["poll_summary"]).format(
             keys=sql.SQL(", ").join(
                 [sql.SQL("0"), *map(sql.Identifier, source.offset_columns.values())]
             ),

@@ -79,7 +79,7 @@ def create(
     return folder, {
         "status": "running",
         "world": world.name,
-        "describe": world.describe,
+        "describe": world.description,
         "targets": targets,
         "parameters": given,
         "started": now.isoformat(timespec="seconds"),

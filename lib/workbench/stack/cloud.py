@@ -40,7 +40,7 @@ BUCKETS_QUERY = (
 )
 # What is listed by its tag for an hour after its end: {the beginning of its ARN's last part: what
 # tells its state}
-TERMINATED_RESOURCES = aws.CATALOG["listed_on"]
+TERMINATED_RESOURCES = aws.CATALOG["terminated_resources"]
 
 
 @dataclass(frozen=True)
@@ -557,14 +557,14 @@ def _active_runs(
     ending: those too that were told to end.
     """
     return [
-        (run["ends"], {run["id"]: one[run["key"]]})
-        for run in aws.CATALOG["runs_of_spark"]
+        (run["cancel_operation"], {run["id_parameter"]: one[run["id_field"]]})
+        for run in aws.CATALOG["emr_run_kinds"]
         for one in on.paginate(
             "emr-serverless",
-            run["lists"],
-            run["list"],
+            run["list_operation"],
+            run["result_key"],
             **of,
-            states=run["states"] + [run["ending"]] * ending,
+            states=run["states"] + [run["terminating_state"]] * ending,
         )
     ]
 

@@ -95,9 +95,9 @@ def _restore_table(c: psycopg.Connection, table: str) -> int:
         "same": sql.SQL("ROW({}) = ROW({})").format(join(keys, "t"), join(keys, "k")),
     }
     changed = 0
-    for step in ("set_back_added", "set_back_changed", "set_back_missing"):
+    for step in ("restore_added", "restore_changed", "restore_missing"):
         changed += c.execute(sql.SQL(QUERIES[step]).format(**parts)).rowcount
-    for (column,) in c.execute(QUERIES["counted_columns"], [name, name]).fetchall():
-        query = sql.SQL(QUERIES["count_on"])
+    for (column,) in c.execute(QUERIES["serial_columns"], [name, name]).fetchall():
+        query = sql.SQL(QUERIES["reset_sequence"])
         c.execute(query.format(name, column, n=sql.Identifier(column), t=source))
     return changed

@@ -150,7 +150,7 @@ class Resources:
         schemas = {table.partition(".")[0] for table in tables} - {"public"}
         copies = [f"{baseline.SCHEMA}.{table}" for table in tables]
         values = [[*schemas], [*tables, *copies]]
-        return [*postgres.query(world, QUERIES["left_over"], values, flow.database)["name"]]
+        return [*postgres.query(world, QUERIES["existing_objects"], values, flow.database)["name"]]
 
     def local_sink_files(self) -> list[Path]:
         """Return the files that connectors wrote on this machine, if Connect is embedded."""
