@@ -402,7 +402,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(bench, world):
     topics.delete(world, bench.topic)
     new_topic(world, bench.topic)
     bench.send(wire_message(ids.glob, v1(2, 1)))
-    with pytest.raises(LakeError, match="(?s)was deleted and made anew.*landing.drop"):
+    with pytest.raises(LakeError, match="(?s)was deleted and recreated.*landing.drop"):
         bench.land()
     landing.drop(world, bench.config)
     assert not landed(world, bench.topic) and bench.land().records == 1

@@ -28,7 +28,7 @@ def home(tmp_path, monkeypatch):
     names."""
     for name, value in {
         "ROOT": tmp_path,
-        "VAR": tmp_path / "var",
+        "VAR_DIR": tmp_path / "var",
         "LIB": tmp_path / "var" / "lib",
         "CACHE": tmp_path / "var" / "cache",
         "LOCK": tmp_path / "jars.lock",
@@ -146,7 +146,7 @@ def test_what_ivy_stumbled_over_is_in_the_error(tmp_path, monkeypatch, output, h
     assert "Ivy could not fetch all files" in error.value.message and hint in error.value.message
     assert (
         Path(error.value.location).read_text() == output
-        and "what came already stays" in error.value.hint
+        and "fetched files are kept" in error.value.hint
     )
 
 

@@ -225,7 +225,7 @@ def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
         stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
         said = []
         cloud.up(ON, {}, ["network"], progress=said.append)
-    assert said[-1].endswith("is as it should be")
+    assert said[-1].endswith("is up to date")
 
 
 def test_parameters_that_were_given_once_stay(account):
@@ -413,7 +413,7 @@ def test_a_stack_that_fails_is_told_with_the_first_reason_and_its_husk_removed(a
                 ]
             },
         )
-        with pytest.raises(StackError, match="was not made: Box: limit of parameters exceeded"):
+        with pytest.raises(StackError, match="was not created: Box: limit of parameters exceeded"):
             cloud.up(ON, {}, ["network"])
 
 
@@ -548,9 +548,12 @@ def test_status_tells_each_stack(account):
             if line.startswith("workbench-")
         ]
 
-    assert told() == [["workbench-network", "not there"], ["workbench-lake", "not there"]]
+    assert told() == [["workbench-network", "does not exist"], ["workbench-lake", "does not exist"]]
     cloud.up(ON, {}, ["network"], progress=lambda text: None)
-    assert told() == [["workbench-network", "CREATE_COMPLETE"], ["workbench-lake", "not there"]]
+    assert told() == [
+        ["workbench-network", "CREATE_COMPLETE"],
+        ["workbench-lake", "does not exist"],
+    ]
 
 
 def test_the_verbs_of_the_command_line(account, monkeypatch):

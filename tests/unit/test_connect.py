@@ -475,7 +475,7 @@ def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatc
 def test_a_wrong_password_of_connect_is_named(answering, monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "canary")
     served = answering({"/connectors": (401, "User cannot access the resource.")})
-    with pytest.raises(ConnectorError, match="refuses user and password") as error:
+    with pytest.raises(ConnectorError, match="rejects the user and password") as error:
         connect.names(_with(url=served.url))
     assert "params/local.yaml" in str(error.value) and "canary" not in str(error.value)
 

@@ -418,7 +418,7 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
             {**apicurio, "value.converter": "io.apicurio.registry.utils.converter.AvroConverter"},
             WORLD,
         )
-    with pytest.raises(ConnectorError, match="(?s)value.converter.compression is not honoured"):
+    with pytest.raises(ConnectorError, match="(?s)value.converter.compression is not supported"):
         landing.parse({**SINK, "value.converter.compression": "ZLIB"}, WORLD)
 
 

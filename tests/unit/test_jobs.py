@@ -14,8 +14,8 @@ SOURCE, SINK = "pagila_jdbc_source_00", "pagila_s3_sink_00"
 
 
 def work(patch, kind, does):
-    parse, _, forget = builtin_runner.CONNECTOR_KINDS[kind]
-    patch.setitem(builtin_runner.CONNECTOR_KINDS, kind, (parse, does, forget))
+    kinds = builtin_runner.CONNECTOR_KINDS
+    patch.setitem(kinds, kind, kinds[kind]._replace(run=does))
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_what_is_deleted_or_applied_during_a_step_stays_so(there, monkeypatch):
     monkeypatch.setitem(
         builtin_runner.CONNECTOR_KINDS,
         "source",
-        (*builtin_runner.CONNECTOR_KINDS["source"][:2], lambda world, config: None),
+        builtin_runner.CONNECTOR_KINDS["source"]._replace(reset=lambda world, config: None),
     )
     landing.run_once(None, there.world)
     assert SOURCE not in landing.names(there.world)

@@ -169,7 +169,7 @@ def test_a_stranger_on_the_port_is_named_and_left_alone(make):
         )
         assert "`workbench down`, then WORKBENCH_PORT_BASE=" in error.value.hint
         seen = process.status(web, WORLD)
-        assert seen.state == "stranger" and f"pid {os.getpid()}" in seen.detail
+        assert seen.state == "port-conflict" and f"pid {os.getpid()}" in seen.detail
         assert not process.stop(web)
 
 
@@ -351,7 +351,7 @@ def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
 def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypatch):
     def how(service):
         said = []
-        monkeypatch.setattr(lifecycle, "SERVICES", {"web": service})
+        monkeypatch.setattr(services, "SERVICES", {"web": service})
         lifecycle._start(WORLD, ["web"], said.append)
         return said[0].split()[1]
 
@@ -384,7 +384,7 @@ def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypat
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr(
-            lifecycle, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")}
+            services, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")}
         )
         with pytest.raises(StackError, match=f"web cannot start: port {port} is taken") as error:
             restart(world)
@@ -420,7 +420,7 @@ def test_every_port_that_it_listens_on_is_looked_at_before_it_starts(make):
 def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     web, world, lines = make(), params.load("local"), []
     monkeypatch.setattr(
-        lifecycle, "SERVICES", {"web": replace(web, config_fingerprint=lambda w: w.spark.master)}
+        services, "SERVICES", {"web": replace(web, config_fingerprint=lambda w: w.spark.master)}
     )
     stack.ensure_running(world, "web")
     first = process.running_process("web").pid
@@ -453,7 +453,7 @@ def test_jars_are_fetched_before_anything_starts(make, monkeypatch, verb):
     """In a fresh clone `make run`, `up` and `lab` come before `make install`."""
     web, fetched = make(), []
     monkeypatch.setattr(
-        lifecycle, "SERVICES", {"web": replace(web, initialize=lambda w: fetched.append("started"))}
+        services, "SERVICES", {"web": replace(web, initialize=lambda w: fetched.append("started"))}
     )
     monkeypatch.setattr(artifacts, "ensure", lambda *more: fetched.append("jars"))
     verb(params.load("local"))
@@ -499,7 +499,7 @@ def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
         "elsewhere": (),
     }
     monkeypatch.setattr(
-        lifecycle,
+        services,
         "SERVICES",
         {name: replace(row, name=name, depends_on=of) for name, of in needs.items()},
     )
@@ -523,7 +523,7 @@ def by_base(make, monkeypatch):
     """The service `web` at the fifth port of a base; the base is returned."""
     base = free_port() - 5
     monkeypatch.setattr(
-        lifecycle,
+        services,
         "SERVICES",
         {
             "web": replace(
@@ -602,7 +602,7 @@ def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch)
     base = free_port() - 9
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
     monkeypatch.setattr(
-        lifecycle,
+        services,
         "SERVICES",
         {
             "web": replace(
@@ -816,7 +816,7 @@ def test_a_service_that_is_lost_is_told_with_its_state(make):
 
 def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):
     web, world, forever = make(), params.load("local"), threading.Event()
-    monkeypatch.setattr(lifecycle, "SERVICES", {"web": web})
+    monkeypatch.setattr(services, "SERVICES", {"web": web})
     monkeypatch.setattr(lifecycle, "RESTART_GRACE_SECONDS", 0.5)
     process.start(web, world)
     assert stack.run_watched(world, lambda wanted: 5, "web") == 5

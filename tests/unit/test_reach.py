@@ -10,7 +10,7 @@ import pytest
 from workbench import stack
 from workbench.base import aws
 from workbench.base.errors import StackError
-from workbench.stack import lifecycle
+from workbench.stack import remote
 from worlds import with_settings
 
 NOW, VALUES = dt.datetime(2026, 1, 1), "workbench-values"
@@ -89,8 +89,8 @@ def test_a_bucket_of_another_region_is_told(near):
         stub.add_response(
             "head_bucket", {"BucketRegion": "us-east-1"}, {"Bucket": "workbench-lake"}
         )
-        seen = lifecycle._probe(near, "lake")
-    assert seen.state == "unreachable" and "lies in us-east-1" in seen.detail
+        seen = remote.probe(near, "lake")
+    assert seen.state == "unreachable" and "is in us-east-1" in seen.detail
 
 
 def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
@@ -110,6 +110,6 @@ def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
 )
 def test_a_spark_of_this_process_needs_no_address(near, kind, master, state):
     assert (
-        lifecycle._probe(with_settings(near, spark={"kind": kind, "master": master}), "spark").state
+        remote.probe(with_settings(near, spark={"kind": kind, "master": master}), "spark").state
         == state
     )

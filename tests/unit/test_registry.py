@@ -67,8 +67,8 @@ def test_what_the_registry_answers(answering):
     "status, text, says",
     [
         (404, "no", "no list of artifacts: it answers 404.*registry.url"),
-        (409, '{"message": "busy"}', "refuses GET: busy"),
-        (422, '{"message": "odd"}', "refuses GET: odd"),
+        (409, '{"message": "busy"}', "rejects GET: busy"),
+        (422, '{"message": "odd"}', "rejects GET: odd"),
         (200, "{}", "answers no list of artifacts"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
     served = answering(
         {"/apis/registry/v2/groups/default/artifacts/t-value": (409, '{"message": "referenced"}')}
     )
-    with pytest.raises(StackError, match="refuses DELETE: referenced"):
+    with pytest.raises(StackError, match="rejects DELETE: referenced"):
         registry.delete(with_registry(url=served.url), "t-value")
 
 

@@ -23,6 +23,7 @@ ROOMS = (
     "trace",
     "run",
     "walkthroughs",
+    "cli_options",
     "cli_aws",
     "cli_dlq",
     "cli_storefront",

@@ -65,7 +65,7 @@ def dag(monkeypatch):
     monkeypatch.setenv("WORKBENCH_AIRFLOW_RUNS", "s3://lake/runs/airflow")
     monkeypatch.setenv("WORKBENCH_TRACK", "50_time_travel")
     space = runpy.run_path(str(DEPLOY / "airflow_dag.py"))
-    Dag.made.told = space["told"]
+    Dag.made.log_failure = space["log_failure"]
     return Dag.made
 
 
@@ -93,8 +93,8 @@ def test_what_airflow_fills_in_is_known_and_declared_by_the_notebooks(dag):
 
 def test_airflow_tells_a_failure_and_never_runs_two_at_once(dag, caplog):
     assert (dag.given["max_active_runs"], dag.given["catchup"]) == (1, False)
-    assert dag.given["default_args"]["on_failure_callback"] is dag.told
-    dag.told(
+    assert dag.given["default_args"]["on_failure_callback"] is dag.log_failure
+    dag.log_failure(
         {
             "task_instance": types.SimpleNamespace(
                 task_id="11", task=types.SimpleNamespace(output_nb="s3://x")
