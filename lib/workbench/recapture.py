@@ -329,7 +329,7 @@ class _Recapture:
         """Judge what is asked for, note it, and return the suffix of the new connector."""
         if not self.captured:
             raise ConnectorError(
-                "no table is named", expected="recapture.Captured(source, table), one at least"
+                "no table is named", expected="recapture.CapturedTable(source, table), one at least"
             )
         deployed = connect.names(self.world)
         if self.old not in deployed:
@@ -457,7 +457,7 @@ class _Recapture:
                 f"table {captured.table.name} holds rows of other sources than {captured.source}",
                 location=f"read into it: {', '.join(foreign)} (*: not known what)",
                 expected=f"rows of {topic_name(self.config, captured.source)} only: all rows are replaced",
-                hint="if the source table was renamed: recapture.Captured(…, former=its name before). "
+                hint="if the source table was renamed: recapture.CapturedTable(…, former=its name before). "
                 "Else a table of its own for each source: hudi.drop, and repeat the recapture",
             )
         return progress

@@ -414,7 +414,7 @@ MEASURES = {
     "landing": bench_landing.landed,
     "snapshot": bench_snapshot.through,
     "sizes": bench_travel.sizes,
-    "trace": bench_travel.traced_table,
+    "trace": bench_travel.traced,
     "stream": bench_stream.streamed,
     "storefront": bench_storefront.converged,
     "runner": runner,

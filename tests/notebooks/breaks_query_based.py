@@ -78,7 +78,7 @@ def compared(name, variable):
     return {
         "code": f'_{variable}, {variable} = {variable}, {{**{variable}, "tasks.max": "51"}}',
         "red": {f"differences from S3/{name}": "key='tasks.max'"},
-        "back": f"{variable} = _{variable}",
+        "undo": f"{variable} = _{variable}",
     }
 
 
@@ -126,7 +126,7 @@ CONNECTORS = [
             'published.compare(world, "S3/source_connector_01"',
             "\n".join(one["code"] for one in PAIR_01),
             {what: text for one in PAIR_01 for what, text in one["red"].items()},
-            undo="\n".join(one["back"] for one in PAIR_01),
+            undo="\n".join(one["undo"] for one in PAIR_01),
         ),
         Break(
             'published.compare(world, "S3/source_connector_02"',

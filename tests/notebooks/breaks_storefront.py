@@ -39,7 +39,7 @@ STORES = [
         ),
         Break(
             "a customer without a name",
-            'process.own("accounts").kill()',
+            'process.running_process("accounts").kill()',
             {"a customer without a name": "the service accounts died"},
         ),
         Break(

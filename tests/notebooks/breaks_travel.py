@@ -240,8 +240,8 @@ import shutil
 
 artworks = museum.flow.table(world, "artworks", "mor")
 spoil(artworks, "artwork_id = 128447", operation="bulk_insert", classification="Drawing")
-copied = pathlib.Path(files.open_address(artworks.base)[1] + "_copied")
-shutil.copytree(files.open_address(artworks.base)[1], copied)
+copied = pathlib.Path(files.open_filesystem(artworks.base)[1] + "_copied")
+shutil.copytree(files.open_filesystem(artworks.base)[1], copied)
 for path in (copied / "classification=Design").glob("*.parquet"):
     path.unlink()
 spark.sql("DROP TABLE moma_mor.artworks_ro")

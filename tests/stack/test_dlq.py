@@ -336,7 +336,7 @@ def send(world, topic, messages, **more):
     real(world, topic, halted(messages) if next(calls) == 3 else messages, **more)
 
 
-real, topics.send, calls = topics.send, send, itertools.count(1)
+real, topics.produce, calls = topics.produce, send, itertools.count(1)
 cli.main()
 """
 

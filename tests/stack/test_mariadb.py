@@ -83,7 +83,8 @@ def test_it_starts_when_asked_with_secrets_of_its_own(lab):
     process.stop(SERVICES["mariadb"])
     assert "mariadb" not in stack.running()
     with pytest.raises(
-        SourceError, match=r"(?s)cannot connect to MariaDB.*stack.need\(world, \"mariadb\"\)"
+        SourceError,
+        match=r"(?s)cannot connect to MariaDB.*stack.ensure_running\(world, \"mariadb\"\)",
     ) as error:
         mariadb.query(lab, "SELECT 1")
     assert not [v for v in secrets.read().values() if v in str(error.value)]

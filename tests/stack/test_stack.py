@@ -30,7 +30,7 @@ GIB = 2**30
 FIRST = []  # the name of the instance that `world` runs in
 WATCHED = (
     f"import os, sys; sys.path.append({os.path.dirname(instance.__file__)!r}); import instance; "
-    "instance.down_with(os.getpid(), remove=True); "
+    "instance.stop_with_process(os.getpid(), remove=True); "
 )
 UP = (
     "import sys; from workbench import stack; from workbench.base import params; "
@@ -346,12 +346,12 @@ from workbench.base import paths
 from workbench.source import postgres
 from workbench.spark import session
 world = params.load("local")
-assert connect.names(world) == [] and postgres.frame(world, "SELECT 1 AS n", database="postgres").n[0] == 1
+assert connect.names(world) == [] and postgres.query(world, "SELECT 1 AS n", database="postgres").n[0] == 1
 spark = session(world)
 assert spark.range(3).mapInPandas(lambda frames: frames, "id long").count() == 3
 spark.sql("CREATE TABLE kept (id bigint, name string) USING hudi TBLPROPERTIES (primaryKey = 'id')")
 spark.sql("INSERT INTO kept VALUES (1, 'one')")
-assert spark.table("kept").count() == 1 and (paths.ROOT / "var" / paths.instance() / "lake/hudi/kept").is_dir()
+assert spark.table("kept").count() == 1 and (paths.ROOT / "var" / paths.instance_name() / "lake/hudi/kept").is_dir()
 stack.down()
 """
     )

@@ -16,7 +16,7 @@ from workbench.walkthroughs import baseline
 STEPS = {
     "71_source_database": "loans.flow.reset(world)\nloans.load(world)",
     "72_connectors": "loans.flow.deploy(world)",
-    "73_hudi_ingest": 'loans.flow.follow(session(world), world, kind="landed")',
+    "73_hudi_ingest": 'loans.flow.sync(session(world), world, kind="landed")',
     "74_look": "1 / 0",
 }
 BEGIN = f"""

@@ -142,7 +142,7 @@ def test_another_pyspark_of_a_pythonpath_is_told(tmp_path, files, says):
         (tmp_path / file).write_text(
             "Name: pyspark\nVersion: 3.4.0\n" if "METADATA" in file else ""
         )
-    look = "from workbench.stack import doctor; f = doctor._packages(); print(f.level, f.detail, f.remedy)"
+    look = "from workbench.stack import doctor; f = doctor._check_packages(); print(f.level, f.detail, f.remedy)"
     shown = subprocess.run(
         [sys.executable, "-c", look],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},

@@ -530,7 +530,7 @@ def test_a_task_that_failed_in_a_connector_that_runs_is_told_by_the_metric(
 
 
 def test_who_asks_in_a_loop_asks_aws_now_and_then(msk, monkeypatch):
-    """topics.wait_count asks five times in a second; MSK Connect would throttle that."""
+    """topics.wait_for_messages asks five times in a second; MSK Connect would throttle that."""
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     expect_describe(msk, "RUNNING", "RUNNING")
@@ -626,7 +626,7 @@ def test_a_login_that_expires_while_something_is_waited_for_is_told_at_once(
 
 
 def test_that_aws_gives_no_answer_is_no_failure_of_a_connector(msk, monkeypatch):
-    """Who waits for something else asks this in between (topics.wait_count)."""
+    """Who waits for something else asks this in between (topics.wait_for_messages)."""
     msk.add_client_error(
         "list_connectors", "TooManyRequestsException", "Rate exceeded", http_status_code=429
     )

@@ -63,7 +63,7 @@ def parameters_are_judged_first(book):
             yield f"the cell after the parameters does not look at {name}"
     for name, said in CHOICES.findall(book.cells[at].source) if at < len(book.cells) else []:
         words = re.findall(r'"[^"]+"(?=:)', said)
-        if words and f'params.choice("{name}", {name}, {", ".join(words)})' not in first:
+        if words and f'params.require_choice("{name}", {name}, {", ".join(words)})' not in first:
             yield f"the cell after the parameters does not hold {name} to its choices"
 
 
@@ -334,7 +334,7 @@ def tag(name):
             replace(3, "show.table(rows)\nprint(len(rows))"),
             "is not its last line",
         ),
-        (shown_values_are_last, replace(3, "draw.life(rows);"), "semicolon"),
+        (shown_values_are_last, replace(3, "draw.record_history(rows);"), "semicolon"),
         (
             plugins_are_loaded_after_what_unloads_them,
             replace(

@@ -111,7 +111,7 @@ class Reader:
 
 @pytest.fixture
 def messages(monkeypatch):
-    """`topics.messages` from such a reader."""
+    """`topics.consume` from such a reader."""
 
     def read(reader, start, stop):
         monkeypatch.setattr(topics, "_consumer", lambda _: reader)

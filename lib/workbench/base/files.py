@@ -22,7 +22,7 @@ def open_filesystem(address: str) -> tuple[Any, str]:
         return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", address)
     bucket, key = parse_s3_uri(address)
     path = f"{bucket}/{key}" if key else bucket
-    # where a world is loaded, and in its Spark's workers, these are set (see environment.of_s3)
+    # where a world is loaded, and in its Spark's workers, these are set (see environment.s3_environment)
     region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(
         region=region,

@@ -186,7 +186,7 @@ def world_names() -> list:
 def load(name: str) -> World:
     """Load params/<name>.yaml. An embedded world takes the variables PG… out of this process's
     environment; the variables AWS_… are set for a lake in S3 until another world is loaded (see
-    environment.of_s3).
+    environment.s3_environment).
 
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not

@@ -28,7 +28,7 @@ SECRET_KEYS = re.compile(
     r"(^|[._-])token$",
     re.I,
 )
-# Looked for in what a value holds beside references. An address with a login (errors.LOGIN);
+# Looked for in what a value holds beside references. An address with a login (errors.URI_LOGIN);
 # a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not
 # token_id=…
 SECRET_PAIR = re.compile(

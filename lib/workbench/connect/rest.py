@@ -171,7 +171,7 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> dict[st
         steady: Debezium opens the replication stream after its task is RUNNING, so a missing
             publication, say, fails it half a second later. A slot in use, or a database that went
             away, it retries for ever (errors.max.retries) and stays RUNNING: only messages prove
-            that it works (topics.wait_count).
+            that it works (topics.wait_for_messages).
 
     Raises:
         ConnectorError: at once when one of them is FAILED, with the first line of the trace and

@@ -1,7 +1,7 @@
 """Where changes come from, a topic or landed files, and what is new in them.
 
 A reader's `next(mine, number)` gives the next `Batch`, or None when there is nothing new. `mine` is
-how far the table's last commit says that the source has been read, and `Batch.reached` what the
+how far the table's last commit says that the source has been read, and `Batch.progress` what the
 next commit is to say.
 """
 

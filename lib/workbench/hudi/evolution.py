@@ -29,7 +29,7 @@ SMALL_INTEGERS = {
 TEXT_CONVERSIONS = {("int", "string"), ("bigint", "string")}
 RECAPTURE_HINT = (
     "capture it anew, as topic and registry keep both types: recapture.run(spark, world, connector, config, "
-    "recapture.Captured(source, table)) takes a new snapshot into a new topic and then replaces the table"
+    "recapture.CapturedTable(source, table)) takes a new snapshot into a new topic and then replaces the table"
 )
 INCOMPATIBLE_HINT = (
     "say which type it is to be with hudi.ingest(…, schema=…): the old one, and what it cannot read is a dead "

@@ -151,7 +151,7 @@ def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
 def publish_dead_letters(world: World, table: Table, topic: str) -> int:
     """Send the messages that could not be ingested from topics to a dead-letter topic, in the form
     that a Connect sink gives them; those that were not sent yet. Return how many. Raises: LakeError
-    as dlq.send does.
+    as dlq.publish does.
     """
     read = read_progress(last_ingest_commit(table))
     return dlq.publish(

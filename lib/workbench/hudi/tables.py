@@ -118,7 +118,7 @@ class Table:
 
     @property
     def ordering_column(self) -> str:
-        """The column that Hudi orders by: the field itself, or what decode.judged makes of
+        """The column that Hudi orders by: the field itself, or what decode.classify makes of
         several.
         """
         return COMBINED_ORDERING_COLUMN if len(self.ordering_fields) > 1 else self.ordering

@@ -21,7 +21,7 @@ import pandas as pd
 from ..base import LakeError, files, wait_until
 from .tables import TABLE_VERSION, Table
 
-# in a commit's extra metadata what the source changed (see evolving.told)
+# in a commit's extra metadata what the source changed (see evolving.describe_change)
 SCHEMA_CHANGE_KEY = "_workbench_schema_change"
 WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that change what a query sees
 MAX_CLOCK_SKEW_S = (

@@ -28,7 +28,7 @@ def execute_notebook(
     world: World, path: Path, values: dict[str, Any], timeout: float = 600
 ) -> ExecutionResult:
     """Execute a notebook that `workbench aws publish` has put into the bucket; as
-    `execute.notebook`, but that nothing is told of its cells meanwhile.
+    `execute.execute_notebook`, but that nothing is told of its cells meanwhile.
 
     Raises: StackError: AWS refuses to start it, or there is no cluster, or it has ended.
     """

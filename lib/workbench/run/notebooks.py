@@ -181,7 +181,7 @@ def declared_parameters(book: Any, shown: str) -> dict[str, Any]:
 
 def convert_parameters(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str, Any]:
     """Check parameters against the notebooks, and return them in the declared types. Whether a
-    value is one of its choices the notebook itself judges, by params.choice. Raises ParamsError.
+    value is one of its choices the notebook itself judges, by params.require_choice. Raises ParamsError.
     """
     declarations = {name(p): declared_parameters(b, name(p)) for p, b in books.items()}
     every = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}

@@ -8,7 +8,7 @@ runs/<time>-<world>/.
 
 A track is a folder of notebooks; a failed notebook stops the rest of its track and no other.
 Everything is looked at before the first notebook starts: world, targets, parameters cells. Whatever
-is written goes through run_record.masked.
+is written goes through run_record.mask_secrets.
 """
 
 import contextlib

@@ -87,7 +87,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
     except pymysql.Error as e:
         raise SourceError(
             f"cannot connect to {DISPLAY_NAMES[m.kind]}",
-            hint='start it: stack.need(world, "mariadb"); or create the database first',
+            hint='start it: stack.ensure_running(world, "mariadb"); or create the database first',
             location=f"{user}@{m.host}:{m.port}/{database or ''}: {e.args[-1]}",
         ) from None
 
@@ -120,7 +120,7 @@ def execute(
 def query(
     world: World, query: Any, params: Any = None, database: Optional[str] = None
 ) -> pandas.DataFrame:
-    """Return the rows of a query, in the types of `postgres.frame`.
+    """Return the rows of a query, in the types of `postgres.query`.
 
     BIT(1) is a bool, longer ones are bytes, the lowest bits first; JSON, ENUM and SET are text;
     TIME is a timedelta. An unsigned BIGINT beyond int64 makes its column objects, a date of zeros

@@ -11,7 +11,7 @@ from ..base.secrets import Secret
 
 def role_credentials(of: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
     """Return user and password of a role: "admin", "replication", or one that has a database of its
-    own (see `postgres.create_own`). Raises SourceError: there is no such role.
+    own (see `postgres.create_service_database`). Raises SourceError: there is no such role.
     """
     users = {
         "admin": (of.admin_user, of.admin_password),

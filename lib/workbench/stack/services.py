@@ -281,7 +281,7 @@ def _apicurio_command(world: World) -> list[str]:
 
 
 def _s3_env(world: World) -> dict[str, str]:
-    """What reaches the lake in S3 (see environment.of_s3). Where the endpoint is ours, its key is
+    """What reaches the lake in S3 (see environment.s3_environment). Where the endpoint is ours, its key is
     made and kept.
     """
     if world.uses_embedded_s3:
@@ -329,7 +329,7 @@ def _spark_env(world: World) -> dict[str, str]:
 
 
 def optional_artifacts(world: World) -> list[str]:
-    """What of artifacts.ON_DEMAND this world's services need."""
+    """What of artifacts.OPTIONAL_SERVICES this world's services need."""
     return ["s3"] if world.stack.embedded and world.lake.endpoint else []
 
 

@@ -30,7 +30,7 @@ class Event:
     document: Document
 
     def to_message(self) -> tuple[bytes, bytes, dict[str, Any]]:
-        """Key, value, and what a producer is told besides, as `topics.send` takes them."""
+        """Key, value, and what a producer is told besides, as `topics.produce` takes them."""
         return (
             self.key.encode(),
             json.dumps(self.document).encode(),

@@ -46,7 +46,7 @@ def row(world: World, table: TracedTable, key: Any) -> RowHistory:
     """Follow one row through everything.
 
     Args:
-        table: `walkthroughs.traced` gives that of a captured table. key: of the row, a number or a
+        table: `walkthroughs.traced_table` gives that of a captured table. key: of the row, a number or a
             text.
 
     Returns:

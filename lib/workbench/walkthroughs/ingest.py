@@ -32,7 +32,7 @@ def ingest(
     there.
 
     Args:
-        name: as of `captured`. kind: as of Flow.follow.
+        name: as of `captured`. kind: as of Flow.sync.
         continuous: go on with what comes later, until it is told to stop.
     Returns: the exit code: 0; 130 where it was stopped before it was done.
     Raises: LakeError: a message cannot be landed or decoded, a batch was not written; nothing is

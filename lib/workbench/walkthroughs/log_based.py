@@ -47,7 +47,7 @@ def events(
 ) -> pandas.DataFrame:
     """The messages of a table's topic, decoded: offset, key, then the fields of the value, all None
     of a tombstone.
-    after: those that came since (see topics.ends).
+    after: those that came since (see topics.end_offsets).
 
     Raises: LakeError: there is no such topic, or a message cannot be decoded.
     """

@@ -21,7 +21,7 @@ POSITIONS_CONNECTOR = "movies_positions"
 FILE_SINK = "movies_file_sink"  # a sink that Connect itself runs
 POISONED_TOPIC, SCRATCH_TOPIC = (
     "movies.poison",
-    "movies.trial",
+    "movies.scratch_table",
 )  # topics to spoil, and to try changes of a schema with
 DLQ_TOPICS = {
     "connect": "movies.dlq",

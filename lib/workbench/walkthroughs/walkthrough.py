@@ -51,7 +51,7 @@ class Walkthrough(Flow):
     plugins: of Connect, that its notebooks have it load (see stack.load_plugins).
     processes: services of the stack that are its own; groups: consumer groups; stores: databases,
         each with a role of
-    its name (see `postgres.create_own`). embedded: whether it runs only where the stack is on this
+    its name (see `postgres.create_service_database`). embedded: whether it runs only where the stack is on this
     machine.
 
     Of MariaDB's tables no copy is kept: notebooks make them, and they go when their topics begin
