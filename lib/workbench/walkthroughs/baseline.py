@@ -13,7 +13,7 @@ from psycopg import sql
 
 from ..base import World
 from ..source import postgres
-from ..source.names import identifier
+from ..source.names import format_sql, identifier
 from ..source.queries import QUERIES
 
 SCHEMA = "kept"
@@ -22,7 +22,7 @@ SCHEMA = "kept"
 def save(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
     """Copy these tables (`schema.table`) as they are now, and replace earlier copies."""
     with postgres.session(world, database) as c, c.transaction():
-        c.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+        c.execute(format_sql("CREATE SCHEMA IF NOT EXISTS {}", SCHEMA))
         _drop(c, tables)
         for table in tables:
             copy, source = _copy_name(table), identifier(table)
@@ -62,7 +62,7 @@ def delete(world: World, tables: Sequence[str], database: Optional[str] = None) 
 
 def _drop(c: psycopg.Connection, tables: Sequence[str]) -> None:
     for table in tables:
-        c.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_copy_name(table)))
+        c.execute(format_sql("DROP TABLE IF EXISTS {}", (SCHEMA, table)))
 
 
 def _copy_name(table: str) -> sql.Identifier:
