@@ -276,7 +276,7 @@ POSTGRES = {
         "{t}_e",
         "'a'",
         using="c::{t}_e",
-        first="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
+        setup="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
     ),
     # times
     "timestamp to timestamptz": type_change(

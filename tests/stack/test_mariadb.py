@@ -566,7 +566,7 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
     with pytest.raises(SourceError, match="no row of movies was changed"):
         flow.change(lab, "movies", 2, title="Zwo 🎬")  # as it is already
     assert flow.rows(lab).values.tolist() == [[2, "Zwo 🎬", 1985]] and flow.count(lab) == 1
-    assert flow.rows(lab, where="title = %s", values=["Zwo"]).empty
+    assert flow.rows(lab, condition="title = %s", values=["Zwo"]).empty
     assert [(r["movie_id"], r["__op"]) for r in records(lab)] == [
         (1, "r"),
         (2, "r"),

@@ -21,7 +21,7 @@ SESSION = botocore.session.get_session()
 # What goes into a call as **name where the function itself does not say what is in it: {(file,
 # name): parameters}
 STARRED = {
-    ("connect/msk.py", "request"): {
+    ("connect/msk.py", "new"): {
         "connectorName",
         "connectorConfiguration",
         "capacity",
@@ -36,7 +36,7 @@ STARRED = {
         "workerConfiguration",
     },  # of _create_request; as a whole in test_msk.py
 }
-ADDED = {"update_connector": {"currentVersion"}}  # by run_operation, to what it passes on
+ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passes on
 
 
 def looks():

@@ -39,9 +39,9 @@ class Counts:
     dead_letters: int = 0
     batches: int = 0
 
-    def __add__(self: C, other: C) -> C:
+    def __add__(self: C, counts: C) -> C:
         """Return the counts of two runs."""
-        return type(self)(**{name: n + getattr(other, name) for name, n in asdict(self).items()})
+        return type(self)(**{name: n + getattr(counts, name) for name, n in asdict(self).items()})
 
     def describe(self, verb: str, **parts: int) -> str:
         """Return a line such as `landed 830 messages: 830 files, 830 records, 0 tombstones, …`.

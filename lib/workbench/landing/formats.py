@@ -144,8 +144,8 @@ class RecordEncoder:
             ) from None
 
     def _encoder_for(self, schema: Any) -> tuple[Any, ValueEncoder]:
-        for known in self.encoders_by_schema:
-            if known[0] is schema or known[0] == schema:
-                return known
+        for entry in self.encoders_by_schema:
+            if entry[0] is schema or entry[0] == schema:
+                return entry
         self.encoders_by_schema.append((schema, self.format.encoder_for(schema)))
         return self.encoders_by_schema[-1]

@@ -259,7 +259,7 @@ def _await_query(query: Any, sink: Sink, timeout: float) -> list[dict[str, Any]]
             hint="run it again: it continues where the last finished batch ended",
         )
     except (KeyboardInterrupt, LakeError):
-        # nobody waits for the query any more, and the next landing may start
+        # this process stops waiting, and the next landing may start
         with contextlib.suppress(Exception):  # the first error says more
             query.stop()
         raise
@@ -381,8 +381,8 @@ def _prefixes(world: World, sink: Sink) -> list[str]:
     """Return the folders into which this sink has landed, also those of deleted topics."""
     if not sink.is_confluent:
         return [sink.folder]
-    # A landing records the topic's id before it writes files. Files without an id exist where
-    # somebody removed the checkpoints.
+    # A landing records the topic's id before it writes files. Files without an id exist
+    # after a removal of the checkpoints.
     names: set[str] = set()
     for root in (_checkpoints(world), world.lake.landing):
         entries = files.list_dir(join_uri(root, sink.folder))

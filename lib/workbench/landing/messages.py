@@ -120,7 +120,7 @@ class AvroConverter:
     Attributes:
         schemas_by_id: {schema id: JSON of the schema, null where the registry has none}.
         not_avro_reason: reason of a dead letter that is not Avro.
-        unknown_reason: reason of a dead letter with an unknown schema; {} stands for the id.
+        unknown_reason: reason of a dead letter with an unknown schema, with {} for the id.
         use_connect_schema: whether to return Connect's schema, else the id and the JSON of Avro's.
         fail_on_unknown: whether a schema that is not in `schemas_by_id` ends the batch. Otherwise
             it counts as unknown.
@@ -170,7 +170,7 @@ class AvroConverter:
             raise ValueError(f"the bytes are not Avro of schema {schema}: {e}") from None
 
     def _resolve(self, schema: str) -> Union[str, tuple[Any, Reader]]:
-        """Return a schema and the reader of its records, or the reason why there is none.
+        """Return a schema and the reader of its records, or the reason why they cannot be read.
 
         Raises:
             ModuleNotFoundError: the worker's Python has no fastavro. The message is one line, which

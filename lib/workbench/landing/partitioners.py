@@ -48,16 +48,16 @@ def partition_folder(
     Raises:
         ValueError: the folder is too long.
     """
-    parts = []
-    for name in fields:
-        value = get(payload, name)
+    names = []
+    for field in fields:
+        value = get(payload, field)
         if value is None:
             value = ""
         elif not isinstance(value, str):
             value = json.dumps(value)
-        parts.append(f"{name}={value.translate(HIVE_ESCAPES) or DEFAULT_PARTITION}")
-    folder = "/".join(parts)
-    longest = max(len(part.encode()) for part in parts)
+        names.append(f"{field}={value.translate(HIVE_ESCAPES) or DEFAULT_PARTITION}")
+    folder = "/".join(names)
+    longest = max(len(folder_name.encode()) for folder_name in names)
     if longest > MAX_NAME_BYTES or len(folder.encode()) >= MAX_FOLDER_BYTES:
         raise ValueError("a partition value is too long for the name of a folder")
     return folder
@@ -70,10 +70,10 @@ def get_field(payload: Any, name: str) -> Any:
         ValueError: there is no such field.
     """
     is_name = isinstance(payload, dict) and name in payload
-    for part in [name] if is_name else name.split("."):
-        if not isinstance(payload, dict) or part not in payload:
+    for key in [name] if is_name else name.split("."):
+        if not isinstance(payload, dict) or key not in payload:
             raise ValueError(f"there is no field {name}")
-        payload = payload[part]
+        payload = payload[key]
     return payload
 
 
@@ -83,7 +83,7 @@ class TimePartitioner:
 
     Attributes:
         pattern: of the folders, as strftime has it.
-        duration_ms: length of the time that a folder stands for.
+        duration_ms: length of the time range of a folder.
         timezone: name of the time zone.
         field: the field with the time (RecordField); "" for the timestamp of the message (Record).
     """

@@ -83,22 +83,24 @@ def validate(kind: str, config: dict[str, str], location: str, prefix: str = "")
             CLASS_KEYS[kind], did_you_mean(plugin, plugins), USE_CONNECTOR_HINT
         )
     rules = plugins[plugin]["settings"]
-    known = [*rules, *plugins[plugin]["ignored"]]
+    allowed = [*rules, *plugins[plugin]["ignored"]]
     mistakes = plugins[plugin].get("known_mistakes", {})
     for key in config:
-        if not any(fnmatchcase(key, pattern) for pattern in known):
+        if not any(fnmatchcase(key, pattern) for pattern in allowed):
             raise ConnectorError(
                 f"{prefix}{key} is not supported",
                 location=location,
-                expected=mistakes.get(key) or did_you_mean(key, known),
+                expected=mistakes.get(key) or did_you_mean(key, allowed),
                 hint=REMOVE_HINT,
             )
     for key, rule in rules.items():
         if not _has_effect(rule, settings):
             if config.get(key):
-                other = rule["requires"][0]
+                required = rule["requires"][0]
                 raise settings.error_for(
-                    key, f"nothing: it has no effect with {other}={config.get(other)}", "remove it"
+                    key,
+                    f"nothing: it has no effect with {required}={config.get(required)}",
+                    "remove it",
                 )
             settings.values[key] = rule.get("default")
             continue
@@ -112,8 +114,8 @@ def validate(kind: str, config: dict[str, str], location: str, prefix: str = "")
 def _has_effect(rule: dict[str, Any], settings: Settings) -> bool:
     if "requires" not in rule:
         return True
-    other, *values = rule["requires"]
-    return settings[other] in values
+    required, *values = rule["requires"]
+    return settings[required] in values
 
 
 def _parse_value(rule: dict[str, Any], text: Optional[str]) -> Any:

@@ -156,8 +156,8 @@ def connect_field(
 
     Returns:
         The field, and the SQL of the value. None where the connector leaves the column out (an
-        array, a range, an interval, …), and for a number without precision, of which the connector
-        makes one of 127 digits after the point.
+        array, a range, an interval, …). None also for a number without precision, to which the
+        connector gives 127 digits after the point.
     """
     rule = (
         _numeric_type(described, *mapping) if kind == "numeric" else JDBC_RULES["types"].get(kind)

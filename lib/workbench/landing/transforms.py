@@ -19,8 +19,8 @@ StructFields = list[tuple[dict[str, Any], Any]]
 class Record:
     """One message.
 
-    Key and value are Python's objects; a struct is a dict. A schema is what Connect's JsonConverter
-    writes under "schema", or None where there is none.
+    Key and value are Python's objects; a struct is a dict. A schema is as Connect's JsonConverter
+    writes it under "schema", or None.
     """
 
     topic: str
@@ -72,9 +72,11 @@ def parse(config: dict[str, str], location: str) -> tuple[Transform, ...]:
 
 def _parse_transform(config: dict[str, str], name: str, location: str) -> Transform:
     prefix = f"transforms.{name}."
-    own = {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
-    settings = validate("transform", own, location, prefix)
-    kind, _, side = own["type"][len(PACKAGE_PREFIX) :].partition("$")
+    own_config = {
+        key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)
+    }
+    settings = validate("transform", own_config, location, prefix)
+    kind, _, side = own_config["type"][len(PACKAGE_PREFIX) :].partition("$")
     if kind == "InsertField":
         inserts_text = settings["static.field"] and settings["static.value"] is not None
         inserts_topic = settings["topic.field"] and not settings["static.field"]
@@ -164,12 +166,12 @@ def _insert_fields(fields: StructFields, settings: Settings, topic: str) -> Stru
 def _replace_fields(fields: StructFields, settings: Settings, topic: str) -> StructFields:
     new_names = dict(pair.split(":") for pair in settings["renames"])
     include, exclude = settings["include"], settings["exclude"]
-    kept = []
+    renamed = []
     for field, value in fields:
         name = field["field"]
         if name not in exclude and (not include or name in include):
-            kept.append(({**field, "field": new_names.get(name, name)}, value))
-    return kept
+            renamed.append(({**field, "field": new_names.get(name, name)}, value))
+    return renamed
 
 
 IMPLEMENTATIONS = {

@@ -155,8 +155,8 @@ def _land(
                     raise ValueError("no value and no key")
                 record = encoder.encode(topic, partition, timestamp, value, *columns)
             except ValueError as e:
-                letter = {"reason": str(e), "topic": topic, "partition": partition}
-                dead_letters.append({**letter, "offset": offset, "text": _payload_text(value)})
+                position = {"topic": topic, "partition": partition, "offset": offset}
+                dead_letters.append({"reason": str(e), **position, "text": _payload_text(value)})
                 continue
             if record is None:
                 if sink.fail_on_null:
@@ -176,7 +176,7 @@ def _land(
     if dead_letters:
         filesystem, root = open_filesystem(dead_letters_uri)
         name = "{topic}-{partition}-{offset:020d}.json".format(**dead_letters[0])
-        lines = "".join(json.dumps(letter) + "\n" for letter in dead_letters)
+        lines = "".join(json.dumps(dead_letter) + "\n" for dead_letter in dead_letters)
         write_bytes(filesystem, join_uri(root, name), lines.encode())
     counts["dead_letters"] = len(dead_letters)
     yield pandas.DataFrame([counts])

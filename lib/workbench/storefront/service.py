@@ -214,20 +214,20 @@ class Service:
 
     # --- faults
 
-    def arm_fault(self, point: Any, after: Any) -> dict[str, Any]:
+    def arm_fault(self, name: Any, after: Any) -> dict[str, Any]:
         """Make the process kill itself when it reaches a fault point for the n-th time.
 
         Args:
-            point: one of FAULT_POINTS.
+            name: one of FAULT_POINTS.
             after: n.
         """
         points = FAULT_POINTS if self.context.subscribed_topics else FAULT_POINTS[:1]
-        if point not in points or type(after) is not int or after < 1:
+        if name not in points or type(after) is not int or after < 1:
             raise CommandRejected(
                 f"at is one of {', '.join(points)}, and after a whole number from 1"
             )
-        self._armed_faults[point] = after
-        return {"at": point, "after": after}
+        self._armed_faults[name] = after
+        return {"at": name, "after": after}
 
     def fault_point(self, name: str) -> None:
         """Kill the process if this fault point is armed, and reached often enough."""

@@ -91,7 +91,7 @@ def _list_artifacts(world: World) -> list[dict[str, Any]]:
 
 
 def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
-    """Return the schema with this id, None where there is none. See registry.schema."""
+    """Return the schema with this id, None where it is missing. See registry.schema."""
     path = _format_path(SCHEMA_PATHS, kind, id)
     return _fetch_schema(world, path, kind) if 0 <= int(id) <= MAX_ID else None
 

@@ -38,7 +38,7 @@ Reader = Callable[[bytes], Any]
 
 
 class UnsafeSchema(LakeError):
-    """A schema that no message is decoded with, whoever registered it."""
+    """A registered schema that is unsafe to decode messages with."""
 
 
 EMPTY_ITEMS_MESSAGE = (
@@ -90,7 +90,7 @@ def create_reader(avsc: Any, *, raw_values: bool = False) -> Reader:
 def map_schema(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Return a copy of a schema with `change` applied to each of its parts, the innermost first."""
     if isinstance(avsc, list):
-        return [map_schema(part, change) for part in avsc]
+        return [map_schema(branch, change) for branch in avsc]
     if not isinstance(avsc, dict):
         return avsc
     nested = avsc.keys() & {"type", "items", "values", "fields"}
@@ -319,10 +319,10 @@ def to_spark(avsc: Any) -> T.StructType:
 def _struct_type(fields: Sequence[dict[str, Any]], path: str) -> T.StructType:
     names: dict[str, str] = {}
     for name in (field["name"] for field in fields):
-        other = names.setdefault(name.lower(), name)
-        if other != name:
+        same_name = names.setdefault(name.lower(), name)
+        if same_name != name:
             raise UnsafeSchema(
-                f"{path} has {name} and {other}, which Spark and Athena take for one",
+                f"{path} has {name} and {same_name}, which Spark and Athena take for one",
                 location=path,
                 hint="rename one at the source",
             )

@@ -1,4 +1,4 @@
-"""Dead letters in a topic, as the sink connectors of Kafka Connect write them (KIP-298).
+"""Dead dead_letters in a topic, as the sink connectors of Kafka Connect write them (KIP-298).
 
 A dead letter is the unchanged message, every byte of its key and its value. Its headers report
 where the message came from and why it could not be read.
@@ -28,8 +28,8 @@ REPLAYED_HEADER = "workbench.replayed"
 MAX_RECORD_BYTES = 2 << 20
 PRODUCER_SETTINGS = {"message.max.bytes": MAX_RECORD_BYTES}
 TOPIC_SETTINGS: dict[str, Any] = {"max.message.bytes": str(MAX_RECORD_BYTES)}
-# Topics to which nothing is replayed, whatever the headers contain: whoever writes to them
-# configures connectors. These are the topics of Kafka Connect (stack/conf/connect.properties,
+# Topics to which nothing is replayed, whatever the headers contain: a message in them configures
+# connectors. These are the topics of Kafka Connect (stack/conf/connect.properties,
 # deploy/eks), of Kafka and of MSK Connect, and Debezium's schema histories.
 INTERNAL_TOPICS = re.compile(
     r"__.*|connect-(configs|offsets|status)|(dbhistory|schema-?history)[._-].*"
@@ -128,10 +128,10 @@ def summary(world: World) -> pandas.DataFrame:
         replayed; 0 for a folder).
     """
     rows = [
-        (f"topic {topic}", letter.topic, letter.reason, letter.replayed)
+        (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed)
         for topic in topics.names(world)
         if _has_dead_letters(world, topic)
-        for letter in _read(world, topic)
+        for dead_letter in _read(world, topic)
     ]
     root = world.lake.dead_letters
     for path in _list_files(root):
@@ -148,8 +148,8 @@ def summary(world: World) -> pandas.DataFrame:
 def _has_dead_letters(world: World, topic: str) -> bool:
     """Return whether the first message of a partition is a dead letter."""
     watermarks = topics.watermark_offsets(world, topic).items()
-    start = {partition: begin for partition, (begin, end) in watermarks if begin < end}
-    stop = {partition: begin + 1 for partition, begin in start.items()}
+    start = {partition: low for partition, (low, high) in watermarks if low < high}
+    stop = {partition: low + 1 for partition, low in start.items()}
     with contextlib.closing(topics.consume(world, topic, start, stop)) as messages:
         headers = [name for message in messages for name, _ in message.headers() or []]
     return any(name.startswith(HEADER_PREFIX) for name in headers)
@@ -191,8 +191,8 @@ def replay(
     lock = f"{_state_path(world, topic)}/replay"
     with files.exclusive_lock(lock, f"replay of {topic}", "wait until it is done"):
         selected = _select(world, topic, set(offsets), transform)
-        _check_origins(world, topic, [letter for letter, _ in selected])
-        for origin in dict.fromkeys(letter.topic for letter, _ in selected):
+        _check_origins(world, topic, [dead_letter for dead_letter, _ in selected])
+        for origin in dict.fromkeys(dead_letter.topic for dead_letter, _ in selected):
             _publish_batches(world, topic, origin, [s for s in selected if s[0].topic == origin])
     return len(selected)
 
@@ -201,25 +201,25 @@ def _select(
     world: World, topic: str, offsets: set[int], transform: Optional[Transform]
 ) -> list[tuple[DeadLetter, Optional[bytes]]]:
     """Return the dead letters to replay, each with the value to publish."""
-    letters = _read(world, topic)
+    dead_letters = _read(world, topic)
     if offsets and len(topics.watermark_offsets(world, topic)) > 1:
         raise LakeError(
             f"{topic} has several partitions, and each of them has a dead letter at an offset",
             hint="choose by `transform`, which gets partition and offset: None leaves a dead letter",
         )
     selected = []
-    for letter in letters:
-        if letter.replayed or (offsets and letter.offset not in offsets):
+    for dead_letter in dead_letters:
+        if dead_letter.replayed or (offsets and dead_letter.offset not in offsets):
             continue
-        value = transform(letter) if transform else letter.value
+        value = transform(dead_letter) if transform else dead_letter.value
         if value is not None or transform is None:
-            selected.append((letter, value))
+            selected.append((dead_letter, value))
     return selected
 
 
-def _check_origins(world: World, topic: str, letters: list[DeadLetter]) -> None:
+def _check_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -> None:
     """Raise LakeError where a dead letter names no topic and partition to which it may go back."""
-    origins = {letter.topic for letter in letters}
+    origins = {dead_letter.topic for dead_letter in dead_letters}
     if "" in origins:
         raise LakeError(
             f"a dead letter of {topic} does not name the topic that it came from",
@@ -229,22 +229,22 @@ def _check_origins(world: World, topic: str, letters: list[DeadLetter]) -> None:
     rejected = sorted(o for o in origins if o == topic or INTERNAL_TOPICS.fullmatch(o))
     if rejected:
         named = [
-            f"offset {letter.offset}: {letter.topic}"
-            for letter in letters
-            if letter.topic in rejected
+            f"offset {dead_letter.offset}: {dead_letter.topic}"
+            for dead_letter in dead_letters
+            if dead_letter.topic in rejected
         ]
         raise LakeError(
             f"dead letters of {topic} name topics to which nothing is replayed: {', '.join(rejected)}",
             location="; ".join(named[:5]),
-            expected="topics of a source; anybody can write a header",
+            expected="topics of a source; every producer can write headers",
             hint="find out who wrote these dead letters; choose the others by offset, or by `transform`",
         )
     # raises where a topic is gone: publishing would create it
     partitions = {origin: topics.watermark_offsets(world, origin) for origin in origins}
     invalid = {
-        f"offset {letter.offset}: {letter.topic}, partition {letter.origin_partition}"
-        for letter in letters
-        if letter.origin_partition not in partitions[letter.topic]
+        f"offset {dead_letter.offset}: {dead_letter.topic}, partition {dead_letter.origin_partition}"
+        for dead_letter in dead_letters
+        if dead_letter.origin_partition not in partitions[dead_letter.topic]
     }
     if invalid:
         raise LakeError(
@@ -260,26 +260,30 @@ def _publish_batches(
 ) -> None:
     """Publish dead letters to one topic, and record the progress after each batch."""
     folder = f"{_state_path(world, topic)}/{topics.topic_id(world, topic)}"
-    for begin in range(0, len(selected), REPLAY_BATCH_SIZE):
-        batch = selected[begin : begin + REPLAY_BATCH_SIZE]
-        records = [_to_original(topic, letter, value) for letter, value in batch]
+    for first in range(0, len(selected), REPLAY_BATCH_SIZE):
+        batch = selected[first : first + REPLAY_BATCH_SIZE]
+        records = [_to_original(topic, dead_letter, value) for dead_letter, value in batch]
         topics.produce(world, origin, records, **PRODUCER_SETTINGS)
-        positions = [(letter.partition, letter.offset) for letter, _ in batch]
+        positions = [(dead_letter.partition, dead_letter.offset) for dead_letter, _ in batch]
         name = "{}-{}.json".format(*positions[0])
         files.write_text(f"{folder}/{name}", json.dumps(positions))
 
 
-def _to_original(topic: str, letter: DeadLetter, value: Optional[bytes]) -> Record:
+def _to_original(topic: str, dead_letter: DeadLetter, value: Optional[bytes]) -> Record:
     """Return the record that publishes a dead letter to the partition that it came from."""
     internal = (HEADER_PREFIX, REPLAYED_HEADER)
-    headers = [(name, content) for name, content in letter.headers if not name.startswith(internal)]
-    headers.append((REPLAYED_HEADER, f"{topic}/{letter.partition}/{letter.offset}".encode()))
+    headers = [
+        (name, content) for name, content in dead_letter.headers if not name.startswith(internal)
+    ]
+    headers.append(
+        (REPLAYED_HEADER, f"{topic}/{dead_letter.partition}/{dead_letter.offset}".encode())
+    )
     options = {
-        "partition": letter.origin_partition,
-        "timestamp": letter.timestamp,
+        "partition": dead_letter.origin_partition,
+        "timestamp": dead_letter.timestamp,
         "headers": headers,
     }
-    return letter.key, value, options
+    return dead_letter.key, value, options
 
 
 def _state_path(world: World, topic: str) -> str:
@@ -422,8 +426,8 @@ def _fetch(
     if topic not in topics.names(world) or id not in (None, topics.topic_id(world, topic)):
         return []
     start, stop = {}, {}
-    for partition, (begin, end) in topics.watermark_offsets(world, topic).items():
-        offsets = [n for p, n in positions if p == partition and begin <= n < end]
+    for partition, (low, high) in topics.watermark_offsets(world, topic).items():
+        offsets = [n for p, n in positions if p == partition and low <= n < high]
         if offsets:
             start[partition], stop[partition] = min(offsets), max(offsets) + 1
     with contextlib.closing(topics.consume(world, topic, start, stop)) as messages:

@@ -81,7 +81,7 @@ def names(world: World) -> list[str]:
 
 
 def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
-    """Return the schema with this id, None where there is none. See registry.schema.
+    """Return the schema with this id, None where it is missing. See registry.schema.
 
     The schema may belong to another registry of the account: the request has the id of the schema
     version only. A policy has to allow it on every resource (Glue Developer Guide, "IAM examples

@@ -42,9 +42,9 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
         for position in committed:
             if position.error:
                 raise KafkaException(position.error)
-            begin, end = watermarks[position.topic][position.partition]
+            low, high = watermarks[position.topic][position.partition]
             # the offset is negative where the group has committed none
-            lags[position.topic] += max(0, end - max(begin, position.offset))
+            lags[position.topic] += max(0, high - max(low, position.offset))
     return lags
 
 

@@ -258,7 +258,7 @@ def offset_span(world: World, topic: str) -> int:
     That is the number of its messages unless the topic is compacted or has transactions. Raises as
     `watermark_offsets`.
     """
-    return sum(end - begin for begin, end in watermark_offsets(world, topic).values())
+    return sum(high - low for low, high in watermark_offsets(world, topic).values())
 
 
 def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> str:
@@ -389,9 +389,9 @@ def _consume_available(
 ) -> Generator[Message, None, None]:
     """Return the messages that the topic holds now, from `start_offsets` on."""
     watermarks = watermark_offsets(world, topic)
-    wanted = start_offsets or {}
-    start = {p: max(wanted.get(p, 0), begin) for p, (begin, _) in watermarks.items()}
-    return consume(world, topic, start, {p: end for p, (_, end) in watermarks.items()})
+    first = start_offsets or {}
+    start = {p: max(first.get(p, 0), low) for p, (low, _) in watermarks.items()}
+    return consume(world, topic, start, {p: high for p, (_, high) in watermarks.items()})
 
 
 def read(

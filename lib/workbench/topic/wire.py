@@ -13,8 +13,8 @@ nowhere):
                       cannot undo; `not_avro_reason` names the setting to change.
 
 The bytes do not distinguish the first three, so the environment names the format: `registry.wire`.
-(The default of Apicurio 2, seen with 2.6.13, is none of them: it writes the id into a header of the
-message. No consumer here reads that header. A message without the magic byte is not Avro for any of
+(The default of Apicurio 2, seen with 2.6.13, differs from them: it writes the id into a header of
+the message. No consumer here reads that header. A message without the magic byte is not Avro for any of
 them.)
 """
 
@@ -135,5 +135,5 @@ def not_avro_reason(world: World) -> str:
 
 
 def unknown_schema_reason(world: World) -> str:
-    """Return why a message with an unknown schema is a dead letter; {} stands for the schema id."""
+    """Return why a message with an unknown schema is a dead letter, with {} for the schema id."""
     return f"schema {{}} is not in the registry (registry.wire is {world.registry.wire})"

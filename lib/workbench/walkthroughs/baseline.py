@@ -13,7 +13,7 @@ from psycopg import sql
 
 from ..base import World
 from ..source import postgres
-from ..source.names import identifier
+from ..source.names import format_sql, identifier
 from ..source.queries import QUERIES
 
 SCHEMA = "kept"
@@ -22,7 +22,7 @@ SCHEMA = "kept"
 def save(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
     """Copy these tables (`schema.table`) as they are now, and replace earlier copies."""
     with postgres.session(world, database) as c, c.transaction():
-        c.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+        c.execute(format_sql("CREATE SCHEMA IF NOT EXISTS {}", SCHEMA))
         _drop(c, tables)
         for table in tables:
             copy, source = _copy_name(table), identifier(table)
@@ -62,7 +62,7 @@ def delete(world: World, tables: Sequence[str], database: Optional[str] = None) 
 
 def _drop(c: psycopg.Connection, tables: Sequence[str]) -> None:
     for table in tables:
-        c.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_copy_name(table)))
+        c.execute(format_sql("DROP TABLE IF EXISTS {}", (SCHEMA, table)))
 
 
 def _copy_name(table: str) -> sql.Identifier:
@@ -95,9 +95,9 @@ def _restore_table(c: psycopg.Connection, table: str) -> int:
         "same": sql.SQL("ROW({}) = ROW({})").format(join(keys, "t"), join(keys, "k")),
     }
     changed = 0
-    for step in ("set_back_added", "set_back_changed", "set_back_missing"):
+    for step in ("restore_added", "restore_changed", "restore_missing"):
         changed += c.execute(sql.SQL(QUERIES[step]).format(**parts)).rowcount
-    for (column,) in c.execute(QUERIES["counted_columns"], [name, name]).fetchall():
-        query = sql.SQL(QUERIES["count_on"])
+    for (column,) in c.execute(QUERIES["serial_columns"], [name, name]).fetchall():
+        query = sql.SQL(QUERIES["reset_sequence"])
         c.execute(query.format(name, column, n=sql.Identifier(column), t=source))
     return changed

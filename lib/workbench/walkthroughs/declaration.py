@@ -11,6 +11,8 @@ from ..base import World
 from ..source.loading import Loader
 from .flow import Flow
 
+StartQuery = Callable[[SparkSession, World], Any]
+
 
 @dataclass(frozen=True)
 class Declaration(Flow):
@@ -52,7 +54,7 @@ class Declaration(Flow):
     own_topics: tuple[str, ...] = ()
     own_schemas: tuple[str, ...] = ()
     streaming_queries: tuple[str, ...] = ()
-    start_query: Optional[Callable[[SparkSession, World], Any]] = None
+    start_query: Optional[StartQuery] = None
     scratch_tables: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     restorable_tables: tuple[str, ...] = ()
     catalog_databases: tuple[str, ...] = ()

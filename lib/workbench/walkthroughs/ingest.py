@@ -11,7 +11,8 @@ from ..base.text import plural
 from ..base.wait import stop_on_signal
 from ..results import streams
 from ..spark import session
-from . import ALL, Walkthrough, find_captured_table
+from . import ALL, find_captured_table
+from .declaration import StartQuery
 
 # seconds between two polls; each sends requests to Kafka and the lake, which S3 bills
 POLL_INTERVAL = 10
@@ -46,7 +47,7 @@ def ingest(
     """
     flow, table = find_captured_table(name)
     if flow.start_query:
-        return _run_stream(world, flow, continuous, progress)
+        return _run_stream(world, flow.start_query, continuous, progress)
     into = flow.tables(world, *([table] if table else ()))
     if not into:
         names = [f"{f.folder.name}/{c.name}" for f in ALL for c in f.captures if c.lake]
@@ -67,16 +68,15 @@ def ingest(
 
 
 def _run_stream(
-    world: World, flow: Walkthrough, continuous: bool, progress: Callable[[str], None]
+    world: World, start_query: StartQuery, continuous: bool, progress: Callable[[str], None]
 ) -> int:
     """Run a streaming query until all messages are read, or until the job is stopped.
 
     An error of the query is raised: EMR Serverless restarts a continuous job then, and the query
     continues at its checkpoint.
     """
-    assert flow.start_query
     with stop_on_signal() as stop:
-        query = flow.start_query(session(world), world)
+        query = start_query(session(world), world)
         if continuous:
             while not stop.is_set() and not query.awaitTermination(1):
                 pass

@@ -80,12 +80,6 @@ class Resources:
 
     # --- what exists
 
-    def _existing(
-        self, names: Collection[str], list_names: Callable[[World], Iterable[str]]
-    ) -> list[str]:
-        """Return those of the names that exist; without names no service is asked."""
-        return sorted({*names} & {*list_names(self.world)}) if names else []
-
     def remaining(self) -> dict[str, list[str]]:
         """Return what exists: {kind: names}. After a reset of all steps each list is empty."""
         flow, world = self.flow, self.world
@@ -93,7 +87,7 @@ class Resources:
         landed = [flow.landing_folder(world, c.name) for c in flow.captures if c.sink]
         for config in flow.extra_sinks(world):
             landed += landing.folders(world, config)
-        databases = self._existing(flow.service_databases, postgres.databases)
+        databases = _existing(self.world, flow.service_databases, postgres.databases)
         slots: list[str] = []
         publications: list[str] = []
         if has_source and flow.engine == "postgres":
@@ -105,8 +99,8 @@ class Resources:
             "connectors": self.remaining_connectors(),
             "replication slots": slots,
             "topics": self.remaining_topics(),
-            "schemas in the registry": self._existing(
-                self.schemas, lambda world: registry.artifacts(world)["artifact"]
+            "schemas in the registry": _existing(
+                self.world, self.schemas, lambda world: registry.artifacts(world)["artifact"]
             ),
             "files": [
                 *filter(files.list_files, [*landed, *self.lake_folders, *self.checkpoints]),
@@ -120,8 +114,8 @@ class Resources:
             "tables in the source": self.remaining_source_tables() if has_source else [],
             "stores of its services": databases,
             "processes": sorted({*flow.owned_services} & {*stack.running()}),
-            "consumer groups": self._existing(
-                [*flow.consumer_groups, *self.history_groups], groups.names
+            "consumer groups": _existing(
+                self.world, [*flow.consumer_groups, *self.history_groups], groups.names
             ),
         }
 
@@ -129,11 +123,11 @@ class Resources:
         """Return the deployed connectors; others may run in the same Connect."""
         names = self.flow.connectors
         recaptures = recapture.connectors_of_recaptures(self.world, *names)
-        return self._existing({*names, *recaptures, *self.flow.sinks}, landing.names)
+        return _existing(self.world, {*names, *recaptures, *self.flow.sinks}, landing.names)
 
     def remaining_topics(self) -> list[str]:
         """Return the topics that exist."""
-        return self._existing(self.topics, topics.names)
+        return _existing(self.world, self.topics, topics.names)
 
     def remaining_tables(self) -> list[hudi.Table]:
         """Return the lake tables that have files, scratch tables included."""
@@ -156,7 +150,7 @@ class Resources:
         schemas = {table.partition(".")[0] for table in tables} - {"public"}
         copies = [f"{baseline.SCHEMA}.{table}" for table in tables]
         values = [[*schemas], [*tables, *copies]]
-        return [*postgres.query(world, QUERIES["left_over"], values, flow.database)["name"]]
+        return [*postgres.query(world, QUERIES["existing_objects"], values, flow.database)["name"]]
 
     def local_sink_files(self) -> list[Path]:
         """Return the files that connectors wrote on this machine, if Connect is embedded."""
@@ -213,6 +207,12 @@ class Resources:
         for journal in recapture.journals(world, *flow.connectors):
             files.remove(journal)
 
+    def drop_service_data(self) -> None:
+        """Remove the consumer groups and the databases of services."""
+        for group in self.flow.consumer_groups:
+            groups.delete(self.world, group)
+        postgres.drop_service_databases(self.world, *self.flow.service_databases)
+
     def drop_source(self) -> None:
         """Remove the source tables, the publication and the baseline; the database stays."""
         flow, world = self.flow, self.world
@@ -229,3 +229,10 @@ class Resources:
         for name in self.remaining_source_tables():
             statement = mariadb.format_sql("DROP TABLE {}", tuple(name.split(".")))
             mariadb.execute(self.world, statement)
+
+
+def _existing(
+    world: World, names: Collection[str], list_names: Callable[[World], Iterable[str]]
+) -> list[str]:
+    """Return those of the names that exist; without names no service is queried."""
+    return sorted({*names} & {*list_names(world)}) if names else []

@@ -179,7 +179,6 @@ def load(
             timeout=timeout,
             interval=0.02,
         )
-        assert response is not None
         if response.status_code != 200:
             raise StackError(
                 f"{operation.service} rejected the operation: {response.text}", location=request

@@ -13,7 +13,7 @@ from .. import connect, hudi, landing, stack
 from ..base import WorkbenchError, World, did_you_mean
 from ..source import postgres
 from ..stack import addresses
-from ..topic import groups, topics
+from ..topic import topics
 from . import baseline
 from .declaration import Declaration
 from .resources import Resources
@@ -198,9 +198,7 @@ class Walkthrough(Declaration):
             resources.drop_connectors(schemas=bool(self.captures) or is_full_reset)
         if restarts_topics and CONNECTORS_STEP not in kinds:
             self.deploy(world)
-        for group in self.consumer_groups:
-            groups.delete(world, group)
-        postgres.drop_service_databases(world, *self.service_databases)
+        resources.drop_service_data()
         if SOURCE_STEP in kinds:
             resources.drop_source()
         if self.engine == "mariadb" and CONNECTORS_STEP in kinds:
