@@ -21,6 +21,7 @@ from . import connect, hudi
 from .base import ConnectorError, LakeError, WorkbenchError, World, did_you_mean, files, wait_until
 from .connect.configs import SCHEMA_HISTORY_PREFIX
 from .hudi import decode, evolution, tables
+from .hudi.changes import SourceProgress
 from .hudi.ingesting import (
     PROGRESS_KEY,
     REPLACED_BY,
@@ -508,7 +509,7 @@ class _Replacement:
                 hint="hudi.drop removes the table; the next row creates it again",
             )
 
-    def own_progress(self) -> dict[str, dict[str, Any]]:
+    def own_progress(self) -> dict[str, SourceProgress]:
         """Return how far the table has read topics and landed files of this source.
 
         Topics of its former name and of earlier recaptures count, too.

@@ -98,7 +98,8 @@ def test_a_service_without_its_store_ends_with_an_error(world):
     for context in contexts.ALL.values():
         topics.create(world, context.topic, storefront.PARTITIONS)
     with pytest.raises(
-        StackError, match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. creates"
+        StackError,
+        match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. creates",
     ):
         storefront.start(world, "accounts")
 

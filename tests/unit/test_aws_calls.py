@@ -21,7 +21,7 @@ SESSION = botocore.session.get_session()
 # What goes into a call as **name where the function itself does not say what is in it: {(file,
 # name): parameters}
 STARRED = {
-    ("connect/msk.py", "new"): {
+    ("connect/msk.py", "request"): {
         "connectorName",
         "connectorConfiguration",
         "capacity",

@@ -243,7 +243,7 @@ def safe_file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", text)
 
 
-def table_lock(world: World, table: Table) -> ContextManager[None]:
+def table_lock(world: World, table: Table) -> ContextManager[object]:
     """Lock a table for one ingest.
 
     Two jobs that write one table would read the same progress and roll back each other's commit.
@@ -258,7 +258,7 @@ def table_lock(world: World, table: Table) -> ContextManager[None]:
     )
 
 
-def commit_lock(table: Table) -> ContextManager[None]:
+def commit_lock(table: Table) -> ContextManager[object]:
     """Lock a table while a commit is written or a compaction planned; wait for the lock.
 
     A plan that is made while a commit begins may not see it. Then the commit's log belongs to files

@@ -114,7 +114,7 @@ def run(
     return total
 
 
-def _landing_lock(world: World, sink: Sink) -> ContextManager[None]:
+def _landing_lock(world: World, sink: Sink) -> ContextManager[object]:
     """Lock the checkpoint.
 
     When a second landing of a topic starts, Spark would stop the first one, which would take this

@@ -135,7 +135,7 @@ def _offsets_path(world: World, source: Source) -> str:
     return join_uri(f"{world.lake.checkpoints}/polling", file_name)
 
 
-def _poll_lock(world: World, source: Source) -> ContextManager[None]:
+def _poll_lock(world: World, source: Source) -> ContextManager[object]:
     return files.exclusive_lock(
         _offsets_path(world, source), f"poll of {source.settings.location}", "wait until it is done"
     )

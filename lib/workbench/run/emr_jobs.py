@@ -122,12 +122,12 @@ def _start_serverless(world: World, arguments: list[str], continuous: bool) -> J
     _require_published(world)
     logs = f"{world.lake.root}/logs/spark/"
 
-    def call(operation: str, **params: Any) -> dict[str, Any]:
+    def call_application(operation: str, **params: Any) -> dict[str, Any]:
         return aws.call(
             world.region, "emr-serverless", operation, applicationId=application, **params
         )
 
-    run_id = call(
+    run_id = call_application(
         "start_job_run",
         executionRoleArn=role,
         name=_job_name(world, arguments),
@@ -149,11 +149,13 @@ def _start_serverless(world: World, arguments: list[str], continuous: bool) -> J
     )["jobRunId"]
 
     def poll() -> tuple[str, str]:
-        job_run = call("get_job_run", jobRunId=run_id)["jobRun"]
+        job_run = call_application("get_job_run", jobRunId=run_id)["jobRun"]
         return job_run["state"], job_run.get("stateDetails", "")
 
     def cancel() -> object:
-        return call("cancel_job_run", jobRunId=run_id, shutdownGracePeriodInSeconds=GRACE_SECONDS)
+        return call_application(
+            "cancel_job_run", jobRunId=run_id, shutdownGracePeriodInSeconds=GRACE_SECONDS
+        )
 
     return Job(
         f"job {run_id} on EMR Serverless",

@@ -10,7 +10,18 @@ import itertools
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Sequence, TypeVar, Union
+from typing import (
+    Any,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Optional,
+    Sequence,
+    TypeVar,
+    Union,
+    cast,
+)
 
 import pandas as pd
 from confluent_kafka import (
@@ -229,8 +240,11 @@ def watermark_offsets(world: World, topic: str) -> dict[int, tuple[int, int]]:
             return None if error_code(e) in NO_LEADER_ERRORS else e
 
     with contextlib.closing(_consumer(world)) as consumer, translate_errors(world):
-        result = wait_until(
-            fetch, f"topic {topic!r} to have a leader", timeout=TIMEOUT_SECONDS, interval=0.05
+        result = cast(
+            "Union[dict[int, tuple[int, int]], KafkaException, None]",
+            wait_until(
+                fetch, f"topic {topic!r} to have a leader", timeout=TIMEOUT_SECONDS, interval=0.05
+            ),
         )
         if isinstance(result, dict):
             return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 import pandas
 
@@ -107,7 +107,7 @@ def draw(history: RowHistory) -> Any:
     )
     legend_rows = (len(changes) + 1) // 2  # it has two columns
     height = 1.4 + 0.75 * len(stages) + 0.25 * (legend_rows + 1)  # inches
-    with plt.rc_context(charts.STYLE):
+    with plt.rc_context(cast(Any, charts.STYLE)):
         figure = charts.Picture(
             height,
             f"{history.table.name} {history.key}: from the source to the lake (UTC, not to scale)",
