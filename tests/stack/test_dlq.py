@@ -243,7 +243,8 @@ def test_of_a_topic_that_was_made_anew_nothing_is_sent(world, spark, bench):
         topics.delete(world, bench.topic)
         topics.produce(world, bench.topic, [(kind, bench.sent["good"]) for kind in bench.sent])
         with pytest.raises(
-            LakeError, match=f"6 dead letters were not published to {bench.dlq}: their messages are gone"
+            LakeError,
+            match=f"6 dead letters were not published to {bench.dlq}: their messages are gone",
         ):
             hudi.publish_dead_letters(world, table, bench.dlq)
         assert bench.dlq not in topics.names(world)
