@@ -124,9 +124,10 @@ def _parse_value(rule: dict[str, Any], text: Optional[str]) -> Any:
     Raises:
         ValueError: the value is not supported. The message is what was expected.
     """
-    if text is None and "default" in rule:
-        return rule["default"]
-    text = text or ""
+    if text is None:
+        if "default" in rule:
+            return rule["default"]
+        text = ""
     if "enum" in rule:
         values = rule["enum"]
         if text not in values:

@@ -165,7 +165,6 @@ def _parse_confluent(settings: Settings, world: Optional[World]) -> Sink:
         raise settings.error_for("transforms", "none with AvroFormat", REMOVE_HINT)
     if message_format == "avro" and world:
         _require_registry(settings, world)
-    by_time = settings["partitioner.class"] == "time"
     return Sink(
         file_format,
         settings["topics.dir"],
@@ -177,7 +176,7 @@ def _parse_confluent(settings: Settings, world: Optional[World]) -> Sink:
         is_confluent=True,
         message_format=message_format,
         codec=settings["parquet.codec"],
-        time_partitioner=_parse_time_partitioner(settings) if by_time else None,
+        time_partitioner=_parse_time_partitioner(settings),
         rotate_interval_ms=settings["rotate.interval.ms"],
         transforms=transforms.parse(settings.config, settings.location),
         fail_on_null=settings["behavior.on.null.values"] == "fail",
@@ -200,8 +199,10 @@ def _require_registry(settings: Settings, world: World) -> None:
         raise settings.error_for(key, f"{registry}: {expected}")
 
 
-def _parse_time_partitioner(settings: Settings) -> TimePartitioner:
-    """Read the settings of TimeBasedPartitioner."""
+def _parse_time_partitioner(settings: Settings) -> Optional[TimePartitioner]:
+    """Read the settings of TimeBasedPartitioner; return None for another partitioner."""
+    if settings["partitioner.class"] != "time":
+        return None
     settings.parse_with("timezone", ZoneInfo, "a name such as UTC")
     example = "a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
     uses_field = settings["timestamp.extractor"] == "RecordField"

@@ -124,8 +124,8 @@ def _apply_one(transform: Transform, record: Record) -> Record:
         new_schema = schema and _struct_schema([field for field, _ in fields])
         if schema and source == side:
             # Kafka's transforms copy these, but not "optional"
-            copied = [key for key in ("name", "version", "doc", "parameters") if key in schema]
-            new_schema.update({key: schema[key] for key in copied})
+            copied = ("name", "version", "doc", "parameters")
+            new_schema.update({key: schema[key] for key in copied if key in schema})
     return replace(record, **{side: new, f"{side}_schema": new_schema})
 
 

@@ -173,13 +173,17 @@ def _land(
             writers[key].add(offset, record)
     for writer in writers.values():
         writer.close()
+    _write_dead_letters(dead_letters_uri, dead_letters)
+    counts["dead_letters"] = len(dead_letters)
+    yield pandas.DataFrame([counts])
+
+
+def _write_dead_letters(uri: str, dead_letters: list[dict[str, Any]]) -> None:
     if dead_letters:
-        filesystem, root = open_filesystem(dead_letters_uri)
+        filesystem, root = open_filesystem(uri)
         name = "{topic}-{partition}-{offset:020d}.json".format(**dead_letters[0])
         lines = "".join(json.dumps(dead_letter) + "\n" for dead_letter in dead_letters)
         write_bytes(filesystem, join_uri(root, name), lines.encode())
-    counts["dead_letters"] = len(dead_letters)
-    yield pandas.DataFrame([counts])
 
 
 def _payload_text(value: Optional[bytes]) -> Optional[str]:

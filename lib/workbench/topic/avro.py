@@ -350,7 +350,7 @@ def _spark_type(avsc: Any, path: str) -> tuple[T.DataType, bool]:
     kind, logical = avsc["type"], avsc.get("logicalType")
     if not isinstance(kind, str):  # a type within a type
         return _spark_type(kind, path)
-    spark_type = SPARK_TYPES.get(f"{kind} {logical}" if logical else kind)
+    spark_type = SPARK_TYPES.get(" ".join(filter(None, [kind, logical])))
     if kind == "record":
         spark_type = _struct_type(avsc["fields"], path)
     elif kind == "array":

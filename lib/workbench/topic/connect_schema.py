@@ -55,7 +55,7 @@ def _connect_type(avsc: Any, path: str) -> dict[str, Any]:
             for f in avsc["fields"]
         ]
         schema.update(type="struct", fields=fields)
-        name = name or avsc["name"]
+        name = avsc.get("connect.name", avsc["name"])
     elif kind == "array":
         schema.update(type="array", items=_connect_type(avsc["items"], f"{path}[]"))
     elif kind not in CONNECT_TYPES:
