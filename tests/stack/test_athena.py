@@ -309,5 +309,5 @@ def test_a_crawler_finds_nothing_and_files_of_two_kinds(spark, place):
         query.create_table_from_files(spark, f"{address}/absent", f"{name}.t")
     files.write_text(f"{address}/mixed/a.json", "{}")
     files.write_text(f"{address}/mixed/b.parquet", "x")
-    with pytest.raises(LakeError, match="makes no one table"):
+    with pytest.raises(LakeError, match="cannot create one table"):
         query.create_table_from_files(spark, f"{address}/mixed", f"{name}.t")

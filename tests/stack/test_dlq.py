@@ -71,7 +71,7 @@ def bench(world):
         topic=topic,
         dlq=letters,
         sent=sent,
-        transform=mend,
+        mend=mend,
         register_later=register_later,
         produced=8,
     )

@@ -46,7 +46,7 @@ def test_a_schema_that_the_registry_refuses(lab):
     print(said)
     assert (
         "Incompatible artifact" in said
-        and "likely: the registry refuses" in said
+        and "likely: the registry rejects" in said
         and "connect.restart" in said
     )
     assert versions(lab) == ["1"] and topics.offset_span(lab, TOPIC) == 1
