@@ -93,7 +93,7 @@ def test_the_storefront_agrees_after_its_disk_was_full(small):
     store."""
     do, disk = small
     said(do("up", "postgres", "kafka", "connect"), 0)
-    assert said(do("storefront", "up", "--outbox"), 0).count("sent by a connector") == 3
+    assert said(do("storefront", "up", "--outbox"), 0).count("published by the connector") == 3
     load = do("storefront", "load", "--changes", "2000", "--rate", "100")
     threading.Event().wait(8)  # it is under way then
     with open(f"{disk}/filler", "wb") as filler, pytest.raises(OSError, match="No space left"):
