@@ -1,6 +1,6 @@
-# Everything that a person types. `make help` lists it. The same verbs are `workbench <verb>` inside .venv,
-# but for those of who works on the workbench itself: test, drill, bench, lock.
-# `python3` where it fits, else the newest that does; another one: make PYTHON=…
+# All commands; `make help` lists them. Inside .venv the same commands are `workbench <command>`, except those for
+# development of the workbench itself: test, drill, bench, wheel, lock.
+# PYTHON is `python3` if its version fits, else the latest that does. To choose another one: make PYTHON=…
 FITS := import sys; v = sys.version_info[:2]; \
 	sys.exit(0 if (3, 10) <= v <= (3, 13) else f"Python {v[0]}.{v[1]} found, 3.10 to 3.13 needed: make PYTHON=… names one")
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; \
@@ -13,10 +13,10 @@ ARGS ?=
 .DEFAULT_GOAL := help
 .PHONY: help install demo up status run lab doctor test drill bench wheel down clean lock
 
-help: ## this list
+help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## Python packages, then jars; nothing is fetched twice
+install: $(STAMP) ## install Python packages and jars; existing files are kept
 	@$(BIN)/workbench install
 
 $(STAMP): requirements.lock pyproject.toml
@@ -27,37 +27,37 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(STAMP)
 
-demo: $(STAMP) ## install, start the stack, run the outbox walkthrough, write the report
+demo: $(STAMP) ## install, start the stack, run the outbox walkthrough, write its report
 	@$(BIN)/workbench demo $(ARGS)
 
 up: $(STAMP) ## start the stack
 	@$(BIN)/workbench up $(ARGS)
 
-status: $(STAMP) ## what runs, on which port, with how much memory
+status: $(STAMP) ## show the services with state, port and memory
 	@$(BIN)/workbench status $(ARGS)
 
 run: $(STAMP) ## run notebooks headless: make run ARGS="10_outbox --world local"
 	@$(BIN)/workbench run $(ARGS)
 
-lab: $(STAMP) ## JupyterLab at the first notebook
+lab: $(STAMP) ## open JupyterLab at the first notebook
 	@$(BIN)/workbench lab
 
-doctor: $(STAMP) ## check this machine, every problem with its fix
+doctor: $(STAMP) ## check this machine; every problem has a remedy
 	@$(BIN)/workbench doctor
 
-test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make drill)
+test: $(STAMP) ## run the tests: unit, stack, notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py $(ARGS)
 
-drill: $(STAMP) ## the longest tests: every check broken once, on a cluster, on the original dump, notebooks alone and twice, Spark killed while it lands
+drill: $(STAMP) ## run the longest tests: break every check once, use a cluster and the original dump, run notebooks alone and twice, kill Spark while it lands
 	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py -m drill $(ARGS)
 
-bench: $(STAMP) ## speed, as ratios measured side by side
+bench: $(STAMP) ## measure speed, as ratios of alternating runs
 	@$(BIN)/python tests/bench/bench.py $(ARGS)
 
-# `build` is setuptools' own, and would bring modules again that are gone; the date: the same files are the same wheel
-wheel: $(STAMP) ## the library as one file, dist/*.whl, for Pythons elsewhere (deploy/README.md)
+# setuptools would take deleted modules from an old `build` folder. The fixed date makes the wheel reproducible.
+wheel: $(STAMP) ## build the library as dist/*.whl, to install it elsewhere (deploy/README.md)
 	@rm -rf build dist
 	@SOURCE_DATE_EPOCH=1735689600 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl

@@ -1,5 +1,4 @@
-"""Resolve params/jars.ivy.xml with all that follows from it, and write params/jars.lock (`make
-lock`)."""
+"""Resolve params/jars.ivy.xml transitively and write params/jars.lock (`make lock`)."""
 
 import hashlib
 import re

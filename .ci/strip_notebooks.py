@@ -1,8 +1,6 @@
-"""Strip the outputs of notebooks before a commit: nbstripout, and a count of 1 for each cell that
-keeps its output.
+"""Strip the outputs of notebooks before a commit, and set the count of kept outputs to 1.
 
-nbstripout keeps all counts or none. nbval takes a cell that has an output and no count for one that
-was not run.
+nbstripout keeps all counts or none. nbval treats a cell with an output but no count as not run.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
-"""Apache Airflow (2.4 and later, 3): each night the notebooks of a track, in order, by papermill (schedules.md).
+"""Apache Airflow (2.4 and later, 3): run the notebooks of a track every night, in order, by papermill (schedules.md).
 
 Put this file into the folder of DAGs. Airflow's workers need the provider `apache-airflow-providers-papermill`, the
-library's wheel with pyspark 3.5.7, and a role with the policies of 6-emr.yaml (README.md). What is read of the
-environment is read when Airflow reads this file; `world` and `runs` can also be given when a run is triggered by hand.
+library's wheel with pyspark 3.5.7, and a role with the policies of 6-emr.yaml (README.md). Environment variables are read
+when Airflow parses this file. `world` and `runs` can also be set when a run is triggered manually.
 """
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from airflow import DAG
 from airflow.providers.papermill.operators.papermill import PapermillOperator
 
-ROOT = Path(os.environ["WORKBENCH_ROOT"])  # holds params/, notebooks/ and data/; the library reads it, too
-RUNS = os.environ["WORKBENCH_AIRFLOW_RUNS"]  # where executed notebooks go: s3://<bucket>/runs/airflow
+ROOT = Path(os.environ["WORKBENCH_ROOT"])  # contains params/, notebooks/ and data/; the library reads it, too
+RUNS = os.environ["WORKBENCH_AIRFLOW_RUNS"]  # folder of executed notebooks: s3://<bucket>/runs/airflow
 TRACK = os.environ.get("WORKBENCH_TRACK", "10_outbox")
 
 
-def told(context: dict) -> None:
-    """What a failure says in the task's log, below papermill's traceback. A notifier of yours has its place here."""
+def log_failure(context: dict) -> None:
+    """Log a failure below papermill's traceback. Add a notifier of your own here."""
     task = context["task_instance"]
     logging.error("notebook %s failed; the executed copy, as far as it came: %s", task.task_id, task.task.output_nb)
 
@@ -29,17 +29,17 @@ with DAG(
     f"workbench_{TRACK}",
     schedule="0 2 * * *",
     start_date=dt.datetime(2026, 11, 1, tzinfo=dt.timezone.utc),
-    catchup=False,  # a night that was missed is not made up for: each run begins anew
+    catchup=False,  # a missed night is skipped: each run starts from the beginning
     max_active_runs=1,  # two runs of one walkthrough would disturb each other
     params={"world": "aws", "runs": RUNS},
     default_args={
-        "retries": 1,  # each notebook can be run twice
+        "retries": 1,  # each notebook can be repeated
         "retry_delay": dt.timedelta(minutes=5),
         "execution_timeout": dt.timedelta(hours=1),
-        "on_failure_callback": told,
+        "on_failure_callback": log_failure,
     },
 ):
-    before = None
+    previous = None
     for notebook in sorted((ROOT / "notebooks" / TRACK).glob("[0-9]*.ipynb")):
         task = PapermillOperator(
             task_id=notebook.stem,
@@ -49,6 +49,6 @@ with DAG(
             kernel_name="python3",
             language_name="python",
         )
-        if before is not None:
-            before >> task  # what fails leaves the rest of the track out, as in `workbench run`
-        before = task
+        if previous is not None:
+            previous >> task  # after a failure the rest of the track is skipped, as in `workbench run`
+        previous = task

@@ -1,7 +1,7 @@
-"""All tests run in an instance of their own, beside whatever a person has running in this checkout.
+"""All tests run in an instance of their own, separate from a running stack of this checkout.
 
-Its services start when the first test asks for them, once, and are gone afterwards, also when
-pytest is killed. With `-n` each process (`gw0`, `gw1`, …) has an instance and ports of its own.
+Its services start once, when the first test needs them. They are removed at the end, even if pytest
+is killed. With `-n` each process (`gw0`, `gw1`, …) has an instance and ports of its own.
 """
 
 import os
@@ -14,24 +14,23 @@ GIB = 2**30
 FIRST_PORT, PORTS = (
     int(os.environ.get("WORKBENCH_TEST_PORT_BASE", "21800")),
     200,
-)  # of one process and its side stacks
+)  # for one process and its further stacks
 WORKER = os.environ.get(
     "PYTEST_XDIST_WORKER", ""
-)  # empty in a run without -n, and in the one that hands out the tests
+)  # empty in a run without -n, and in the controller process
 
 os.environ["WORKBENCH_INSTANCE"] = f"test{WORKER and '-'}{WORKER}"
 os.environ["WORKBENCH_PORT_BASE"] = str(FIRST_PORT + PORTS * int(WORKER[2:] or 0))
 
 
 def pytest_xdist_auto_num_workers(config):
-    """`-n auto`: two stacks side by side where two processors and 16 GiB (of which a system shows a
-    bit less) are."""
+    """Return the processes of `-n auto`: two with two CPUs and 16 GiB (systems show a bit less)."""
     return 2 if (os.cpu_count() or 1) >= 2 and psutil.virtual_memory().total >= 15 * GIB else 1
 
 
 @pytest.fixture(scope="session")
 def world():
-    """World `local`, embedded, with PostgreSQL, Kafka, Connect and Spark answering."""
+    """Yield world `local`, embedded, with running PostgreSQL, Kafka, Connect and Spark."""
     import instance
     from workbench import stack
     from workbench.base import params, paths
@@ -51,8 +50,10 @@ def world():
 
 @pytest.fixture(scope="module")
 def spark(world):
-    """A session on the shared Spark Connect server; a new one where the tests of another module
-    have killed Spark."""
+    """Return a session on the shared Spark Connect server.
+
+    It is a new one if the tests of another module have killed Spark.
+    """
     from workbench.spark import session
 
     return session(world)

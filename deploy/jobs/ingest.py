@@ -1,6 +1,6 @@
-"""What a job on EMR begins with (`workbench ingest … --on emr-serverless` or `emr-step`, or a scheduler of your own).
+"""Entry point of a job on EMR (`workbench ingest … --on emr-serverless` or `emr-step`, or a scheduler of your own).
 
-Arguments: the address below which `workbench aws publish` has put everything, then what `workbench` is given:
+Arguments: the URI of the folder that `workbench aws publish` uploaded to, then the arguments of `workbench`:
 
     s3://<bucket>/workbench ingest cdc_events --world aws
 """
@@ -9,7 +9,8 @@ import sys
 import tempfile
 
 
-def main(address: str, *arguments: str) -> None:
+def main(uri: str, *arguments: str) -> None:
+    """Prepare library, params and data, then run a command."""
     for folder in ("environment", "/opt/workbench/environment"):  # where Spark, or bootstrap.sh, unpacked the library
         if os.path.isdir(folder):
             sys.path.insert(0, os.path.abspath(folder))
@@ -18,9 +19,11 @@ def main(address: str, *arguments: str) -> None:
     root = tempfile.mkdtemp(prefix="workbench-")
     for folder in ("params", "data"):
         os.mkdir(os.path.join(root, folder))
-        fs.copy_files(f"{address}/{folder}", os.path.join(root, folder))
-    # before the library is imported, which looks where it is. The Spark is that of the job.
+        fs.copy_files(f"{uri}/{folder}", os.path.join(root, folder))
+    # Set before the library is imported, which reads them: Spark is that of the job, and each batch
+    # is a line of the log.
     os.environ.update(WORKBENCH_ROOT=root, WORKBENCH_SPARK="classic")
+    os.environ.setdefault("WORKBENCH_LOG", "info")
     from workbench import cli
 
     cli.main(list(arguments))

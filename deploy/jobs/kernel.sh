@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Step of the EMR cluster (6-emr.yaml), on its first node: the kernel "Python 3" of EMR Studio, and of runs without
-# anybody's Studio, is the node's own Python from now on, with the library, the cluster's own Spark and the worlds that
-# were published. EMR's own one has none of these, and no index to get them.
+# Step of the EMR cluster (6-emr.yaml), on its first node. It replaces the kernel "Python 3" of EMR Studio, and of runs
+# without a Studio, by the node's own Python with the library, the cluster's own Spark and the published worlds. EMR's
+# kernel has none of these, and no package index.
 #
-# EMR installs what notebooks run in behind the first steps: it is waited for, and what was written has to stand for some
-# polls, for the installation may write the same file. Kernels run as the user emr-notebook, who needs folders for the
-# library, and one in HDFS, where a session of Spark puts its files.
+# EMR installs its notebook environment after the first steps, and may overwrite the kernel file. So this step waits for
+# the installation, until its own content has been unchanged for some polls. Kernels run as user emr-notebook, who needs
+# folders for the library, and one in HDFS for the files of a Spark session.
 set -eu
 . "${PROFILE:-/etc/profile.d/workbench.sh}"
 python=${PYTHON:-/usr/bin/python3} poll=${POLL:-10} user=emr-notebook
@@ -26,7 +26,7 @@ kernel=$(cat <<EOF
 EOF
 )
 
-specs() {  # some stand behind links
+specs() {  # some are behind links
   sudo find -L ${KERNELS:-/emr /usr/share/jupyter /usr/local/share/jupyter} \
     -path '*/kernels/python3/kernel.json' 2>/dev/null || true
 }
@@ -34,7 +34,7 @@ specs() {  # some stand behind links
 stood=0
 while [ "$stood" -lt 4 ]; do
   if [ "$(date +%s)" -gt "$end" ]; then
-    echo "no kernel python3, or no user $user, is on this node" >&2
+    echo "this node has no kernel python3, or no user $user" >&2
     exit 1
   fi
   found=$(specs)

@@ -1,25 +1,33 @@
-"""The lakehouse workbench: what the notebooks share. Thirteen rooms in the order of the flow
-(docs/design.md):
+"""The lakehouse workbench: the library behind the notebooks.
 
-base          errors for people, waiting, addresses of files, paths, worlds (`params`, also had from
-here), secrets stack         the embedded services: need, up, status, down; pinned jars (artifacts),
-the look at the machine (doctor) source        the source database (postgres), what every loader
-needs (loading) connect       connectors: config, validate, apply, status, delete
-topic         topics, the schema registry, the wire formats of messages, dead letters and their way
-back storefront    three services with a store each, which agree in the end
-spark         session: what a world names, and the embedded server
-landing       topic → raw files, as a sink connector's JSON says
-hudi          tables: ingest, labels and time travel, catalog, compaction
-results       query (Athena's SQL), check (claims against the source), show and draw (tables,
-charts) trace         one row through everything
-run           notebooks headless, in order, to a report; the notebooks' contents and parameters
-walkthroughs  what a walkthrough is, and one module for each
+Its packages in the order of the data flow (docs/design.md):
 
-A room imports from rooms above it only. `cli` (the command `workbench`) stands above all.
-Two sides of one noun are two modules with the same functions: a Kafka Connect and MSK Connect,
-Apicurio's registry and Glue's, Spark's SQL and Athena; `spark.session` knows Spark Connect, here or
-on EMR Serverless, a session that is there, and one in this process; addresses are file:, s3a: or
-s3:.
+- base: errors for users, waiting, URIs of files, paths, worlds (`params`, also importable from
+  here), secrets.
+- stack: the embedded services (ensure_running, up, status, down), pinned jars (artifacts), checks
+  of the machine (doctor).
+- source: the source databases (postgres, mariadb) and their loaders (loading).
+- connect: connectors (config, validate, apply, status, delete).
+- topic: topics, the schema registry, the wire formats of messages, the dead-letter queue.
+- storefront: three services, each with its own store, that are eventually consistent.
+- spark: sessions of a world, and the embedded Spark Connect server.
+- landing: from a topic to raw files, as the JSON of a sink connector describes.
+- hudi: tables (ingest, labels and time travel, catalog, compaction).
+- results: query (Athena's SQL), check (claims against the source), show and draw (tables, charts).
+- recapture: a new capture of tables whose types changed.
+- trace: one row through all stages.
+- run: headless execution of notebooks in their order, with a report.
+- walkthroughs: the framework of a walkthrough, and one module for each.
+
+A package imports only from packages above it. `cli`, the command `workbench`, is last.
+
+A world is an environment profile: one params file names its services. An interface with two
+backends is two modules with the same functions: Kafka Connect and MSK Connect, the registries of
+Apicurio and Glue, SQL of Spark and Athena. `spark.session` supports Spark Connect (embedded or on
+EMR Serverless), an existing session, and one in this process. URIs are file:, s3a: or s3:.
 """
 
+from .base import logs
 from .base import params as params
+
+logs.configure()

@@ -1,5 +1,6 @@
-"""The command line: `workbench <verb>`. Modules that take long to import are imported only when
-their verb runs.
+"""The command line: `workbench <command>`.
+
+Modules that are slow to import are imported when their command runs.
 """
 
 import errno
@@ -15,13 +16,14 @@ import typer
 from . import cli_aws, cli_dlq, cli_storefront, stack
 from .base import WorkbenchError, did_you_mean, params, paths, pidfiles
 from .base.errors import redact_credentials
-from .base.terminal import echo as _say
-from .base.terminal import escape_unprintable
-from .run import run_record
+from .base.terminal import echo, escape_unprintable
+from .cli_options import WORLD, YES, CommandGroup, parse_key_values
+from .run import export, run_record
 from .stack import artifacts, process, services
 from .stack import doctor as doctors
 
 app = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,145 +32,148 @@ app = typer.Typer(
 app.add_typer(cli_aws.app, name="aws")
 app.add_typer(cli_dlq.app, name="dlq")
 app.add_typer(cli_storefront.app, name="storefront")
-WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 FROM_DIR = typer.Option(
     None,
     "--from",
-    help="Folder with the original data, instead of generated ones.",
+    help="Folder with the original data, instead of generated data.",
     exists=True,
     file_okay=False,
     resolve_path=True,
 )
-YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
+# the marks and colors of findings and services by level and state
+MARKS = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
+COLORS = {"up": "", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}
 
 
 def main(arguments: Optional[list[str]] = None) -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong
-    usage, 130 stopped.
+    """Run the command line.
+
+    Exit codes: 0 success, 1 failure (the message has a hint), 2 wrong usage, 130 interrupted.
     """
     try:
         app(arguments)
-    except Exception as e:  # noqa: BLE001 - no text of a service or of data reaches the terminal as it is
-        _say(
-            str(e if isinstance(e, WorkbenchError) else _to_user_error(e) or _unexpected_error(e)),
-            "red",
-            stderr=True,
-        )
+    except Exception as e:  # noqa: BLE001 - text of a service or of data is never printed unescaped
+        error = e if isinstance(e, WorkbenchError) else _to_user_error(e) or _unexpected_error(e)
+        echo(str(error), "red", stderr=True)
         sys.exit(1)
 
 
 @app.command()
 def install(world: str = WORLD) -> None:
-    """Fetch the jars and binaries of a world, pinned and checksummed; what is there already is not
-    fetched again.
-    """
-    count = artifacts.install(_say, *services.optional_artifacts(params.load(world)))
-    _say(f"{count} files fetched" if count else "everything is there")
+    """Fetch the jars and binaries of a world, pinned by checksum. Existing ones are kept."""
+    count = _install(params.load(world))
+    echo(f"{count} files fetched" if count else "everything is there")
+
+
+def _install(world: params.World) -> int:
+    return artifacts.install(echo, *services.optional_artifacts(world))
 
 
 @app.command()
 def demo(world: str = WORLD, source: Optional[Path] = FROM_DIR) -> None:
-    """Look at the machine, install, start the stack, run the first walkthrough and write its
-    report.
-    """
+    """Check the machine, install, start the stack, run the first walkthrough, write its report."""
     loaded = params.load(world)
-    findings = [
-        f for f in doctors.examine(loaded) if f.subject != "jars"
-    ]  # bad ones are what install mends
-    _print_findings([f for f in findings if f.level != "ok"])
+    # `install` repairs damaged and missing jars.
+    findings = [f for f in doctors.examine(loaded) if f.level != "ok" and f.subject != "jars"]
+    _print_findings(findings)
     if loaded.stack.embedded:
-        artifacts.install(_say, *services.optional_artifacts(loaded))
-    _say("starting the stack …")
-    stack.up(loaded, progress=_say)
-    first = sorted(p.stem for p in (paths.ROOT / "notebooks").glob("[0-9]*"))[
-        :2
-    ]  # 00_start_here, and a walkthrough
-    code = _run_notebooks(first, world, {"from_dir": str(source)} if source else {}, False, 600)
-    _say("The stack still runs: `make lab` opens the notebooks, `make down` stops it.")
+        _install(loaded)
+    echo("starting the stack …")
+    stack.up(loaded, progress=echo)
+    targets = _notebooks()[:2]  # 00_start_here, and a walkthrough
+    code = _run_notebooks(targets, world, {"from_dir": str(source)} if source else {})
+    echo("The stack still runs: `make lab` opens the notebooks, `make down` stops it.")
     raise typer.Exit(code)
+
+
+def _notebooks() -> list[str]:
+    """Return the names of the tracks and of the notebooks outside of tracks, in their order."""
+    return sorted(path.stem for path in (paths.ROOT / "notebooks").glob("[0-9]*"))
 
 
 @app.command()
 def up(
-    services: Optional[list[str]] = typer.Argument(
-        None, help="Services; all of the world's by default."
-    ),
+    services: list[str] = typer.Argument([], help="Services; all of the world by default."),
     world: str = WORLD,
 ) -> None:
-    """Start the services that are not running, and wait until they answer."""
-    _print_status(stack.up(params.load(world), services or None, progress=_say))
+    """Start the services that are not running, and wait until they are ready."""
+    _print_status(stack.up(params.load(world), services, progress=echo))
 
 
 @app.command()
 def status(world: str = WORLD) -> None:
-    """Show which services run, on which port, and with how much memory; and how much of its log
-    PostgreSQL retains for each replication slot.
-    """
+    """Show the services with their state, port and memory, and the WAL of replication slots."""
     from .source import capture_health
 
     loaded = params.load(world)
     _print_status(stack.status(loaded))
     for line in capture_health.describe_slots(loaded):
-        _say(line)
-    if process.disk_full_message():
-        _say(process.disk_full_message(), "red")
+        echo(line)
+    message = process.disk_full_message()
+    if message:
+        echo(message, "red")
 
 
 @app.command()
 def run(
-    targets: Optional[list[str]] = typer.Argument(
-        None, help="Tracks or notebooks; all by default."
-    ),
+    targets: list[str] = typer.Argument([], help="Tracks or notebooks; all by default."),
     world: str = WORLD,
-    param: Optional[list[str]] = typer.Option(
-        None, help="name=value, for the notebooks that declare it."
+    param: list[str] = typer.Option(
+        [], help="name=value, for the notebooks that declare this parameter."
     ),
-    resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
+    resume: bool = typer.Option(False, help="Resume the last such run that did not pass."),
     timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
-    on: str = typer.Option(
-        "here", help="Where: here, or emr-notebook, on the deployment's cluster."
+    executor: str = typer.Option(
+        "here", "--on", help="Where: here, or emr-notebook, on the deployment's cluster."
+    ),
+    verbose: bool = typer.Option(
+        False, "--verbose", "-v", help="Log a line for each batch that the notebooks process."
     ),
 ) -> None:
-    """Run notebooks headless and write a report. Exits non-zero when anything failed. All are those
-    of the world: the storefront's are of an embedded one.
+    """Run notebooks headless and write a report. The exit code is not 0 if anything failed.
+
+    The default is all notebooks of the world: those of the storefront need an embedded one.
     """
+    if verbose:
+        os.environ["WORKBENCH_LOG"] = "info"  # kernels and the processes that they start inherit it
     if not targets and not params.load(world).stack.embedded:
         from . import walkthroughs
 
-        others = {flow.folder.name for flow in walkthroughs.ALL if flow.local_only}
-        targets = sorted({path.stem for path in (paths.ROOT / "notebooks").glob("[0-9]*")} - others)
+        local = {flow.folder.name for flow in walkthroughs.ALL if flow.local_only}
+        targets = [name for name in _notebooks() if name not in local]
+    values = parse_key_values(param, "--param")
     raise typer.Exit(
-        _run_notebooks(
-            targets or [], world, cli_aws.parse_key_values(param, "--param"), resume, timeout, on
-        )
+        _run_notebooks(targets, world, values, resume=resume, timeout=timeout, executor=executor)
     )
 
 
 @app.command()
 def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
-    """Open JupyterLab at the first notebook; on this machine only, with a token."""
-    os.environ.pop(
-        "JUPYTER_TOKEN", None
-    )  # Jupyter makes one and prints it: kernels inherit the environment
-    os.execv(
+    """Open JupyterLab at the first notebook, on loopback only and with a token."""
+    # Jupyter creates a token and prints it. An inherited one would be visible to all kernels.
+    os.environ.pop("JUPYTER_TOKEN", None)
+    arguments = [
         sys.executable,
-        [
-            sys.executable,
-            "-m",
-            "jupyterlab",
-            "--ServerApp.ip=127.0.0.1",
-            f"--ServerApp.root_dir={paths.ROOT}",
-            "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
-            f"--ServerApp.open_browser={browser}",
-            *(["--allow-root"] if os.geteuid() == 0 else []),
-        ],
-    )
+        "-m",
+        "jupyterlab",
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.root_dir={paths.ROOT}",
+        "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
+        # Exported pages fold the code of the same cells as JupyterLab; slides stay as they are.
+        f"--HTMLExporter.template_file={export.TEMPLATE}",
+        "--SlidesExporter.template_file=index.html.j2",
+        f"--ServerApp.open_browser={browser}",
+    ]
+    if os.geteuid() == 0:
+        arguments.append("--allow-root")
+    os.execv(sys.executable, arguments)
 
 
 @app.command()
 def doctor(world: str = WORLD) -> None:
-    """Look at the machine, and at what capture does to the source database; name every problem at
-    once, with its fix.
+    """Check the machine, and the effect of capture on the source database.
+
+    Every problem is reported at once, with its remedy.
     """
     from .source import capture_health
 
@@ -178,47 +183,47 @@ def doctor(world: str = WORLD) -> None:
 
 @app.command()
 def down(yes: bool = YES) -> None:
-    """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in
-    this checkout. Asks first where a run is going on.
+    """Stop every service of this instance (WORKBENCH_INSTANCE), and name other running instances.
+
+    It asks for confirmation while notebooks are run.
     """
     _confirm_stopping_run(run_record.running_pids(), yes)
-    if not stack.down(_say):
-        _say("nothing was running")
-    for other in sorted(pidfiles.running_instances() - {paths.instance_name()}):
-        _say(f"services of instance {other} still run: WORKBENCH_INSTANCE={other} workbench down")
+    if not stack.down(echo):
+        echo("nothing was running")
+    for name in sorted(_other_instances()):
+        echo(f"services of instance {name} still run: WORKBENCH_INSTANCE={name} workbench down")
+
+
+def _other_instances() -> set[str]:
+    return pidfiles.running_instances() - {paths.instance_name()}
 
 
 @app.command()
 def clean(
-    everything: bool = typer.Option(
-        False, "--all", help="The downloaded jars and binaries as well."
-    ),
+    everything: bool = typer.Option(False, "--all", help="Also the downloaded jars and binaries."),
     yes: bool = YES,
 ) -> None:
-    """Remove service data, lake, logs, secrets and runs of this checkout. Asks first."""
-    from .results import show
+    """Remove service data, lake, logs, secrets and runs of this checkout, after confirmation."""
+    from rich.filesize import decimal as format_size
 
     running = stack.running()
     if running:
+        verb = "runs" if len(running) == 1 else "run"
+        raise WorkbenchError(f"{', '.join(running)} still {verb}", hint="workbench down")
+    other_instances = _other_instances()
+    if other_instances:  # all instances share runs/, and with --all the downloads are removed
         raise WorkbenchError(
-            f"{', '.join(running)} still run{'s' * (len(running) == 1)}", hint="workbench down"
-        )
-    others = pidfiles.running_instances() - {paths.instance_name()}
-    if others:  # runs/ is everybody's, and with --all so is what they work in
-        raise WorkbenchError(
-            f"services of {', '.join(sorted(others))} still run in this checkout",
+            f"services of {', '.join(sorted(other_instances))} still run in this checkout",
             hint="WORKBENCH_INSTANCE=<each of them> workbench down",
         )
     _confirm_stopping_run(run_record.running_pids(*paths.VAR_DIR.glob("*/run.lock")), yes)
     service_state = paths.VAR_DIR if everything else paths.state_dir()
     folders = [f for f in (service_state, *run_record.run_locations()) if f.is_dir()]
     for folder in folders:
-        total = sum(
-            p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink()
-        )
-        _say(f"{folder}  {show.size(total)}")
+        files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        echo(f"{folder}  {format_size(sum(path.stat().st_size for path in files))}")
     if not folders:
-        _say("there is nothing to remove")
+        echo("there is nothing to remove")
     elif not yes:
         typer.confirm("Remove this?", default=False, abort=True)
     for folder in folders:
@@ -227,11 +232,11 @@ def clean(
 
 @app.command()
 def load(
-    name: str = typer.Argument(..., help="Whose data."),
+    name: str = typer.Argument(..., help="The walkthrough."),
     world: str = WORLD,
     source: Optional[Path] = FROM_DIR,
     scale: Optional[float] = typer.Option(
-        None, min=0.001, help="How much is generated, as the notebook says."
+        None, min=0.001, help="Amount of generated data, as in the notebook."
     ),
     yes: bool = YES,
 ) -> None:
@@ -244,13 +249,18 @@ def load(
         )
     loaded = params.load(world)
     stack.ensure_running(loaded, "postgres")
-    how = {} if scale is None else {"scale": int(scale) if scale.is_integer() else scale}
-    if not LOADERS[name].load(
-        loaded, from_dir=source, confirm=lambda question: yes or typer.confirm(question), **how
-    ):
-        _say("nothing was changed")
+    if scale is not None and scale.is_integer():
+        scale = int(scale)
+    is_loaded = LOADERS[name].load(
+        loaded,
+        scale=scale,
+        from_dir=source,
+        confirm=lambda question: yes or typer.confirm(question),
+    )
+    if not is_loaded:
+        echo("nothing was changed")
         raise typer.Exit(1)
-    _say(f"{name} is loaded")
+    echo(f"{name} is loaded")
 
 
 @app.command()
@@ -260,53 +270,51 @@ def ingest(
     ),
     world: str = WORLD,
     source: str = typer.Option(
-        "", help="topic, or landed: its files. By default as last time, else topic."
+        "", help="topic, or landed: its files. Default: that of the last ingest, else topic."
     ),
     continuous: bool = typer.Option(
-        False, "--continuous", help="Go on with what comes later, until Ctrl-C."
+        False, "--continuous", help="Continue with later changes, until Ctrl-C."
     ),
-    on: str = typer.Option(
-        "here", help="Where: here, or as a job of emr-serverless, or an emr-step."
+    executor: str = typer.Option(
+        "here", "--on", help="Where: here, or as a job of emr-serverless, or an emr-step."
     ),
-    wait: bool = typer.Option(True, help="For the end of a job on EMR, and stop it on Ctrl-C."),
+    wait: bool = typer.Option(
+        True, help="Wait for the end of a job on EMR, and cancel it on Ctrl-C."
+    ),
 ) -> None:
-    """Bring the changes of captured tables from their topics into the lake. Asks the source
-    nothing.
+    """Ingest the changes of captured tables from their topics into the lake.
+
+    The source database is not queried.
     """
     from . import walkthroughs
     from .run import emr_jobs
-    from .walkthroughs import flow
-    from .walkthroughs import ingest as here
+    from .walkthroughs import capture
+    from .walkthroughs import ingest as local
 
-    params.require_choice("--on", on, "here", *emr_jobs.EXECUTORS)
+    params.require_choice("--on", executor, "here", *emr_jobs.EXECUTORS)
     if source:
-        params.require_choice("--source", source, *flow.SOURCE_KINDS)
-    walkthroughs.find_captured_table(name)  # a misspelt one is told before anything is started
+        params.require_choice("--source", source, *capture.SOURCE_KINDS)
+    walkthroughs.find_captured_table(name)  # an unknown name is an error before anything starts
     loaded = params.load(world)
-    if on == "here":
-        raise typer.Exit(here.ingest(loaded, name, source, continuous, _say))
-    more = [*(["--source", source] if source else []), *(["--continuous"] if continuous else [])]
+    if executor == "here":
+        raise typer.Exit(local.ingest(loaded, name, source, continuous, echo))
+    arguments = ["ingest", name, "--world", world]
+    if source:
+        arguments += ["--source", source]
+    if continuous:
+        arguments.append("--continuous")
     raise typer.Exit(
-        emr_jobs.run(
-            loaded,
-            on,
-            ["ingest", name, "--world", world, *more],
-            continuous=continuous,
-            wait=wait,
-            progress=_say,
-        )
+        emr_jobs.run(loaded, executor, arguments, continuous=continuous, wait=wait, progress=echo)
     )
 
 
 @app.command()
 def trace(
     table: str = typer.Argument(..., help="A captured table, such as artists."),
-    key: str = typer.Argument(..., help="The row's key."),
+    key: str = typer.Argument(..., help="Key of the row."),
     world: str = WORLD,
 ) -> None:
-    """Follow one row: log position, topic, schema, landed file, Hudi commit and file, what each
-    view shows.
-    """
+    """Trace one row: log position, topic, schema, landed file, Hudi commit and file, and views."""
     from . import trace as traces
     from . import walkthroughs
 
@@ -315,28 +323,29 @@ def trace(
 
 
 def _unexpected_error(e: Exception) -> WorkbenchError:
-    """Return the error shown for an exception that no code expected. Its text may come from a
-    service or from data. The traceback is written to a file that only the user can read.
+    """Return the error for an unforeseen exception, whose text may come from a service or data.
+
+    The traceback is written to a file that only the user can read.
     """
     trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
     file = paths.state_dir() / "log" / "traceback.txt"
+    content = redact_credentials(trace).encode("utf-8", "backslashreplace")
     try:
-        paths.write_private_file(
-            file, redact_credentials(trace).encode("utf-8", "backslashreplace")
-        )
-        where = f"traceback in {paths.display_path(file)}"
-    except OSError as refused:
-        where = f"traceback not written to {paths.display_path(file)}: {refused.strerror}"
+        paths.write_private_file(file, content)
+        location = f"traceback in {paths.display_path(file)}"
+    except OSError as cause:
+        location = f"traceback not written to {paths.display_path(file)}: {cause.strerror}"
     return WorkbenchError(
         f"{type(e).__name__}: {escape_unprintable(str(e))}",
-        location=where,
-        hint="this is unexpected: look at the traceback, and report it",
+        location=location,
+        hint="this error is unexpected: read the traceback, and report it",
     )
 
 
 def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
-    """What a person does about a full disk, or about files of somebody else's (after one `sudo
-    make`); None of any other error.
+    """Return an error with a hint for a full disk, or for files of another user.
+
+    Such files remain after one `sudo make`. The result is None for any other error.
     """
     if not isinstance(e, OSError):
         return None
@@ -344,74 +353,70 @@ def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
         return WorkbenchError(
             f"the disk is full: {e.strerror}",
             location=e.filename or f"var/ or runs/ of {paths.ROOT}",
-            hint="make room (`make clean` removes service data, lake and runs), then again",
+            hint="make room (`make clean` removes service data, lake and runs), then try again",
         )
-    if e.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return None
-    return WorkbenchError(
-        f"a file cannot be read or written: {e.strerror}",
-        location=f"{e.filename or paths.VAR_DIR}",
-        expected="var/ and runs/ to belong to who runs this",
-        hint='sudo chown -R "$(id -un)" var runs',
-    )
+    if e.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return WorkbenchError(
+            f"a file cannot be read or written: {e.strerror}",
+            location=str(e.filename or paths.VAR_DIR),
+            expected="var/ and runs/ belong to the user who runs this",
+            hint='sudo chown -R "$(id -un)" var runs',
+        )
+    return None
 
 
 def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
-    """Stop here where a run is going on, unless a person says yes."""
+    """Ask for confirmation if notebooks are being run by another process."""
     if pids and not yes:
-        _say(
-            f"a run is going on (process {', '.join(pids)}), and this ends it: wait until it is done, or say --yes",
+        echo(
+            f"a run is going on (process {', '.join(pids)}), and this ends it: wait until it is "
+            "done, or pass --yes",
             "yellow",
         )
         typer.confirm("End it?", default=False, abort=True)
 
 
 def _run_notebooks(
-    targets: list[str], world: str, values: dict, resume: bool, timeout: float, on: str = "here"
+    targets: list[str],
+    world: str,
+    values: dict[str, str],
+    *,
+    resume: bool = False,
+    timeout: float = 600,
+    executor: str = "here",
 ) -> int:
     from .run import runner
 
-    result = runner.run(targets, world, values, resume=resume, timeout=timeout, executor=on)
-    _say(str(result), "green" if result.status == "passed" else "red")
+    result = runner.run(targets, world, values, resume=resume, timeout=timeout, executor=executor)
+    echo(str(result), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")
     return result.exit_code
 
 
-def _print_status(rows: list) -> None:
-    row = "{:<16}  {:<9}  {:>5}  {:>7}  {:>7}  {:>8}  {}".format
-    _say(row("service", "state", "port", "pid", "since", "memory", "log"), "bold")
-    for s in rows:
-        colour = {"up": "", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}.get(
-            s.state, "red"
-        )
-        since = "" if s.seconds is None else f"{s.seconds:.0f} s"
-        memory = "" if s.memory_mb is None else f"{s.memory_mb:,.0f} MB"
-        _say(
-            row(
-                s.name,
-                s.state,
-                s.port or "",
-                s.pid or "",
-                since,
-                memory,
-                s.log and paths.display_path(Path(s.log)),
-            ),
-            colour,
-        )
-        if s.detail and s.state != "up":
-            _say(f"    {s.detail}", colour)
-    total = sum(s.memory_mb or 0 for s in rows)
+def _print_status(rows: list[process.Status]) -> None:
+    template = "{:<16}  {:<13}  {:>5}  {:>7}  {:>7}  {:>8}  {}"
+    echo(template.format("service", "state", "port", "pid", "since", "memory", "log"), "bold")
+    for row in rows:
+        color = COLORS.get(row.state, "red")
+        since = "" if row.seconds is None else f"{row.seconds:.0f} s"
+        memory = "" if row.memory_mb is None else f"{row.memory_mb:,.0f} MB"
+        log = row.log and paths.display_path(Path(row.log))
+        cells = row.name, row.state, row.port or "", row.pid or "", since, memory, log
+        echo(template.format(*cells), color)
+        if row.detail and row.state != "up":
+            echo(f"    {row.detail}", color)
+    total = sum(row.memory_mb or 0 for row in rows)
     if total:
-        _say(f"{total:,.0f} MB together")
+        echo(f"{total:,.0f} MB together")
 
 
-def _print_findings(findings: list) -> None:
-    """Show what the doctor found, and stop here where it is a problem."""
-    marks = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
-    for f in findings:
-        mark, colour = marks[f.level]
-        _say(f"{mark} {f.subject}: {f.detail}" + (f"\n    {f.remedy}" if f.remedy else ""), colour)
-    if any(f.level == "problem" for f in findings):
+def _print_findings(findings: list[doctors.Finding]) -> None:
+    """Print findings of the doctor; exit with code 1 if one is a problem."""
+    for finding in findings:
+        mark, color = MARKS[finding.level]
+        remedy = f"\n    {finding.remedy}" if finding.remedy else ""
+        echo(f"{mark} {finding.subject}: {finding.detail}{remedy}", color)
+    if any(finding.level == "problem" for finding in findings):
         raise typer.Exit(1)
 
 

@@ -1,5 +1,6 @@
-"""`workbench aws …`: what is only there on AWS. Modules that take long to import are imported when
-their verb runs.
+"""`workbench aws …`: commands for a deployment on AWS.
+
+Modules that are slow to import are imported when their command runs.
 """
 
 from typing import Optional, Sequence
@@ -7,80 +8,73 @@ from typing import Optional, Sequence
 import typer
 
 from .base import WorkbenchError, aws, params
+from .cli_options import YES, CommandGroup, parse_key_values
 from .stack import cloud
 
 app = typer.Typer(
-    no_args_is_help=True, help="Make, price and remove a deployment on AWS (deploy/README.md)."
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="Create, price and remove a deployment on AWS (deploy/README.md).",
 )
 WORLD = typer.Option(
-    "aws", help="Which params/<world>.yaml: it says the region, and what the deployment is called."
+    "aws", help="Which params/<world>.yaml: it has the region and the name of the deployment."
 )
-STACKS = typer.Argument(None, help="Templates, such as network; all of deploy/ by default.")
-PARAMETER = typer.Option(None, "--parameter", "-p", help="name=value, of the templates.")
-TAKE_OWNERSHIP = typer.Option(False, help="Also stacks that you made by another name.")
-YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
+STACKS = typer.Argument([], help="Templates, such as network; all of deploy/ by default.")
+PARAMETER = typer.Option(
+    [], "--parameter", "-p", help="A template's parameter as name=value; may be repeated."
+)
+TAKE_OWNERSHIP = typer.Option(False, help="Accept stacks that another AWS identity has created.")
 
 
 def _deployment(world: str) -> cloud.Deployment:
     return cloud.Deployment(*params.read_deployment(world))
 
 
-def parse_key_values(parameters: Optional[list[str]], hint: str = "--parameter") -> dict[str, str]:
-    """What options of the form name=value give. Raises typer.BadParameter, which names the option
-    as hint.
-    """
-    pairs = [text.partition("=") for text in parameters or []]
-    for name, equals, value in pairs:
-        if not (equals and name.isidentifier()):
-            raise typer.BadParameter(
-                f"{name + equals + value!r} is not name=value", param_hint=hint
-            )
-    return {name: value for name, _, value in pairs}
-
-
 def _print_cost(
-    parameters: dict[str, str], only: Optional[Sequence[str]], before: Optional[dict] = None
+    values: dict[str, str],
+    stacks: Sequence[str],
+    current: Optional[dict[str, dict[str, str]]] = None,
 ) -> None:
-    rows, day = cloud.hourly_cost(parameters, only or (), before)
-    for stack, name, usd in rows:
-        print(f"{stack:<10} {name:<20} {usd:>8.4f}")
-    total = sum(usd for *_, usd in rows)
+    costs, day = cloud.hourly_cost(values, stacks, current)
+    for cost in costs:
+        print(f"{cost.template:<10} {cost.resource:<20} {cost.usd:>8.4f}")
+    total = sum(cost.usd for cost in costs)
     print(
-        f"{total:>40.4f} USD an hour, {24 * total:.0f} a day, by the prices of {day} (deploy/prices.yaml)\n"
-        "What is paid by use comes on top: connectors, EMR Serverless, Athena, storage. See `per_use` there."
+        f"{total:>40.4f} USD an hour, {24 * total:.0f} a day, by the prices of {day} "
+        "(deploy/prices.yaml)\n"
+        "Charges by use are added: connectors, EMR Serverless, Athena, storage. See `per_use` there."
     )
 
 
 @app.command()
-def cost(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PARAMETER) -> None:
-    """Reckon what a deployment costs per hour. Asks nobody, needs no account."""
-    _print_cost(parse_key_values(parameter), stacks)
+def cost(stacks: list[str] = STACKS, parameter: list[str] = PARAMETER) -> None:
+    """Estimate the cost of a deployment per hour, offline. No account is needed."""
+    _print_cost(parse_key_values(parameter, "--parameter"), stacks)
 
 
 @app.command()
 def up(
-    stacks: Optional[list[str]] = STACKS,
-    parameter: Optional[list[str]] = PARAMETER,
+    stacks: list[str] = STACKS,
+    parameter: list[str] = PARAMETER,
     world: str = WORLD,
-    mine: bool = TAKE_OWNERSHIP,
+    take_ownership: bool = TAKE_OWNERSHIP,
     yes: bool = YES,
 ) -> None:
-    """Show what it costs per hour, ask, then make or update the stacks in their order; the lake's
-    is filled at once. Parameters that are not given stay as they are.
+    """Show the cost per hour, ask, then create or update the stacks in their order.
+
+    After the stack of the lake, its bucket is filled. Parameters that are not given are unchanged.
     """
-    on, parameters = _deployment(world), parse_key_values(parameter)
-    _print_cost(
-        parameters, stacks, cloud.current_parameters(cloud.describe_stacks(on, stacks or ()))
-    )
+    deployment, values = _deployment(world), parse_key_values(parameter, "--parameter")
+    existing = cloud.describe_stacks(deployment, stacks)
+    _print_cost(values, stacks, cloud.current_parameters(existing))
     if not yes:
-        typer.confirm(
-            f"Make this as deployment {on.name!r} in {on.region}?", default=False, abort=True
-        )
+        question = f"Create this as deployment {deployment.name!r} in {deployment.region}?"
+        typer.confirm(question, default=False, abort=True)
     cloud.up(
-        on,
-        parameters,
-        stacks or (),
-        take_ownership=mine,
+        deployment,
+        values,
+        stacks,
+        take_ownership=take_ownership,
         after_create={"lake": lambda: publish(world)},
     )
     print(f"it costs from now on: `workbench aws down --world {world}` ends it")
@@ -88,57 +82,58 @@ def up(
 
 @app.command()
 def status(world: str = WORLD) -> None:
-    """Show the stacks of a deployment, what they cost per hour, and what bears its tag."""
-    on = _deployment(world)
-    found = cloud.describe_stacks(on)
-    for name, stack in found.items():
-        print(f"{on.stack_name(name):<24} {stack['StackStatus']}")
-    there = cloud.current_parameters(found)
-    if there:
-        _print_cost({}, list(there), there)
-    for arn in cloud.remaining_resources(on):
+    """Show the stacks of a deployment, their cost per hour, and the resources with its tag."""
+    deployment = _deployment(world)
+    stacks = cloud.describe_stacks(deployment)
+    for name, stack in stacks.items():
+        print(f"{deployment.stack_name(name):<24} {stack['StackStatus']}")
+    current = cloud.current_parameters(stacks)
+    if current:
+        _print_cost({}, list(current), current)
+    for arn in cloud.remaining_resources(deployment):
         print(f"  {arn}")
 
 
 @app.command()
-def down(world: str = WORLD, mine: bool = TAKE_OWNERSHIP, yes: bool = YES) -> None:
-    """Remove a deployment with all that is in it, and look that nothing is left."""
-    on = _deployment(world)
+def down(world: str = WORLD, take_ownership: bool = TAKE_OWNERSHIP, yes: bool = YES) -> None:
+    """Remove a deployment with all its data, and check that no resource is left."""
+    deployment = _deployment(world)
     if not yes:
-        typer.confirm(
-            f"Remove deployment {on.name!r} in {on.region}, its lake and its databases?",
-            default=False,
-            abort=True,
+        question = (
+            f"Remove deployment {deployment.name!r} in {deployment.region}, "
+            "its lake and its databases?"
         )
-    cloud.down(on, lambda: _drop_replication_objects(world), take_ownership=mine)
+        typer.confirm(question, default=False, abort=True)
+    cloud.down(deployment, lambda: _drop_replication_objects(world), take_ownership=take_ownership)
     print("nothing is left that bears the deployment's tag")
 
 
 def _drop_replication_objects(world: str) -> None:
-    """Drop this world's replication slots and publications, where its databases can be reached."""
+    """Drop this world's replication slots and publications, if its databases can be reached."""
     from . import walkthroughs
     from .source import postgres
 
     try:
         loaded = params.load(world)
-        there = postgres.databases(loaded)
-        ours = [f for f in walkthroughs.ALL if f.engine == "postgres"]
-        for flow in (f for f in ours if (f.database or loaded.postgres.database) in there):
+        existing = postgres.databases(loaded)
+        for flow in walkthroughs.ALL:
+            database = flow.database or loaded.postgres.database
+            if flow.engine != "postgres" or database not in existing:
+                continue
             for slot in postgres.connector_slots(loaded, flow.database):
                 postgres.drop_slot(loaded, slot, flow.database)
             if flow.publication:
                 postgres.drop_publication(loaded, flow.publication, flow.database)
-    except WorkbenchError as e:  # an own database keeps them then: its log grows
+    except WorkbenchError as e:  # a database outside the deployment keeps them: its WAL grows
         print(f"slots and publications were not looked for: {e.message} ({e.location})")
 
 
 @app.command()
 def publish(world: str = WORLD) -> None:
-    """Put library, worlds, notebooks, data, jars and connector plugins into the deployment's
-    bucket.
-    """
+    """Upload library, params, notebooks, data, jars and connector plugins to the deployment."""
     from .run import publish as publishing
 
-    on = _deployment(world)
-    count = publishing.publish(on.region, aws.parameter(on.region, on.name, "lake/bucket"))
+    deployment = _deployment(world)
+    bucket = aws.parameter(deployment.region, deployment.name, "lake/bucket")
+    count = publishing.publish(deployment.region, bucket)
     print(f"{count} objects were new or had changed")

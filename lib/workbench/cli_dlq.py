@@ -1,62 +1,60 @@
-"""`workbench dlq …`: messages that could not be read. Modules that take long to import are imported
-when it runs.
-"""
+"""`workbench dlq …`: the dead-letter queue, messages that could not be decoded.
 
-from typing import Optional
+Modules that are slow to import are imported when their command runs.
+"""
 
 import typer
 
 from .base import params
 from .base.terminal import echo, escape_unprintable
+from .cli_options import WORLD
 
 app = typer.Typer(
-    no_args_is_help=True, help="Look at messages that could not be read, and send them back."
+    no_args_is_help=True, help="Show messages that could not be decoded, and replay them."
 )
-WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 TOPIC = typer.Argument(..., help="A dead-letter topic, such as movies.dlq.")
-# values are shown as Python writes them; names and origins, which messages state, too, on one line
+# Values are shown as Python literals. Names and origins come from messages, too: on one line.
 
 
 @app.command("list")
 def list_(world: str = WORLD) -> None:
-    """Count the dead letters by place, origin and reason: in topics, and in the files of our
-    jobs.
-    """
+    """Count the dead letters by location, origin and reason, in topics and in files."""
     from .topic import dlq
 
-    for one in dlq.summary(params.load(world)).itertuples():
+    for row in dlq.summary(params.load(world)).itertuples():
         echo(
-            f"{escape_unprintable(one.place)}: {one.letters} from {escape_unprintable(one.origin)}, {one.replayed} sent back\n"
-            f"    {one.reason!r}"
+            f"{escape_unprintable(row.place)}: {row.dead_letters} from "
+            f"{escape_unprintable(row.origin)}, {row.replayed} replayed\n    {row.reason!r}"
         )
 
 
 @app.command()
 def show(
     topic: str = TOPIC,
-    limit: int = typer.Option(10, min=1, help="Most letters."),
+    limit: int = typer.Option(10, min=1, help="Maximum number of dead letters."),
     world: str = WORLD,
 ) -> None:
-    """Show letters: where each came from, why it could not be read, and the message with its
-    headers.
-    """
+    """Show dead letters: origin, reason, and the message with its headers."""
     from .topic import dlq
 
-    found = dlq.read(params.load(world), topic)
-    for one in found.head(limit).itertuples():
-        echo(f"offset {one.offset}{', sent back' * one.replayed}: {one.reason!r}")
-        for name, value in (*one.headers, ("key", one.key), ("value", one.value)):
+    rows = dlq.read(params.load(world), topic)
+    for row in rows.head(limit).itertuples():
+        replayed = ", replayed" if row.replayed else ""
+        echo(f"offset {row.offset}{replayed}: {row.reason!r}")
+        for name, value in (*row.headers, ("key", row.key), ("value", row.value)):
             echo(f"    {escape_unprintable(name)}: {value!r:.400}")
-    echo(f"{min(limit, len(found))} of {len(found)} letters")
+    echo(f"{min(limit, len(rows))} of {len(rows)} dead letters")
 
 
 @app.command()
 def replay(
     topic: str = TOPIC,
-    offset: Optional[list[int]] = typer.Option(None, help="Of one letter; all by default."),
+    offset: list[int] = typer.Option(
+        [], help="Offset of one dead letter; may be repeated. All by default."
+    ),
     world: str = WORLD,
 ) -> None:
-    """Send letters back to the topics that they came from, unchanged, each once."""
+    """Publish dead letters to their original topics, unchanged, each at most once."""
     from .topic import dlq
 
-    echo(f"letters sent back: {dlq.replay(params.load(world), topic, offsets=offset or ())}")
+    echo(f"dead letters replayed: {dlq.replay(params.load(world), topic, offsets=offset)}")

@@ -1,5 +1,6 @@
-"""`workbench storefront …`: three services and their stores. Modules that take long are imported
-when it runs.
+"""`workbench storefront …`: three services and their stores.
+
+Modules that are slow to import are imported when their command runs.
 """
 
 import time
@@ -7,22 +8,22 @@ import time
 import typer
 
 from .base import params
+from .cli_options import WORLD
 
 app = typer.Typer(
-    no_args_is_help=True, help="Three services that agree in the end (notebooks 71 to 74)."
+    no_args_is_help=True, help="Three eventually consistent services (notebooks 71 to 74)."
 )
-WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 
 
 @app.command()
 def up(
-    instances: int = typer.Option(1, min=1, max=2, help="Of each service."),
+    instances: int = typer.Option(1, min=1, max=2, help="Instances of each service."),
     outbox: bool = typer.Option(
-        False, "--outbox", help="Let connectors send the events, as notebook 74 does."
+        False, "--outbox", help="Let connectors publish the events, as notebook 74 does."
     ),
     world: str = WORLD,
 ) -> None:
-    """Make the stores and topics that are missing, and start the services that do not run."""
+    """Create missing stores and topics, and start the services that are not running."""
     from .walkthroughs import storefront
 
     loaded = params.load(world)
@@ -34,48 +35,48 @@ def up(
 
 @app.command()
 def load(
-    changes: int = typer.Option(500, min=1, help="How many."),
-    rate: float = typer.Option(100, min=0, help="Per second; 0: as fast as it goes."),
+    changes: int = typer.Option(500, min=1, help="Number of changes."),
+    rate: float = typer.Option(100, min=0, help="Changes per second; 0: no limit."),
     world: str = WORLD,
 ) -> None:
-    """Ask the services for random changes, others each time, and tell how long the stores were
-    apart.
-    """
+    """Send random changes to the services, others each time, and show the replication lag."""
     from .walkthroughs import storefront, storefront_load
 
     loaded = params.load(world)
     storefront.require_created(loaded)
-    for name in storefront.flow.service_databases:  # one that does not run is told of at once
+    for name in storefront.flow.service_databases:  # raises an error for a service that is down
         storefront.call(loaded, name, "GET", "health")
-    took = storefront_load.load(
-        loaded, storefront_load.random_operations(int(time.time()), changes), rate=rate
-    )
+    operations = storefront_load.random_operations(int(time.time()), changes)
+    seconds = storefront_load.load(loaded, operations, rate=rate)
     storefront.wait_until_consistent(loaded)
-    apart = storefront.replication_lag(loaded)["seconds"].tail(changes)
+    lag_ms = 1000 * storefront.replication_lag(loaded)["seconds"].tail(changes)
     print(
-        f"{changes:,} changes in {took:.1f} s. Until all copies had one: half within "
-        f"{1000 * apart.quantile(0.5):,.0f} ms, 95 % within {1000 * apart.quantile(0.95):,.0f} ms"
+        f"{changes:,} changes in {seconds:.1f} s. Until all copies had one: half within "
+        f"{lag_ms.quantile(0.5):,.0f} ms, 95 % within {lag_ms.quantile(0.95):,.0f} ms"
     )
     print(f"documents that differ now: {len(storefront.find_divergent(loaded))}")
 
 
 @app.command()
 def status(world: str = WORLD) -> None:
-    """Show what each service says of itself, and what is on its way."""
+    """Show the state of each service, its unpublished events and its consumer lag."""
     from .walkthroughs import storefront
 
     loaded = params.load(world)
     storefront.require_created(loaded)
-    behind, unsent = storefront.lag(loaded), storefront.pending_events(loaded)
-    for name, address, said in storefront.instance_states(loaded):
-        of = name.partition("_")[0]
-        print(f"{name:<14} {address}  {said}, unsent {unsent[of]}, lag {behind.get(of, 0)}")
+    lag, pending = storefront.lag(loaded), storefront.pending_events(loaded)
+    for name, address, state in storefront.instance_states(loaded):
+        context = name.partition("_")[0]
+        print(
+            f"{name:<14} {address}  {state}, unsent {pending[context]}, lag {lag.get(context, 0)}"
+        )
 
 
 @app.command()
 def down(world: str = WORLD) -> None:
-    """Stop the services; stores and topics stay. (`make down` stops them, too; notebook 99 removes
-    everything.)
+    """Stop the services; stores and topics stay.
+
+    `make down` stops them, too. Notebook 99 removes everything.
     """
     from .walkthroughs import storefront
 

@@ -1,8 +1,7 @@
-"""Tables that are captured anew: a new connector takes a new snapshot into new topics, and the lake
-tables follow.
+"""Capture tables anew with a new connector, a new snapshot and new topics.
 
-It is the way out where a column gets a type that the old column cannot hold: the old topic and its
-schemas in the registry keep both types, so that no table can be made of it. Nothing of the old
+This is the way out where a column gets a type that the old column cannot hold. The old topic and
+its schemas in the registry keep both types, so no table can be built from it. Nothing of the old
 capture is removed before copies of the lake tables, filled from the new topics, equal the source.
 """
 
@@ -12,7 +11,7 @@ import zlib
 from dataclasses import dataclass, replace
 from itertools import count
 from types import ModuleType
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, Optional, TypedDict, Union
 
 from psycopg import sql
 from pyspark.sql import SparkSession
@@ -22,6 +21,7 @@ from . import connect, hudi
 from .base import ConnectorError, LakeError, WorkbenchError, World, did_you_mean, files, wait_until
 from .connect.configs import SCHEMA_HISTORY_PREFIX
 from .hudi import decode, evolution, tables
+from .hudi.changes import SourceProgress
 from .hudi.ingesting import (
     PROGRESS_KEY,
     REPLACED_BY,
@@ -37,29 +37,52 @@ from .source import mariadb, postgres
 from .source.names import identifier
 from .topic import registry, topics
 
+ConnectorConfig = dict[str, str]
+
+
+class Journal(TypedDict, total=False):
+    """The journal of a recapture; empty before the first one.
+
+    Attributes:
+        suffix: suffix of the new names, such as `_r2`.
+        tables: source, path in the lake and former name (if any) of each table.
+        done: whether the recapture is finished.
+        made: {connector that was deployed: its configuration, reduced to JOURNAL_KEYS}.
+    """
+
+    suffix: str
+    tables: list[list[str]]
+    done: bool
+    made: dict[str, ConnectorConfig]
+
+
 INCLUDE_LIST = "table.include.list"
-DEFAULT_SLOT = "debezium"  # the slot of a PostgreSQL connector that names none
+DEFAULT_SLOT = "debezium"  # the slot of a PostgreSQL connector without slot.name
+HISTORY_TOPIC = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
 JOURNAL_KEYS = (
     "connector.class",
     "topic.prefix",
     INCLUDE_LIST,
     "slot.name",
     "database.dbname",
-    f"{SCHEMA_HISTORY_PREFIX}.kafka.topic",
+    HISTORY_TOPIC,
 )
 ENGINES = {"PostgresConnector": postgres, "MariaDbConnector": mariadb, "MySqlConnector": mariadb}
 
 
 @dataclass(frozen=True)
 class CapturedTable:
-    """A source table and a lake table that holds its rows.
+    """A source table and the lake table that holds its rows.
 
-    source: `schema.table`, of MariaDB `database.table`. schema: of JSON messages, as of
-        `hudi.ingest`. truth: SQL of
-    the source's rows as the lake has them, where a column travels as another type (docs/types.md).
-    former: the name before, `schema.table`, of a table that was renamed at the source: the lake
-        table has read the topic of that name.
-    It leaves the old connector's table.include.list, so no table may have it now.
+    Attributes:
+        source: `schema.table`, for MariaDB `database.table`.
+        table: the lake table.
+        schema: schema of JSON messages, as in `hudi.ingest`.
+        expected_sql: SQL that returns the source's rows as the lake stores them. Needed where a
+            column is transported as another type (docs/types.md).
+        former_name: the previous name, `schema.table`, of a table that was renamed at the source.
+            The lake table has read the topic of that name. The name is removed from the old
+            connector's table.include.list, so no table of the source may have it now.
     """
 
     source: str
@@ -70,20 +93,23 @@ class CapturedTable:
 
     @property
     def names(self) -> list[str]:
-        """The names that the table has and had at the source."""
+        """The current and the former name of the table at the source."""
         return [name for name in (self.source, self.former_name) if name]
 
 
 @dataclass(frozen=True)
 class RecaptureResult:
-    """What a recapture has left.
+    """The result of a recapture.
 
-    connector, config: of the new connector. rows: {lake table: rows}. old_topics: topics without a
-    connector that publishes to them.
+    Attributes:
+        connector: name of the new connector.
+        config: its configuration.
+        rows: number of rows of each lake table.
+        old_topics: existing topics that no connector publishes to any more.
     """
 
     connector: str
-    config: dict[str, str]
+    config: ConnectorConfig
     rows: dict[str, int]
     old_topics: list[str]
 
@@ -92,557 +118,574 @@ def run(
     spark: SparkSession,
     world: World,
     connector: str,
-    config: dict[str, str],
+    config: ConnectorConfig,
     *captured: CapturedTable,
     timeout: Optional[float] = None,
     progress: Callable[[str], None] = print,
 ) -> RecaptureResult:
-    """Capture tables anew: with a new connector, topic prefix, replication slot and snapshot.
+    """Capture tables anew, with a new connector, topic prefix, replication slot and snapshot.
 
-    The lake tables keep their names, places and labels, and get the columns that the source has
-    now. Each is replaced in one commit, after copies of all of them have equaled the source. A call
-    that was interrupted is repeated with the same arguments, and goes on. Afterwards `hudi.ingest`
-    reads the new topics, and refuses the old ones for these tables.
+    The lake tables keep their names, paths and labels, and get the current columns of the source.
+    Each is replaced in one commit, after the copies of all of them have equaled the source. Repeat
+    an interrupted call with the same arguments to resume it. Afterwards `hudi.ingest` reads the new
+    topics and rejects the old ones for these tables.
 
     Args:
-        connector: name of the connector that captures the tables; Debezium's for PostgreSQL,
-            MariaDB or MySQL. It is deleted, with its slot, when `captured` holds all of its tables;
-            else they leave its table.include.list.
-        config: its configuration, as `connect.apply` takes it.
-        captured: the source tables, with every lake table that they go into.
-        timeout: seconds for the snapshot, and for a copy to equal the source; by default one
-            minute, and one second for each 500 rows.
-        say: is called with one line for each step.
+        spark: the Spark session.
+        world: the world of connector and tables.
+        connector: name of the connector that captures the tables: Debezium's for PostgreSQL,
+            MariaDB or MySQL. If `captured` holds all of its tables, it is deleted with its slot.
+            Else they are removed from its table.include.list.
+        config: its configuration, as in `connect.apply`.
+        captured: the source tables, with every lake table that holds their rows.
+        timeout: seconds for the snapshot, and for a copy to equal the source. Default: one minute
+            plus one second per 500 rows.
+        progress: called with one line per step.
+
+    Returns:
+        The new connector, the rows of the lake tables and the unused topics.
 
     Raises:
         ConnectorError: there is no such connector; it is of another kind or does not capture the
-            tables; the new one is refused or has failed.
-        LakeError: a message cannot be read; a copy does not equal the source in time; the source
+            tables; the new one is rejected or has failed.
+        LakeError: a message cannot be decoded; a copy does not equal the source in time; the source
             table is empty; a lake table is named twice, or holds rows of other sources; an ingest
-            into a table is going on; another recapture of this connector is not finished.
-        The old tables and the old connector are as they were then.
+            into a table is running; another recapture of this connector is not finished. The old
+            tables and the old connector are then unchanged.
     """
-    job = _Recapture(
-        spark, world, connector, config, captured, _engine(connector, config), timeout, progress
-    )
-    with files.exclusive_lock(job.journal, f"recapture of {connector}", "wait until it is done"):
+    job = _Recapture(spark, world, connector, config, captured, timeout, progress)
+    with files.exclusive_lock(
+        job.journal_uri, f"recapture of {connector}", "wait until it is done"
+    ):
         return job.run()
 
 
-def _engine(connector: str, config: dict[str, str]) -> ModuleType:
-    """The functions of the database that a connector captures. Raises ConnectorError: it captures
-    none of ours.
-    """
-    kind = _connector_class(config)
-    if kind not in ENGINES:
-        raise ConnectorError(
-            f"connector {connector!r} cannot be recaptured: its class is {kind!r}",
-            expected=f"one of {', '.join(ENGINES)}",
-        )
-    return ENGINES[kind]
-
-
-def _connector_class(config: dict[str, str]) -> str:
+def _connector_class(config: ConnectorConfig) -> str:
     return config.get("connector.class", "").rpartition(".")[2]
 
 
-def _slot_name(config: dict[str, str]) -> str:
-    """The replication slot that a connector reads; "" where its database has none."""
-    return (
-        config.get("slot.name", DEFAULT_SLOT)
-        if ENGINES.get(_connector_class(config)) is postgres
-        else ""
-    )
+def _slot_name(config: ConnectorConfig) -> str:
+    """Return the replication slot that a connector reads, "" for a database without slots."""
+    if ENGINES.get(_connector_class(config)) is not postgres:
+        return ""
+    return config.get("slot.name", DEFAULT_SLOT)
 
 
 def _with_suffix(text: str, suffix: str) -> str:
     return re.sub(r"_r\d+$", "", text) + suffix
 
 
-def renamed_config(config: dict[str, str], suffix: str, sources: list[str]) -> dict[str, str]:
-    """Return the configuration of a new connector for some of the tables: another topic prefix and
-    slot, of MySQL and MariaDB another server id and topic of schema history, and a snapshot.
-    suffix: such as `_r2`.
-    """
-    new = {**config, INCLUDE_LIST: ",".join(sources), "snapshot.mode": "initial"}
-    new.pop("name", None)
-    if _slot_name(config):
-        new["slot.name"] = _slot_name(config)
-    for key in {"topic.prefix", "slot.name", f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"} & new.keys():
-        new[key] = _with_suffix(new[key], suffix)
-    if "database.server.id" in new:
-        new["database.server.id"] = str(1 + zlib.crc32(new["topic.prefix"].encode()) % (2**31 - 1))
-    return new
+def _include_patterns(config: ConnectorConfig) -> list[str]:
+    patterns = (pattern.strip() for pattern in config.get(INCLUDE_LIST, "").split(","))
+    return [pattern for pattern in patterns if pattern]
 
 
-def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
-    """Return {address: content} of the journals of these connectors, and of the connectors that
-    recaptures deployed in their place.
-    """
-    folder = f"{world.lake.checkpoints}/recapture"
-    existing = files.list_files(folder) if connectors else {}
-    contents: dict[str, dict[str, Any]] = {}
-    waiting = [*connectors]
-    while waiting:
-        name = f"{tables.safe_file_name(waiting.pop())}.json"
-        address = f"{folder}/{name}"
-        if name in existing and address not in contents:
-            contents[address] = json.loads(files.read_text(address) or "{}")
-            waiting += contents[address].get("made", {})
-    return contents
-
-
-def connectors_of_recaptures(world: World, *connectors: str) -> dict[str, dict[str, str]]:
-    """Return {connector: its configuration's JOURNAL_KEYS} of the connectors that recaptures of
-    these have deployed. A connector that was deleted since is included: its topics and its slot may
-    still exist.
-    """
-    return {
-        name: config
-        for journal in journals(world, *connectors).values()
-        for name, config in journal.get("made", {}).items()
-    }
-
-
-class _Recapture:
-    """One recapture. Its journal names the new connector, from before its deployment on."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        world: World,
-        connector: str,
-        config: dict[str, str],
-        captured: tuple[CapturedTable, ...],
-        engine: ModuleType,
-        timeout: Optional[float],
-        say: Callable[[str], None],
-    ):
-        self.spark, self.world, self.old, self.config = spark, world, connector, config
-        self.captured, self.timeout, self.say = captured, timeout, say
-        self.journal = f"{world.lake.checkpoints}/recapture/{tables.safe_file_name(connector)}.json"
-        self.sources = list(dict.fromkeys(c.source for c in captured))
-        self.names = list(
-            dict.fromkeys([*self.sources, *(name for c in captured for name in c.names)])
-        )
-        self.db, self.database = engine, config.get("database.dbname")
-        self.format = "avro" if "avro" in config.get("value.converter", "").lower() else "json"
-
-    def run(self) -> RecaptureResult:
-        journal = self._read_journal()
-        if journal.get("done") and self._is_finished(journal):
-            self._set_suffix(journal["suffix"])
-            return self._result(connect.deployed(self.world, self.new))
-        resumed = self._suffix_to_resume(journal)
-        suffix = resumed or self._begin()
-        self._set_suffix(suffix)
-        if not resumed or connect.failure(
-            self.world, self.new
-        ):  # tables may have been added to one that runs
-            connect.apply(self.world, self.new, self.new_config)
-        self.say(
-            f"connector {self.new} takes a snapshot of {', '.join(self.sources)} "
-            f"into {self.new_config['topic.prefix']}.*"
-        )
-        for each in self.captured:
-            if not self._is_replaced(each):
-                self._fill_copy(each)
-        for each in self.captured:
-            self._replace_rows(each)
-        for each in self.captured:
-            hudi.drop(None, self.world, self._copy(each))
-        self._release_old_connector()
-        self._write_journal(suffix, done=True)
-        return self._result(self.new_config)
-
-    def _set_suffix(self, suffix: str) -> None:
-        self.new = _with_suffix(self.old, suffix)
-        self.new_config = renamed_config(self.config, suffix, self.sources)
-
-    def _result(self, config: dict[str, str]) -> RecaptureResult:
-        named = {key: value for key, value in config.items() if key != "name"}
-        changed = [
-            f"{key}={value}"
-            for key, value in sorted(named.items())
-            if self.config.get(key) != value
-        ]
-        self.say(f"done. Keep the new configuration: connector {self.new}, {', '.join(changed)}")
-        rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
-        existing = topics.names(self.world)
-        names = [
-            *self._released_names(),
-            *(name for name in self.names if not _captures_table(self.config, name)),
-        ]
-        old_topics = [
-            topic
-            for topic in (topic_name(self.config, name) for name in names)
-            if topic in existing
-        ]
-        return RecaptureResult(self.new, named, rows, old_topics if self._are_literal() else [])
-
-    # --- which connector
-    # ---------------------------------------------------------------------------------------------
-
-    def _read_journal(self) -> dict[str, Any]:
-        return json.loads(files.read_text(self.journal) or "{}")
-
-    def _is_finished(self, journal: dict[str, Any]) -> bool:
-        """Whether what a finished recapture has left is there: its connector, and no old one that
-        captures a table.
-        """
-        deployed = connect.names(self.world)
-        if (
-            journal["tables"] != self._tables()
-            or _with_suffix(self.old, journal["suffix"]) not in deployed
-        ):
-            return False
-        if self.old not in deployed:
-            return True
-        old = connect.deployed(self.world, self.old)
-        return not any(_captures_table(old, name) for name in self._released_names())
-
-    def _suffix_to_resume(self, journal: dict[str, Any]) -> str:
-        """Return the suffix of a recapture of these tables that was interrupted after its connector
-        was deployed, or "" without such a recapture.
-        """
-        if journal.get("done", True) or _with_suffix(
-            self.old, journal["suffix"]
-        ) not in connect.names(self.world):
-            return ""
-        if journal["tables"] != self._tables():
-            raise LakeError(
-                f"another recapture of {self.old} is not finished",
-                location=self.journal,
-                expected="the same tables: "
-                + ", ".join(
-                    " into ".join(each[:2]) + "".join(f", former={name}" for name in each[2:])
-                    for each in journal["tables"]
-                ),
-                hint="repeat it with those first",
-            )
-        return str(journal["suffix"])
-
-    def _tables(self) -> list[list[str]]:
-        return [[c.source, c.table.base, *c.names[1:]] for c in self.captured]
-
-    def _begin(self) -> str:
-        """Judge what is asked for, note it, and return the suffix of the new connector."""
-        if not self.captured:
-            raise ConnectorError(
-                "no table is named", expected="recapture.CapturedTable(source, table), one at least"
-            )
-        deployed = connect.names(self.world)
-        if self.old not in deployed:
-            raise ConnectorError(
-                f"there is no connector {self.old!r}",
-                location=self.world.connect.url,
-                expected=did_you_mean(self.old, deployed),
-            )
-        for source in self.sources:
-            if not _captures_table(self.config, source):
-                raise ConnectorError(
-                    f"connector {self.old!r} does not capture {source}",
-                    expected=did_you_mean(source, _include_patterns(self.config)),
-                    location=f"{INCLUDE_LIST}: {self.config[INCLUDE_LIST]}",
-                )
-        bases = [each.table.base for each in self.captured]
-        for each in self.captured:
-            if bases.count(each.table.base) > 1:
-                raise LakeError(
-                    f"table {each.table.name} is named twice",
-                    location=each.table.base,
-                    expected="one source for each lake table, which the copy of that source replaces",
-                )
-            self._own_progress(each)
-            self._check_former(each)
-            check_ordering(
-                each.table, evolution.table_columns(completed_actions(each.table)) or T.StructType()
-            )
-            if not self._count(each):
-                raise LakeError(
-                    f"{each.source} is empty: there is no message to make a table of",
-                    hint="hudi.drop removes the table; the next row makes it again",
-                )
-        for each in self.captured:
-            hudi.drop(None, self.world, self._copy(each))  # of a try that was given up
-        suffix = next(suffix for suffix in self._suffixes() if self._is_free(suffix))
-        connect.validate(
-            self.world,
-            renamed_config(self.config, suffix, self.sources),
-            _with_suffix(self.old, suffix),
-        )
-        self._write_journal(suffix, done=False)
-        return suffix
-
-    def _write_journal(self, suffix: str, *, done: bool) -> None:
-        new = renamed_config(self.config, suffix, self.sources)
-        deployed = {
-            **self._read_journal().get("made", {}),
-            _with_suffix(self.old, suffix): {key: new[key] for key in JOURNAL_KEYS if key in new},
-        }
-        files.write_text(
-            self.journal,
-            json.dumps(
-                {"suffix": suffix, "tables": self._tables(), "done": done, "made": deployed}
-            ),
-        )
-
-    def _suffixes(self) -> Iterator[str]:
-        """`_r2`, `_r3`, … from the one on that follows the old topic prefix's."""
-        now = re.search(r"_r(\d+)$", self.config["topic.prefix"])
-        return (f"_r{n}" for n in count(int(now[1]) + 1 if now else 2))
-
-    def _is_free(self, suffix: str) -> bool:
-        """Whether no connector, topic, schema or slot has the names of this suffix."""
-        config = renamed_config(self.config, suffix, self.sources)
-        names = [
-            *topics.names(self.world),
-            *(registry.names(self.world) if self.format == "avro" else ()),
-        ]
-        slots = list(postgres.all_slots(self.world)["slot_name"]) if self.db is postgres else []
-        return (
-            _with_suffix(self.old, suffix) not in connect.names(self.world)
-            and config.get("slot.name") not in slots
-            and not any(name.startswith(f"{config['topic.prefix']}.") for name in names)
-        )
-
-    # --- the copies
-    # --------------------------------------------------------------------------------------------------
-
-    def _copy(self, captured: CapturedTable) -> hudi.Table:
-        """The copy of a lake table that is filled from the new topic. Its name is in no catalog: of
-        a table without a commit, Hudi would take the columns that the catalog has under its
-        name.
-        """
-        return replace(
-            captured.table,
-            name=f"{captured.table.name}_recapture",
-            catalog="",
-            base=f"{tables.table_state_dir(self.world, captured.table)}/recapture",
-        )
-
-    def _schema(self, captured: CapturedTable) -> Optional[T.StructType]:
-        """The reader schema of a topic; of Avro the registry has it."""
-        return captured.schema or (
-            decode.reader_schema(captured.table.name) if self.format == "json" else None
-        )
-
-    def _topic(
-        self, captured: CapturedTable, config: Optional[dict[str, str]] = None
-    ) -> hudi.Topic:
-        return hudi.Topic(
-            topic_name(config or self.new_config, captured.source), format=self.format
-        )
-
-    def _is_replaced(self, captured: CapturedTable) -> bool:
-        last = read_progress(last_ingest_commit(captured.table)).get(self._topic(captured).id)
-        return last is not None and REPLACED_BY not in last
-
-    def _own_progress(self, captured: CapturedTable) -> dict[str, dict[str, Any]]:
-        """How far the table has read the topics of this source, under its former name too, and what
-        was landed of them, by this prefix or earlier ones. Raises LakeError: it holds rows of other
-        sources, which the new rows would remove.
-        """
-        prefix = re.escape(tables.safe_file_name(_with_suffix(self.config["topic.prefix"], "")))
-        sources = "|".join(re.escape(tables.safe_file_name(name)) for name in captured.names)
-        pattern = rf"(topic-|landed-(.*_)?){prefix}(_r\d+)?\.({sources})(_partition_\d+)?_?"
-        progress = read_progress(last_ingest_commit(captured.table))
-        foreign = [
-            name
-            for name, last in progress.items()
-            if not re.fullmatch(pattern, name) and REPLACED_BY not in last
-        ]
-        if foreign:
-            raise LakeError(
-                f"table {captured.table.name} holds rows of other sources than {captured.source}",
-                location=f"read into it: {', '.join(foreign)} (*: not known what)",
-                expected=f"rows of {topic_name(self.config, captured.source)} only: all rows are replaced",
-                hint="if the source table was renamed: recapture.CapturedTable(…, former=its name before). "
-                "Else a table of its own for each source: hudi.drop, and repeat the recapture",
-            )
-        return progress
-
-    def _check_former(self, captured: CapturedTable) -> None:
-        """Raises LakeError: the former name is another table's, which the old connector would no
-        longer capture.
-        """
-        if not captured.former_name:
-            return
-        schema, _, name = captured.former_name.rpartition(".")
-        found = self.db.query(
-            self.world,
-            "SELECT count(*) AS n FROM information_schema.tables "
-            "WHERE table_schema = %s AND table_name = %s",
-            [schema, name],
-            self.database,
-        )
-        if found["n"][0] or captured.former_name in self.sources:
-            raise LakeError(
-                f"{captured.former_name} is a table of its own, not the former name of {captured.source}",
-                expected="a name that no table of the source has now",
-                hint="leave former= out, or rename the other table for the time of the recapture",
-            )
-
-    def _source_rows(self, captured: CapturedTable, columns: str = "*") -> Any:
-        rows = identifier(captured.source)
-        if captured.expected_sql:
-            rows = sql.SQL('({}) AS "rows"').format(sql.SQL(captured.expected_sql))
-        query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(columns), rows)
-        return self.db.query(self.world, query, database=self.database)
-
-    def _count(self, captured: CapturedTable) -> int:
-        return int(self._source_rows(captured, "count(*) AS n")["n"][0])
-
-    def _fill_copy(self, captured: CapturedTable) -> None:
-        """Ingest the new topic into the copy until it equals the source."""
-        copy = self._copy(captured)
-        timeout = 60 + self._count(captured) / 500 if self.timeout is None else self.timeout
-        topics.wait_for_messages(
-            self.world, self._topic(captured).name, 1, timeout=timeout, connector=self.new
-        )
-        differences: list[LakeError] = []
-
-        def equal() -> Union[tuple[int], WorkbenchError]:
-            try:
-                done = hudi.ingest(
-                    self.spark,
-                    self.world,
-                    self._topic(captured),
-                    copy,
-                    schema=self._schema(captured),
-                )
-                self._raise_on_dead_letters(copy)
-            except WorkbenchError as e:  # waiting does not help
-                return e
-            if differences and not done.messages:  # a comparison reads both tables
-                raise differences[-1]
-            source, lake = self._source_rows(captured), hudi.read(self.spark, copy)
-            if captured.table.deletes == "soft":
-                lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
-            lake = lake.select(
-                *(name for name in source.columns if name in lake.columns)
-            ).toPandas()
-            found = check_values.differences(
-                source, lake, list(captured.table.key), ("copy", "source")
-            )
-            if found:
-                differences.append(LakeError(f"{len(found)} differences: {'; '.join(found[:3])}"))
-                raise differences[-1]
-            return (len(source),)
-
-        outcome = wait_until(
-            equal,
-            f"the copy of {captured.table.name} to equal {captured.source}",
-            timeout=timeout,
-            interval=0.5,
-            error=LakeError,
-            failure_reason=lambda: connect.failure(self.world, self.new),
-            hint="the table is as it was. A column that travels as another type: give truth=, SQL of the rows as "
-            "the lake has them. A source that is written without a pause: repeat it when it rests, or with a "
-            f"longer timeout. To give up: connect.delete(world, {self.new!r}), and drop its slot",
-        )
-        if isinstance(outcome, WorkbenchError):
-            raise outcome
-        self.say(f"the copy of {captured.table.name} equals {captured.source}: {outcome[0]:,} rows")
-
-    def _raise_on_dead_letters(self, copy: hudi.Table) -> None:
-        letters = hudi.dead_letters(self.spark, self.world, copy).limit(1).collect()
-        if letters:
-            raise LakeError(
-                f"a message cannot be decoded: {letters[0]['reason']}",
-                location=f"table {copy.name}",
-                hint="correct the row at the source, or the schema; then repeat the recapture",
-            )
-
-    def _replace_rows(self, captured: CapturedTable) -> None:
-        """Put the rows of the copy in the place of the table's, where that is not done; then what
-        follows from it.
-        """
-        with tables.table_lock(self.world, captured.table):
-            replaced = self._is_replaced(captured)
-            if replaced:
-                finish_rewrite(self.spark, captured.table)
-            else:
-                self._rewrite(captured)
-            for name, last in read_progress(last_ingest_commit(captured.table)).items():
-                if REPLACED_BY in last:
-                    files.remove(f"{hudi.dead_letters_path(self.world, captured.table)}/{name}")
-        if not replaced:
-            self.say(
-                f"{captured.table.name} has the rows of the copy, and reads {self._topic(captured).name} "
-                "from now on"
-            )
-
-    def _rewrite(self, captured: CapturedTable) -> None:
-        """Replace the rows, with the progress of the copy; the old topic and its files are refused
-        from then on: the old connector still writes to it, and what the new rows lack, because it
-        was deleted, would come again.
-        """
-        copy, new = self._copy(captured), self._topic(captured).name
-        topics_before = [
-            hudi.Topic(topic_name(self.config, name), format=self.format) for name in captured.names
-        ]
-        old = {**{topic.id: {} for topic in topics_before}, **self._own_progress(captured)}
-        progress = {name: {**last, REPLACED_BY: new} for name, last in old.items()}
-        rewrite(
-            self.spark,
-            captured.table,
-            hudi.read(self.spark, copy),
-            evolution.table_columns(completed_actions(copy)),
-            {
-                PROGRESS_KEY: json.dumps({**progress, **read_progress(last_ingest_commit(copy))}),
-                SCHEMA_CHANGE_KEY: f"captured anew from topic {new}",
-            },
-        )
-
-    # --- the old connector
-    # -------------------------------------------------------------------------------------------
-
-    def _literal_patterns(self) -> dict[str, list[str]]:
-        """{name of a source, a former one too: the patterns of the old connector that name it and
-        nothing else}.
-        """
-        return {
-            name: [p for p in _include_patterns(self.config) if p.replace("\\", "") == name]
-            for name in self.names
-        }
-
-    def _released_names(self) -> list[str]:
-        """The sources, and the former names that the old connector's list names literally: it
-        captures none of them afterwards.
-        """
-        literal = self._literal_patterns()
-        return [name for name in self.names if name in self.sources or literal[name]]
-
-    def _are_literal(self) -> bool:
-        """Whether the old connector names each of the tables, so that it can do without them."""
-        literal = self._literal_patterns()
-        return all(literal[source] for source in self.sources)
-
-    def _release_old_connector(self) -> None:
-        """Take the tables from the old connector."""
-        literal = self._literal_patterns()
-        remaining = [
-            p for p in _include_patterns(self.config) if p not in sum(literal.values(), [])
-        ]
-        if not self._are_literal():
-            self.say(
-                f"connector {self.old} stays, and still captures them: its {INCLUDE_LIST} does not name each of them"
-            )
-        elif not remaining:
-            connect.delete(self.world, self.old)
-            if self.db is postgres:
-                postgres.drop_slot(self.world, _slot_name(self.config), self.database)
-            self.say(f"connector {self.old} is deleted")
-        elif self.old in connect.names(self.world):
-            connect.apply(self.world, self.old, {**self.config, INCLUDE_LIST: ",".join(remaining)})
-            self.say(f"connector {self.old} has {INCLUDE_LIST}={','.join(remaining)} from now on")
-
-
-def _captures_table(config: dict[str, str], source: str) -> bool:
+def _captures_table(config: ConnectorConfig, source: str) -> bool:
     patterns = _include_patterns(config)
     return not patterns or any(re.fullmatch(pattern, source, re.I) for pattern in patterns)
 
 
-def _include_patterns(config: dict[str, str]) -> list[str]:
-    return [p.strip() for p in config.get(INCLUDE_LIST, "").split(",") if p.strip()]
+def renamed_config(config: ConnectorConfig, suffix: str, sources: list[str]) -> ConnectorConfig:
+    """Return the configuration of a new connector for some of the tables.
+
+    It has another topic prefix and slot, and takes a snapshot. For MySQL and MariaDB it also has
+    another server id and schema history topic.
+
+    Args:
+        config: configuration of the old connector.
+        suffix: suffix of the new names, such as `_r2`.
+        sources: the source tables.
+    """
+    new = {**config, INCLUDE_LIST: ",".join(sources), "snapshot.mode": "initial"}
+    new.pop("name", None)
+    slot = _slot_name(config)
+    if slot:
+        new["slot.name"] = slot
+    for key in ("topic.prefix", "slot.name", HISTORY_TOPIC):
+        if key in new:
+            new[key] = _with_suffix(new[key], suffix)
+    if "database.server.id" in new:
+        checksum = zlib.crc32(new["topic.prefix"].encode())
+        new["database.server.id"] = str(1 + checksum % (2**31 - 1))
+    return new
+
+
+def journals(world: World, *connectors: str) -> dict[str, Journal]:
+    """Return the journals of these connectors, and of those that recaptures derived from them.
+
+    Returns:
+        {URI of a journal: its content}.
+    """
+    folder = f"{world.lake.checkpoints}/recapture"
+    existing = files.list_files(folder) if connectors else {}
+    contents: dict[str, Journal] = {}
+    waiting = [*connectors]
+    while waiting:
+        name = f"{tables.safe_file_name(waiting.pop())}.json"
+        uri = f"{folder}/{name}"
+        if name in existing and uri not in contents:
+            contents[uri] = json.loads(files.read_text(uri) or "{}")
+            waiting += contents[uri].get("made", {})
+    return contents
+
+
+def connectors_of_recaptures(world: World, *connectors: str) -> dict[str, ConnectorConfig]:
+    """Return the connectors that recaptures of these connectors have deployed.
+
+    A connector that has been deleted since is included: its topics and its slot may still exist.
+
+    Returns:
+        {connector: its configuration, reduced to JOURNAL_KEYS}.
+    """
+    deployed: dict[str, ConnectorConfig] = {}
+    for journal in journals(world, *connectors).values():
+        deployed.update(journal.get("made", {}))
+    return deployed
+
+
+@dataclass
+class _Recapture:
+    """One recapture: its connectors and its journal.
+
+    The journal names the new connector before that is deployed. `suffix` is the suffix of the new
+    names; it is empty until it is read from the journal or chosen.
+    """
+
+    spark: SparkSession
+    world: World
+    connector: str
+    config: ConnectorConfig
+    captured: tuple[CapturedTable, ...]
+    timeout: Optional[float] = None
+    progress: Callable[[str], None] = print
+    suffix: str = ""
+
+    def __post_init__(self) -> None:
+        kind = _connector_class(self.config)
+        if kind not in ENGINES:
+            raise ConnectorError(
+                f"connector {self.connector!r} cannot be recaptured: its class is {kind!r}",
+                expected=f"one of {', '.join(ENGINES)}",
+            )
+        self.engine: ModuleType = ENGINES[kind]
+        file = f"{tables.safe_file_name(self.connector)}.json"
+        self.journal_uri = f"{self.world.lake.checkpoints}/recapture/{file}"
+        self.sources = list(dict.fromkeys(each.source for each in self.captured))
+        former_names = [name for each in self.captured for name in each.names]
+        self.names = list(dict.fromkeys([*self.sources, *former_names]))
+        self.database = self.config.get("database.dbname")
+        is_avro = "avro" in self.config.get("value.converter", "").lower()
+        self.format = "avro" if is_avro else "json"
+        self.table_entries = [[c.source, c.table.base, *c.names[1:]] for c in self.captured]
+        # patterns of the old connector that match exactly one name, by current and former name
+        patterns = _include_patterns(self.config)
+        self.literal_patterns = {
+            name: [p for p in patterns if p.replace("\\", "") == name] for name in self.names
+        }
+        # Only a connector whose list has each of the tables literally can be changed.
+        self.are_literal = all(self.literal_patterns[source] for source in self.sources)
+        # The old connector no longer captures these afterwards.
+        self.released_names = [
+            name for name in self.names if name in self.sources or self.literal_patterns[name]
+        ]
+
+    @property
+    def new_connector(self) -> str:
+        return _with_suffix(self.connector, self.suffix)
+
+    @property
+    def new_config(self) -> ConnectorConfig:
+        return renamed_config(self.config, self.suffix, self.sources)
+
+    def run(self) -> RecaptureResult:
+        journal = self._read_journal()
+        self.suffix = journal.get("suffix", "")
+        if self._is_finished(journal):
+            return self._result(connect.deployed(self.world, self.new_connector))
+        is_resumed = self._is_resumable(journal)
+        replacements = [_Replacement(self, each) for each in self.captured]
+        if not is_resumed:
+            self._validate(replacements)
+            for each in replacements:
+                each.drop_copy()  # the copy of an abandoned recapture
+            self.suffix = next(self._free_suffixes())
+            connect.validate(self.world, self.new_config, self.new_connector)
+            self._write_journal(is_done=False)
+        # Tables may have been added to a new connector that is running: leave it as it is.
+        if not is_resumed or connect.failure(self.world, self.new_connector):
+            connect.apply(self.world, self.new_connector, self.new_config)
+        self.progress(
+            f"connector {self.new_connector} takes a snapshot of {', '.join(self.sources)} "
+            f"into {self.new_config['topic.prefix']}.*"
+        )
+        for each in replacements:
+            if not each.is_done():
+                each.fill_copy()
+        for each in replacements:
+            each.replace_rows()
+        for each in replacements:
+            each.drop_copy()
+        self._release_old_connector()
+        self._write_journal(is_done=True)
+        return self._result(self.new_config)
+
+    def _result(self, config: ConnectorConfig) -> RecaptureResult:
+        new = {key: value for key, value in config.items() if key != "name"}
+        changed = [f"{k}={v}" for k, v in sorted(new.items()) if self.config.get(k) != v]
+        self.progress(
+            f"done. Keep the new configuration: connector {self.new_connector}, "
+            + ", ".join(changed)
+        )
+        rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
+        old_topics = []
+        if self.are_literal:
+            existing = topics.names(self.world)
+            uncaptured = [name for name in self.names if not _captures_table(self.config, name)]
+            names = [*self.released_names, *uncaptured]
+            old_topics = [topic_name(self.config, name) for name in names]
+            old_topics = [topic for topic in old_topics if topic in existing]
+        return RecaptureResult(self.new_connector, new, rows, old_topics)
+
+    # --- which connector
+
+    def _read_journal(self) -> Journal:
+        return json.loads(files.read_text(self.journal_uri) or "{}")
+
+    def _write_journal(self, *, is_done: bool) -> None:
+        config = {key: value for key, value in self.new_config.items() if key in JOURNAL_KEYS}
+        journal: Journal = {
+            "suffix": self.suffix,
+            "tables": self.table_entries,
+            "done": is_done,
+            "made": {**self._read_journal().get("made", {}), self.new_connector: config},
+        }
+        files.write_text(self.journal_uri, json.dumps(journal))
+
+    def _is_finished(self, journal: Journal) -> bool:
+        """Return whether these tables were recaptured and the result still exists.
+
+        The result is the new connector, and no old one that captures any of the tables.
+        """
+        if not journal.get("done") or journal["tables"] != self.table_entries:
+            return False
+        deployed = connect.names(self.world)
+        if self.new_connector not in deployed:
+            return False
+        if self.connector not in deployed:
+            return True
+        old = connect.deployed(self.world, self.connector)
+        return not any(_captures_table(old, name) for name in self.released_names)
+
+    def _is_resumable(self, journal: Journal) -> bool:
+        """Return whether a recapture of these tables has deployed its connector, but is unfinished.
+
+        Raises:
+            LakeError: it was one of other tables.
+        """
+        if journal.get("done", True) or self.new_connector not in connect.names(self.world):
+            return False
+        if journal["tables"] == self.table_entries:
+            return True
+        expected = [
+            f"{source} into {path}" + "".join(f", former_name={name}" for name in former_names)
+            for source, path, *former_names in journal["tables"]
+        ]
+        raise LakeError(
+            f"another recapture of {self.connector} is not finished",
+            location=self.journal_uri,
+            expected=f"the same tables: {', '.join(expected)}",
+            hint="repeat it with those first",
+        )
+
+    def _validate(self, replacements: list["_Replacement"]) -> None:
+        """Raise an error if the connector does not capture a table, or it cannot be replaced."""
+        if not self.captured:
+            raise ConnectorError(
+                "no table is named", expected="one recapture.CapturedTable(source, table) or more"
+            )
+        deployed = connect.names(self.world)
+        if self.connector not in deployed:
+            raise ConnectorError(
+                f"there is no connector {self.connector!r}",
+                location=self.world.connect.url,
+                expected=did_you_mean(self.connector, deployed),
+            )
+        for source in self.sources:
+            if not _captures_table(self.config, source):
+                raise ConnectorError(
+                    f"connector {self.connector!r} does not capture {source}",
+                    location=f"{INCLUDE_LIST}: {self.config[INCLUDE_LIST]}",
+                    expected=did_you_mean(source, _include_patterns(self.config)),
+                )
+        paths = [each.table.base for each in self.captured]
+        for replacement in replacements:
+            table = replacement.table
+            if paths.count(table.base) > 1:
+                raise LakeError(
+                    f"table {table.name} is named twice",
+                    location=table.base,
+                    expected="one source for each lake table: the copy of that source replaces it",
+                )
+            replacement.validate()
+
+    def _free_suffixes(self) -> Iterator[str]:
+        """Yield `_r2`, `_r3`, … that no connector, topic, schema or slot has in its name.
+
+        The first candidate is the successor of the old topic prefix's suffix.
+        """
+        names = [*topics.names(self.world)]
+        if self.format == "avro":
+            names += registry.names(self.world)
+        slots = postgres.all_slots(self.world)["slot_name"] if self.engine is postgres else ()
+        used_names = {*connect.names(self.world), *slots}
+        current = re.search(r"_r(\d+)$", self.config["topic.prefix"])
+        for number in count(int(current[1]) + 1 if current else 2):
+            suffix = f"_r{number}"
+            config = renamed_config(self.config, suffix, self.sources)
+            prefix = f"{config['topic.prefix']}."
+            new_names = {_with_suffix(self.connector, suffix), config.get("slot.name")}
+            if not used_names & new_names and not any(name.startswith(prefix) for name in names):
+                yield suffix
+
+    # --- the old connector
+
+    def _release_old_connector(self) -> None:
+        """Remove the tables from the old connector's list, or delete it if no table remains."""
+        released = {p for patterns in self.literal_patterns.values() for p in patterns}
+        remaining = ",".join(p for p in _include_patterns(self.config) if p not in released)
+        if not self.are_literal:
+            self.progress(
+                f"connector {self.connector} stays, and still captures them: its {INCLUDE_LIST} "
+                "does not name each of them"
+            )
+        elif not remaining:
+            connect.delete(self.world, self.connector)
+            if self.engine is postgres:
+                postgres.drop_slot(self.world, _slot_name(self.config), self.database)
+            self.progress(f"connector {self.connector} is deleted")
+        elif self.connector in connect.names(self.world):
+            config = {**self.config, INCLUDE_LIST: remaining}
+            connect.apply(self.world, self.connector, config)
+            self.progress(f"connector {self.connector} now has {INCLUDE_LIST}={remaining}")
+
+
+class _Replacement:
+    """The replacement of one lake table by a copy that is filled from the new topic."""
+
+    def __init__(self, job: _Recapture, captured: CapturedTable):
+        self.job, self.captured = job, captured
+        self.spark, self.world, self.table = job.spark, job.world, captured.table
+        # The copy is in no catalog: for a table without a commit, Hudi would take the columns that
+        # the catalog has under its name.
+        self.copy = replace(
+            self.table,
+            name=f"{self.table.name}_recapture",
+            catalog="",
+            base=f"{tables.table_state_dir(self.world, self.table)}/recapture",
+        )
+
+    @property
+    def topic(self) -> hudi.Topic:
+        """The new topic."""
+        return self._topic_of(self.job.new_config, self.captured.source)
+
+    def _topic_of(self, config: ConnectorConfig, name: str) -> hudi.Topic:
+        return hudi.Topic(topic_name(config, name), format=self.job.format)
+
+    def is_done(self) -> bool:
+        """Return whether the table has the rows of the new topic."""
+        progress = read_progress(last_ingest_commit(self.table)).get(self.topic.id)
+        return progress is not None and REPLACED_BY not in progress
+
+    def validate(self) -> None:
+        """Raise LakeError for a table that cannot be replaced."""
+        self.own_progress()
+        self._check_former_name()
+        columns = evolution.table_columns(completed_actions(self.table))
+        check_ordering(self.table, columns or T.StructType())
+        if not self._count():
+            raise LakeError(
+                f"{self.captured.source} is empty: there is no message to build a table from",
+                hint="hudi.drop removes the table; the next row creates it again",
+            )
+
+    def own_progress(self) -> dict[str, SourceProgress]:
+        """Return how far the table has read topics and landed files of this source.
+
+        Topics of its former name and of earlier recaptures count, too.
+
+        Raises:
+            LakeError: the table holds rows of other sources, which the new rows would remove.
+        """
+        captured, config = self.captured, self.job.config
+        prefix = re.escape(tables.safe_file_name(_with_suffix(config["topic.prefix"], "")))
+        names = "|".join(re.escape(tables.safe_file_name(name)) for name in captured.names)
+        own_progress = re.compile(
+            rf"(topic-|landed-(.*_)?){prefix}(_r\d+)?\.({names})(_partition_\d+)?_?"
+        )
+        progress = read_progress(last_ingest_commit(self.table))
+        foreign = [
+            name
+            for name, last in progress.items()
+            if not own_progress.fullmatch(name) and REPLACED_BY not in last
+        ]
+        if foreign:
+            raise LakeError(
+                f"table {self.table.name} holds rows of other sources than {captured.source}",
+                location=f"read into it: {', '.join(foreign)} (*: unknown)",
+                expected=f"only rows of {topic_name(config, captured.source)}: all rows are replaced",
+                hint="if the source table was renamed: recapture.CapturedTable(…, "
+                "former_name=its previous name). Else use one table for each source: hudi.drop, "
+                "then repeat the recapture",
+            )
+        return progress
+
+    def _check_former_name(self) -> None:
+        """Raise LakeError if another table has the former name: it would no longer be captured."""
+        former_name = self.captured.former_name
+        if not former_name:
+            return
+        schema, _, name = former_name.rpartition(".")
+        matches = self.job.engine.query(
+            self.world,
+            "SELECT count(*) AS n FROM information_schema.tables "
+            "WHERE table_schema = %s AND table_name = %s",
+            [schema, name],
+            self.job.database,
+        )
+        if matches["n"][0] or former_name in self.job.sources:
+            raise LakeError(
+                f"{former_name} is a table of its own, not the former name of "
+                f"{self.captured.source}",
+                expected="a name that no table of the source has now",
+                hint="omit former_name=, or rename the other table until the recapture is done",
+            )
+
+    def _source_rows(self, columns: str = "*") -> Any:
+        """Return the rows of the source as a pandas DataFrame, as the lake stores them."""
+        rows: sql.Composable = identifier(self.captured.source)
+        if self.captured.expected_sql:
+            rows = sql.SQL('({}) AS "rows"').format(sql.SQL(self.captured.expected_sql))
+        query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(columns), rows)
+        return self.job.engine.query(self.world, query, database=self.job.database)
+
+    def _count(self) -> int:
+        return int(self._source_rows("count(*) AS n")["n"][0])
+
+    def drop_copy(self) -> None:
+        """Remove the copy."""
+        hudi.drop(None, self.world, self.copy)
+
+    def fill_copy(self) -> None:
+        """Ingest the new topic into the copy until it equals the source."""
+        job, source = self.job, self.captured.source
+        timeout = 60 + self._count() / 500 if job.timeout is None else job.timeout
+        topics.wait_for_messages(
+            self.world, self.topic.name, 1, timeout=timeout, connector=job.new_connector
+        )
+        last_difference: Optional[LakeError] = None
+        row_count = 0
+
+        def is_equal() -> Union[bool, WorkbenchError]:
+            nonlocal last_difference, row_count
+            try:
+                messages = self._ingest()
+            except WorkbenchError as e:  # waiting does not help
+                return e
+            if last_difference and not messages:  # a comparison reads both tables
+                raise last_difference
+            rows = self._source_rows()
+            differences = self._differences(rows)
+            if differences:
+                last_difference = LakeError(
+                    f"{len(differences)} differences: {'; '.join(differences[:3])}"
+                )
+                raise last_difference
+            row_count = len(rows)
+            return True
+
+        outcome = wait_until(
+            is_equal,
+            f"the copy of {self.table.name} to equal {source}",
+            timeout=timeout,
+            interval=0.5,
+            error=LakeError,
+            failure_reason=lambda: connect.failure(self.world, job.new_connector),
+            hint="the table is unchanged. If a column is transported as another type: give "
+            "expected_sql=, SQL that returns the rows as the lake stores them. If the source is "
+            "written to all the time: repeat the call in a quiet period, or with a longer timeout. "
+            f"To give up: connect.delete(world, {job.new_connector!r}), and drop its slot",
+        )
+        if isinstance(outcome, WorkbenchError):
+            raise outcome
+        job.progress(f"the copy of {self.table.name} equals {source}: {row_count:,} rows")
+
+    def _ingest(self) -> int:
+        """Ingest the new topic into the copy and return the number of messages."""
+        schema = self.captured.schema
+        if not schema and self.job.format == "json":  # an Avro schema is in the registry
+            schema = decode.reader_schema(self.table.name)
+        result = hudi.ingest(self.spark, self.world, self.topic, self.copy, schema=schema)
+        self._raise_on_dead_letters()
+        return result.messages
+
+    def _raise_on_dead_letters(self) -> None:
+        """Raise LakeError if a message cannot be decoded."""
+        dead_letters = hudi.dead_letters(self.spark, self.world, self.copy).limit(1).collect()
+        if dead_letters:
+            raise LakeError(
+                f"a message cannot be decoded: {dead_letters[0]['reason']}",
+                location=f"table {self.copy.name}",
+                hint="correct the row at the source, or the schema; then repeat the recapture",
+            )
+
+    def _differences(self, source: Any) -> list[str]:
+        """Return one sentence for each difference between the copy and the source's rows."""
+        lake = hudi.read(self.spark, self.copy)
+        if self.table.deletes == "soft":
+            lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
+        columns = [name for name in source.columns if name in lake.columns]
+        return check_values.differences(
+            source, lake.select(*columns).toPandas(), list(self.table.key), ("copy", "source")
+        )
+
+    def replace_rows(self) -> None:
+        """Replace the table's rows by those of the copy, unless that is done, and clean up."""
+        with tables.table_lock(self.world, self.table):
+            is_done = self.is_done()
+            if is_done:
+                finish_rewrite(self.spark, self.table)
+            else:
+                self._rewrite()
+            for name, last in read_progress(last_ingest_commit(self.table)).items():
+                if REPLACED_BY in last:
+                    files.remove(f"{hudi.dead_letters_path(self.world, self.table)}/{name}")
+        if not is_done:
+            self.job.progress(
+                f"{self.table.name} has the rows of the copy, and reads {self.topic.name} "
+                "from now on"
+            )
+
+    def _rewrite(self) -> None:
+        """Replace the rows in one commit, with the progress of the copy.
+
+        The commit marks the old topic and its files as replaced, so that they are rejected from
+        then on: the old connector still publishes to the topic, and rows that were deleted since
+        would come back.
+        """
+        old_topics = [self._topic_of(self.job.config, name).id for name in self.captured.names]
+        old_progress = {**dict.fromkeys(old_topics, {}), **self.own_progress()}
+        replaced = {
+            name: {**last, REPLACED_BY: self.topic.name} for name, last in old_progress.items()
+        }
+        progress = {**replaced, **read_progress(last_ingest_commit(self.copy))}
+        rewrite(
+            self.spark,
+            self.table,
+            hudi.read(self.spark, self.copy),
+            evolution.table_columns(completed_actions(self.copy)) or T.StructType(),
+            {
+                PROGRESS_KEY: json.dumps(progress),
+                SCHEMA_CHANGE_KEY: f"captured anew from topic {self.topic.name}",
+            },
+        )

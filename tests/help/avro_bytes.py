@@ -1,4 +1,4 @@
-"""Avro byte by byte, for tests that write what no serializer would."""
+"""Avro bytes that no serializer would write, for tests."""
 
 import io
 from types import SimpleNamespace
@@ -31,6 +31,6 @@ def wire_message(id, body, size=8):
 
 
 def read_container(data):
-    """A container file: its schema (JSON), its metadata, its records."""
+    """Return the schema (JSON), the metadata and the records of a container file."""
     schema, reader = avro.container_schema(data), fastavro.reader(io.BytesIO(data))
     return SimpleNamespace(schema=schema, meta=dict(reader.metadata), records=list(reader))

@@ -1,11 +1,10 @@
-"""AWS on this machine, for a dry run: an endpoint that records each call, in order, and has it
-answered.
+"""AWS on this machine, for a dry run: an endpoint that records all calls in their order.
 
-What moto knows (SSM, secrets, S3 …) moto's server answers. What it has not is done by the real
-embedded services: a connector of MSK Connect is deployed in the embedded Kafka Connect, a session
-of EMR Serverless is the embedded Spark Connect behind TLS, a query of Athena is asked of that
-Spark. Each answer is judged by botocore's own model of the service; the requests were, by the
-client that sent them. The catalog is that Spark's, as on EMR it is Glue.
+moto's server handles the services that it supports (SSM, secrets, S3 …). The embedded services
+handle the others: a connector of MSK Connect runs in the embedded Kafka Connect; a session of EMR
+Serverless is the embedded Spark Connect behind TLS; a query of Athena runs in that Spark, with its
+catalog in place of Glue. Each response is validated with botocore's model of the service. The
+client has validated the request.
 """
 
 import asyncio
@@ -25,28 +24,27 @@ from botocore.validate import ParamValidator
 from workbench.connect.validation import summarize_stacktrace
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc).isoformat()
-# names that requests are signed with
+# {service name in a signature: botocore's name}
 ALIASES = {
     "elasticmapreduce": "emr",
     "tagging": "resourcegroupstaggingapi",
     "monitoring": "cloudwatch",
 }
-DOUBLE_ERROR = (
-    "DoubleIsWrong"  # an error that AWS has not, so that nobody takes it for one that is fine
-)
+DOUBLE_ERROR = "DoubleIsWrong"  # not an AWS error: no client expects it
 _session = botocore.session.get_session()
 
 
 class AwsError(Exception):
-    """What a service answers instead: (code, message)."""
+    """An error response of a service: (code, message)."""
 
 
 class Double:
-    """The endpoint, at `url`. calls: [(service, operation, parameters)], in order.
+    """The endpoint, at `url`; `calls` has (service, operation, parameters) of all calls.
 
     Args:
-        moto: address of moto's server.
-        answers: {(service, operation): function of the parameters}, for what moto has not.
+        moto: URL of moto's server.
+        answers: {(service, operation): function of the parameters}, for services that moto does
+            not support.
     """
 
     def __init__(self, moto, answers):
@@ -81,22 +79,24 @@ class Double:
         service = ALIASES.get(signed[1], signed[1]) if signed else "unsigned"
         if service in ("s3", "unsigned"):
             return self.forward(request, body)
-        operation, given = parse_request(service, request, body)
-        self.calls.append((service, operation, given))
+        operation, params = parse_request(service, request, body)
+        self.calls.append((service, operation, params))
         try:
             if (service, operation) not in self.answers:
                 return self.forward(request, body)
-            answer, status = self.answers[service, operation](given), 200
+            answer, status = self.answers[service, operation](params), 200
             shape = _session.get_service_model(service).operation_model(operation).output_shape
-            wrong = (
+            report = (
                 ParamValidator().validate(parse_times(answer), shape).generate_report()
                 if shape
                 else ""
             )
-            assert not wrong, f"the double's answer to {service}.{operation} is not AWS's: {wrong}"
+            assert not report, (
+                f"the double's answer to {service}.{operation} is not AWS's: {report}"
+            )
         except AwsError as e:
             answer, status = {"__type": e.args[0], "message": e.args[1], "Message": e.args[1]}, 400
-        except Exception as e:  # noqa: BLE001 - else the client would try it again and again
+        except Exception as e:  # noqa: BLE001 - otherwise the client would retry it
             answer, status = (
                 {"__type": DOUBLE_ERROR, "message": f"double: {type(e).__name__}: {e}"},
                 400,
@@ -132,7 +132,7 @@ class Double:
 
 
 def parse_times(answer):
-    """An answer whose times are times again, as the validator wants them."""
+    """Convert the times of a response to datetimes, as the validator expects them."""
     if isinstance(answer, dict):
         return {k: parse_times(v) for k, v in answer.items()}
     if isinstance(answer, list):
@@ -145,23 +145,23 @@ def parse_times(answer):
 
 
 def parse_request(service, request, body):
-    """The operation of a request and its parameters, by the service's own model."""
+    """Return the operation of a request and its parameters, by the service's model."""
     model = _session.get_service_model(service)
     target = request.headers.get("X-Amz-Target")
     if target:
         return target.rpartition(".")[2], json.loads(body or b"{}")
     url = urlsplit(request.path)
     if model.metadata["protocol"] in ("query", "ec2"):
-        given = dict(parse_qsl(body.decode()))
-        return given.pop("Action"), given
+        params = dict(parse_qsl(body.decode()))
+        return params.pop("Action"), params
     for name in model.operation_names:
         operation = model.operation_model(name)
         path = re.escape(operation.http["requestUri"].split("?")[0])
         pattern = re.sub(r"\\?\{(\w+)\\?\+?\\?\}", r"(?P<\1>[^/]+)", path)
-        found = re.fullmatch(pattern, url.path)
-        if found and operation.http["method"] == request.command:
-            named = {k: unquote(v) for k, v in found.groupdict().items()}
-            words = parse_qs(url.query)  # one that is there several times is a list
+        matches = re.fullmatch(pattern, url.path)
+        if matches and operation.http["method"] == request.command:
+            named = {k: unquote(v) for k, v in matches.groupdict().items()}
+            words = parse_qs(url.query)  # a repeated parameter is a list
             query = {k: v if len(v) > 1 else v[0] for k, v in words.items()}
             return name, {**query, **named, **json.loads(body or b"{}")}
     raise AssertionError(f"{service} has no operation {request.command} {request.path}")
@@ -174,7 +174,7 @@ READ_PREFIXES = (
     "BatchGet",
     "Filter",
     "Search",
-)  # what asks, and changes nothing
+)  # operations that change nothing
 OMITTED_PARAMETERS = {
     "clientToken",
     "ClientRequestToken",
@@ -189,21 +189,23 @@ OMITTED_PARAMETERS = {
 
 NONDETERMINISTIC_CALLS = {
     ("cloudwatch", "GetMetricStatistics")
-}  # asked of a connector that runs while something is waited for
+}  # polled while a connector is waited for
 
 
 def recording(calls):
-    """The recording, as text: the calls in order with their parameters in the order of their names,
-    what differs from run to run left out. What is only asked stands where it was asked first: how
-    often a poll asks, and what happens to stand beside it at the time, is chance. So is the order
-    of queries that are asked side by side."""
-    lines, asked_before = [], set()
-    for service, operation, given in calls:
-        line = f"{service}.{operation}{_format_parameters(given, 4)}"
+    """Return the calls as text, with their parameters in the order of their names.
+
+    Parameters that differ from run to run are left out. A call that changes nothing is listed only
+    where it occurs first: how often something is polled is chance. The order of parallel queries is
+    chance, too, so they are sorted.
+    """
+    lines, listed = [], set()
+    for service, operation, params in calls:
+        line = f"{service}.{operation}{_format_parameters(params, 4)}"
         if operation.startswith(READ_PREFIXES):
-            if line in asked_before or (service, operation) in NONDETERMINISTIC_CALLS:
+            if line in listed or (service, operation) in NONDETERMINISTIC_CALLS:
                 continue
-            asked_before.add(line)
+            listed.add(line)
         lines.append(line)
     alike = itertools.groupby(lines, lambda line: line.partition("\n")[0])
     return (
@@ -216,10 +218,10 @@ def recording(calls):
     )
 
 
-def _format_parameters(given, indent):
-    """Parameters as lines, a mapping's own below its name."""
+def _format_parameters(params, indent):
+    """Return parameters as lines; those of a mapping are indented below its name."""
     text = ""
-    for key, value in sorted(given.items()):
+    for key, value in sorted(params.items()):
         if key not in OMITTED_PARAMETERS:
             text += f"\n{' ' * indent}{key}:"
             if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
@@ -246,32 +248,32 @@ def _format_value(value, key):
     return re.sub(r"\s+", " ", text)[:300]
 
 
-# ---- MSK Connect, done by a Kafka Connect
+# ---- MSK Connect, as a Kafka Connect
 
 
 def msk_connect(rest, region, account, embedded, plugins):
-    """Answers of kafkaconnect, and what CloudWatch counts of its connectors.
+    """Return the responses of kafkaconnect, and CloudWatch's metrics of its connectors.
 
     Args:
-        rest: function (method, path, body) of the embedded Connect's REST API: its answer decoded,
-            None for 404.
-        embedded: {what stands in configurations for MSK Connect: what it is for the embedded
-            worker}: how a password is referred to, the class of a connector that it has not.
+        rest: function (method, path, body) of the embedded Connect's REST API; returns the decoded
+            response, None for 404.
+        region: the AWS region.
+        account: the AWS account.
+        embedded: {text in configurations for MSK Connect: text for the embedded worker}: references
+            to passwords, and classes of connectors that the worker does not have.
         plugins: names of custom plugins.
     """
     arn = f"arn:aws:kafkaconnect:{region}:{account}"
-    made = {}  # name → what CreateConnector was given, its version
-    # names of those that came to run: what fails of one afterwards is a task, which CloudWatch
-    # counts
-    ran = set()
+    connectors = {}  # {name: parameters of CreateConnector, and its version}
+    # Names of connectors that have been running. If one fails later, it is a task that fails, and
+    # CloudWatch counts it.
+    started_names = set()
 
-    def name_of(given):
-        found = next(
-            (n for n, one in made.items() if one["connectorArn"] == given["connectorArn"]), None
-        )
-        if found is None:
-            raise AwsError("NotFoundException", "there is no such connector")
-        return found
+    def name_of(params):
+        for name, connector in connectors.items():
+            if connector["connectorArn"] == params["connectorArn"]:
+                return name
+        raise AwsError("NotFoundException", "there is no such connector")
 
     def put(name, config):
         for theirs, ours in embedded.items():
@@ -279,37 +281,37 @@ def msk_connect(rest, region, account, embedded, plugins):
         rest("PUT", f"/connectors/{name}/config", {**config, "name": name})
 
     def state(name):
-        seen = rest("GET", f"/connectors/{name}/status", None)
-        if seen is None:
+        status = rest("GET", f"/connectors/{name}/status", None)
+        if status is None:
             return "CREATING", None
         states = {
-            seen["connector"]["state"],
-            *(t["state"] for t in seen["tasks"] or [{"state": "NONE"}]),
+            status["connector"]["state"],
+            *(t["state"] for t in status["tasks"] or [{"state": "NONE"}]),
         }
         trace = next(
-            (t["trace"] for t in [*seen["tasks"], seen["connector"]] if t.get("trace")), None
+            (t["trace"] for t in [*status["tasks"], status["connector"]] if t.get("trace")), None
         )
         if states == {"RUNNING"}:
-            ran.add(name)
+            started_names.add(name)
         runs = (
             states == {"RUNNING"}
-            or name in ran
-            and seen["connector"]["state"] == "RUNNING"
+            or name in started_names
+            and status["connector"]["state"] == "RUNNING"
             and "FAILED" in states
         )
         return "RUNNING" if runs else "FAILED" if "FAILED" in states else "CREATING", trace
 
-    def errored(given):
-        name = next(one["Value"] for one in given["Dimensions"] if one["Name"] == "ConnectorName")
-        seen = rest("GET", f"/connectors/{name}/status", None) or {"tasks": []}
-        failed = sum(task["state"] == "FAILED" for task in seen["tasks"])
+    def failed_task_metric(params):
+        name = next(one["Value"] for one in params["Dimensions"] if one["Name"] == "ConnectorName")
+        status = rest("GET", f"/connectors/{name}/status", None) or {"tasks": []}
+        failed = sum(task["state"] == "FAILED" for task in status["tasks"])
         return {
-            "Label": given["MetricName"],
+            "Label": params["MetricName"],
             "Datapoints": [{"Timestamp": NOW, "Maximum": failed, "Unit": "None"}],
         }
 
     def summary(name):
-        one, (now, trace) = made[name], state(name)
+        one, (now, trace) = connectors[name], state(name)
         return {
             "connectorArn": one["connectorArn"],
             "connectorName": name,
@@ -318,28 +320,28 @@ def msk_connect(rest, region, account, embedded, plugins):
             "currentVersion": f"K{one['version']}",
         }, trace
 
-    def create(given):
-        name = given["connectorName"]
-        if name in made:
+    def create(params):
+        name = params["connectorName"]
+        if name in connectors:
             raise AwsError("ConflictException", f"there is a connector {name}")
-        made[name] = {
-            **given,
-            "connectorArn": f"{arn}:connector/{name}/0a1b2c3d-0000-0000-0000-{len(made):012}-2",
+        connectors[name] = {
+            **params,
+            "connectorArn": f"{arn}:connector/{name}/0a1b2c3d-0000-0000-0000-{len(connectors):012}-2",
             "version": 1,
         }
-        put(name, given["connectorConfiguration"])
+        put(name, params["connectorConfiguration"])
         return {
-            "connectorArn": made[name]["connectorArn"],
+            "connectorArn": connectors[name]["connectorArn"],
             "connectorName": name,
             "connectorState": "CREATING",
         }
 
-    def describe(given):
-        name = name_of(given)
-        said, trace = summary(name)
-        one = made[name]  # where AWS has a log with the reason, here the state says it
+    def describe(params):
+        name = name_of(params)
+        fields, trace = summary(name)
+        one = connectors[name]  # on AWS the reason is in a log
         return {
-            **said,
+            **fields,
             **{
                 k: one[k]
                 for k in (
@@ -362,38 +364,40 @@ def msk_connect(rest, region, account, embedded, plugins):
             ),
         }
 
-    def update(given):
-        name = name_of(given)
-        made[name].update(
-            connectorConfiguration=given["connectorConfiguration"],
-            version=made[name]["version"] + 1,
+    def update(params):
+        name = name_of(params)
+        connectors[name].update(
+            connectorConfiguration=params["connectorConfiguration"],
+            version=connectors[name]["version"] + 1,
         )
-        put(name, given["connectorConfiguration"])
-        return {**operated(given), "connectorState": "UPDATING"}
+        put(name, params["connectorConfiguration"])
+        return {**operated(params), "connectorState": "UPDATING"}
 
-    def operated(given):
+    def operated(params):
         return {
-            "connectorArn": given["connectorArn"],
+            "connectorArn": params["connectorArn"],
             "connectorOperationArn": f"{arn}:connector-operation/x/1-2",
         }
 
-    def restart(given):
+    def restart(params):
         rest(
-            "POST", f"/connectors/{name_of(given)}/restart?includeTasks=true&onlyFailed=true", None
+            "POST", f"/connectors/{name_of(params)}/restart?includeTasks=true&onlyFailed=true", None
         )
-        return operated(given)
+        return operated(params)
 
-    def delete(given):
-        name = name_of(given)
+    def delete(params):
+        name = name_of(params)
         rest("PUT", f"/connectors/{name}/stop", None)
         rest("DELETE", f"/connectors/{name}/offsets", None)
         rest("DELETE", f"/connectors/{name}", None)
-        made.pop(name)
-        ran.discard(name)
-        return {"connectorArn": given["connectorArn"], "connectorState": "DELETING"}
+        connectors.pop(name)
+        started_names.discard(name)
+        return {"connectorArn": params["connectorArn"], "connectorState": "DELETING"}
 
-    def listed(given):
-        names = [n for n in sorted(made) if n.startswith(given.get("connectorNamePrefix", ""))]
+    def list_all(params):
+        names = [
+            n for n in sorted(connectors) if n.startswith(params.get("connectorNamePrefix", ""))
+        ]
         return {"connectors": [summary(n)[0] for n in names]}
 
     def custom(name):
@@ -404,35 +408,37 @@ def msk_connect(rest, region, account, embedded, plugins):
             "latestRevision": {"revision": 1, "contentType": "ZIP"},
         }
 
-    def worker(given):
+    def worker(params):
         return {
-            "workerConfigurationArn": given["workerConfigurationArn"],
+            "workerConfigurationArn": params["workerConfigurationArn"],
             "name": "workbench",
             "latestRevision": {"revision": 1, "creationTime": NOW},
         }
 
-    def tags(given):
-        one = next((c for c in made.values() if c["connectorArn"] == given["resourceArn"]), None)
+    def tags(params):
+        one = next(
+            (c for c in connectors.values() if c["connectorArn"] == params["resourceArn"]), None
+        )
         return {"tags": one.get("tags", {}) if one else {}}
 
     answers = {
-        "ListCustomPlugins": lambda given: {"customPlugins": [custom(n) for n in plugins]},
-        "DescribeCustomPlugin": lambda given: custom(given["customPluginArn"].split("/")[1]),
+        "ListCustomPlugins": lambda params: {"customPlugins": [custom(n) for n in plugins]},
+        "DescribeCustomPlugin": lambda params: custom(params["customPluginArn"].split("/")[1]),
         "DescribeWorkerConfiguration": worker,
         "CreateConnector": create,
         "DescribeConnector": describe,
-        "DescribeConnectorOperation": lambda given: {
-            **given,
+        "DescribeConnectorOperation": lambda params: {
+            **params,
             "connectorOperationState": "UPDATE_COMPLETE",
         },
         "RestartConnector": restart,
         "UpdateConnector": update,
         "DeleteConnector": delete,
-        "ListConnectors": listed,
+        "ListConnectors": list_all,
         "ListTagsForResource": tags,
     }
     return {
-        ("cloudwatch", "GetMetricStatistics"): errored,
+        ("cloudwatch", "GetMetricStatistics"): failed_task_metric,
         **{("kafkaconnect", operation): answer for operation, answer in answers.items()},
     }
 
@@ -443,26 +449,31 @@ APPLICATION = "arn:aws:emr-serverless:ap-southeast-2:123456789012:/applications/
 
 
 def emr_serverless(endpoint, release):
-    """Answers of emr-serverless. endpoint: where the session's TLS caught_up."""
+    """Return the responses of emr-serverless.
+
+    Args:
+        endpoint: URL of the session's TLS listener.
+        release: the release label.
+    """
     sessions = {}
 
-    def start(given):
+    def start(params):
         number = f"00f{len(sessions):013}"
-        sessions[number] = {**given, "state": "STARTED"}
+        sessions[number] = {**params, "state": "STARTED"}
         return {
-            "applicationId": given["applicationId"],
+            "applicationId": params["applicationId"],
             "sessionId": number,
             "arn": f"{APPLICATION}/sessions/{number}",
         }
 
-    def seen(given):
-        one = sessions[given["sessionId"]]
+    def status(params):
+        one = sessions[params["sessionId"]]
         return {
             "session": {
-                "applicationId": given["applicationId"],
-                "sessionId": given["sessionId"],
+                "applicationId": params["applicationId"],
+                "sessionId": params["sessionId"],
                 "state": one["state"],
-                "arn": f"{APPLICATION}/sessions/{given['sessionId']}",
+                "arn": f"{APPLICATION}/sessions/{params['sessionId']}",
                 "createdBy": "arn:aws:iam::1:user/x",
                 "createdAt": NOW,
                 "updatedAt": NOW,
@@ -473,32 +484,32 @@ def emr_serverless(endpoint, release):
             }
         }
 
-    def listed(given):
-        found = [
-            seen({**given, "sessionId": n})["session"]
+    def list_all(params):
+        matches = [
+            status({**params, "sessionId": n})["session"]
             for n, one in sessions.items()
             if one["state"] == "STARTED"
         ]
-        return {"sessions": found}
+        return {"sessions": matches}
 
-    def where(given):
+    def where(params):
         soon = dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1)
         return {
-            "applicationId": given["applicationId"],
-            "sessionId": given["sessionId"],
+            "applicationId": params["applicationId"],
+            "sessionId": params["sessionId"],
             "endpoint": endpoint,
             "authToken": "token-of-the-double",
             "authTokenExpiresAt": soon.timestamp(),
         }
 
-    def end(given):
-        sessions[given["sessionId"]]["state"] = "TERMINATED"
-        return {"applicationId": given["applicationId"], "sessionId": given["sessionId"]}
+    def end(params):
+        sessions[params["sessionId"]]["state"] = "TERMINATED"
+        return {"applicationId": params["applicationId"], "sessionId": params["sessionId"]}
 
-    def application(given):
+    def application(params):
         return {
             "application": {
-                "applicationId": given["applicationId"],
+                "applicationId": params["applicationId"],
                 "name": "workbench",
                 "arn": APPLICATION,
                 "releaseLabel": release,
@@ -512,9 +523,9 @@ def emr_serverless(endpoint, release):
     return {
         ("emr-serverless", operation): answer
         for operation, answer in {
-            "ListSessions": listed,
+            "ListSessions": list_all,
             "StartSession": start,
-            "GetSession": seen,
+            "GetSession": status,
             "GetSessionEndpoint": where,
             "TerminateSession": end,
             "GetApplication": application,
@@ -523,8 +534,12 @@ def emr_serverless(endpoint, release):
 
 
 class TlsProxy:
-    """TLS before a server that speaks HTTP/2 in plain text, as gRPC does; certificate: (its file,
-    its key's)."""
+    """A TLS proxy for a server with plain-text HTTP/2, such as gRPC.
+
+    Args:
+        certificate: (certificate file, key file).
+        to: (host, port) of the server.
+    """
 
     def __init__(self, certificate, to):
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -571,22 +586,26 @@ TYPES = {
 
 
 def athena(ask, bucket):
-    """Answers of athena. ask: function (statement) → a Spark DataFrame, None where the statement
-    returns no rows."""
+    """Return the responses of athena.
+
+    Args:
+        ask: function of a statement that returns a Spark DataFrame, None if there are no rows.
+        bucket: bucket of the results.
+    """
     done = {}
 
     def work(one, text):
         try:
-            found = ask(text)
-            one["rows"] = found and (found.dtypes, found.collect())
-        except Exception as e:  # noqa: BLE001 - it is the query's own failure, and told as Athena tells one
+            matches = ask(text)
+            one["rows"] = matches and (matches.dtypes, matches.collect())
+        except Exception as e:  # noqa: BLE001 - the query failed; Athena reports it in its status
             one["error"] = f"{type(e).__name__}: {str(e).splitlines()[0]}"
 
-    def start(given):  # and answer at once: a client that waits for long asks again
+    def start(params):  # respond at once: a client retries after a timeout
         number = f"0a1b2c3d-0000-0000-0000-{len(done):012}"
-        done[number] = {"given": given, "rows": None, "error": ""}
-        text = given["QueryString"]
-        for value in given.get("ExecutionParameters", []):
+        done[number] = {"given": params, "rows": None, "error": ""}
+        text = params["QueryString"]
+        for value in params.get("ExecutionParameters", []):
             text = text.replace("?", value, 1)
         done[number]["thread"] = threading.Thread(
             target=work, args=(done[number], text), daemon=True
@@ -594,8 +613,8 @@ def athena(ask, bucket):
         done[number]["thread"].start()
         return {"QueryExecutionId": number}
 
-    def execution(given):
-        one = done[given["QueryExecutionId"]]
+    def execution(params):
+        one = done[params["QueryExecutionId"]]
         state = "RUNNING" if one["thread"].is_alive() else "FAILED" if one["error"] else "SUCCEEDED"
         kind = "DML" if one["rows"] else "DDL"
         status = {
@@ -606,11 +625,11 @@ def athena(ask, bucket):
         }
         return {
             "QueryExecution": {
-                "QueryExecutionId": given["QueryExecutionId"],
+                "QueryExecutionId": params["QueryExecutionId"],
                 "Query": one["given"]["QueryString"],
                 "StatementType": kind,
                 "ResultConfiguration": {
-                    "OutputLocation": f"s3://{bucket}/athena/{given['QueryExecutionId']}.csv"
+                    "OutputLocation": f"s3://{bucket}/athena/{params['QueryExecutionId']}.csv"
                 },
                 "QueryExecutionContext": one["given"].get("QueryExecutionContext", {}),
                 "Status": status,
@@ -627,8 +646,8 @@ def athena(ask, bucket):
             }
         }
 
-    def results(given):
-        types, rows = done[given["QueryExecutionId"]]["rows"] or ([], [])
+    def results(params):
+        types, rows = done[params["QueryExecutionId"]]["rows"] or ([], [])
         columns = [
             {
                 "Name": name,
@@ -662,12 +681,12 @@ def athena(ask, bucket):
 
 
 def type_argument(kind, which):
-    found = re.findall(r"\d+", kind)
-    return int(found[which]) if len(found) > which and kind.startswith("decimal") else 0
+    matches = re.findall(r"\d+", kind)
+    return int(matches[which]) if len(matches) > which and kind.startswith("decimal") else 0
 
 
 def athena_text(value):
-    """A value as GetQueryResults has it."""
+    """Return a value as GetQueryResults does."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dt.datetime):

@@ -1,5 +1,8 @@
-"""The templates of deploy/, as CloudFormation would understand them: intrinsic functions are worked
-out, with the ids of what does not exist made up; what one stack exports, the next imports."""
+"""The templates of deploy/ as CloudFormation resolves them.
+
+Intrinsic functions are resolved. Ids of resources that do not exist are invented. A stack can import
+the exports of an earlier one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from workbench.base import ROOT
 
 DEPLOY = ROOT / "deploy"
 FILES = {path.stem.split("-", 1)[1]: path for path in sorted(DEPLOY.glob("[0-9]-*.yaml"))}
-ORDER = list(FILES)  # that of `workbench aws up`
+ORDER = list(FILES)  # the order of `workbench aws up`
 FILES["eks-role"] = DEPLOY / "eks" / "role.yaml"
 PSEUDO = {
     "AWS::Region": REGION,
@@ -21,14 +24,14 @@ PSEUDO = {
     "AWS::Partition": "aws",
     "AWS::StackName": "stack",
 }
-REF_NAME_PROPERTIES = {  # what Ref gives where that is a name which the template gives
+REF_NAME_PROPERTIES = {  # {type: the property that Ref returns}
     "AWS::IAM::Role": "RoleName",
     "AWS::S3::Bucket": "BucketName",
     "AWS::Logs::LogGroup": "LogGroupName",
     "AWS::Glue::Registry": "Name",
     "AWS::Athena::WorkGroup": "Name",
 }
-ARN_PATTERNS = {  # an ARN of a type, {} its name: by Ref or by GetAtt
+ARN_PATTERNS = {  # {type: its ARN}, by Ref or by GetAtt
     "AWS::IAM::Role": "arn:aws:iam::{account}:role/{RoleName}",
     "AWS::IAM::ManagedPolicy": "arn:aws:iam::{account}:policy/{ManagedPolicyName}",
     "AWS::S3::Bucket": "arn:aws:s3:::{BucketName}",
@@ -42,7 +45,7 @@ REF_IS_ARN = (
     "AWS::IAM::ManagedPolicy",
     "AWS::SecretsManager::Secret",
     "AWS::MSK::Cluster",
-)  # whose Ref is their ARN
+)  # types whose Ref is the ARN
 
 
 class _Loader(yaml.SafeLoader):
@@ -64,90 +67,99 @@ _Loader.add_multi_constructor("!", _tag)
 
 @functools.cache
 def template(name: str) -> Any:
-    """deploy/<n>-<name>.yaml as it stands, its functions in their long form."""
+    """Return deploy/<n>-<name>.yaml, with its functions in their long form."""
     return yaml.load(FILES[name].read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
 
 
 @functools.cache
-def _resolver(name: str, **given: str) -> Any:
-    """What works out any part of a template; given: its parameters, where they are not their
-    defaults."""
+def _resolver(name: str, **parameters: str) -> Any:
+    """Return a function that resolves any part of a template.
+
+    Args:
+        name: name of the template.
+        parameters: values of its parameters, by default their defaults.
+    """
     raw = template(name)
     values = {
         **PSEUDO,
-        **{key: one.get("Default", f"<{key}>") for key, one in raw.get("Parameters", {}).items()},
+        **{
+            key: entry.get("Default", f"<{key}>")
+            for key, entry in raw.get("Parameters", {}).items()
+        },
     }
-    values.update({key: value for key, value in given.items() if key in values})
+    values.update({key: value for key, value in parameters.items() if key in values})
 
     def resource(key: str, attribute: str = "") -> Any:
-        one = raw["Resources"][key]
-        names = {k: told(v) for k, v in one.get("Properties", {}).items() if k.endswith("Name")}
-        if one["Type"] in ARN_PATTERNS and (
-            attribute == "Arn" or (not attribute and one["Type"] in REF_IS_ARN)
+        entry = raw["Resources"][key]
+        names = {
+            k: resolve(v) for k, v in entry.get("Properties", {}).items() if k.endswith("Name")
+        }
+        if entry["Type"] in ARN_PATTERNS and (
+            attribute == "Arn" or (not attribute and entry["Type"] in REF_IS_ARN)
         ):
-            return ARN_PATTERNS[one["Type"]].format(region=REGION, account=ACCOUNT, **names)
-        if not attribute and one["Type"] in REF_NAME_PROPERTIES:
-            return names[REF_NAME_PROPERTIES[one["Type"]]]
+            return ARN_PATTERNS[entry["Type"]].format(region=REGION, account=ACCOUNT, **names)
+        if not attribute and entry["Type"] in REF_NAME_PROPERTIES:
+            return names[REF_NAME_PROPERTIES[entry["Type"]]]
         return f"<{key}.{attribute}>" if attribute else f"<{key}>"
 
-    def named(key: str) -> Any:
+    def ref_value(key: str) -> Any:
         return values[key] if key in values else resource(*key.split(".", 1))
 
-    def sub(of: Any) -> str:
-        text, more = of if isinstance(of, list) else (of, {})
-        more = {key: told(value) for key, value in more.items()}
+    def substitute(argument: Any) -> str:
+        text, more = argument if isinstance(argument, list) else (argument, {})
+        more = {key: resolve(value) for key, value in more.items()}
         return re.sub(
-            r"\$\{([^!}]+)\}", lambda m: str(more[m[1]] if m[1] in more else named(m[1])), text
+            r"\$\{([^!}]+)\}", lambda m: str(more[m[1]] if m[1] in more else ref_value(m[1])), text
         )
 
-    def told(part: Any) -> Any:
+    def resolve(part: Any) -> Any:
         if isinstance(part, list):
-            return [told(one) for one in part]
+            return [resolve(entry) for entry in part]
         if not isinstance(part, dict):
             return part
-        function, of = next(iter(part.items()), ("", None))
+        function, argument = next(iter(part.items()), ("", None))
         if function == "Ref":
-            return named(of)
+            return ref_value(argument)
         if function == "Fn::Sub":
-            return sub(of)
+            return substitute(argument)
         if not function.startswith("Fn::"):
-            return {key: told(value) for key, value in part.items()}
-        of = told(of)
+            return {key: resolve(value) for key, value in part.items()}
+        argument = resolve(argument)
         if function == "Fn::GetAtt":
-            return resource(*(of.split(".", 1) if isinstance(of, str) else of))
+            return resource(*(argument.split(".", 1) if isinstance(argument, str) else argument))
         if function == "Fn::ImportValue":
-            return exports()[of][1]()
+            return exports()[argument][1]()
         if function == "Fn::Join":
-            return of[0].join(map(str, of[1]))
+            return argument[0].join(map(str, argument[1]))
         if function == "Fn::Base64":
-            return of
+            return argument
         if function == "Fn::If":
-            return of[1] if told(raw["Conditions"][of[0]]) else of[2]
+            return argument[1] if resolve(raw["Conditions"][argument[0]]) else argument[2]
         if function == "Fn::Equals":
-            return of[0] == of[1]
+            return argument[0] == argument[1]
         if function == "Fn::Not":
-            return not of[0]
-        return f"<{function[4:]} {of}>"
+            return not argument[0]
+        return f"<{function[4:]} {argument}>"
 
-    return told
+    return resolve
 
 
 @functools.cache
 def exports() -> dict[str, tuple[str, Any]]:
-    """{what a stack exports: (its template, what gives the value)}"""
+    """Return {export: (template, function that returns its value)}."""
     return {
-        _resolver(name)(one["Export"]["Name"]): (
+        _resolver(name)(entry["Export"]["Name"]): (
             name,
-            functools.partial(_resolver(name), one["Value"]),
+            functools.partial(_resolver(name), entry["Value"]),
         )
         for name in FILES
-        for one in template(name).get("Outputs", {}).values()
-        if "Export" in one
+        for entry in template(name).get("Outputs", {}).values()
+        if "Export" in entry
     }
 
 
 def imports(part: Any) -> set[str]:
-    """The names that a part of a template imports, as they stand in it."""
+    """Return the names that a part of a template imports, unresolved."""
     if isinstance(part, dict):
         own = {part["Fn::ImportValue"]["Fn::Sub"]} if "Fn::ImportValue" in part else set()
         return own.union(*map(imports, part.values()))
@@ -155,22 +167,27 @@ def imports(part: Any) -> set[str]:
 
 
 @functools.cache
-def resources(**given: str) -> dict[tuple[str, str], Any]:
-    """{(template, logical id): resource}, all functions worked out, without those that a condition
-    leaves out; given: parameters of any template."""
+def resources(**parameters: str) -> dict[tuple[str, str], Any]:
+    """Return {(template, logical id): resource}, resolved, without those that a condition excludes.
+
+    Args:
+        parameters: parameters of any template.
+    """
     found = {}
     for name in FILES:
-        told, raw = _resolver(name, **given), template(name)
+        resolve, raw = _resolver(name, **parameters), template(name)
         found.update(
             {
-                (name, key): {"Properties": {}, **told(one)}
-                for key, one in raw["Resources"].items()
-                if "Condition" not in one or told(raw["Conditions"][one["Condition"]])
+                (name, key): {"Properties": {}, **resolve(entry)}
+                for key, entry in raw["Resources"].items()
+                if "Condition" not in entry or resolve(raw["Conditions"][entry["Condition"]])
             }
         )
     return found
 
 
-def resources_of_type(kind: str, **given: str) -> list[Any]:
-    """The properties of all resources of a type."""
-    return [one["Properties"] for one in resources(**given).values() if one["Type"] == kind]
+def resources_of_type(kind: str, **parameters: str) -> list[Any]:
+    """Return the properties of all resources of a type."""
+    return [
+        entry["Properties"] for entry in resources(**parameters).values() if entry["Type"] == kind
+    ]

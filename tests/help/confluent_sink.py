@@ -1,5 +1,4 @@
-"""Confluent's S3 sink as the published connectors have it, and rows of an address table as they
-travel."""
+"""Configurations of Confluent's S3 sink as published, and messages of an address table."""
 
 import json
 

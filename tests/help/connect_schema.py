@@ -1,7 +1,6 @@
-"""Kafka Connect's own schemas, as they travel inside JSON messages, as Avro: data/schemas/*.avsc
-are made in this form.
+"""Convert Kafka Connect's schemas in JSON messages to Avro, as Confluent's AvroConverter does.
 
-As Confluent's AvroConverter would register them.
+data/schemas/*.avsc have this form.
 """
 
 import re
@@ -22,9 +21,9 @@ PRIMITIVES = {
     "string": "string",
     "bytes": "bytes",
 }
-# Kafka Connect's own logical types mean what Avro's mean. Debezium's (io.debezium.time.Date,
-# …data.Json, …) stay plain numbers and texts, named in `connect.name`: S1 and S2 show a date as
-# INT32 days, and the JSON says just that.
+# Kafka Connect's own logical types equal Avro's. Debezium's types (io.debezium.time.Date,
+# …data.Json, …) stay plain numbers and texts, with their name in `connect.name`: S1 and S2 show a
+# date as INT32 days, as the JSON does.
 LOGICAL = {
     "org.apache.kafka.connect.data.Date": "date",
     "org.apache.kafka.connect.data.Time": "time-millis",
@@ -35,7 +34,7 @@ NAME = re.compile(r"[A-Za-z_]\w*", re.A)
 
 
 def connect_schema_to_avro(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """Turn the `schema` part of a Connect JSON message into an Avro record schema.
+    """Convert the `schema` part of a Connect JSON message to an Avro record schema.
 
     Args:
         schema: a struct, as JsonConverter writes it with schemas.enable=true.
@@ -47,20 +46,20 @@ def connect_schema_to_avro(schema: dict[str, Any], name: str) -> dict[str, Any]:
         `connect.type`, named types `connect.name`.
 
     Raises:
-        LakeError: not a struct; a type or a field name that Avro does not have.
+        LakeError: the schema is not a struct, or Avro has no such type or field name.
     """
     if not isinstance(schema, dict) or schema.get("type") != "struct":
         raise LakeError(
             "the schema of a change event is not a struct",
             location=name,
             expected='{"type": "struct", "fields": […]}',
-            hint="is value.converter.schemas.enable true? Hand over the message's 'schema' part",
+            hint="set value.converter.schemas.enable=true, and pass the message's 'schema' part",
         )
     return _record(schema, name, {})
 
 
 def _record(schema: dict[str, Any], name: str, done: dict[str, Any]) -> Any:
-    """`done` holds the records met so far: Avro defines a name once and refers to it afterwards."""
+    """Convert a record; `done` has the earlier ones: Avro defines a name once, and then refers to it."""
     if name in done:
         if done[name] == schema["fields"]:
             return name

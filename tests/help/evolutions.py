@@ -1,5 +1,4 @@
-"""The changes of a schema that the compatibility matrix asks about, kind by kind, of a table of
-movies."""
+"""The kinds of schema changes of the compatibility matrix, for a table of movies."""
 
 from workbench.walkthroughs import movies
 
@@ -10,16 +9,15 @@ BACKWARD = BOTH | {
     "drop",
     "widen int to long",
     "enum grown",
-}  # the new schema reads what was written
+}  # the new schema reads old records
 FORWARD = BOTH | {
     "add required",
     "add nullable",
     "narrow long to int",
-}  # the old schema reads what will be
+}  # the old schema reads new records
 ALLOWED = {"NONE": {*CHANGES}, "BACKWARD": BACKWARD, "FORWARD": FORWARD, "FULL": BACKWARD & FORWARD}
 
 
 def is_allowed(change, mode):
-    """Whether Avro's rules let a change through, by their text (specification, "Schema
-    Resolution")."""
+    """Return whether Avro's specification ("Schema Resolution") allows a change in a mode."""
     return change in ALLOWED[mode.partition("_")[0]]

@@ -1,5 +1,4 @@
-"""An instance of the stack for one run of tests or benchmarks: nobody else's meanwhile, and gone
-when the run is."""
+"""An instance of the stack for one run of tests or benchmarks, removed at its end."""
 
 import contextlib
 import shutil
@@ -15,9 +14,10 @@ from workbench.stack import process
 
 
 def exclusive_run():
-    """Hold this instance for one run, which begins and ends by removing all of it.
+    """Lock this instance for one run.
 
-    Raises (when it is entered): StackError: another run has it; names its process.
+    Raises:
+        StackError: on entering, another run has the lock; names its process.
     """
     return file_lock(
         paths.state_dir().with_suffix(".lock"),
@@ -30,9 +30,10 @@ def exclusive_run():
 
 
 def stop_with_process(pid, *, remove):
-    """See to it that this instance goes down when process `pid` is gone, however it ended.
+    """Stop this instance when process `pid` has ended, in whatever way.
 
     Args:
+        pid: id of the process.
         remove: also delete the instance's folder.
     """
     nowhere = subprocess.DEVNULL
@@ -52,8 +53,10 @@ def watchers():
 
 
 def find_service_processes(start):
-    """Living processes with a mark that begins so, and their marks: `<folder of the
-    instance>:<service>`."""
+    """Return the running processes whose service id starts with a text, with their service ids.
+
+    A service id is `<folder of the instance>:<service>`.
+    """
     found = (
         (p, (p.info["environ"] or {}).get(process.SERVICE_ID_ENV, ""))
         for p in psutil.process_iter(["environ"])

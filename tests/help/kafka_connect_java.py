@@ -1,5 +1,7 @@
-"""A Java with Kafka Connect's own classes, from the jars that the embedded Connect runs: to have
-them beside ours."""
+"""A Java process with Kafka Connect's classes, to compare ours with them.
+
+The jars are those of the embedded Connect.
+"""
 
 import contextlib
 import os
@@ -28,7 +30,7 @@ def kafka_connect_jvm():
 
 
 def json_converter(jvm, is_key):
-    """A JsonConverter with schemas."""
+    """Return a JsonConverter with schemas."""
     config = jvm.java.util.HashMap()
     config["schemas.enable"] = "true"
     made = jvm.org.apache.kafka.connect.json.JsonConverter()

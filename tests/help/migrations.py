@@ -1,30 +1,33 @@
-"""Kinds of migration as applications make them, and what the lake does with each
-(tests/stack/test_migrations.py).
+"""Schema migrations of real applications, and their outcome in the lake.
 
-A table has the columns `id`, `touched`, and `c` of the kind. It is loaded with two rows, migrated,
-and gets a third.
+tests/stack/test_migrations.py runs them. A table has the columns `id`, `touched` and `c`. It is
+loaded with two rows, migrated, and gets a third row.
 """
 
 from dataclasses import dataclass
 
 EQUAL = "equal"  # the lake equals the source after the next ingest
-AFTER_UPDATE = (
-    "equal after an UPDATE of all rows"  # an ALTER makes no event of the rows that are there
-)
-AFTER_RECAPTURE = "equal after a recapture"  # refused, with a message that names it, or different
-LIMIT = "limit"  # docs/limits.md says what is to be done
+AFTER_UPDATE = "equal after an UPDATE of all rows"  # an ALTER makes no events of existing rows
+AFTER_RECAPTURE = "equal after a recapture"  # the ingest reports it, or the lake differs
+LIMIT = "limit"  # docs/limits.md describes the remedy
 
 
 @dataclass(frozen=True)
 class Migration:
-    """One kind.
+    """One migration.
 
-    style: an application that makes such a migration. c: type of the column. old: SQL of its values
-        in both rows.
-    change: statements with a semicolon and a blank between them; `{t}` is the table. new: SQL of
-        the third row's values
-    of `columns`. end: how it ends. refused: whether the ingest refuses it until then. source:
-    another name that the table has afterwards. first: a statement before the table is made.
+    Attributes:
+        application: an application with such a migration.
+        column_type: type of the column `c`.
+        old_values: SQL of its values in the first two rows.
+        statements: the migration, separated by "; "; `{t}` is the table.
+        new_values: SQL of the third row's values of `columns`.
+        outcome: the outcome in the lake.
+        is_refused: whether the ingest refuses the change until then.
+        columns: columns of the third row.
+        key_type: type of the key.
+        renamed_to: the table's name after the migration, if it changes.
+        setup: a statement before the table is created.
     """
 
     application: str
@@ -41,7 +44,7 @@ class Migration:
 
 
 def type_change(style, old_type, old, new_type, new, outcome=EQUAL, using="", **more):
-    """A change of the column's type. One that ends in a recapture is refused by the ingest."""
+    """Return a change of the column's type. The ingest refuses one that needs a recapture."""
     change = f"ALTER TABLE {{t}} ALTER COLUMN c TYPE {new_type}" + (
         f" USING {using}" if using else ""
     )
@@ -52,7 +55,7 @@ def type_change(style, old_type, old, new_type, new, outcome=EQUAL, using="", **
         change,
         new,
         outcome,
-        **{"refused": outcome == AFTER_RECAPTURE, **more},
+        **{"is_refused": outcome == AFTER_RECAPTURE, **more},
     )
 
 
@@ -273,7 +276,7 @@ POSTGRES = {
         "{t}_e",
         "'a'",
         using="c::{t}_e",
-        first="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
+        setup="CREATE TYPE {t}_e AS ENUM ('a', 'b')",
     ),
     # times
     "timestamp to timestamptz": type_change(

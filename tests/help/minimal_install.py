@@ -1,6 +1,6 @@
-"""The library where the embedded stack is not installed."""
+"""Import the library as if the packages of the embedded stack were not installed."""
 
-# What the embedded stack alone needs (pyspark is EMR's own there)
+# packages that only the embedded stack needs (on EMR pyspark is EMR's own)
 EMBEDDED_PACKAGES = (
     "cryptography",
     "hudi",

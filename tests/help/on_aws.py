@@ -1,6 +1,8 @@
-"""World `aws` without AWS: its parameters made up, its clients answered by botocore's Stubber,
-which judges each request and each answer by the service's own model. (Services that moto knows:
-`moto.mock_aws`.)"""
+"""World `aws` without AWS: invented parameters, and clients with botocore's Stubber.
+
+The Stubber validates each request and each response with the service's model. (For services that
+moto supports: `moto.mock_aws`.)
+"""
 
 import contextlib
 from unittest import mock
@@ -11,7 +13,7 @@ from workbench.base import aws, params, paths
 REGION, ACCOUNT = "ap-southeast-2", "111222333444"
 EMBEDDED_ONLY = {
     "movies_file_sink"
-}  # connectors whose plugin comes with Kafka, and not with MSK Connect
+}  # connectors whose plugin is part of Kafka, but not of MSK Connect
 PARAMETERS = {
     "postgres/host": "db.example",
     "postgres/port": "5432",
@@ -42,15 +44,14 @@ PARAMETERS = {
 
 
 def world(name="aws", **more):
-    """The world, its parameters PARAMETERS and `more`."""
+    """Return the world with PARAMETERS and further ones."""
     with mock.patch.object(aws, "parameters", lambda region, deployment: {**PARAMETERS, **more}):
         return params.load(name)
 
 
 @contextlib.contextmanager
 def stubbed_client(service, region=REGION):
-    """The Stubber of a service's client; in the end each answer that was added must have been asked
-    for."""
+    """Yield the Stubber of a service's client; at the end all added responses must be used."""
     environment = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
     with mock.patch.dict("os.environ", environment), Stubber(aws.client(region, service)) as stub:
         yield stub
@@ -58,11 +59,10 @@ def stubbed_client(service, region=REGION):
 
 
 def sleep_once(waited):
-    """A sleep that sleeps not, notes in `waited` how long it should, and bears to be called
-    once."""
+    """Return a `sleep` that only records its seconds in `waited`, and may be called once."""
 
     def sleep(seconds):
         waited.append(seconds)
-        assert len(waited) == 1, "it is waited for what should be told at once"
+        assert len(waited) == 1, "the second wait; the error should have been raised at once"
 
     return sleep

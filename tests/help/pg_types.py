@@ -1,7 +1,7 @@
-"""PostgreSQL's types, what each becomes in the lake, and what Debezium gets wrong: docs/types.md
-shows these two lists, and tests/stack/test_types.py holds the lake to them.
+"""PostgreSQL's types, their values in the lake, and Debezium's errors.
 
-A value is PostgreSQL's own text of it; a rule makes of it what Spark shows in JSON, dates as days
+docs/types.md shows these two lists, and tests/stack/test_types.py checks the lake against them. A
+value is PostgreSQL's text of it. A rule converts it to what Spark shows in JSON, with dates as days
 and timestamps as microseconds since 1970.
 """
 
@@ -18,8 +18,15 @@ POINT = "struct<x:double,y:double,wkb:binary,srid:int>"
 
 @dataclass(frozen=True)
 class Type:
-    """A type; the Spark type of its column, read from JSON and from Avro; the name of its rule;
-    values in SQL."""
+    """A type of PostgreSQL.
+
+    Attributes:
+        name: its name.
+        json: the Spark type of its column, read from JSON.
+        avro: the Spark type of its column, read from Avro.
+        rule: name of its rule.
+        values: values in SQL.
+    """
 
     name: str
     json: str
@@ -29,8 +36,10 @@ class Type:
 
 
 def days(text):
-    """Days since 1970-01-01 in the calendar of today, for every year ("0044-03-15 BC" is of the
-    year -43)."""
+    """Return days since 1970-01-01 in the Gregorian calendar, for every year.
+
+    "0044-03-15 BC" is in the year -43.
+    """
     year, month, day = (int(n) for n in text.split()[0].split("-"))
     year = (1 - year if text.endswith("BC") else year) - (month <= 2)
     era, of_era = divmod(year, 400)
@@ -39,7 +48,7 @@ def days(text):
 
 
 def clock(text):
-    """Microseconds of "10:00:00.5"."""
+    """Return the microseconds of "10:00:00.5"."""
     hours, minutes, seconds = text.split(":")
     return (int(hours) * 3600 + int(minutes) * 60) * 1_000_000 + int(Decimal(seconds) * 1_000_000)
 
@@ -57,7 +66,7 @@ def base64_text(data):
 
 
 def to_utc(text):
-    """ "10:00:00.5+02" as "08:00:00.5Z"."""
+    """Return "10:00:00.5+02" as "08:00:00.5Z"."""
     time, hours, minutes = re.fullmatch(r"(.*?)([+-]\d\d)(?::(\d\d))?", text).groups()
     shift = (int(hours) * 60 + int(f"{hours[0]}{minutes or 0}")) * 60_000_000
     seconds, micros = divmod((clock(time) - shift) % 86_400_000_000, 1_000_000)
@@ -72,7 +81,7 @@ def zoned_timestamp(text, digits):
 
 
 def duration(text):
-    """Microseconds of "P1Y2M3DT4H5M6.5S"; a month has 365.25 / 12 days."""
+    """Return the microseconds of "P1Y2M3DT4H5M6.5S"; a month has 365.25 / 12 days."""
     date, _, time = text[1:].partition("T")
     found = {
         k: Decimal(n)
@@ -96,7 +105,7 @@ def parse_float(text):
     return text if text[-1] in "Ny" else float(text)
 
 
-# name: (what it says, what becomes of a value; `avro` says of which of the two readings)
+# {name: (description, function of a value; `avro`: whether it is read from Avro)}
 RULES = {
     "same": (
         "the same value",
@@ -400,8 +409,7 @@ TYPES = (
     Type("vector(3)", "array<double>", "array<double>", "vector", ("'[1,2.5,3]'",)),
 )
 
-# (type, PostgreSQL's text): what comes out of the first snapshot, and of the log later, both in the
-# terms of JSON
+# {(type, PostgreSQL's text): (value from the snapshot, value from the log)}, both as in JSON
 DEBEZIUM_ERRORS = {
     ("date", "infinity"): (-622191234, -2147472692),
     ("date", "-infinity"): (-625821272, -2147472691),
@@ -443,8 +451,14 @@ DEBEZIUM_ERRORS = {
 
 
 def expected(kind, text, avro, snapshot):
-    """What the lake has to show for a value: `kind` is its Type, `text` PostgreSQL's (of a list,
-    JSON of its texts)."""
+    """Return the expected value in the lake.
+
+    Args:
+        kind: the Type.
+        text: PostgreSQL's text; for a list, JSON of its texts.
+        avro: whether it is read from Avro.
+        snapshot: whether it comes from the snapshot.
+    """
     if text is None:
         return None
     if (kind.name, text) in DEBEZIUM_ERRORS:
@@ -457,7 +471,7 @@ def expected(kind, text, avro, snapshot):
 
 
 def doc_tables():
-    """The rows of the two tables of docs/types.md."""
+    """Return the rows of the two tables of docs/types.md."""
     types = [f"| `{t.name}` | `{t.json}` | `{t.avro}` | {RULES[t.rule][0]} |" for t in TYPES]
     wrong = [
         f"| `{kind}` | `{text}` | `{json.dumps(first)}` | `{json.dumps(later)}` |"

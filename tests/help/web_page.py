@@ -1,8 +1,7 @@
-"""What a web page can do to the listeners of this machine when its name resolves to 127.0.0.1 (DNS
-rebinding).
+"""Check what a web page can do to the listeners of this machine, with DNS rebinding.
 
-Every listening socket is judged by the protocol that it speaks. The socket itself is asked: there
-is no list of ports.
+In DNS rebinding the host name of a page resolves to 127.0.0.1. Each listening socket is checked by
+its protocol, which is detected at the socket: there is no list of ports.
 """
 
 import contextlib
@@ -23,8 +22,8 @@ GUESSED_SIGNATURE = (
     "AWS4-HMAC-SHA256 Credential=guess/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, "
     "Signature=0123456789abcdef"
 )
-# what a page may say of itself: rebound; with a guessed password; and from its own name to ours, as
-# a form sends it
+# headers of a page: after rebinding; with a guessed password; and from its own origin to our host,
+# as a form sends it
 PAGES = [
     FOREIGN_HEADERS,
     {**FOREIGN_HEADERS, "Authorization": "Basic d29ya2JlbmNoOmd1ZXNz"},
@@ -33,7 +32,7 @@ PAGES = [
         "Referer": "http://page.example/page",
         "Content-Type": "text/plain",
     },
-    # and what moto takes for an operation without a signature, of a bucket that the host names
+    # what moto takes for an unsigned operation, on the bucket in the host name
     {
         **FOREIGN_HEADERS,
         "Authorization": GUESSED_SIGNATURE,
@@ -46,7 +45,7 @@ PAGES = [
     },
 ]
 READ_METHODS, CHANGE_METHODS = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH", "DELETE")
-REQUESTS = {  # {path: methods}: to list, to read files and secrets, to write, to change, to stop
+REQUESTS = {  # {path: methods} that list, read files and secrets, write, change or stop something
     # Kafka Connect
     "/": (*READ_METHODS, "POST"),
     "/connectors": (*READ_METHODS, "POST"),
@@ -113,8 +112,10 @@ REFUSED_STATUSES = (400, 401, 403, 404, 405, 415, 501)
 
 
 def exchange(port, message=b"", timeout=5.0, size=4096):
-    """The first bytes that a listener sends after a message; empty where it sends none in time, or
-    hangs up."""
+    """Send a message to a listener, and return the first bytes of its response.
+
+    They are empty after a timeout, or if the listener closes the connection.
+    """
     with (
         contextlib.suppress(OSError),
         socket.create_connection(("127.0.0.1", port), timeout=timeout) as s,
@@ -125,7 +126,7 @@ def exchange(port, message=b"", timeout=5.0, size=4096):
 
 
 def certificate_names(port):
-    """The names in the certificate of a server that speaks TLS; None where it does not."""
+    """Return the names in the certificate of a TLS server; None for another server."""
     from cryptography import x509
 
     context = ssl.create_default_context()
@@ -147,7 +148,7 @@ def certificate_names(port):
 
 
 def is_trusted(port):
-    """Whether a client that knows the usual issuers takes the server's certificate for
+    """Return whether a client with the usual CAs accepts the server's certificate for
     page.example."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
@@ -158,14 +159,16 @@ def is_trusted(port):
 
 
 def _speaks_spark(port):
-    """Spark's RPC (TransportServer): a request that it cannot read is answered by a failure of the
-    same number."""
+    """Return whether a listener is Spark's RPC (TransportServer).
+
+    It responds to a malformed request with a failure of the same number.
+    """
     body = struct.pack("!BqI", 3, 7, 1) + b"x"
     return exchange(port, struct.pack("!q", 8 + len(body)) + body)[8:17] == struct.pack("!Bq", 5, 7)
 
 
 def _speaks_kafka(port):
-    """ApiVersions, version 0, of a client without a name."""
+    """Return whether a listener responds to ApiVersions, version 0, of an unnamed client."""
     return exchange(port, struct.pack("!IhhIh", 10, 18, 0, 7, -1))[4:8] == struct.pack("!I", 7)
 
 
@@ -173,8 +176,7 @@ GREETINGS = {
     "MariaDB": lambda first: first[4:5] == b"\x0a" and b"MariaDB" in first,
     "ZeroMQ": lambda first: first[:1] == b"\xff" and first[9:10] == b"\x7f",
 }
-# Of the protocols of bytes: a page can send them only HTTP, which none of them takes for a request
-# of its own.
+# Binary protocols: a page can only send HTTP, which none of them accepts as a request.
 BINARY = {
     "gRPC": lambda port: (
         exchange(port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4" + bytes(5))[3:4] == b"\4"
@@ -184,17 +186,20 @@ BINARY = {
     "Spark": _speaks_spark,
     "Py4J": lambda port: exchange(port, b"A\nguess\ne\n").startswith(b"!x"),
 }
-# Those that say nothing to a stranger, by a part of their process's command line.
+# Listeners that send nothing to an unknown client: {part of their command line: reason}.
 SILENT_PROCESSES = {
-    "pyspark.daemon": "a Python worker: it says its process id, and wants the secret of its Java first",
-    "io.quarkus.runner.GeneratedMain": "a socket on which no thread of the registry's Java accepts anything",
-    "workbench.spark.server": "PySpark's accumulators: they want the token of their Java first",
+    "pyspark.daemon": "a Python worker: it sends its process id, and expects the secret of its Java first",
+    "io.quarkus.runner.GeneratedMain": "a socket on which no thread of the registry's Java accepts connections",
+    "workbench.spark.server": "PySpark's accumulators: they expect the token of their Java first",
 }
 
 
 def detect_protocol(process, port):
-    """The protocol that a listener speaks. AssertionError where it is none that this module can
-    judge."""
+    """Return the protocol of a listener.
+
+    Raises:
+        AssertionError: this module does not know the protocol.
+    """
     answer = exchange(port, b"GET / HTTP/1.1\r\nHost: page.example\r\nConnection: close\r\n\r\n")
     for name, greets in GREETINGS.items():
         if greets(answer):
@@ -210,24 +215,26 @@ def detect_protocol(process, port):
     for name, speaks in BINARY.items():
         if speaks(port):
             return name
-    raise AssertionError(
-        f"nobody knows how to judge port {port} ({answer[:40]!r}) of {command[:200]}"
-    )
+    raise AssertionError(f"unknown protocol at port {port} ({answer[:40]!r}) of {command[:200]}")
 
 
 def find_accepted_requests(port, secrets_=(), pages=PAGES):
-    """What a server of HTTP did not refuse: [(method, path, page, status, text)], empty where it is
-    safe.
+    """Return the requests that an HTTP server did not reject; none if it is safe.
 
     Args:
-        secrets_: texts that no answer may hold.
+        port: port of the server.
+        secrets_: texts that no response may contain.
+        pages: headers of the pages.
+
+    Returns:
+        [(method, path, number of the page, status, text)].
     """
     faults = []
     for path, methods in REQUESTS.items():
         for method, (number, page) in itertools.product(methods, enumerate(pages)):
             try:
                 answer = _final_response(method, port, path, page)
-            except requests.ConnectionError:  # it hangs up
+            except requests.ConnectionError:  # it closes the connection
                 continue
             to_https = answer.is_redirect and answer.headers["Location"].startswith("https://")
             readable = answer.headers.get("Access-Control-Allow-Origin") in (
@@ -236,7 +243,7 @@ def find_accepted_requests(port, secrets_=(), pages=PAGES):
                 FOREIGN_HEADERS["Origin"],
             )
             told = [text for text in secrets_ if text in answer.text]
-            # what comes from our own name a browser shows to no page of another, unless the answer
+            # a browser shows a response of our host to no page of another, unless the response
             # allows it
             unseen = "Host" not in page and method in READ_METHODS
             refused = (
@@ -248,8 +255,7 @@ def find_accepted_requests(port, secrets_=(), pages=PAGES):
 
 
 def _final_response(method, port, path, page):
-    """What a server answers in the end, over a connection of its own: redirects to itself are
-    followed."""
+    """Send a request over a new connection, and follow redirects to the same server."""
     headers = page if method in READ_METHODS else {"Content-Type": "application/json", **page}
     body = None if method in READ_METHODS else "[]"
     answer = requests.request(
@@ -266,7 +272,7 @@ def _final_response(method, port, path, page):
 
 
 def listening_sockets(processes):
-    """{port: process} of the listening sockets of these processes."""
+    """Return {port: process} of the listening sockets of these processes."""
     found = {}
     for p in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -281,10 +287,18 @@ def listening_sockets(processes):
 
 
 def check_listeners(processes, secrets_=(), pages=PAGES):
-    """Judge every listener of these processes: ({port: protocol}, {port: what a web page gets}).
+    """Check all listeners of these processes.
+
+    Args:
+        processes: the processes.
+        secrets_: texts that no response may contain.
+        pages: headers of the pages.
+
+    Returns:
+        {port: protocol}, and {port: what a web page can do}, empty if all are safe.
 
     Raises:
-        AssertionError: a listener speaks a protocol that this module does not know.
+        AssertionError: this module does not know the protocol of a listener.
     """
     spoken, faults = {}, {}
     for port, process in sorted(listening_sockets(processes).items()):

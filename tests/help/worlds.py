@@ -1,8 +1,8 @@
-"""Worlds that differ from a loaded one."""
+"""Copies of a loaded world with other settings."""
 
 
 def with_settings(world, **parts):
-    """A copy of a world: values of it, and of its parts as dicts, `connect={"kind": "msk"}`."""
+    """Return a copy of a world with other values; those of its parts as `connect={"kind": "msk"}`."""
     return world.model_copy(
         update={
             name: getattr(world, name).model_copy(update=new) if isinstance(new, dict) else new

@@ -1,39 +1,36 @@
-"""Breaks the data behind a notebook's checks, and sees each check red: one that nothing turns red
-proves nothing.
+"""Break the data behind a notebook's checks, and see each check fail.
 
-What is broken is written down in breaks_….py, a file for each walkthrough (the museum's goes on in
-breaks_travel.py). `BREAKS` there names each notebook with its runs; a run is one execution of a
-copy of the notebook with a list of breaks that do not hide each other:
+A check that no break turns red proves nothing. The breaks are in breaks_….py, one file for each
+walkthrough (those of the museum continue in breaks_travel.py). `BREAKS` there has the runs of each
+notebook. A run executes a copy of the notebook with breaks that do not hide each other:
 
     "13_hudi_ingest": [
         Run(Break(
             before="source_rows = outbox.flow.rows(world)",
             code='spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")',
             red={"lake = source, row by row": "order_id=10300: missing"},
-            also=("rows = orders in the input",)), harms="13_hudi_ingest")]
+            also_red=("rows = orders in the input",)), reset_from="13_hudi_ingest")]
 
-before   text that stands in exactly one cell, code or heading; `code` runs before that cell, and
-`back`, if there is
-         something to put back, right after it. Both see the notebook's variables.
-red      the `what` of each check that must go red, with a text (or several, as a tuple) that its
-line must hold: the
-         row, the file, the value
-         A check against published figures that own data differ from is not red, but shown: its
-         texts hold "≠"
-also     checks that may go red with them and prove nothing here
-harms    the step from which the notebook's walkthrough is cleared after the run, where the
-notebook's own clean start
-         does not undo the breaks; `values`, beside it, are the notebook's parameters
+before      text of exactly one cell, code or heading; `code` runs before this cell
+undo        code that runs right after the cell, to restore the data. Both codes have the notebook's
+            variables
+red         {claim of a check that must go red: a text (or several, as a tuple) that its line must
+            contain: the row, the file, the value}. A check against published figures from which
+            other data differ is not red, but shown: its texts contain "≠"
+also_red    claims of checks that may go red, too, and prove nothing here
+reset_from  the step from which the walkthrough is reset after the run, if the notebook's own clean
+            start does not undo the breaks
+parameters  parameters of the notebook
 
 A break changes data: rows in PostgreSQL, messages, files, tables of the lake, entries of the
-catalog, grants. Only where nothing else can, it changes what is asked (`landing.run = lambda *a,
-**k: None`). For `check.expect_failure` it makes the refused thing possible.
+catalog, grants. Only if nothing else can, it changes a function (`landing.run = lambda *a, **k:
+None`). For `check.expect_failure` it makes the refused operation possible.
 
-In the copy a red check is shown and does not stop it; any other error does, and is reported.
-`problems` also tells of a check that went red though no break of the run names it, and of one that
-was red in no run: a new check needs a break. Every run shows all checks of its notebook, so the
-whole list needs no run without breaks. The output that a notebook stores for nbval counts as a
-check called "the kept output", and what is printed as its line.
+In the copy a red check is shown, but does not stop the notebook. Any other error does, and is
+reported. `find_problems` also reports a check that went red although no break of the run names it,
+and one that was red in no run: a new check needs a break. Each run shows all checks of its notebook,
+so no run without breaks is needed. The output that a notebook stores for nbval counts as a check
+with the claim "the kept output"; its line is the printed text.
 """
 
 import re
@@ -45,14 +42,13 @@ from workbench.results import check
 from workbench.run import execute
 from workbench.walkthroughs import ALL
 
-# A check that fails shows its red line before it raises. One inside `expect_failure` is asked to
-# raise, and does.
+# A failing check shows its red line before it raises. Inside `expect_failure` it must raise.
 CONTINUE_ON_RED = """
 import functools
 from workbench.base.errors import CheckFailed as _CheckFailed
 from workbench.results import check as _check
 
-def _goes_on(call):
+def _continue_on_red(call):
     @functools.wraps(call)
     def checked(*args, **kwargs):
         try:
@@ -63,17 +59,17 @@ def _goes_on(call):
     return checked
 
 for _name in set(_check.__all__) - {"MIME"}:
-    setattr(_check, _name, _goes_on(getattr(_check, _name)))
+    setattr(_check, _name, _continue_on_red(getattr(_check, _name)))
 """
 
 
-# of a notebook that stores what a cell prints; nbval compares it, a break changes it
+# claim for the stored output of cells; nbval compares it, and a break changes it
 STORED_OUTPUT = "the kept output"
 
 
 @dataclass(frozen=True)
 class Break:
-    """One change of the data behind checks; the module's docstring tells each field."""
+    """One change of the data behind checks; the module's docstring describes the fields."""
 
     before: str
     code: str
@@ -91,7 +87,7 @@ class Run:
 
 @dataclass
 class Observations:
-    """What the runs of a notebook have shown so far."""
+    """The checks and problems of the runs of a notebook."""
 
     checks: set = field(default_factory=set)
     red: set = field(default_factory=set)
@@ -99,21 +95,21 @@ class Observations:
 
 
 def find_problems(world, name, runs, tmp_path):
-    """Execute the runs of a notebook; return what is not as it should be, one sentence each."""
-    seen = Observations()
+    """Execute the runs of a notebook, and return the problems, one sentence each."""
+    observations = Observations()
     (path,) = (ROOT / "notebooks").rglob(f"{name}.ipynb")
     for number, run in enumerate(runs, 1):
         lines, errors = _execute_with_breaks(path, run, tmp_path)
-        seen.problems += [
+        observations.problems += [
             f"run {number}: {problem}" for problem in [*errors, *_find_differences(run, lines)]
         ]
-        seen.checks |= {line["what"] for line in lines}
-        seen.red |= {what for one in run.breaks for what in one.red}
+        observations.checks |= {line["what"] for line in lines}
+        observations.red |= {what for one in run.breaks for what in one.red}
         if run.reset_from:
             (walkthrough,) = (each for each in ALL if each.folder == path.parent)
             walkthrough.reset(world, run.reset_from)
-    never = [f"no break turns this check red: {what}" for what in sorted(seen.checks - seen.red)]
-    return seen.problems + never
+    unbroken = sorted(observations.checks - observations.red)
+    return observations.problems + [f"no break turns this check red: {what}" for what in unbroken]
 
 
 def has_anchor(source, before):
@@ -130,75 +126,64 @@ def _unformatted(code):
 
 
 def _find_differences(run, lines):
-    """What the lines of a run say that its breaks do not."""
-    expected = {
-        what: (text,) if isinstance(text, str) else text
-        for b in run.breaks
-        for what, text in b.red.items()
-    }
-    allowed = {*expected, *(what for b in run.breaks for what in b.also_red)}
-    said = {line["what"]: check.as_text(line) for line in lines if not line["ok"]}
-    found = [
-        f"red, and no break names it: {text}" for what, text in said.items() if what not in allowed
+    """Return the differences between the lines of a run and the expectations of its breaks."""
+    expected = {claim: text for one in run.breaks for claim, text in one.red.items()}
+    allowed = {*expected, *(claim for one in run.breaks for claim in one.also_red)}
+    claims = [line["what"] for line in lines]
+    red = {line["what"]: check.as_text(line) for line in lines if not line["ok"]}
+    problems = [
+        f"red, and no break names it: {text}" for claim, text in red.items() if claim not in allowed
     ]
-    for what, texts in expected.items():
-        if what not in said:
-            shown = what in {line["what"] for line in lines}
-            found.append(f"{'did not go red' if shown else 'was not shown at all'}: {what}")
-        found += [
-            f"does not say {text!r}: {said[what]}"
-            for text in texts
-            if what in said and text not in said[what]
-        ]
-        if said.get(what, "").startswith("≠") and "≠" not in texts:
-            found.append(f"shown, and not red: {said[what]}")
-    whats = [line["what"] for line in lines]
-    return found + [
-        f"two checks of one name: {what}"
-        for what in sorted({w for w in whats if whats.count(w) > 1})
-    ]
+    for claim, texts in expected.items():
+        texts = (texts,) if isinstance(texts, str) else texts
+        if claim not in red:
+            problem = "did not go red" if claim in claims else "was not shown at all"
+            problems.append(f"{problem}: {claim}")
+            continue
+        line = red[claim]
+        problems += [f"does not contain {text!r}: {line}" for text in texts if text not in line]
+        if line.startswith("≠") and "≠" not in texts:
+            problems.append(f"shown, and not red: {line}")
+    repeated = sorted({claim for claim in claims if claims.count(claim) > 1})
+    return problems + [f"two checks with the same claim: {claim}" for claim in repeated]
 
 
 def _execute_with_breaks(path, run, tmp_path):
-    """Execute a copy of a notebook with the run's breaks in it; return the lines of its checks, and
-    its errors."""
+    """Execute a copy of a notebook with the breaks of a run.
+
+    Returns:
+        The lines of its checks, and its errors.
+    """
     book = nbformat.read(path, as_version=4)
     for one in run.breaks:
-        at = [i for i, cell in enumerate(book.cells) if has_anchor(cell.source, one.before)]
-        if len(at) != 1:
-            return [], [f"{len(at)} cells hold {one.before!r}; it has to be one"]
+        anchors = [i for i, cell in enumerate(book.cells) if has_anchor(cell.source, one.before)]
+        if len(anchors) != 1:
+            return [], [f"{len(anchors)} cells contain {one.before!r}, and not exactly one"]
+        (anchor,) = anchors
         if one.undo:
-            book.cells.insert(at[0] + 1, nbformat.v4.new_code_cell(one.undo))
-        book.cells.insert(at[0], nbformat.v4.new_code_cell(one.code))
-    kept = [
-        (cell.id, _stdout(cell))
-        for cell in book.cells
-        if "keep_output" in cell.metadata.get("tags", [])
-    ]
-    parameters = next(
-        i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", [])
-    )
+            book.cells.insert(anchor + 1, nbformat.v4.new_code_cell(one.undo))
+        book.cells.insert(anchor, nbformat.v4.new_code_cell(one.code))
+    stored = {cell.id: _stdout(cell) for cell in book.cells if _has_tag(cell, "keep_output")}
+    parameters = next(i for i, cell in enumerate(book.cells) if _has_tag(cell, "parameters"))
     book.cells.insert(parameters + 1, nbformat.v4.new_code_cell(CONTINUE_ON_RED))
-    changed = tmp_path / path.name
-    nbformat.write(book, changed)
-    done = execute.execute_notebook(changed, {"world": "local", **run.parameters})
-    printed = {cell.id: _stdout(cell) for cell in done.notebook.cells if cell.cell_type == "code"}
-    outputs = [o for cell in done.notebook.cells if cell.cell_type == "code" for o in cell.outputs]
+    copy = tmp_path / path.name
+    nbformat.write(book, copy)
+    result = execute.execute_notebook(copy, {"world": "local", **run.parameters})
+    cells = [cell for cell in result.notebook.cells if cell.cell_type == "code"]
+    printed = {cell.id: _stdout(cell) for cell in cells}
+    outputs = [output for cell in cells for output in cell.outputs]
     errors = [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"]
     lines = [o["data"][check.MIME] for o in outputs if check.MIME in o.get("data", {})]
-    lines += [
-        {
-            "ok": printed[id] == text,
-            "what": STORED_OUTPUT,
-            "left": "printed",
-            "right": "stored",
-            "left_label": "output",
-            "right_label": "output",
-            "detail": printed[id],
-        }
-        for id, text in kept
-    ]
-    return lines, [*errors, *([done.reason] if done.reason else [])]
+    for id, text in stored.items():
+        line = {"ok": printed[id] == text, "what": STORED_OUTPUT, "detail": printed[id]}
+        sides = {"left": "printed", "right": "stored"}
+        labels = {"left_label": "output", "right_label": "output"}
+        lines.append({**line, **sides, **labels})
+    return lines, [*errors, *([result.reason] if result.reason else [])]
+
+
+def _has_tag(cell, tag):
+    return tag in cell.metadata.get("tags", [])
 
 
 def _stdout(cell):

@@ -10,7 +10,7 @@ def source(statement):
 SOURCE_DATABASE = [
     Run(
         Break(
-            "stamp = ",
+            'last_update = "SELECT last_update',
             SOURCE + 'source("ALTER TABLE language DISABLE TRIGGER ALL")',
             {"an update has set last_update": "later time"},
             undo='source("ALTER TABLE language ENABLE TRIGGER ALL")',
@@ -27,18 +27,18 @@ source("UPDATE film SET rental_rate = 7.77, special_features = '{Trailers}' WHER
             },
         ),
         Break(
-            "a column that the log does not have is told",
+            "a generated column is reported",
             'source("ALTER TABLE film DROP COLUMN revenue_projection")',
-            {"a column that the log does not have is told": "no failure"},
+            {"a generated column is reported": "no failure"},
         ),
         Break(
-            "reading the copies of films is refused",
+            "reading the copies of films is rejected",
             """
 user = world.postgres.replication_user
 source(f"GRANT SELECT ON inventory TO {user}; GRANT DELETE ON film TO {user}")""",
             {
-                "reading the copies of films is refused": "no failure",
-                "writing a film is refused": "violates foreign key",
+                "reading the copies of films is rejected": "no failure",
+                "writing a film is rejected": "violates foreign key",
             },
         ),
         Break(
@@ -47,7 +47,7 @@ source(f"GRANT SELECT ON inventory TO {user}; GRANT DELETE ON film TO {user}")""
             {"rows of the six tables": "film_actor", "actors of films 375 and 376": "375"},
         ),
         Break(
-            "stamped = postgres.query(",
+            "trigger_rows = postgres.query(",
             'source("DROP TRIGGER update_last_update_column_language ON language")',
             {"tables with a trigger for last_update": "language"},
         ),
@@ -60,7 +60,7 @@ source(f"CREATE PUBLICATION {log_based.flow.publication} FOR ALL TABLES")""",
             {
                 "published tables": "kept.public.actor",
                 "published FOR ALL TABLES": "database true",
-                "old rows are told by": "full row",
+                "replica identities": "full row",
             },
             undo="""
 postgres.drop_publication(world, log_based.flow.publication, log_based.DATABASE)
@@ -122,10 +122,10 @@ CONNECTORS = [
                 "events of the first snapshot": "film",
                 "op of film 1": "message 'u'",
                 "before of film 1": "ACADEMY DINOSAUR",
-                "film 1 is of a snapshot": "message 'false'",
+                "snapshot marker of film 1": "message 'false'",
                 "the other two values of film 1": "last_update",
                 "as in reference table S7/film_1": ("row=1, length", "87"),
-                "offsets join without a gap, from 0 to the last row": ("actor", "film"),
+                "offsets have no gap from 0 to the last row": ("actor", "film"),
             },
         ),
         Break(
@@ -144,7 +144,7 @@ CONNECTORS = [
             STRAY_FILE,
             {
                 "codec of every file": "'SNAPPY'",
-                "records in the fullest file": "seen 301",
+                "records in the largest file": "actual 301",
                 "names of the files": "0000000900.snappy",
             },
             undo="stray.unlink()",
@@ -167,20 +167,20 @@ config = {**config, "transforms.unwrap.add.fields": "op,db,table,schema,lsn,sour
             },
         ),
         Break(
-            "two shapes in one folder are caught",
+            "two schemas in one folder are detected",
             '_rows, rows = rows, {**rows, "actor": 1}',
-            {"two shapes in one folder are caught": "no failure"},
+            {"two schemas in one folder are detected": "no failure"},
             undo="rows = _rows",
         ),
         Break(
-            "found = {t.rpartition(",
+            "names = [name for name in topics.names(world)",
             'topics.delete(world, log_based.flow.topic(world, "language"))',
             {"the six topics": "expected all of"},
         ),
         Break(
             'check.equal("op of film 1"',
             'raw["source"]["table"], raw["after"]["fulltext"] = "films", ""',
-            {"where film 1 is from": "'films'", "columns of film 1": "'fulltext'"},
+            {"origin of film 1": "'films'", "columns of film 1": "'fulltext'"},
         ),
         Break(
             "now = artifacts()",
@@ -204,7 +204,7 @@ source(f"UPDATE actor SET last_name = 'Somebody' WHERE actor_id = {old['record']
             {f"landed files of {name} = source": "last_update" for name in SIX},
         ),
         Break(
-            "running = connect.status(",
+            "status = connect.status(",
             """
 from workbench.connect import rest
 rest._call(world, "PUT", f"/connectors/{log_based.CONNECTOR}/pause")
@@ -247,28 +247,28 @@ CHANGES = [
                 "op and before of film 1's update": "ACADEMY",
                 "film 1 after its update": "2022",
                 "events of one statement on film 1": "topic 2",
-                "last_update of the deleted": "before '2017",
+                "last_update of the deleted rows": "before '2017",
                 "film 1 in the second snapshot": "2022",
             },
             undo=AS_IT_WAS,
         ),
         Break(
-            "ALTER TABLE language REPLICA IDENTITY NOTHING",
+            'set_identity("NOTHING")',
             """
 source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")""",
             {
-                "refused under NOTHING: UPDATE": "no failure",
-                "refused under NOTHING: DELETE": "does not have",
+                "rejected under NOTHING: UPDATE": "no failure",
+                "rejected under NOTHING: DELETE": "does not have",
             },
             undo='source(f"ALTER PUBLICATION {log_based.flow.publication} ADD TABLE language")',
         ),
         Break(
-            "one = pd.concat(",
+            "sources = pd.DataFrame(",
             'change("film", "UPDATE film SET length = length WHERE film_id = 1")',
             {"order of one transaction": "'category', 'film'", "transactions and times": "(2, 2)"},
         ),
         Break(
-            "two = log_based.events(",
+            "events = log_based.events(",
             'change("actor", touch.format(10))',
             {
                 "two overlapping transactions, in the topic and by LSN": "[9, 8, 10]",
@@ -291,7 +291,7 @@ source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")"""
             """
 log_based.flow.execute(world, "film_actor", "DELETE FROM film_actor WHERE (actor_id, film_id) = (52, 376)", messages=2)
 """,
-            {"deleted actors of film 376 that S7 names": "topic 60"},
+            {"deleted actors of film 376 named by S7": "topic 60"},
         ),
         Break(
             'check.equal("operations of the deletes"',
@@ -301,34 +301,37 @@ log_based.flow.execute(world, "film_actor", "DELETE FROM film_actor WHERE (actor
         Break(
             "befores = pd.DataFrame(",
             "leaving = leaving.iloc[1:]",
-            {"keys of the deleted = rows before": "not in source", "tombstones": "topic 7"},
+            {"keys of the deleted rows = rows before": "not in source", "tombstones": "topic 7"},
         ),
         Break(
-            "seen = {(row.identity, row.op)",
+            "old_names = {}",
             """
 identities["before"] = identities["before"].map(lambda row: row and {**row, "name": "Greek"})""",
             {
-                "old names that the events have": "Greek",
-                "under DEFAULT a delete has not the old name": "expected not Greek",
+                "old names in the events": "Greek",
+                "under DEFAULT a delete does not have the old name": "expected not Greek",
             },
         ),
         Break(
             'check.equal("events of an update of a key"',
-            "moved = pd.concat([moved, left.iloc[:1]])",
+            "moved = pd.concat([moved, actors_of_375.iloc[:1]])",
             {
                 "events of an update of a key": "'c', 'd'",
-                "places in the log that they have": "topic 2",
+                "log positions of these events": "topic 2",
             },
         ),
         Break(
-            "named = {52, 60}",
+            "actors = {52, 60}",
             """
 several = several.iloc[::-1].copy()
 several.loc[several.index[-1], "__source_ts_ms"] += 1""",
-            {"times of these deletes": "topic 2", "the places of these deletes rise": "topic"},
+            {
+                "times of these deletes": "topic 2",
+                "log positions of these deletes increase": "topic",
+            },
         ),
         Break(
-            'asked = "SELECT name FROM category',
+            'category_sql = "SELECT name FROM category',
             """
 source("UPDATE category SET name = 'Punk' WHERE name = 'Steampunk'")
 source("INSERT INTO film_actor (actor_id, film_id) VALUES (1, 375)")""",
@@ -360,8 +363,8 @@ log_based.flow.land(spark, world)""",
             {
                 "as in reference table S7/films_all_changes": "row=11: not in reference",
                 "as in reference table S7/films_latest": "7.77",
-                "a tie is caught": "no failure",
-                "versions of film 2 that the time cannot tell apart": "raw files 8",
+                "a tie is detected": "no failure",
+                "versions of film 2 with the same time": "raw files 8",
                 "rental_duration of film 2": "raw files 8",
                 "film 5 in the latest state": "raw files 1",
                 "valid_to of film 5": "nan]",
@@ -376,7 +379,7 @@ log_based.flow.land(spark, world)""",
             undo="history = _history",
         ),
         Break(
-            "joined = {when",
+            "joined = {name",
             'positions["after the snapshot"] = positions["film 3 has moved"]',
             {
                 "category of film 3 at three positions": "'Steampunk'",
@@ -390,9 +393,9 @@ log_based.flow.land(spark, world)""",
             undo='source("DELETE FROM film_category WHERE film_id = 3 AND category_id = 1")',
         ),
         Break(
-            'held = "__debezium',
+            'placeholder = "__debezium',
             'films.loc[films.index[0], "description"] = "__debezium_unavailable_value"',
-            {"latest descriptions that are the placeholder": "raw files 1"},
+            {"latest descriptions equal to the placeholder": "raw files 1"},
         ),
         Break(
             "check.same_rows(log_based.flow.rows(world, name), log_based.latest(",
@@ -423,7 +426,7 @@ log_based.flow.land(spark, world)""",
 REFINED = [
     Run(
         Break(
-            "a refined table that is out of date is caught",
+            "an outdated refined table is detected",
             '''
 from workbench.source import postgres
 
@@ -431,7 +434,7 @@ postgres.execute(world, """
     CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
         'BEGIN NEW.rental_rate = OLD.rental_rate; RETURN NEW; END';
     CREATE TRIGGER hold BEFORE UPDATE ON film FOR EACH ROW EXECUTE FUNCTION hold()""", database=log_based.DATABASE)''',
-            {"a refined table that is out of date is caught": "no failure"},
+            {"an outdated refined table is detected": "no failure"},
             undo='postgres.execute(world, "DROP FUNCTION hold CASCADE", database=log_based.DATABASE)',
         ),
         Break(
@@ -443,7 +446,7 @@ import pyarrow
 name = "pagila_kafka_connect.pagila_public_film_refined"
 spark.sql(f"ALTER TABLE {name} ADD COLUMNS (extra string)")
 spark.sql(f"INSERT INTO {name} VALUES (5, 'X', 2000, 1, 1, 't', 'e', 'PG'), (1002, 'Y', 2000, 1, 1, 't', 'e', 'NR')")
-unknown = pathlib.Path(files.open_filesystem(place)[1]) / "rating=X" / "unknown.parquet"
+unknown = pathlib.Path(files.open_filesystem(table_folder)[1]) / "rating=X" / "unknown.parquet"
 unknown.parent.mkdir()
 parquet.write_table(pyarrow.table({"film_id": [1]}), unknown, compression="gzip")""",
             {
@@ -457,9 +460,9 @@ parquet.write_table(pyarrow.table({"film_id": [1]}), unknown, compression="gzip"
             },
         ),
         Break(
-            'asked = "SELECT count(*) AS n',
-            'by_rating["PG"] = whole',
-            {"one rating is less to read than all": "less than"},
+            'count_sql = "SELECT count(*) AS n',
+            'by_rating["PG"] = total_bytes',
+            {"one rating reads fewer bytes than all": "less than"},
         ),
         reset_from="31_source_database",
     )
@@ -468,26 +471,26 @@ parquet.write_table(pyarrow.table({"film_id": [1]}), unknown, compression="gzip"
 COMPARE = [
     Run(
         Break(
-            "the poller's state of the actors is not the source's",
+            "the poller's state of the actors differs from the source",
             """
 _rows = log_based.flow.rows(world, "actor").drop(columns="last_update")
 _newest, newest_polled = newest_polled, lambda name: _rows.copy()""",
-            {"the poller's state of the actors is not the source's": "no failure"},
+            {"the poller's state of the actors differs from the source": "no failure"},
             undo="newest_polled = _newest",
         ),
         Break(
             'check.eventually("an event for each change of a row"',
             """
 postgres.query(world, "SELECT * FROM actor", database=log_based.DATABASE)
-made["actor"] += 1
+changed_rows["actor"] += 1
 log_based.flow.execute(world, "actor", "INSERT INTO actor (first_name, last_name) VALUES ('NEW', 'ACTOR')")
-made["language"] += 1
+changed_rows["language"] += 1
 check_eventually, check.eventually = check.eventually, lambda what, call: check_eventually(what, call, timeout=5)""",
             {
                 "an event for each change of a row": "not yet",
                 "events of each table": "language",
-                "rows of the source that the poller has not": "actor",
-                "rows read from the tables by the log's reader": "expected 0",
+                "rows of the source that the poller does not have": "actor",
+                "rows read from the tables by the log consumer": "expected 0",
             },
             undo="check.eventually = check_eventually",
         ),
@@ -511,7 +514,10 @@ for name in TABLES:
             "missed = sorted(",
             """
 versions.loc[versions.index, "seen by"] = "both" """,
-            {"versions that the poller missed": "poller", "they are not few": "0 of"},
+            {
+                "versions that the poller missed": "poller",
+                "the poller missed some versions": "0 of",
+            },
         ),
         Break(
             "_, by_time = seen_at(",
@@ -524,19 +530,19 @@ history[0]["at"] -= pd.Timedelta(60, "s")""",
             },
         ),
         Break(
-            'check.equal("deleted rows that the poller still has"',
+            'claim = "deleted rows that the poller still has"',
             """
-ghosts |= {('actor', 10**6)}
-met -= deleted""",
+still_there |= {('actor', 10**6)}
+polled_once -= deleted""",
             {
                 "deleted rows that the poller still has": "1000000",
-                "deleted rows that the poller never met": "poller",
+                "deleted rows that the poller never saw": "poller",
             },
         ),
         Break(
             'check.true("the poller reads the tables"',
-            'asked["rows read"] = 0\nby_log = by_log + 1000',
-            {"the poller reads the tables": "seen 0", "the log is sooner": "less than"},
+            'poll_history["rows read"] = 0\nby_log = by_log + 1000',
+            {"the poller reads the tables": "actual 0", "the log is faster": "less than"},
         ),
         reset_from="31_source_database",
     )

@@ -10,18 +10,18 @@ mariadb.execute(world, f"GRANT SELECT ON mysql.* TO {connector}")"""
 SOURCE_DATABASE = [
     Run(
         Break(
-            'wanted = ("log_bin"',
+            'names = "log_bin',
             """
 days = float(mariadb.query(world, "SELECT @@expire_logs_days").iloc[0, 0])
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'MINIMAL'")
 mariadb.execute(world, "SET GLOBAL expire_logs_days = 0")""",
-            {"settings of the log": "'MINIMAL'", "the log is kept for a while": "seen 0"},
+            {"settings of the log": "'MINIMAL'", "retention of the log": "actual 0"},
             undo="""
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'FULL'")
 mariadb.execute(world, f"SET GLOBAL expire_logs_days = {days}")""",
         ),
         Break(
-            "file, _, offset = here.rpartition",
+            "file, _, offset = position.rpartition",
             """
 movies.execute(world, "CREATE TABLE another (n int)")
 movies.execute(world, "INSERT INTO scratch VALUES (2, 'Nosferatu')")
@@ -37,14 +37,14 @@ movies.execute(world, "UPDATE scratch SET title = 'M' WHERE id = 2")""",
             "def as_connector(",
             GRANTED,
             {
-                "making a table is refused": "no failure",
-                "reading another database is refused": "no failure",
+                "creating a table is rejected": "no failure",
+                "reading another database is rejected": "no failure",
             },
         ),
         Break(
-            "there = ",
+            "tables_sql = ",
             "",
-            {"tables": "'t'", "databases that the connector sees": "'mysql'"},
+            {"tables": "'t'", "databases visible to the connector": "'mysql'"},
             undo="""
 movies.execute(world, "DROP TABLE t")
 mariadb.execute(world, f"REVOKE CREATE ON sampledatabase.* FROM {connector}")
@@ -115,8 +115,8 @@ told, connect.config = connect.config, other_config""",
             TOO_EARLY,
             {
                 "states before the table existed": "'RUNNING', 'RUNNING', 'RUNNING'",
-                "states when all had come": "'RUNNING', 'RUNNING', 'RUNNING'",
-                "messages and schemas then": "db1.sampledatabase.movies-extra",
+                "states after table, messages and schemas": "'RUNNING', 'RUNNING', 'RUNNING'",
+                "messages and schemas before the table existed": "db1.sampledatabase.movies-extra",
             },
         ),
         Break(
@@ -125,7 +125,7 @@ told, connect.config = connect.config, other_config""",
 topics.wait_for_messages(world, movies.TOPIC, 12, connector=movies.CONNECTOR)
 movies.flow.change(world, "movies", 101, title="Spoilt")""",
             {
-                "what happened to each row": "'u'",
+                "operation of each row": "'u'",
                 "messages = source, row by row": "movie_id=101: 2 rows in topic",
             },
         ),
@@ -140,12 +140,12 @@ registry.register(world, f"{movies.TOPIC}-value", {**value_schema, "doc": "anoth
             undo='registry.delete(world, f"{movies.TOPIC}-extra")',
         ),
         Break(
-            "a connector without its schema history stops",
+            "a connector without its schema history fails",
             """
 topics.create(world, "dbhistory.lost")
 known = topics.read(world, config["schema.history.internal.kafka.topic"])
 topics.produce(world, "dbhistory.lost", [(None, value) for value in known["value"]])""",
-            {"a connector without its schema history stops, and says so": "no failure"},
+            {"a connector without its schema history fails with a reason": "no failure"},
         ),
         Break(
             'source = movies.flow.rows(world, "movies")',
@@ -157,7 +157,7 @@ records.loc[0, "__source_ts_ms"] = 0""",
                     "movie_id=101: 2 rows in topic",
                     "movie_id=999: missing in topic",
                 ),
-                "times are told": "seen 0",
+                "every message has a time": "actual 0",
             },
         ),
         Break(
@@ -205,11 +205,11 @@ landed, landing.run_once = landing.run_once, spoiling"""
 EVOLVE = [
     Run(
         Break(
-            "topics.wait_for_messages(world, history, noted + 1",
+            "topics.wait_for_messages(world, history, history_count + 1",
             ANOTHER_MESSAGE,
             {
                 "messages and versions after the ALTER": "'messages': 13",
-                "columns of old and of new files": "True: ['movie_id, title, release_year, __deleted",
+                "columns of old and of new files": "true: ['movie_id, title, release_year, __deleted",
                 "files = source": "movie_id=101: 2 rows in files",
                 "read as version 1 = source": "movie_id=101: 2 rows in reader",
             },
@@ -219,9 +219,9 @@ EVOLVE = [
             """
 movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIFY release_year int NOT NULL FIRST")""",
             {
-                "what version 2 has more": "'null'",
-                "all the rest": "version 2 'release_year'",
-                "what stands before it": "registry 'title'",
+                "fields added by version 2": "'null'",
+                "all other fields": "version 2 'release_year'",
+                "field before COUNTRY": "registry 'title'",
                 "a reader of version 2 cannot read version 1": "no failure",
             },
             undo="topics.wait_for_messages(world, movies.TOPIC, rows + 1)",
@@ -230,8 +230,8 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
             "files_before = ",
             OTHER_LANDING,
             {
-                "files of before": ("records: now 9", "bytes: now", "written: now"),
-                "no file holds more than ten": "seen 12",
+                "files from before the change": ("records: now 9", "bytes: now", "written: now"),
+                "no file has more than ten records": "actual 12",
                 "files = source": (
                     "movie_id=101: 2 rows in files",
                     "movie_id=110: missing in files",
@@ -243,20 +243,20 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
             'past = hudi.as_of(spark, world, table, "version_1")',
             'hudi.label(world, table, "version_1")',
             {
-                "COUNTRY in the past": "COUNTRY",
+                "COUNTRY as of version 1": "COUNTRY",
                 "as of version 1 = the old rows": "movie_id=201: not in source",
             },
         ),
         Break(
-            'check.equal("messages and versions after the ALTER"',
-            'registry.register(world, f"{movies.TOPIC}-value", {**two, "doc": "another"})',
-            {"versions now": "'3'", "schemas that these messages name": "registry"},
+            'claim = "messages and versions after the ALTER"',
+            'registry.register(world, f"{movies.TOPIC}-value", {**version_2, "doc": "another"})',
+            {"versions now": "'3'", "schema ids of these messages": "registry"},
         ),
         Break(
             'source = movies.flow.rows(world, "movies")',
             'movies.flow.change(world, "positions", 101, COUNTRY="France")',
             {
-                "rows that the ALTER has filled": "source 11",
+                "rows filled by the ALTER": "source 11",
                 "Spark = source": "movie_id=101, COUNTRY",
                 "hudi-rs = source": "movie_id=101, COUNTRY",
             },
@@ -289,12 +289,12 @@ counts = {name: n + unchanged for name, n in counts.items()}""",
             {"the lake after the backfill = source": "movie_id=105, COUNTRY"},
         ),
         Break(
-            "told = list(hudi.schema_changes(table)",
+            "changes = list(hudi.schema_changes(table)",
             """
 movies.execute(world, "ALTER TABLE movies ADD COLUMN extra int")
 movies.flow.change(world, "positions", 101, title="Spoilt")
 movies.flow.ingest(spark, world, table)""",
-            {"what the commits say of the schema": "'added extra int'"},
+            {"schema changes in the commits": "'added extra int'"},
         ),
         reset_from="42_connectors",
     )
@@ -339,19 +339,20 @@ wait_until(lambda: registry.inspect_message(world, topics.read(world, movies.TOP
 COMPATIBILITY = [
     Run(
         Break(
-            "one, two = registry.versions(world, artifact)",
+            "version_1, version_2 = registry.versions(world, artifact)",
             GENTLE,
-            {"version 2 may follow": "'BACKWARD': True"},
+            {"version 2 may follow": "'BACKWARD': true"},
         ),
         Break(
             "nullable = {",
             """
-another = {**two, "fields": [{**f, "type": "int"} if f["name"] == "COUNTRY" else f for f in two["fields"]]}
+fields = [{**f, "type": "int"} if f["name"] == "COUNTRY" else f for f in version_2["fields"]]
+another = {**version_2, "fields": fields}
 registry.register(world, scratch, another)""",
-            {"modes that refuse the gentle one": "'BACKWARD'"},
+            {"modes that reject the nullable variant": "'BACKWARD'"},
         ),
         Break(
-            "answers = pd.DataFrame({",
+            "reasons_of_registry = pd.DataFrame(",
             """
 def without_key(world, artifact, schema):
     return registered(world, artifact, {**schema, "fields": schema["fields"][1:]})
@@ -360,14 +361,14 @@ registered, registry.register = registry.register, without_key
 del changes["narrow long to int"]""",
             {
                 "registry = Avro's rules": ("change='drop', BACKWARD", "registry false"),
-                "questions asked": "registry 56",
+                "questions to the registry": "registry 56",
             },
             undo="registry.register = registered",
         ),
         Break(
             'registry.register(world, scratch, changes["drop"])',
             "registry.delete(world, scratch)",
-            {"a transitive mode looks back": "'BACKWARD_TRANSITIVE': True"},
+            {"a transitive mode compares with all versions": "'BACKWARD_TRANSITIVE': true"},
         ),
         Break(
             "outcomes = pd.DataFrame(",
@@ -375,8 +376,8 @@ del changes["narrow long to int"]""",
             {
                 "changes that stop the table": "'add nullable'",
                 "rows after each change": "'add required': 1",
-                "what stops it is told": "YEAR",
-                "what a wider number becomes": "widened year int to double",
+                "the error names the field and both types": "YEAR",
+                "type of a widened number": "widened year int to double",
             },
         ),
         Break('registry.set_compatibility(world, artifact, "FORWARD")', PAUSED, {}),
@@ -385,29 +386,32 @@ del changes["narrow long to int"]""",
             NOT_STOPPED,
             {
                 "the connector is stopped by the registry": "not yet",
-                "versions when it was refused": "registry 3",
+                "versions after the rejection": "registry 3",
             },
         ),
         Break(
             "def newest():",
             LATER_MOVIE,
-            {"the waiting change arrives": "not yet", "the change that waited": "(302, 'Solaris')"},
+            {
+                "the pending change arrives": "not yet",
+                "the change after the restart": "(302, 'Solaris')",
+            },
             undo="check.eventually = patient",
         ),
         Break(
             """RENAME COLUMN "name" TO title""",
             "registry.register(world, artifact, first)",
-            {"versions when the rule was loosened": "one more 3"},
+            {"versions after the mode was relaxed": "one more 3"},
         ),
         Break(
-            'check.true("the state of the source',
+            "check.true(\"the connector's state",
             """
 failure = "connector 'movies_source' is FAILED: the registry refuses a schema: year at /fields/2"
-third["fields"] = third["fields"][1:]
+version_3["fields"] = version_3["fields"][1:]
 movies.execute(world, "ALTER TABLE movies ADD COLUMN extra int")""",
             {
-                "the state of the source tells the reason": "year at",
-                "required fields that the refused schema lacks": "movie_id",
+                "the connector's state shows the reason": "year at",
+                "required fields missing in the rejected schema": "movie_id",
                 "columns of the table at the end": "'extra'",
             },
         ),
@@ -423,31 +427,31 @@ WHO = ("connect", "landing", "lake")
 DEAD_LETTERS = [
     Run(
         Break(
-            "what is too large is refused at once",
+            "a message that is too large is rejected",
             "sent, topics.produce = topics.produce, lambda *asked: None",
-            {"what is too large is refused at once": "no failure"},
+            {"a message that is too large is rejected": "no failure"},
             undo="topics.produce = sent",
         ),
         Break(
-            "def lines():",
+            "def line_count():",
             SOON
             + """
 from workbench.base import wait_until
 
-wait_until(lambda: len(written.read_text().splitlines()) == rows + 1, "all lines")
-with written.open("a") as file:
+wait_until(lambda: len(text_file.read_text().splitlines()) == rows + 1, "all lines")
+with text_file.open("a") as file:
     file.write("another line of The Sacrifice\\n")""",
             {
                 "the sink in Connect has written": "not yet",
                 "read + dead letters = sent": "'connect': 30",
-                "the message behind the poison": "'connect': 2",
+                "the message after the poison messages": "'connect': 2",
                 "lines in the file": "not yet",
             },
         ),
         Break(
-            "def mended(letter):",
-            'dlq.replay(world, letters["lake"], offsets=[0], transform=lambda letter: whole[letter.key.decode()])',
-            {"letters sent back, and again": "(3, 0)"},
+            "def repaired(dead_letter):",
+            'dlq.replay(world, dlq_topics["lake"], offsets=[0], transform=lambda letter: encoded[letter.key.decode()])',
+            {"dead letters replayed, and the second time": "(3, 0)"},
         ),
         Break(
             "landed_again = landing.run(",
@@ -456,21 +460,21 @@ more = registry.encode(world, id, movie(407, "Andrei Rublev", 1966))
 topics.produce(world, movies.POISONED_TOPIC, [("407", more)])""",
             {
                 "records in files": "landing 30",
-                "the lake = what was sent, row by row": "movie_id=407: not in source",
+                "lake = messages sent, row by row": "movie_id=407: not in source",
             },
         ),
         Break(
-            "closes = {",
+            "totals = {",
             STRAY_LETTERS,
             {
-                **{f"letters of {who}": "409" for who in WHO},
-                **{f"origins told by {who}": "-1" for who in WHO},
-                **{f"reasons told by {who}": "seen ''" for who in WHO},
-                "letters at the end": "'connect': 5",
+                **{f"dead letters of {who}": "409" for who in WHO},
+                **{f"origins in {who}": "-1" for who in WHO},
+                **{f"reasons in {who}": "actual ''" for who in WHO},
+                "dead letters at the end": "'connect': 5",
             },
         ),
         Break(
-            "running = connect.status(",
+            "task = connect.status(",
             """
 from workbench.connect import rest
 

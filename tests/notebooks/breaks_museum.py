@@ -1,5 +1,7 @@
-"""What is broken behind the checks of notebooks 51 to 54 (of 55 to 58: breaks_travel.py); how a
-break is written stands in breaking.py."""
+"""Breaks for the checks of notebooks 51 to 54 (55 to 58: breaks_travel.py).
+
+breaking.py documents the format.
+"""
 
 from breaking import Break, Run
 from breaks_travel import LAKE, TRAVEL
@@ -7,7 +9,7 @@ from breaks_travel import LAKE, TRAVEL
 SOURCE_DATABASE = [
     Run(
         Break(
-            "named = museum.flow.rows(",
+            "artists = museum.flow.rows(",
             """
 def source(statement):
     postgres.execute(world, statement, database=museum.DATABASE)
@@ -34,19 +36,19 @@ source("UPDATE artworks SET title = 'Toreador', classification = 'Drawing', arti
             undo='postgres.drop_publication(world, "loans", museum.DATABASE)',
         ),
         Break(
-            "published = postgres.publications(",
+            "publications = postgres.publications(",
             """
 source(f"ALTER PUBLICATION {museum.flow.publication} DROP TABLE artworks")
 source("ALTER TABLE artists REPLICA IDENTITY FULL")""",
             {
                 "published tables": "database ['public.artists'] ",
-                "rows of both are told apart by": "full row",
+                "replica identity of both": "full row",
             },
         ),
         Break(
-            "the connector's user changes nothing",
+            "the connector's user cannot change rows",
             'source(f"GRANT UPDATE ON artists TO {world.postgres.replication_user}")',
-            {"the connector's user changes nothing": "no failure"},
+            {"the connector's user cannot change rows": "no failure"},
         ),
         reset_from="51_source_database",
     ),
@@ -58,8 +60,8 @@ from workbench.base import http
 api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
 extra = {"X-Registry-ArtifactId": "moma.public.extra-value", "X-Registry-ArtifactType": "AVRO"}
 http.call("the registry", "POST", api, "string", headers=extra).raise_for_status()"""
-# the topic forgets its first message of artist 1, so the next one, which the stream brought, is
-# looked at instead
+# Delete the first message of artist 1 from the topic. The notebook then reads the next one, an
+# update from the log.
 LATER_MESSAGE = """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -70,8 +72,9 @@ connect.apply(world, museum.CONNECTOR, {
 connect.wait_running(world, museum.CONNECTOR)
 museum.flow.change(world, "artists", 1, name="Somebody")
 kafka = AdminClient(topics.settings(world))
-for done in kafka.delete_records([TopicPartition(museum.flow.topic(world, "artists"), 0, first + 1)]).values():
-    done.result(10)"""
+deleted = kafka.delete_records([TopicPartition(museum.flow.topic(world, "artists"), 0, first + 1)])
+for future in deleted.values():
+    future.result(10)"""
 NO_EVENTS = """
 from workbench.base.wait import wait_until
 
@@ -97,20 +100,20 @@ for name, key, column in (("artists", 2, "gender"), ("artworks", 3, "title")):
 CONNECTORS = [
     Run(
         Break(
-            "the keys of Debezium 1.7 are refused",
+            "the keys of Debezium 1.7 are rejected",
             """
 import requests
 
-def unasked(world, name, config):
+def apply_unchecked(world, name, config):
     body = {"name": name, "config": config, "initial_state": "STOPPED"}
     requests.post(f"{world.connect.url}/connectors", json=body, timeout=30, auth=world.connect.auth).raise_for_status()
 
-asked, connect.apply = connect.apply, unasked""",
+apply, connect.apply = connect.apply, apply_unchecked""",
             {
-                "the keys of Debezium 1.7 are refused": "no failure",
+                "the keys of Debezium 1.7 are rejected": "no failure",
                 "nothing was deployed": "moma_source",
             },
-            undo="connect.apply = asked\nconnect.delete(world, museum.CONNECTOR)",
+            undo="connect.apply = apply\nconnect.delete(world, museum.CONNECTOR)",
         ),
         Break(
             'published.compare(world, "S5/source_connector"',
@@ -131,20 +134,20 @@ asked, connect.apply = connect.apply, unasked""",
             undo='http.call("the registry", "DELETE", f"{api}/moma.public.extra-value").raise_for_status()',
         ),
         Break(
-            'at = museum.flow.events(spark, world, "artists")',
+            'first_event = museum.flow.events(spark, world, "artists")',
             LATER_MESSAGE,
             {
-                "fields of the message, in this order": ("place 9", "__table", "__db"),
+                "fields of the message, in this order": ("position 9", "__table", "__db"),
                 "metadata in the message of artist 1": "'u'",
                 "name in the envelope and in the flat message": "Somebody",
-                "the message names the newest version of its schema": "registry ",
+                "the message names the latest version of its schema": "registry ",
             },
         ),
         Break(
             "a message with an unknown schema id",
-            "found, registry.find = registry.find, lambda *_: value_schema",
+            "find, registry.find = registry.find, lambda *_: value_schema",
             {"a message with an unknown schema id": "no failure"},
-            undo="registry.find = found",
+            undo="registry.find = find",
         ),
         Break(
             'check.equal("topics"',
@@ -161,7 +164,7 @@ asked, connect.apply = connect.apply, unasked""",
             undo='topics.delete(world, "moma.public.extra")',
         ),
         Break(
-            'raw = spark.read.format("avro")',
+            'landed = spark.read.format("avro")',
             SPOILT_FILES,
             {
                 "landed files of artists": ("artist_id=2, gender", "Spoilt"),
@@ -171,20 +174,25 @@ asked, connect.apply = connect.apply, unasked""",
         Break(
             "the compatible API gives the same schema",
             """
-told, registry.latest = registry.latest, lambda *asked: {"fields": []} if "ccompat" in asked else told(*asked)""",
+latest_schema = registry.latest
+
+def without_fields(*args):
+    return {"fields": []} if "ccompat" in args else latest_schema(*args)
+
+registry.latest = without_fields""",
             {
                 "the compatible API gives the same schema of artists": "0 fields",
                 "the compatible API gives the same schema of artworks": "0 fields",
             },
             undo="""
-registry.latest = told
+registry.latest = latest_schema
 registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with its second version""",
         ),
         reset_from="51_source_database",
     ),
 ]
 
-# artist 3 is the only Albanian: one file of one row
+# Artist 3 is the only Albanian: the folder has one file with one row.
 DOUBLED_FILE = """
 import pathlib
 
@@ -194,11 +202,11 @@ path.with_name(other).write_bytes(path.read_bytes())"""
 EMPTY_FIELD = """
 import pyarrow.parquet
 
-held = pyarrow.parquet.read_table(path, partitioning=None)
-at = held.column_names.index("_hoodie_file_name")
-nothing = held.schema.field(at), pyarrow.array([""] * held.num_rows)
+rows_of_file = pyarrow.parquet.read_table(path, partitioning=None)
+position = rows_of_file.column_names.index("_hoodie_file_name")
+empty = rows_of_file.schema.field(position), pyarrow.array([""] * rows_of_file.num_rows)
 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-pyarrow.parquet.write_table(held.set_column(at, *nothing), path)
+pyarrow.parquet.write_table(rows_of_file.set_column(position, *empty), path)
 lake[artists_cow.name] = hudi.read(spark, artists_cow).toPandas()"""
 OTHER_TABLE = """
 from functools import partial
@@ -222,7 +230,7 @@ HUDI_INGEST = [
             undo='del vars(museum.flow)["table"]',
         ),
         Break(
-            "catalog = {d: sorted(",
+            'databases = ("moma_cow", "moma_mor")',
             'spark.sql("CREATE TABLE moma_cow.extra (n int) USING parquet")',
             {"tables in the catalog": "extra"},
             undo='spark.sql("DROP TABLE moma_cow.extra")',
@@ -253,9 +261,9 @@ hudi.register(spark, museum.flow.table(world, "artists", "mor"))""",
             },
         ),
         Break(
-            "twice = hudi.read(",
+            "artist_ids = hudi.read(",
             'rows.write.format("hudi").options(**scratch.options()).mode("overwrite").save(scratch.base)',
-            {"careless bulk inserts are caught": "no failure"},
+            {"a repeated bulk insert is detected": "no failure"},
         ),
         Break(
             "lake = {t.name: hudi.read(spark, t).toPandas()",
@@ -317,26 +325,26 @@ spark.sql("DROP VIEW moma_mor.artists_rt")
 hudi.register(spark, tables[1])""",
         ),
         Break(
-            "own = [c for c in first.columns",
+            "hudi_fields = [column for column in first.columns",
             EMPTY_FIELD,
-            {"rows that lack a field of Hudi's": "'moma_artists_cow': 1"},
+            {"rows without one of Hudi's fields": "'moma_artists_cow': 1"},
         ),
         reset_from="53_hudi_ingest",
     ),
 ]
 
-# after each ingest somebody writes into the Copy-on-Write table what the source has never said
+# After each ingest, write a row into the Copy-on-Write table that the source never had.
 SPOILS = (
     LAKE
     + """
 ingest = museum.flow.sync
 
-def follow(*asked, **more):
-    done = ingest(*asked, **more)
+def sync_and_spoil(*args, **kwargs):
+    result = ingest(*args, **kwargs)
     spoil(cow, "artwork_id = 128447", date="spoilt")
-    return done
+    return result
 
-vars(museum.flow)["follow"] = follow"""
+vars(museum.flow)["sync"] = sync_and_spoil"""
 )
 TRIGGERS = """
 from workbench.source import postgres
@@ -391,27 +399,27 @@ museum.flow.sync(spark, world, cow, mor)""",
             },
         ),
         Break(
-            'u5 = museum.UPDATES["u5"]',
+            "stream = hudi.stream(",
             TRIGGERS,
             {
-                "u5 is in the real-time view, uncalled": "not yet",
-                "messages that the running ingest brought": "ingest 2",
+                "u5 is in the real-time view without a call of the ingest": "not yet",
+                "messages of the continuous ingest": "ingest 2",
             },
             undo="""
 check.eventually = patient
 postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)""",
         ),
         Break(
-            "left = museum.flow.sync(",
+            "remaining = museum.flow.sync(",
             'museum.flow.change(world, "artworks", museum.PICADOR, title="Matador")',
-            {"messages that it left for a later one": "ingest 1"},
+            {"messages left for a later ingest": "ingest 1"},
         ),
         Break(
-            'truth = museum.flow.rows(world, "artworks", "artwork_id = 128447")',
+            'source_row = museum.flow.rows(world, "artworks", "artwork_id = 128447")',
             """
 hudi.compact(spark, mor)
-fifth = query.record(spark, (cow, mor), museum.PICADOR, *asked)""",
-            {"the read-optimised view is not the present": "no failure"},
+fifth = query.record(spark, (cow, mor), museum.PICADOR, *columns)""",
+            {"the read-optimized view is not current": "no failure"},
         ),
         Break(
             "last = query.record(",
@@ -427,8 +435,8 @@ compact, hudi.compact = hudi.compact, lambda spark, table: compact(spark, table,
             'spoil(mor, "artwork_id = 2", title="Spoilt")',
             {"moma_artworks_mor = source, row by row": ("artwork_id=2, title", "Spoilt")},
         ),
-        # asked once more, with the logs of a whole table: in one run they cannot be larger than
-        # what CoW wrote and, with the compactions, smaller
+        # Compute the ratio again with the logs of a whole table. One run cannot have logs that are
+        # larger than the writes of CoW alone and smaller than them with the compactions.
         Break(
             'compactions = timelines["Merge-on-Read"]',
             """

@@ -12,26 +12,26 @@ def source(statement):
 SOURCE_DATABASE = [
     Run(
         Break(
-            "known = postgres.query(",
+            "addresses = postgres.query(",
             SOURCE + """source("UPDATE address SET phone = '1' WHERE address_id = 6")""",
             {"as in reference table S3/addresses_before": ("row=1, phone", "'1'")},
         ),
         Break(
-            "def moved(statement)",
+            "def update_and_read(statement)",
             'source("ALTER TABLE address DISABLE TRIGGER ALL")',
             {"an update moves last_update": "2001-01-01"},
             undo='source("ALTER TABLE address ENABLE TRIGGER ALL")',
         ),
         Break(
-            "silent = moved(",
+            "without_trigger = update_and_read(",
             'source("ALTER TABLE address ENABLE ALWAYS TRIGGER update_last_update_column_address")',
-            {"without triggers it does not": "expected before"},
+            {"without triggers an update does not move last_update": "expected before"},
             undo='source("ALTER TABLE address ENABLE TRIGGER ALL")',
         ),
         Break(
-            "reading customers is refused",
+            "reading customers is rejected",
             'source("GRANT SELECT ON customer TO PUBLIC")',
-            {"reading customers is refused": "no failure"},
+            {"reading customers is rejected": "no failure"},
         ),
         Break(
             "counts = {name: query_based.flow.count",
@@ -39,11 +39,11 @@ SOURCE_DATABASE = [
             {"rows of the three tables": "602"},
         ),
         Break(
-            "homes = postgres.query(",
+            "customers_sql = ",
             """
 source("UPDATE customer SET address_id = 104 WHERE customer_id = 7")
 source("INSERT INTO country (country) VALUES ('Nowhere')")""",
-            {"customers at address 104": "7", "last numbers of countries and cities": "110"},
+            {"customers at address 104": "7", "last ids of countries and cities": "110"},
         ),
         Break(
             "times = {str(time)",
@@ -51,7 +51,7 @@ source("INSERT INTO country (country) VALUES ('Nowhere')")""",
             {"last_update of all addresses": "stated"},
         ),
         Break(
-            "stamped = postgres.query(",
+            "trigger_rows = postgres.query(",
             'source("DROP TRIGGER update_last_update_column_city ON city")',
             {"tables with the trigger": "'city'"},
         ),
@@ -137,23 +137,23 @@ CONNECTORS = [
             **compared("sink_connector_02", "sink_02"),
         ),
         Break(
-            "a transform with nothing to insert is refused",
+            "a transform with nothing to insert is rejected",
             "_apply, landing.apply = landing.apply, lambda world, name, config: _apply(world, name, source_02)",
             {
-                "a transform with nothing to insert is refused": "no failure",
-                "the flawed one is not there": "pagila_flawed",
+                "a transform with nothing to insert is rejected": "no failure",
+                "the invalid connector is not deployed": "pagila_flawed",
             },
             undo="landing.apply = _apply",
         ),
         Break(
-            "wanted_names = [",
+            "pairs_so_far = [",
             """
 landing.apply(world, query_based.SINKS[0], {**sink_00, "flush.size": "99"})
 names_after[0] = names_after[0][:1]
-before[1]["pagila.query"] += 1""",
+counts_before["pagila.query"] += 1""",
             {
                 "connectors after each pair": "deployed",
-                "states of the six and of their tasks": "'UNASSIGNED'",
+                "states of the six connectors and their tasks": "'UNASSIGNED'",
                 "six connectors deployed again": "state",
                 "messages after deploying again": "pagila.query",
             },
@@ -168,13 +168,13 @@ landing.apply(world, query_based.SINKS[1], sink_01)
 landing.run_once(spark, world, query_based.SINKS[1])""",
         ),
         Break(
-            "sides = {name in have",
-            "wanted = have",
-            {"workers of the six": "no plugin in the Connect false"},
+            "has_plugin = {name in installed",
+            "connector_classes = installed",
+            {"workers of the six connectors": "no plugin in the Connect false"},
             undo='landing.delete(world, "pagila_flawed")',
         ),
         Break(
-            "sent = {name: topics.offset_span",
+            "published_counts = {name: topics.offset_span",
             SHORTER + STRAY,
             {
                 "messages of the first pair": "597",
@@ -196,19 +196,22 @@ for table in ("address", "city"):
             undo="stray.unlink()",
         ),
         Break(
-            'check.equal("its last_update in milliseconds"',
+            "texts = objects.query(",
             """
 objects["text"] = objects["text"].str.replace("1487151930000", "1487151930")""",
-            {"address 100 in JSON": "1970", "its last_update in milliseconds": "file 1487151930 "},
+            {
+                "address 100 in JSON": "1970",
+                "last_update of address 100 in milliseconds": "file 1487151930 ",
+            },
         ),
         Break(
             'addresses = query_based.flow.rows(world, "address")',
             """
 alt.loc[0, ["key", "message_topic"]] = [7000, "other"]""",
             {
-                "keys of the second topic": "first at place 1: topic 2",
-                "keys that are not that of their row": "topic 1",
-                "fields that were added": "other",
+                "keys of the second topic": "first at position 1: topic 2",
+                "keys that differ from their row": "topic 1",
+                "fields added by the transforms": "other",
             },
         ),
         Break(
@@ -219,7 +222,7 @@ _read, topics.read = topics.read, lambda *given, **more: _read(*given, **more).r
             undo="topics.read = _read",
         ),
         Break(
-            'base = ["address_id"',
+            'names = "address_id address address2',
             """
 from pyspark.sql import functions as F
 
@@ -228,7 +231,7 @@ in_file = in_file.drop("phone").withColumn("environment", F.lit("production"))""
             {
                 "fields in the topic": "'phone'",
                 "fields in the files": "'phone'",
-                "values of the three": "production",
+                "values of the three added fields": "production",
             },
         ),
         Break(
@@ -237,7 +240,7 @@ in_file = in_file.drop("phone").withColumn("environment", F.lit("production"))""
             {
                 "codec of every file": "'SNAPPY'",
                 "folders": "Nowhere",
-                "records in all of them": "files 604",
+                "records in all files": "files 604",
             },
         ),
         reset_from="22_connectors",
@@ -304,8 +307,8 @@ CHANGES = [
 source("INSERT INTO country (country) VALUES ('Nowhere')")
 source("UPDATE address SET district = 'Nowhere' WHERE address_id = 103")""",
             {
-                "new numbers": "'Wakanda': 111",
-                "messages that the nine changes gave": "pagila.public.country",
+                "new ids": "'Wakanda': 111",
+                "messages of the nine changes": "pagila.public.country",
                 "as in reference table S3/address_latest": ("row=4, state_province", "'Nowhere'"),
                 "versions in the topic": "topic",
             },
@@ -316,18 +319,18 @@ source("UPDATE address SET district = 'Nowhere' WHERE address_id = 103")""",
             {
                 "messages after the delete": "poll 3",
                 "as in reference table S3/address_versions": "row=12",
-                "what the log says of the same delete": "'u', 'd'",
-                "the row before, as the log has it": "Kamakura",
+                "log events of the same delete": "'u', 'd'",
+                "before of the delete in the log": "Kamakura",
             },
             undo='source("ALTER TABLE address REPLICA IDENTITY DEFAULT; DROP FUNCTION trample CASCADE")',
         ),
         Break(
-            "arrived = {topic",
+            "message_counts = {topic",
             VERSION
             + """
 version(102, country="Nowhere", last_update=datetime.datetime(2016, 1, 1))""",
             {
-                "first last_update of the six": "2016-01-01",
+                "earliest last_update of the six addresses": "2016-01-01",
                 "countries of address 102": "'Nowhere'",
                 "folders of address 102": "files 3",
             },
@@ -336,7 +339,7 @@ version(102, country="Nowhere", last_update=datetime.datetime(2016, 1, 1))""",
             "change(200, ",
             THIRD,
             {
-                "versions that the poll has seen of two": "poll 2",
+                "versions of two that the poll has seen": "poll 2",
                 "address2 of 200 in the topic": "'third'",
             },
             undo='source("DROP FUNCTION third CASCADE")',
@@ -352,17 +355,17 @@ version(102, country="Nowhere", last_update=datetime.datetime(2016, 1, 1))""",
             undo='source("DROP FUNCTION at_commit CASCADE")',
         ),
         Break(
-            "truth = postgres.query(",
+            "source_rows = postgres.query(",
             SILENT,
             {
-                "addresses that the lake has wrong": "{104, 400, 401}",
+                "addresses with wrong values in the lake": "{104, 400, 401}",
                 "newest last_update": "2100",
                 "countries whose sums differ": "lake against source",
-                "changes that PostgreSQL has counted": "PostgreSQL",
+                "changes counted by PostgreSQL": "PostgreSQL",
             },
         ),
         Break(
-            "there = len(query_based.flow.rows",
+            "in_source = len(query_based.flow.rows",
             """
 source("INSERT INTO address (address_id, address, district, city_id, phone) VALUES (104, '', '', 1, '')")""",
             {"address 104 in the source and in the lake": "(1, 1)"},
@@ -381,7 +384,7 @@ for path in (root / "country=Wakanda").glob("*.parquet"):
 # the crawler is sent to a folder of such files only
 CLEAN = """
 _landed, landed = landed, f"{world.lake.landing}/clean"
-clean = pathlib.Path(_files.open_address(landed)[1]) / "country=Wakanda"
+clean = pathlib.Path(_files.open_filesystem(landed)[1]) / "country=Wakanda"
 clean.mkdir(parents=True)
 for path in (root / "country=Wakanda").glob("*.parquet"):
     (clean / path.name).write_bytes(path.read_bytes())"""
@@ -392,11 +395,11 @@ landed = _landed
 try:
     query.create_table_from_files(spark, landed, "pagila_polled.pagila_query")
 except Exception as caught:
-    twice = caught"""
+    error = caught"""
 # a file that the catalog does not know, in a folder of no country, of another codec, with a column
 # too many
 UNKNOWN = """
-unknown = pathlib.Path(_files.open_address(place)[1]) / "country=Nobody" / "unknown.parquet"
+unknown = pathlib.Path(_files.open_filesystem(table_folder)[1]) / "country=Nobody" / "unknown.parquet"
 unknown.parent.mkdir()
 parquet.write_table(pyarrow.table({"country": ["Nobody"]}), unknown, compression="gzip")"""
 SILVER = [
@@ -407,26 +410,26 @@ SILVER = [
             {"country is in the files and in the folders": "address_id"},
         ),
         Break(
-            "pyarrow refuses the folder",
+            "pyarrow rejects the folder",
             '_landed, landed = landed, f"{landed}/country=Wakanda"',
-            {"pyarrow refuses the folder": "no failure"},
+            {"pyarrow rejects the folder": "no failure"},
             undo="landed = _landed",
         ),
         # by the first break, the file that gives the columns has no country
         Break(
-            "Spark refuses the crawled table",
+            "Spark rejects the crawled table",
             "pass",
-            {"Spark refuses the crawled table": "no failure"},
+            {"Spark rejects the crawled table": "no failure"},
             undo='spark.sql("DROP TABLE pagila_polled.crawled")',
         ),
         Break(
-            "a column that is in files and folders is caught",
+            "a column in files and folders is detected",
             CLEAN,
-            {"a column that is in files and folders is caught": "no failure"},
+            {"a column in files and folders is detected": "no failure"},
             undo=CRAWLED,
         ),
         Break(
-            "query.sql(spark, cure)",
+            "query.sql(spark, create_table)",
             """
 version(100, address="Elsewhere", last_update=datetime.datetime(2100, 1, 1))""",
             {
@@ -450,12 +453,12 @@ spark.sql("CREATE TABLE pagila_polled.pagila_query (address_id int) USING parque
             {"country in the declared table": "columns 0"},
         ),
         Break(
-            "kept = []",
+            "rows = []",
             UNKNOWN,
             {
                 "codec of the silver files": "'GZIP'",
                 "folders of the silver table": "country=Nobody",
-                "country in the silver files": "files {False, True}",
+                "country in the silver files": "files {false, true}",
             },
         ),
         reset_from="23_changes",

@@ -1,16 +1,18 @@
-"""What is broken behind the checks of notebooks 61 to 64; how a break is written stands in
-breaking.py."""
+"""Breaks for the checks of notebooks 61 to 64.
+
+breaking.py documents the format.
+"""
 
 from breaking import Break, Run
 
-# a copy of the folder with the files of CSV, for whoever reads them from now on
+# Later cells read a changed copy of the folder with the CSV files.
 OTHER_FILES = """
 import shutil
 import tempfile
 from pathlib import Path
 
 spare = tempfile.TemporaryDirectory()
-whole, sales.DATA = sales.DATA, Path(shutil.copytree(sales.DATA, f"{spare.name}/sales"))
+original_data, sales.DATA = sales.DATA, Path(shutil.copytree(sales.DATA, f"{spare.name}/sales"))
 
 def spoil(name, **changes):
     path = sales.DATA / name
@@ -21,26 +23,26 @@ def spoil(name, **changes):
     path.write_text(text, encoding="utf-8")
 """
 QUOTED = """
-plain, spare_file = world, tempfile.NamedTemporaryFile(suffix=".yaml")
+original_world, spare_file = world, tempfile.NamedTemporaryFile(suffix=".yaml")
 world = world.model_copy(update={"file": Path(spare_file.name)})
-text = (ROOT / plain.file).read_text(encoding="utf-8")
+text = (ROOT / original_world.file).read_text(encoding="utf-8")
 world.file.write_text(text.replace("\\nregistry:", '\\n"registry":'), encoding="utf-8")"""
 SCHEMAS = [
     Run(
         Break(
-            "found = sales.register_schemas(world)",
+            "registered = sales.register_schemas(world)",
             'lost = sales.SCHEMAS.pop("pagila.sales.summary.avro-key")',
             {"artifacts": "only stated: 'pagila.sales.summary.avro-key'"},
             undo='sales.SCHEMAS["pagila.sales.summary.avro-key"] = lost',
         ),
         Break(
-            "again = sales.register_schemas(world)",
+            "registered_again = sales.register_schemas(world)",
             """
 file_schema = sales.SCHEMAS["pagila.sales.csv"]
 sales.SCHEMAS["pagila.sales.csv"] = {**file_schema, "doc": "another"}
-deleted, registry.delete = registry.delete, lambda *asked: None""",
+delete, registry.delete = registry.delete, lambda *args: None""",
             {"artifacts, registered twice": "'2'"},
-            undo='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = deleted, file_schema',
+            undo='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = delete, file_schema',
         ),
         Break(
             'rows = sales.read_csv(spark, world, "pagila.sales.csv")',
@@ -49,7 +51,7 @@ fields = [{**field, "type": "string"} if field["name"] == "payment_id" else fiel
           for field in file_schema["fields"] if field["name"] != "district"]
 registry.register(world, "pagila.sales.csv", {**file_schema, "fields": fields})""",
             {
-                "columns": ("'payment_id', 'string'", "'district', 'string'"),
+                "columns": ("'payment_id': 'string'", "'district': 'string'"),
                 "columns that may be null": "Spark 6",
             },
             undo="sales.register_schemas(world)",
@@ -72,8 +74,8 @@ rows = sales.read_csv(spark, world, "pagila.sales.csv")""",
         Break(
             "text = (ROOT / world.file)",
             QUOTED,
-            {"a setting with a misspelt name": "no failure"},
-            undo="world = plain",
+            {"a setting with a misspelled name": "no failure"},
+            undo="world = original_world",
         ),
         reset_from="61_schemas",
     )
@@ -82,13 +84,12 @@ rows = sales.read_csv(spark, world, "pagila.sales.csv")""",
 WROTE = """
 from workbench.topic import registry
 
-def wrote(topic, like, key, value, at=None):
+def write_message(topic, like, key, value, at=None):
     encode = [registry.encoder(world, registry.latest_id(world, f"{like}-{side}")) for side in ("key", "value")]
-    told = {"timestamp": int(at.timestamp() * 1000)} if at else {}
-    topics.produce(world, topic, [(encode[0](key), encode[1](value), told)])
+    options = {"timestamp": int(at.timestamp() * 1000)} if at else {}
+    topics.produce(world, topic, [(encode[0](key), encode[1](value), options)])
 """
-# the query is stopped after a batch, its checkpoint says that the watermark is at midnight, and it
-# goes on from there
+# Stop the query after a batch, set the watermark in its checkpoint to midnight, and restart it.
 MIDNIGHT = """
 import re
 from workbench.base import files
@@ -104,7 +105,7 @@ assert times == 1
 files.write_text(f"{commits}/{last}", text)
 files.remove(f"{commits}/.{last}.crc")
 query = sales.start_query(spark, world)
-sales.DATA = whole"""
+sales.DATA = original_data"""
 STREAMING_QUERY = [
     Run(
         Break(
@@ -120,8 +121,8 @@ spoil("sales_regions.csv", other=("Malaysia,Asia & Pacific", "Malaysia,Sea"), no
             MIDNIGHT
             + WROTE
             + """
-odd = {**sales.read_sales()[0], "payment_id": 1, "payment_date": 1, "country": "Atlantis"}
-wrote(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, odd, sales.event_time(0))""",
+unknown_sale = {**sales.read_sales()[0], "payment_id": 1, "payment_date": 1, "country": "Atlantis"}
+write_message(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, unknown_sale, sales.event_time(0))""",
             {
                 "messages": "topic 1802",
                 "orders after each part": "300: 604",
@@ -130,11 +131,11 @@ wrote(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, odd, sales.event_time(0))""",
                     "payment_id=16666: 2 rows in topic",
                     "payment_id=1: not in file",
                 ),
-                "keys are customers": "first at place 2: keys 1,",
-                "payment_date is the time of production": "first at place 2: value 1,",
+                "keys are customers": "first at position 2: keys 1,",
+                "payment_date is the time of production": "first at position 2: value 1,",
                 "payment_date is as planned": "{1: -",
                 "sales without a region, twice": "file",
-                "rows of all batches": "reports 1801",
+                "rows of all batches": "metrics 1801",
                 "rows of each batch": "offsets",
                 "watermarks": "2021-10-04 00:00:00",
             },
@@ -143,7 +144,7 @@ wrote(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, odd, sales.event_time(0))""",
             "result = sales.latest(spark, world)",
             """
 stray = {"region": "Africa", "sales": 1, "orders": 1, "window_start": 1, "window_end": 2}
-wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
+write_message(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
             {
                 "orders over all windows": "query 3605",
                 "length of windows": "{1, 600}",
@@ -154,7 +155,7 @@ wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
     )
 ]
 
-# the topic forgets all but the last batch
+# Delete all messages of the topic but those of the last batch.
 LAST_BATCH = """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -166,7 +167,7 @@ for deleted in kafka.delete_records([TopicPartition(sales.SUMMARY_TOPIC, 0, begi
 BATCH_READ = [
     Run(
         Break(
-            "every = streams.messages(",
+            "messages = streams.messages(spark, world, sales.SUMMARY_TOPIC",
             LAST_BATCH,
             {"windows were written more than once": "expected more than"},
         ),
@@ -175,18 +176,18 @@ BATCH_READ = [
             WROTE
             + """
 later = {"region": "Africa", "sales": 300.59, "orders": 42, "window_start": 1633299600, "window_end": 1633300200}
-wrote(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], later)""",
+write_message(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], later)""",
             {
-                "the stream = a recount of the topic": "region='Africa', window_start=1633299600, sales: stream",
+                "stream = recomputation from the topic": "region='Africa', window_start=1633299600, sales: stream",
                 "as in reference table S6/sales_by_region_and_window": (
-                    "sales: seen '300.59'",
-                    "orders: seen '42'",
+                    "sales: actual '300.59'",
+                    "orders: actual '42'",
                 ),
                 "the last message of each counts": "region='Africa', window_start=1633299600, sales: batch read",
             },
         ),
         Break(
-            'text = """SELECT region',
+            'dashboard_sql = """',
             """
 spark.sql("UPDATE sales.sales_summary SET orders = orders + 100 WHERE region = 'Europe'")
 spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_start = 1633299600")""",
@@ -203,33 +204,33 @@ spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_st
         ),
         Break(
             "order = list(zip(",
-            "once, result = result, pd.concat([result, result.head(1)])",
+            "distinct_result, result = result, pd.concat([result, result.head(1)])",
             {
-                "newest window first, then by sales": "first at place",
+                "newest window first, then by sales": "first at position",
                 "one row for each region and window": "rows",
             },
-            undo="result = once",
+            undo="result = distinct_result",
         ),
         reset_from="62_streaming_query",
     )
 ]
 
-# whatever time a sale is said to be of: to this topic it is of now
+# The broker replaces the timestamp of each message with the current time.
 STAMPED = """
 topics.delete(world, sales.SCRATCH_TOPIC)
 topics.create(world, sales.SCRATCH_TOPIC, **{"message.timestamp.type": "LogAppendTime"})
 sales.produce(world, topic=sales.SCRATCH_TOPIC)"""
-# the query has read all before, so that one batch is left for it
+# The query has read all messages before, so that one batch remains for it.
 ONE_BATCH = (
     WROTE
     + """
 patient = check.eventually
 check.eventually = lambda what, condition, timeout, **more: patient(what, condition, 10, **more)
-done = sales.start_query(spark, world, name="restarted", trigger_interval="0 seconds")
-done.processAllAvailable()
-done.stop()
+first_query = sales.start_query(spark, world, name="restarted", trigger_interval="0 seconds")
+first_query.processAllAvailable()
+first_query.stop()
 sales.produce(world, 0, 100, topic=sales.SCRATCH_TOPIC)
-wrote(sales.SCRATCH_TOPIC, sales.SALES_TOPIC, 1, {**sales.read_sales()[0], "country": "Atlantis"}, sales.event_time(0) - dt.timedelta(days=1))
+write_message(sales.SCRATCH_TOPIC, sales.SALES_TOPIC, 1, {**sales.read_sales()[0], "country": "Atlantis"}, sales.event_time(0) - dt.timedelta(days=1))
 """
 )
 SET_BACK = """
@@ -247,27 +248,27 @@ RESTART = [
             "## 1. Three output modes",
             STAMPED,
             {
-                "update forgets": "expected below",
-                "late, in two windows each": "dropped 0",
-                "the late ones are in no window": "sales: query",
+                "update drops state": "expected below",
+                "late events, in two windows each": "dropped 0",
+                "late events are in no window": "sales: query",
                 "a sale of tomorrow": "no failure",
-                "set aside": "reasons ['not Avro",
-                "mode append = recount": "both sides are empty",
+                "reasons of the dead letters": "reasons ['not Avro",
+                "mode append = recomputation": "both sides are empty",
             },
             also_red=("the watermark does not move",),
         )
     ),
     Run(
         Break(
-            'rows = [{"mode": mode',
+            "modes = pd.DataFrame(index=",
             """
 one = topics.read(world, f"{sales.SCRATCH_TOPIC}.update").iloc[-1]
 topics.produce(world, f"{sales.SCRATCH_TOPIC}.update", [(one["key"], one["value"])] * 1_000)
 one = topics.read(world, f"{sales.SCRATCH_TOPIC}.append").iloc[-1]
 topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"])])""",
             {
-                "complete writes most": "seen update",
-                "states written again by update, append": "topics [1000, 1]",
+                "complete writes most": "actual update",
+                "states repeated by update, append": "topics [1000, 1]",
             },
         ),
         Break(
@@ -275,30 +276,30 @@ topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"
             ONE_BATCH,
             {
                 "two batches are done": "not yet",
-                "complete forgets nothing": "windows",
+                "complete drops no state": "windows",
                 "it read to the end": "offset 1901",
-                "late, in mode complete": "added 208",
+                "late events, in mode complete": "added 208",
                 **{
-                    f"mode {mode} = recount": "region='Unassigned', window_start=1633212300: missing in query"
+                    f"mode {mode} = recomputation": "region='Unassigned', window_start=1633212300: missing in query"
                     for mode in MODES
                 },
             },
             undo="check.eventually = patient",
         ),
         Break(
-            "It is gone. What it knew",
+            "The query is gone, but its progress",
             SET_BACK,
             {
-                "it goes on where it was": "seen 1800",
-                "nothing lost, nothing twice": "sales: restarted",
+                "the query continues at its offset": "actual 1800",
+                "each sale counts once": "sales: restarted",
             },
         ),
         Break(
-            "sent(dt.timedelta(minutes=30))",
-            "sent(dt.timedelta())",
+            "publish(dt.timedelta(minutes=30))",
+            "publish(dt.timedelta())",
             {
                 "the watermark does not move": "before 2021-10-03 22:38",
-                "the late ones are in no window": "not in recount without them",
+                "late events are in no window": "not in recomputation without them",
             },
         ),
     ),

@@ -1,9 +1,11 @@
-"""What is broken behind the checks of notebooks 71 to 74; how a break is written stands in
-breaking.py."""
+"""Breaks for the checks of notebooks 71 to 74.
+
+breaking.py documents the format.
+"""
 
 from breaking import Break, Run
 
-# what listens at the address of orders, and is noted as orders, is another fulfillment
+# The process at the address of orders, with the pid file of orders, is a second fulfillment.
 OTHER_SERVICE = """
 import dataclasses
 from workbench.stack import process, services
@@ -20,12 +22,12 @@ kafka.create_partitions([NewPartitions("accounts.customer.change", 4)])["account
 STORES = [
     Run(
         Break(
-            "orders enters the store of accounts",
+            "orders connects to the store of accounts",
             'postgres.execute(world, "GRANT CONNECT ON DATABASE accounts TO orders", database="accounts")',
-            {"orders enters the store of accounts": "no failure"},
+            {"orders connects to the store of accounts": "no failure"},
         ),
         Break(
-            "found = [(name, len(topics.watermark_offsets(",
+            "partitions = {name: len(topics.watermark_offsets(",
             ONE_MORE_PARTITION,
             {"partitions of each": "'accounts.customer.change': 4"},
         ),
@@ -33,8 +35,8 @@ STORES = [
             "health = [storefront.call(",
             OTHER_SERVICE,
             {
-                "services that are well": "['accounts', 'fulfillment', 'fulfillment']",
-                "topics whose lag orders tells": "metrics 2",
+                "healthy services": "['accounts', 'fulfillment', 'fulfillment']",
+                "topics whose lag orders reports": "metrics 2",
             },
         ),
         Break(
@@ -43,17 +45,17 @@ STORES = [
             {"a customer without a name": "the service accounts died"},
         ),
         Break(
-            "def enters(role, database):",
+            "def can_connect(role, database):",
             'postgres.execute(world, "REVOKE CONNECT ON DATABASE fulfillment FROM fulfillment", database="orders")',
             {
-                "who enters which store": (
-                    "only seen: 'orders → accounts'",
-                    "only wanted: 'fulfillment → fulfillment'",
+                "which service can connect to which store": (
+                    "only actual: 'orders → accounts'",
+                    "only expected: 'fulfillment → fulfillment'",
                 )
             },
         ),
         Break(
-            'names = {"accounts.customer.change"',
+            'stated = {"accounts.customer.change"',
             'topics.create(world, "returns.item.change")',
             {"topics": "only Kafka: 'returns.item.change'"},
             undo='topics.delete(world, "returns.item.change")',
@@ -62,8 +64,8 @@ STORES = [
     )
 ]
 
-# With the publication there, and no connector, what accounts says is sent by nobody. `late` gives
-# up soon, and sends it.
+# With the publication and without a connector, no process publishes the events of accounts. `late`
+# stops waiting early and publishes them.
 UNSENT = """
 from workbench.source import postgres
 
@@ -76,13 +78,13 @@ patient = check.eventually
 def unsent():
     rows = postgres.query(world, "SELECT id::text, aggregateid, version, payload FROM outbox ORDER BY version",
                           database="accounts")
-    there = storefront.event_ids(world, contexts.ACCOUNTS.topic)
+    published = storefront.event_ids(world, contexts.ACCOUNTS.topic)
     return [events.Event(row[0], contexts.ACCOUNTS.topic, *row[1:]).to_message()
-            for row in rows.itertuples(index=False) if row[0] not in there]
+            for row in rows.itertuples(index=False) if row[0] not in published]
 
 def placed(message, partition):
-    key, value, told = message
-    return key, value, {**told, "partition": partition}
+    key, value, options = message
+    return key, value, {**options, "partition": partition}
 
 def late(what, condition):
     patient(what, condition, 2)
@@ -91,8 +93,8 @@ def late(what, condition):
 
 check.eventually = late
 """
-# before John's event comes one of somebody who tells all that he knows, and has no address2; John's
-# own comes twice
+# An event with all fields of a customer and without address2 comes before John's event, and John's
+# event comes twice.
 TOLD_TOO_MUCH = (
     LATE
     + """
@@ -111,34 +113,35 @@ other = {"name": {**john["name"], "lastName": "Roe"}, "contact": {**john["contac
          "addresses": [{**john["addresses"][0], "city": "Sunset"}, john["addresses"][1]]}
 postgres.execute(world, "UPDATE customers SET document = document || %s::jsonb WHERE id = %s",
                  [json.dumps(other), john["id"]], database="orders")"""
-# both stores have the address already when they are looked into
+# Both stores already have the new address when they are polled.
 TOO_LATE_TO_SEE = """
 storefront.call(world, "accounts", "PATCH", f"customers/{john['id']}", {"contact": {"email": "john@example.org"}})
 wait_until(lambda: storefront.documents(world, "orders", "customers").iloc[0]["version"] == 2, "the second version")
 """
-# The time of a commit is that of the transaction that wrote the row last. The listeners have heard
-# all of it only now; one event was never heard, and those of one customer were said when they had
-# been heard.
+# The commit time of a row is that of the last transaction that wrote it. So all events are consumed
+# only now. One event was never consumed, and those of one customer were published after they had
+# been consumed.
 OTHER_TIMES = """
-one = asked[0].key
+one = operations[0].key
 postgres.execute(world, "DELETE FROM inbox WHERE key = %s AND version = 2", [one], database="orders")
 for name in ("orders", "fulfillment"):
     postgres.execute(world, "UPDATE inbox SET version = version", database=name)
 postgres.execute(world, "UPDATE outbox SET version = version WHERE aggregateid = %s", [one], database="accounts")"""
-# services that were started anew count from nothing; and no listener can store what comes now
+# Restarted services count from zero, and no consumer can store the next events.
 HELD = """
 storefront.stop("orders", "fulfillment")
 storefront.start(world)
-held = [postgres.connect(world, name) for name in ("orders", "fulfillment")]
-for connection in held:
+connections = [postgres.connect(world, name) for name in ("orders", "fulfillment")]
+for connection in connections:
     connection.execute("BEGIN")
     connection.execute("LOCK TABLE inbox")
 for name in ("orders", "fulfillment"):
-    again = topics.read_all(world, contexts.ALL[name].topic)[0]
-    topics.produce(world, again.topic(), [(again.key(), again.value(), {"headers": again.headers()})])"""
+    first_event = topics.read_all(world, contexts.ALL[name].topic)[0]
+    duplicate = (first_event.key(), first_event.value(), {"headers": first_event.headers()})
+    topics.produce(world, first_event.topic(), [duplicate])"""
 CHANGES = [
     Run(
-        Break("made = storefront.call(", UNSENT, {}),
+        Break("response = storefront.call(", UNSENT, {}),
         Break(
             "the event is in the topic",
             TOLD_TOO_MUCH,
@@ -149,7 +152,7 @@ CHANGES = [
                 "events of this customer": "topic 3",
                 "address2 of both addresses": "topic ['missing', 'missing']",
                 "events published by the creation": "topics 3",
-                "events that hold a card, or a class": "topics 1",
+                "events with a card, or a class": "topics 1",
             },
             undo="check.eventually = patient",
         ),
@@ -157,15 +160,15 @@ CHANGES = [
             "copy = storefront.documents(",
             OTHER_COPY,
             {
-                "name of the first copy": "only orders: ('lastName', 'Roe')",
-                "contact of the first copy": "only orders: ('email', 'jane@example.org')",
+                "name of the first copy": "only orders: 'lastName': 'Roe'",
+                "contact of the first copy": "only orders: 'email': 'jane@example.org'",
                 "addresses of the first copy": "'city': 'Sunset'",
             },
         ),
         Break(
-            "seen = storefront.watch(",
+            "observed = storefront.watch(",
             "from workbench.base import wait_until\n" + TOO_LATE_TO_SEE,
-            {"an old copy was seen": "seen 0", "what it said": "copy none"},
+            {"an outdated copy was seen": "actual 0", "e-mail of the outdated copy": "copy none"},
         ),
         Break(
             "completed before it is processed",
@@ -175,53 +178,53 @@ storefront.call(world, "fulfillment", "POST", path, {"orderStatusType": "PROCESS
             {"completed before it is processed": "no failure"},
         ),
         Break(
-            'TOTAL = """',
+            'TOTAL_SQL = """',
             """
 more = "UPDATE orders SET document = jsonb_set(document, '{orderItems,0,quantity}', '3') WHERE id = %s"
 postgres.execute(world, more, [orders[0]["guid"]], database="orders")
 postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]], database="fulfillment")""",
-            {"totals in orders": "47.94", "totals in fulfillment": "fulfillment 1 entry"},
+            {"totals in orders": "47.94", "totals in fulfillment": "fulfillment 1 item"},
         ),
         Break(
             "windows = storefront.replication_lag(",
             OTHER_TIMES,
             {
-                "changes whose window is known": "windows 499 · model 500",
+                "changes with a measured window": "windows 499 · model 500",
                 "95 % of the windows are short": "expected at most 1,000 ms",
-                "no copy changed at once": "seen -",
-                "the longest ended, too": "expected at most 5,000 ms",
+                "no window has length zero": "actual -",
+                "the longest window is closed, too": "expected at most 5,000 ms",
             },
         ),
         Break(
-            "figures = {name: storefront.metrics(",
+            "metrics = {name: storefront.metrics(",
             HELD,
             {
-                "events of accounts: said, sent, heard": (
-                    "'said': 222",
-                    "'sent': 221",
-                    "'heard by orders': 0",
+                "events of accounts: published, delivered, consumed": (
+                    "'published': 222",
+                    "'delivered': 221",
+                    "'consumed by orders': 0",
                 ),
                 **{
-                    f"events of {name}: said, sent, heard": "'said': 0"
+                    f"events of {name}: published, delivered, consumed": "'published': 0"
                     for name in ("orders", "fulfillment")
                 },
                 **{f"lag of {name}": "metrics 2" for name in ("orders", "fulfillment")},
                 **{
-                    f"topics of {name} with a listener time": "metrics 0"
+                    f"topics of {name} with a consumer time": "metrics 0"
                     for name in ("orders", "fulfillment")
                 },
             },
-            undo="for connection in held:\n    connection.close()",
+            undo="for connection in connections:\n    connection.close()",
         ),
         Break(
-            "number = john[",
+            "card = john[",
             """
 postgres.execute(world, "UPDATE customers SET document = document - 'creditCards' WHERE id = %s", [john["id"]],
                  database="accounts")""",
-            {"accounting has the card": "seen no"},
+            {"accounting has the card": "actual no"},
         ),
         Break(
-            "way = list(contexts.STATUSES)",
+            "expected = list(contexts.STATUSES)",
             """
 for name in ("orders", "fulfillment"):
     less = "UPDATE orders SET document = document #- '{orderStatusEvents,-1}' WHERE id IN (%s, %s)"
@@ -239,7 +242,7 @@ for name in ("orders", "fulfillment"):
             "model = storefront_load.expected_state(",
             """
 for collection, owner in (("customers", "accounts"), ("orders", "orders")):
-    key = next(one.key for one in asked if one.service == owner)
+    key = next(one.key for one in operations if one.service == owner)
     postgres.execute(world, f"UPDATE {collection} SET version = version + 100 WHERE id = %s", [key], database=owner)""",
             {
                 "customers in orders = in accounts": (
@@ -256,20 +259,21 @@ for collection, owner in (("customers", "accounts"), ("orders", "orders")):
     )
 ]
 
-# The second of three changes is sent last, and to another partition; the copy of another customer
-# is lost meanwhile, and there is an event that no store can keep: a text of PostgreSQL's has no
-# zero byte.
+# The second of three changes is published last, and to another partition. Meanwhile the copy of
+# another customer is deleted. One more event cannot be stored: a text in PostgreSQL must not contain
+# a zero byte.
 OUT_OF_ORDER = (
     LATE
     + """
 def send_late():
     first, second, third = unsent()
-    place = next(m.partition() for m in topics.read_all(world, contexts.ACCOUNTS.topic) if m.key() == one.encode())
+    place = next(m.partition() for m in topics.read_all(world, contexts.ACCOUNTS.topic) if m.key() == customer_id.encode())
     topics.produce(world, contexts.ACCOUNTS.topic, [
         placed(third, place), placed(first, place), placed(second, (place + 1) % storefront.PARTITIONS)])
-    odd = {**storefront.owner_documents(world, "orders")["document"][0], "guid": "odd", "customerId": chr(0)}
-    odd = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, odd)
-    topics.produce(world, contexts.ORDERS.topic, [odd.to_message()])
+    first_order = storefront.owner_documents(world, "orders")["document"][0]
+    order = {**first_order, "guid": "odd", "customerId": chr(0)}
+    event = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, order)
+    topics.produce(world, contexts.ORDERS.topic, [event.to_message()])
     postgres.execute(world, "DELETE FROM customers WHERE id = %s", [customers.iloc[1]["id"]], database="orders")
 """
 )
@@ -282,32 +286,32 @@ DISTURBANCES = [
             {
                 "the changes are in the topic": "not yet",
                 "events that waited": "lag 4",
-                "the copy that was behind": "'000000490000000000000001'",
-                "by so many versions": "stores 11",
+                "the outdated copy": "'000000490000000000000001'",
+                "versions behind": "stores 11",
                 "partitions of one customer's events": "topic 2",
                 "versions of his events, by offset": "13, 16, 14]",
                 "the last three": "topic [13, 16, 14]",
-                "events known by their ids": "metrics 325 · said 327",
-                "versions as they were heard": "14, 15, 16]",
-                "documents apart after that": "'000000490000000000000001'",
+                "events recognized by their ids": "metrics 325 · published 327",
+                "versions as they were consumed": "14, 15, 16]",
+                "divergent documents after that": "'000000490000000000000001'",
                 "dead letters": "topic 8",
-                "each has a reason": "seen no",
-                "where they were": "'orders.order.change'",
+                "each dead letter has a reason": "actual no",
+                "topics of the dead letters": "'orders.order.change'",
             },
             undo="check.eventually = patient",
         ),
         Break(
-            "a question to a service that is stopped",
+            "a request to a service that is stopped",
             'storefront.start(world, "orders")',
-            {"a question to a service that is stopped": "no failure"},
+            {"a request to a service that is stopped": "no failure"},
         ),
         Break(
-            "old = next(m for m in",
+            "original = next(m for m in",
             """
-postgres.execute(world, "UPDATE customers SET version = 0 WHERE id = %s", [one], database="orders")""",
+postgres.execute(world, "UPDATE customers SET version = 0 WHERE id = %s", [customer_id], database="orders")""",
             {
-                "events known by their version": "metrics 0",
-                "stores after doubled, late and garbled events": "collection='customers', id='000000490000000000000000', version: after 15, before 16",
+                "events recognized by their version": "metrics 0",
+                "stores after duplicate, out-of-order and malformed events": "collection='customers', id='000000490000000000000000', version: after 15, before 16",
                 "stores rebuilt = stores lost": (
                     "store='orders', collection='customers', id='000000490000000000000001': not in before",
                     "id='000000490000000000000000', version: rebuilt 16, before 15",
@@ -321,9 +325,9 @@ postgres.execute(world, "INSERT INTO customers VALUES ('left', 1, '{}')", databa
             {"documents in the emptied stores": "stores 1"},
         ),
         Break(
-            'what="stores rebuilt = stores lost"',
+            'claim="stores rebuilt = stores lost"',
             """
-postgres.execute(world, "DELETE FROM customers WHERE id = %s", [one], database="orders")
+postgres.execute(world, "DELETE FROM customers WHERE id = %s", [customer_id], database="orders")
 postgres.execute(world, "DELETE FROM orders WHERE id = (SELECT min(id) FROM orders)", database="fulfillment")""",
             {
                 "customers in orders = in accounts": "id='000000490000000000000000': missing in orders",
@@ -333,8 +337,8 @@ postgres.execute(world, "DELETE FROM orders WHERE id = (SELECT min(id) FROM orde
     )
 ]
 
-# Who was told to die is another process by now; and accounts has something to say, for its store
-# has another address.
+# The process with the armed fault was replaced. The store of accounts has another address, so that
+# the repeated command publishes an event.
 ANOTHER_ADDRESS = """
 storefront.stop("accounts")
 storefront.start(world, "accounts")
@@ -343,40 +347,40 @@ postgres.execute(world, other, database="accounts")"""
 OUTBOX = [
     Run(
         Break(
-            '"a change, and sudden death", lambda',
+            '"a change, and a crash before the send"',
             """
 contact = {"contact": {"email": "john@lost.example"}}
 storefront.call(world, "accounts", "PATCH", f"customers/{john['id']}", contact)
 topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 2)""",
             {
-                "a change, and sudden death": "no failure",
-                "documents that stayed apart": "stores none",
+                "a change, and a crash before the send": "no failure",
+                "documents that stayed different": "stores none",
             },
         ),
         Break(
-            "again = moves(",
+            "repeated = change_email(",
             ANOTHER_ADDRESS,
             {
-                "event of the change that was asked for again": "nothing is said None",
-                "said and not sent": "outbox none",
+                "event of the repeated command": "nothing is published None",
+                "committed and not published": "outbox none",
             },
             undo="topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 3)",
         ),
         Break(
-            "a change, and sudden death again",
-            'moves("john@kept.example")',
-            {"a change, and sudden death again": "no failure"},
+            "a second change, and a crash before the send",
+            'change_email("john@kept.example")',
+            {"a second change, and a crash before the send": "no failure"},
             undo='storefront.stop("accounts")',
         ),  # its fault is armed
         Break(
-            "kept = storefront.documents(",
+            'email = email_in("orders")',
             """
 storefront.wait_until_consistent(world)
 set_to = "version = 99, document = jsonb_set(document, '{contact,email}', '\\"jane@kept.example\\"')"
 postgres.execute(world, f"UPDATE customers SET {set_to}", database="orders")""",
             {
-                "the change before the second death": "'jane@kept.example'",
-                "documents apart at the end": "'version_copy': 99",
+                "the change before the second crash": "'jane@kept.example'",
+                "divergent documents at the end": "'version_copy': 99",
             },
         ),
         Break(
@@ -384,7 +388,7 @@ postgres.execute(world, f"UPDATE customers SET {set_to}", database="orders")""",
             """
 storefront.stop("fulfillment")
 storefront.start(world, "fulfillment")""",
-            {"who died on the bad day": "restarted ['accounts', 'orders'] ·"},
+            {"services that crashed on the bad day": "restarted ['accounts', 'orders'] ·"},
         ),
         Break(
             "states = {name: connect.status(",
@@ -393,10 +397,10 @@ from workbench.connect import rest
 
 for name in storefront.CONNECTORS:
     rest._stop(world, name)""",
-            {"connectors": "('storefront_accounts', 'STOPPED')"},
+            {"connectors": "'storefront_accounts': 'STOPPED'"},
         ),
         Break(
-            "for each in contexts.ALL.values():",
+            "for context in contexts.ALL.values():",
             """
 said_last = "INSERT INTO outbox VALUES ('00000000-0000-4000-8000-000000000074', 'customer', 'nobody', 1, '{}')"
 for name in contexts.ALL:
@@ -404,11 +408,11 @@ for name in contexts.ALL:
             {f"events of {name}": ", 1] ·" for name in ("accounts", "orders", "fulfillment")},
         ),
         Break(
-            "who died on the bad day",
+            "services that crashed on the bad day",
             """
 postgres.execute(world, "DELETE FROM orders WHERE id = (SELECT min(id) FROM orders)", database="fulfillment")
 for collection, owner in (("customers", "accounts"), ("orders", "orders")):
-    key = next(one.key for one in asked if one.service == owner)
+    key = next(one.key for one in operations if one.service == owner)
     postgres.execute(world, f"UPDATE {collection} SET version = version + 100 WHERE id = %s", [key], database=owner)""",
             {
                 "customers in orders = in accounts": (

@@ -1,7 +1,7 @@
-"""Every check of every notebook is shown able to fail: the data behind it are changed, and it goes
-red and says where.
+"""Each check of each notebook can fail: a break changes its data, and the check goes red.
 
-How a break is written stands in breaking.py."""
+breaking.py describes breaks.
+"""
 
 import breaks_log_based
 import breaks_movies
@@ -28,5 +28,5 @@ BREAKS = {
 @pytest.mark.drill
 @pytest.mark.parametrize("name", [p.stem for p in sorted((ROOT / "notebooks").rglob("*.ipynb"))])
 def test_every_check_of_a_notebook_can_fail(world, tmp_path, name):
-    found = find_problems(world, name, BREAKS[name], tmp_path)
-    assert not found, "\n".join(found)
+    problems = find_problems(world, name, BREAKS[name], tmp_path)
+    assert not problems, "\n".join(problems)

@@ -259,8 +259,8 @@ def what_is_there(world):
     return [
         connect.names(world),
         topics.names(world),
-        [t.name for t in museum.flow.remaining_tables(world)],
-        outbox.flow.remaining_tables(world),
+        [t.name for t in museum.flow.resources(world).remaining_tables()],
+        outbox.flow.resources(world).remaining_tables(),
         rows,
     ]
 
@@ -301,7 +301,8 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
     (path,) = NOTEBOOKS.rglob(f"{name}.ipynb")
     (seen,) = errors(nbformat.read(path, as_version=4), given, tmp_path)
     assert any(
-        text in seen for text in ("not there", "c. 1930", "scale is", "'bogus'", "should not hold")
+        text in seen
+        for text in ("does not exist", "c. 1930", "scale is", "'bogus'", "must not contain")
     ), seen
     assert what_is_there(world) == before
 

@@ -1,5 +1,4 @@
-"""Schemas in the registry, and a museum in a database of its own with its connector, for the lake's
-tests."""
+"""Schemas in the registry, and a museum in a database of its own, for the tests of the lake."""
 
 import contextlib
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from worlds import with_settings
 
 
 def register_schema(world, avsc, artifact):
-    """Put a schema into the registry; its ids."""
+    """Register a schema, and return its ids."""
     base = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
     answer = http.call(
         "the registry",
@@ -26,22 +25,32 @@ def register_schema(world, avsc, artifact):
 
 
 def source_config(lab, database, slot=""):
-    """The museum's source connector as that of another database, whose name its topics and its slot
-    begin with."""
+    """Return the museum's source connector for another database.
+
+    Its topics and its slot start with the name of the database.
+    """
     own = {"database.dbname": database, "topic.prefix": database}
     return {**connect.config(lab, "moma_source", slot_prefix=slot or database), **own}
 
 
 def sink_config(lab, database):
-    """The museum's sink as that of another database's topics."""
+    """Return the museum's sink connector for the topics of another database."""
     return {**connect.config(lab, "moma_sink"), "topics.regex": rf"{database}\.public\.(.*)"}
 
 
 @contextlib.contextmanager
 def museum(world, name, script, tables=("artists", "artworks"), **changes):
-    """The world with a museum in database `name`, made by an SQL script, and its connector `name`
-    RUNNING, with `changes` of its settings, None for one that goes; afterwards every connector
-    whose name begins so is deleted."""
+    """Yield the world with a museum in database `name`, and its running connector `name`.
+
+    At the end all connectors whose names start with `name` are deleted.
+
+    Args:
+        world: the world.
+        name: name of the database and of the connector.
+        script: SQL that creates the tables.
+        tables: the captured tables.
+        changes: changed settings of the connector; None removes one.
+    """
     stack.ensure_running(world, "apicurio")
     lab = with_settings(world, postgres={"database": name})
     postgres.create_database(lab)

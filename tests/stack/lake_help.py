@@ -1,4 +1,4 @@
-"""Small topics and tables for the lake's tests."""
+"""Small topics and tables for the tests of the lake."""
 
 import json
 import os
@@ -33,13 +33,13 @@ def new_topic(world, name=""):
     name = name or f"lake_{uuid.uuid4().hex[:8]}"
     admin = AdminClient(
         topics.settings(world)
-    )  # held: without a name it is gone before the answer comes
+    )  # kept in a variable: otherwise it is deleted before the response arrives
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
     return name
 
 
 def produce(world, topic, *messages):
-    """Each message is a dict (sent with its id as key), or a pair (key, text)."""
+    """Publish messages: dicts, with their id as the key, or pairs of key and text."""
     producer = Producer(topics.settings(world))
     for m in messages:
         key, value = m if isinstance(m, tuple) else (str(m["id"]), json.dumps(m))
@@ -71,22 +71,27 @@ def table_content(spark, table):
 
 
 def kill_service(name):
-    """Kill every process of a service, and return when all of them have ended. PostgreSQL's
-    backends have process groups of their own, and answer for some milliseconds after the postmaster
-    is dead."""
+    """Kill all processes of a service, and wait until they have ended.
+
+    PostgreSQL's backends have process groups of their own, and respond for some milliseconds after
+    the postmaster has ended.
+    """
     os.killpg(process.running_process(name).pid, signal.SIGKILL)
     process.kill_orphans(name)
 
 
 def kill_service_during(job, under_way, what, service="spark"):
-    """Start `job` in a thread, kill a service as soon as `under_way()` is true, and return what the
-    job raised."""
+    """Run `job` in a thread, and kill a service as soon as `under_way()` is true.
+
+    Returns:
+        The exceptions of the job.
+    """
     raised = []
 
     def work():
         try:
             job()
-        except Exception as e:  # noqa: BLE001 - the server dies under it
+        except Exception as e:  # noqa: BLE001 - the server is killed
             raised.append(e)
 
     worker = threading.Thread(target=work)

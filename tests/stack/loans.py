@@ -1,4 +1,4 @@
-"""A made-up walkthrough: a museum's loans. One table, one connector, one sink, one lake table."""
+"""An invented walkthrough, a museum's loans: one table, one connector, one sink, one lake table."""
 
 import tempfile
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from workbench import connect
 from workbench.source import postgres
 from workbench.source.loading import Loader
-from workbench.walkthroughs.flow import Capture
+from workbench.walkthroughs.capture import Capture
 from workbench.walkthroughs.walkthrough import Walkthrough
 
 DATABASE = "loans_lab"

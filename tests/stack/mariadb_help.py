@@ -1,4 +1,4 @@
-"""A database of a test's own in MariaDB, with its connector, for tests that begin there."""
+"""A MariaDB database with its connector, for one test."""
 
 import contextlib
 import zlib
@@ -13,14 +13,14 @@ ORDERING = "__source_file,__source_pos,__source_row"
 
 
 def source_config(world, name):
-    """The connector of all tables of a database; its rows say their place in the log."""
+    """Return the connector of all tables of a database; its messages have their log position."""
     return {
         **connect.config(world, "movies_source"),
         "topic.prefix": name,
         "table.include.list": rf"{name}\..*",
         "database.server.id": str(1000 + zlib.crc32(name.encode()) % 10**6),
         "schema.history.internal.kafka.topic": f"{name}.history",
-        # a minute by default until it looks whether the server is back
+        # by default it checks only every minute whether the server is back
         "connect.keep.alive.interval.ms": "500",
         "transforms.unwrap.add.fields": "op,source.ts_ms,source.file,source.pos,source.row",
     }
@@ -28,8 +28,11 @@ def source_config(world, name):
 
 @contextlib.contextmanager
 def captured_database(world, name, *statements):
-    """A database made by these statements, and its connector `name`: `execute`, `frame`, `topic`
-    and `table` of one of its tables, `config`."""
+    """Yield a database that these statements create, and its connector `name`.
+
+    The yielded object has `execute` and `frame`, `topic` and `table` (both for one of its tables),
+    and `config`.
+    """
     stack.ensure_running(world, "apicurio", "mariadb")
     mariadb.create_database(world, name)
     mariadb.grant_replication(world, [f"{name}.any"])
@@ -70,7 +73,7 @@ def captured_database(world, name, *statements):
 
 
 def assert_lake_equals_source(spark, lab, of, table, what):
-    """The columns that the source has now, and all its rows."""
+    """Check that a lake table has the current columns and all rows of the source."""
     truth = lab.query(f"SELECT * FROM {of}")
     rows = hudi.read(spark, table).select(*(f"`{c}`" for c in truth.columns)).toPandas()
     check.same_rows(truth, rows, key="id", claim=what)

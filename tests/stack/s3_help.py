@@ -1,5 +1,4 @@
-"""Writers of the tests of locks in S3, each a process of its own: they import little, so eight are
-there at once."""
+"""Processes for the tests of locks in S3. They import little, so that eight can run at once."""
 
 import contextlib
 import tempfile
@@ -11,9 +10,12 @@ from workbench.base.errors import LakeError
 
 
 def compete_for_locks(number, barrier, got):
-    """One of eight writers, as if each were on a machine of its own: thirty times at once with the
-    others for a lock, then five times a count under one."""
-    paths.USER_RUNTIME_DIR = Path(tempfile.mkdtemp())  # no lock file keeps it from asking S3
+    """Run one of eight writers, as if each was on its own machine.
+
+    Thirty times all of them try to get a lock at the same time. Then each increments a counter
+    under a lock five times.
+    """
+    paths.USER_RUNTIME_DIR = Path(tempfile.mkdtemp())  # so no lock file hides the lock in S3
     params.load("s3")
     for each in range(30):
         barrier.wait(120)

@@ -495,8 +495,8 @@ def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
     assert {o: r.reason.partition("cannot be read: ")[2] for o, r in bench.letters().items()} == {
         1: "the items of an array take no bytes, so a few bytes can claim millions of them (t.Value)",
         2: "t.Value has N and n, which Spark and Athena take for one (t.Value)",
-        3: "with it a batch adds 3,000 columns, and at most 200 are taken without being asked for (hudi.ingest with "
-        "schema=… names those that are meant)",
+        3: "with it a batch adds 3,000 columns; at most 200 are added automatically (hudi.ingest with schema=… names "
+        "the intended ones)",
         4: "its record is t.Stranger, and the topic's is t.Value",
     }
     assert set(bench.rows()) == {1, 6}

@@ -243,7 +243,8 @@ def test_of_a_topic_that_was_made_anew_nothing_is_sent(world, spark, bench):
         topics.delete(world, bench.topic)
         topics.produce(world, bench.topic, [(kind, bench.sent["good"]) for kind in bench.sent])
         with pytest.raises(
-            LakeError, match=f"6 dead letters were not sent to {bench.dlq}: their messages are gone"
+            LakeError,
+            match=f"6 dead letters were not published to {bench.dlq}: their messages are gone",
         ):
             hudi.publish_dead_letters(world, table, bench.dlq)
         assert bench.dlq not in topics.names(world)
@@ -263,7 +264,7 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         hudi.publish_dead_letters(world, table, bench.dlq)
         call = CliRunner().invoke
         said = call(cli.app, ["dlq", "replay", bench.dlq, "--offset", "2", "--offset", "0"]).output
-        assert said == "letters sent back: 2\n"
+        assert said == "dead letters replayed: 2\n"
         assert list(dlq.read(world, bench.dlq)["replayed"]) == [
             True,
             False,
@@ -302,15 +303,15 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
             6,
         ]
         mine = dlq.summary(world).query(f"origin == '{bench.topic}'")
-        by_place = mine.groupby("place")[["letters", "replayed"]].sum()
+        by_place = mine.groupby("place")[["dead_letters", "replayed"]].sum()
         assert by_place.loc[f"topic {bench.dlq}"].to_list() == [8, 3]
         files = by_place[by_place.index.str.startswith("files ")]
-        assert files["letters"].to_list() == [8] and files.index[0].endswith(source.id)
+        assert files["dead_letters"].to_list() == [8] and files.index[0].endswith(source.id)
         for verb in (["list"], ["show", bench.dlq]):
             assert bench.topic in call(cli.app, ["dlq", *verb]).output
         topics.delete(world, bench.dlq)  # of a topic that was made anew nothing is known
         topics.produce(world, bench.dlq, [("k", "no letter")])
-        with pytest.raises(LakeError, match="does not say where it came from"):
+        with pytest.raises(LakeError, match="does not name the topic that it came from"):
             dlq.replay(world, bench.dlq)
     finally:
         hudi.drop(spark, world, table)

@@ -80,7 +80,9 @@ def test_a_row_that_is_too_large(lab):
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_is_sent(world):
-    with pytest.raises(LakeError, match="(?s)a message is refused: .*too large.*max.message.bytes"):
+    with pytest.raises(
+        LakeError, match="(?s)Kafka rejects a message: .*too large.*max.message.bytes"
+    ):
         topics.produce(world, f"{NAME}_large", [("k", "x" * 1_100_000)])
     topics.create(world, f"{NAME}_large")
     try:

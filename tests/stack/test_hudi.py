@@ -453,7 +453,7 @@ def test_a_batch_that_fails_stops_the_run_and_the_next_one_does_it_again(lake, w
     bad = dataclasses.replace(
         it.table, extra={"hoodie.datasource.write.keygenerator.class": "no.such.Class"}
     )
-    with pytest.raises(LakeError, match="(?s)a batch was not written.*where:.*next:"):
+    with pytest.raises(LakeError, match="(?s)a batch was not written.*location:.*hint:"):
         hudi.ingest(spark, world, hudi.Topic(it.topic), bad, schema=SCHEMA)
     assert it.go().upserts == 1 and it.rows() == [(1, "p", "x", 1)]
 

@@ -120,7 +120,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(world, spark, sink):
     topics.delete(world, sink["topics"])
     new_topic(world, sink["topics"])
     produce(world, sink["topics"], change_record(2, 1), change_record(3, 1))
-    with pytest.raises(LakeError, match="(?s)was deleted and made anew.*landing.drop"):
+    with pytest.raises(LakeError, match="(?s)was deleted and recreated.*landing.drop"):
         landing.run(spark, world, sink)
     landing.drop(world, sink)
     assert landing.run(spark, world, sink).records == 2
@@ -145,7 +145,7 @@ def test_a_batch_that_cannot_be_written_says_where(world, spark, sink):
     root = paths.local_path(world.lake.landing) / sink["topics"]
     root.parent.mkdir(parents=True, exist_ok=True)
     root.write_text("a file where a folder should be")
-    with pytest.raises(LakeError, match="(?s)a batch was not landed.*where:.*next:"):
+    with pytest.raises(LakeError, match="(?s)a batch was not landed.*location:.*hint:"):
         landing.run(spark, world, sink)
     root.unlink()
     assert landing.run(spark, world, sink).records == 1

@@ -297,7 +297,7 @@ def test_a_statement_without_rows_a_broken_one_and_a_role_that_is_none(lab):
         mariadb.execute(lab, "SET @a = 1; SET @b = 2")
     with pytest.raises(SourceError, match="admin or replication"):
         mariadb.connect(lab, role="root")
-    with pytest.raises(SourceError, match="name of one"):
+    with pytest.raises(SourceError, match="name of a database"):
         mariadb.create_database(lab)
 
 
@@ -451,7 +451,7 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
     wait_until(purged, "the log to be purged")
     connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
     with pytest.raises(
-        ConnectorError, match=r"(?s)connect.delete\(world, name\) forgets the offset"
+        ConnectorError, match=r"(?s)connect.delete\(world, name\) deletes the offset"
     ):
         wait_until(
             lambda: False,
@@ -566,7 +566,7 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
     with pytest.raises(SourceError, match="no row of movies was changed"):
         flow.change(lab, "movies", 2, title="Zwo 🎬")  # as it is already
     assert flow.rows(lab).values.tolist() == [[2, "Zwo 🎬", 1985]] and flow.count(lab) == 1
-    assert flow.rows(lab, where="title = %s", values=["Zwo"]).empty
+    assert flow.rows(lab, condition="title = %s", values=["Zwo"]).empty
     assert [(r["movie_id"], r["__op"]) for r in records(lab)] == [
         (1, "r"),
         (2, "r"),

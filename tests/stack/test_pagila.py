@@ -273,7 +273,7 @@ def test_an_update_moves_last_update(loaded, table):
 
 def test_types_are_carried_but_the_generated_column(loaded):
     with pytest.raises(
-        SourceError, match=r"does not carry public.film.revenue_projection \(generated\)"
+        SourceError, match=r"does not support public.film.revenue_projection \(generated\)"
     ):
         postgres.create_publication(loaded, "test_pagila_p", S7_TABLES, DATABASE)
     postgres.create_publication(

@@ -5,7 +5,8 @@ from workbench import connect, hudi, stack
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.source import capture_health, postgres
 from workbench.topic import topics
-from workbench.walkthroughs.flow import Capture, Flow
+from workbench.walkthroughs.capture import Capture
+from workbench.walkthroughs.flow import Flow
 
 DATABASE = "partitions_lab"
 TABLE = "public.sales"

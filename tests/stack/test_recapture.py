@@ -253,7 +253,8 @@ def test_what_is_refused_changes_nothing(lab, spark):
     # where this one ended
     before = hudi.commits(codes)
     with pytest.raises(
-        LakeError, match="(?s)copy of recaptured_codes to equal public.codes.*1 differences.*truth="
+        LakeError,
+        match="(?s)copy of recaptured_codes to equal public.codes.*1 differences.*expected_sql=",
     ):
         run(
             recapture.CapturedTable(

@@ -237,7 +237,7 @@ def test_a_page_that_is_let_in_and_a_listener_that_nobody_knows_would_be_seen():
         }
         server.shutdown()
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        with pytest.raises(AssertionError, match="nobody knows how to judge port"):
+        with pytest.raises(AssertionError, match="unknown protocol at port"):
             web_page.detect_protocol(psutil.Process(), mute.getsockname()[1])
 
 

@@ -168,7 +168,7 @@ def test_one_killed_is_started_again_by_need(world, name):
     killed, left = process.running_process(name), scratch(name)
     killed.kill()
     wait_until(lambda: process.running_process(name) is None, "it to die", timeout=10)
-    assert {s.name: s.state for s in stack.status(world)}[name] in ("died", "stranger")
+    assert {s.name: s.state for s in stack.status(world)}[name] in ("died", "port-conflict")
     if name in ASKS:  # a session asks for Spark by itself
         with pytest.raises(WorkbenchError, match="workbench up"):
             ASKS[name](world)

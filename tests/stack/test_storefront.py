@@ -1,6 +1,8 @@
-"""The storefront on real parts: services that are killed, events that come twice, late or never,
-two instances of each, a store that takes nothing for a while. In the end all stores agree, with
-each other and with a sequential model."""
+"""The storefront with real services.
+
+Services are killed; events are duplicate, out of order or lost; services have two instances; a store
+rejects writes for a while. In the end all stores agree with each other and with the expected state.
+"""
 
 import contextlib
 import json
@@ -25,7 +27,7 @@ from workbench.source import postgres
 from workbench.source.names import format_sql
 from workbench.stack import process
 from workbench.stack import storefront as rows
-from workbench.storefront import contexts, service
+from workbench.storefront import contexts, handler, service
 from workbench.topic import dlq, groups, topics
 from workbench.walkthroughs import storefront, storefront_load
 
@@ -46,26 +48,29 @@ def shop(world):
 
 @pytest.fixture
 def outbox(shop):
-    """From the first test that asks for it on, connectors send the events."""
+    """From the first test with this fixture on, connectors publish the events."""
     storefront.enable_outbox_connectors(shop)
     storefront.start(shop)
     storefront.wait_until_consistent(shop)
     return shop
 
 
-def agree(world, asked):
-    """Every store agrees with its owner, and the owners with the model."""
+def agree(world, operations):
+    """Check that all copies agree with their owners, and the owners with the expected state."""
     storefront.wait_until_consistent(world, 120)
     storefront.compare(world)
-    for collection, rows_ in storefront_load.expected_state(asked).items():
-        there = storefront.owner_documents(world, collection)
+    for collection, expected in storefront_load.expected_state(operations).items():
+        owned = storefront.owner_documents(world, collection)
         check.same_rows(
-            rows_, there[there["id"].isin(rows_["id"])], key="id", claim=f"{collection} = model"
+            expected,
+            owned[owned["id"].isin(expected["id"])],
+            key="id",
+            claim=f"{collection} = model",
         )
 
 
 def customer(world, **more):
-    """A new customer of this key."""
+    """Create a customer, and return its key."""
     key = uuid.uuid4().hex
     storefront.call(world, "accounts", "POST", "customers", {**JOHN, "id": key, **more})
     return key
@@ -86,20 +91,20 @@ def send(world, key, value, topic=CUSTOMERS, **headers):
 
 
 # --- what a service is
-# -----------------------------------------------------------------------------------------------
 
 
-def test_a_service_without_its_store_says_so(world):
+def test_a_service_without_its_store_ends_with_an_error(world):
     storefront.flow.reset(world)
     for context in contexts.ALL.values():
         topics.create(world, context.topic, storefront.PARTITIONS)
     with pytest.raises(
-        StackError, match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. makes"
+        StackError,
+        match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. creates",
     ):
         storefront.start(world, "accounts")
 
 
-def test_no_service_enters_anothers_store_and_each_owns_its_own(shop):
+def test_a_service_can_enter_only_its_own_store(shop):
     for role in rows.CONTEXTS:
         for store in rows.CONTEXTS:
             if role == store:
@@ -119,20 +124,20 @@ def test_no_service_enters_anothers_store_and_each_owns_its_own(shop):
 KAFKA_KILLED = {
     "as it begins": "stop",
     "when the service has stopped": "stop",
-    "when the offsets are gone": "forget",
+    "when the offsets are gone": "delete",
     "when the rows are gone": "execute",
 }
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("step", KAFKA_KILLED)
-def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, step):
-    """Kafka is killed at each step; in the end the store has every document again."""
+def test_a_store_is_wiped_only_after_its_offsets_are_deleted(shop, monkeypatch, step):
+    """Kafka is killed at each step; in the end the store has all documents again."""
     storefront.start(shop)
     customer(shop)
     storefront.wait_until_consistent(shop)
     before = storefront.documents(shop, "orders", "customers")
-    place = {"stop": storefront, "forget": groups, "execute": postgres}[KAFKA_KILLED[step]]
+    place = {"stop": storefront, "delete": groups, "execute": postgres}[KAFKA_KILLED[step]]
     real = getattr(place, KAFKA_KILLED[step])
 
     def killing(*arguments, **more):
@@ -151,7 +156,7 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
                 before,
                 storefront.documents(shop, "orders", "customers"),
                 key="id",
-                claim="nothing emptied",
+                claim="nothing deleted",
             )
         else:
             storefront.wipe_store(shop, "orders")
@@ -164,7 +169,7 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
     storefront.start(shop)
     storefront.wait_until_consistent(shop, 120)
     check.same_rows(
-        before, storefront.documents(shop, "orders", "customers"), key="id", claim="built anew"
+        before, storefront.documents(shop, "orders", "customers"), key="id", claim="rebuilt"
     )
     storefront.compare(shop)
 
@@ -175,7 +180,7 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
         ("POST", "customers", b"{", {}, 400, "Expecting property name"),
         ("POST", "customers", b'{"id":' * 20_000, {}, 400, "recursion"),
         ("POST", "customers", b"{}", {"Host": "shop.example"}, 403, "127.0.0.1 and localhost only"),
-        ("PATCH", "customers/a%2Fb", b"{}", {}, 409, "no such customer, or not yet"),
+        ("PATCH", "customers/a%2Fb", b"{}", {}, 409, "no such customer yet"),
         (
             "POST",
             "customers",
@@ -192,7 +197,14 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
             400,
             "too large",
         ),
-        ("POST", "faults", b'{"at": "heard"}', {}, 400, "at is one of stored, after"),
+        (
+            "POST",
+            "faults",
+            b'{"at": "before_batch"}',
+            {},
+            400,
+            "at is one of after_commit, and after",
+        ),
         ("POST", "customers", b"[]", {}, 400, "no JSON object"),
         (
             "POST",
@@ -205,20 +217,20 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
         (
             "POST",
             "customers",
-            b" " * (service.MAX_BODY_BYTES + 1),
+            b" " * (handler.MAX_BODY_BYTES + 1),
             {},
             400,
             "more than 1,048,576 bytes",
         ),
-        ("POST", "orders", b"{}", {}, 400, "accounts knows no POST /orders"),
+        ("POST", "orders", b"{}", {}, 400, "accounts has no command POST /orders"),
         ("DELETE", "customers/1", b"{}", {}, 501, ""),
-        ("POST", "customers", b'{"id": 7}', {}, 400, "says its id, a text"),
-        ("PATCH", "customers/nobody", b"{}", {}, 409, "no such customer, or not yet"),
-        ("POST", "faults", b'{"at": "nowhere"}', {}, 400, "at is one of stored, after"),
+        ("POST", "customers", b'{"id": 7}', {}, 400, "needs its id, a text"),
+        ("PATCH", "customers/nobody", b"{}", {}, 409, "no such customer yet"),
+        ("POST", "faults", b'{"at": "nowhere"}', {}, 400, "at is one of after_commit, and after"),
         ("POST", "customers", json.dumps({**JOHN, "id": "\0"}).encode(), {}, 400, ""),
     ],
 )
-def test_a_command_that_makes_no_sense_changes_nothing(shop, method, path, body, how, status, why):
+def test_an_invalid_command_changes_nothing(shop, method, path, body, how, status, why):
     before = storefront.documents(shop, "accounts", "customers")
     answer = requests.request(
         method,
@@ -231,13 +243,13 @@ def test_a_command_that_makes_no_sense_changes_nothing(shop, method, path, body,
     assert storefront.documents(shop, "accounts", "customers").equals(before)
 
 
-def test_it_listens_on_loopback_only(shop):
+def test_services_listen_on_loopback_only(shop):
     for name in rows.CONTEXTS:
         ours = psutil.Process(process.running_process(name).pid).net_connections("tcp")
         assert {c.laddr.ip for c in ours if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
 
 
-def said_nowhere(world):
+def check_no_event_is_confidential(world):
     for topic in contexts.TOPICS:
         for message in topics.read_all(world, topic):
             text = (message.value() or b"").decode(errors="replace") + str(message.headers())
@@ -247,8 +259,8 @@ def said_nowhere(world):
             )
 
 
-def test_no_event_holds_what_is_nobodys_business(shop):
-    """Whatever is put into a document of accounting."""
+def test_no_event_has_a_field_that_is_not_published(shop):
+    """Whatever fields a document of accounts has."""
     customer(shop, passport="P-8841-X")
     asked = storefront_load.random_operations(21, 100)
     storefront_load.load(shop, asked)
@@ -258,7 +270,7 @@ def test_no_event_holds_what_is_nobodys_business(shop):
         "creditCards" in document for document in kept
     )
     number = JOHN["creditCards"][0]["number"]
-    said_nowhere(shop)
+    check_no_event_is_confidential(shop)
     for store in ("orders", "fulfillment"):
         for table in (*contexts.ALL[store].collections, "inbox", "outbox"):
             text = str(
@@ -269,11 +281,10 @@ def test_no_event_holds_what_is_nobodys_business(shop):
             assert number not in text and "P-8841-X" not in text
 
 
-# --- events that come as they like
-# -----------------------------------------------------------------------------------
+# --- duplicate, out-of-order and malformed events
 
 
-def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
+def test_malformed_messages_become_dead_letters_and_the_others_are_applied(shop):
     key = customer(shop)
     send(shop, key.encode(), b"{")
     send(shop, None, b"{}")
@@ -291,7 +302,7 @@ def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
     assert sum("Unicode" in reason for reason in letters["reason"]) == 1, list(letters["reason"])
 
 
-def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(shop):
+def test_an_order_event_with_missing_fields_becomes_a_dead_letter(shop):
     whole = {**storefront_load.sample_documents()["orders"][0], "customerId": customer(shop)}
     whole["orderStatusEvents"] = [
         {"timestamp": 1, "orderStatusType": status} for status in ("CREATED", "APPROVED")
@@ -315,12 +326,12 @@ def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(
         )
         for name in ("orders", "fulfillment"):
             status = {"orderStatusType": "APPROVED" if name == "orders" else "PROCESSING"}
-            with pytest.raises(StackError, match="no such order, or not yet"):
+            with pytest.raises(StackError, match="no such order yet"):
                 storefront.call(shop, name, "POST", f"orders/{key}/status", status)
     storefront_load.load(shop, storefront_load.random_operations(23, 50))
 
 
-def test_out_of_order_the_last_version_counts(shop):
+def test_the_last_version_counts_whatever_the_order(shop):
     key = customer(shop)
     for n in range(2, 6):
         storefront.call(
@@ -339,8 +350,8 @@ def test_out_of_order_the_last_version_counts(shop):
     assert copies(shop, key)["contact"]["email"] == "5@x"
 
 
-def test_a_store_that_takes_nothing_for_a_while(shop):
-    """As one that is full, it refuses every write; what is heard meanwhile is heard again."""
+def test_a_store_that_rejects_writes_for_a_while(shop):
+    """It rejects all writes, like a full disk; the events are consumed again."""
     key = customer(shop)
     storefront.wait_until_consistent(shop)
     order = {
@@ -386,9 +397,8 @@ def read_only(world, role, on):
     )
 
 
-def test_what_a_store_refused_is_heard_again_also_after_a_death(shop):
-    """Many events in all partitions: the offsets of those that were handed out and not stored are
-    not committed."""
+def test_rejected_events_are_consumed_again_even_after_a_crash(shop):
+    """With many events in all partitions: offsets of events that were not stored are not committed."""
     storefront.wait_until_consistent(shop)
     before = set(storefront.event_ids(shop, CUSTOMERS))
     read_only(shop, "orders", True)
@@ -399,11 +409,13 @@ def test_what_a_store_refused_is_heard_again_also_after_a_death(shop):
         assert len(asked) > 3 * service.BATCH_SIZE, "of three partitions, some batches each"
         storefront_load.load(shop, asked)
         wait_until(
-            lambda: process.log_tail("orders").count("tried again") >= 8,
+            lambda: process.log_tail("orders").count("will be retried") >= 8,
             "batches to be refused",
             timeout=30,
         )
-        storefront.call(shop, "orders", "POST", "faults", {"at": "taken", "after": 2})
+        storefront.call(
+            shop, "orders", "POST", "faults", {"at": "before_offset_commit", "after": 2}
+        )
     finally:
         read_only(shop, "orders", False)
     wait_until(
@@ -418,7 +430,7 @@ def test_what_a_store_refused_is_heard_again_also_after_a_death(shop):
     storefront.compare(shop)
 
 
-def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
+def test_a_poison_message_becomes_one_dead_letter_however_often_its_batch_is_retried(shop):
     storefront.wait_until_consistent(shop)
     before = len(dlq.read(shop, contexts.DLQ_TOPIC))
     read_only(shop, "orders", True)
@@ -430,7 +442,9 @@ def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
         long = "".join(random.Random(2).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=6_000))
         send(shop, long.encode(), json.dumps({**PUBLISHED, "id": long}).encode())
         wait_until(
-            lambda: process.log_tail("orders").count("tried again") >= 3, "some tries", timeout=30
+            lambda: process.log_tail("orders").count("will be retried") >= 3,
+            "some tries",
+            timeout=30,
         )
     finally:
         read_only(shop, "orders", False)
@@ -439,8 +453,8 @@ def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
     assert copies(shop, good)
 
 
-def test_two_instances_make_a_document_once(shop):
-    """Asked for the same new key at the same moment, with other contents: one of them makes it."""
+def test_two_instances_create_a_document_once(shop):
+    """They get commands for the same new key at the same moment; one of them creates it."""
     storefront.up(shop, instances=2)
     keys = [uuid.uuid4().hex for _ in range(60)]
     with ThreadPoolExecutor(8) as pool:
@@ -466,13 +480,15 @@ def test_two_instances_make_a_document_once(shop):
         stack.stop(rows.service_name(name, 2))
 
 
-def test_nothing_is_taken_from_somebody_else(shop):
-    """Neither a database of this name, nor a store that no topic can fill again."""
-    with pytest.raises(StackError, match="accounts cannot be built anew"):
+def test_databases_of_others_and_irreplaceable_stores_stay(shop):
+    """Neither a database of this name, nor a store that no topic can rebuild."""
+    with pytest.raises(StackError, match="accounts cannot be rebuilt"):
         storefront.wipe_store(shop, "accounts")
     postgres.execute(shop, "CREATE DATABASE somebodys", database="postgres")
     try:
-        with pytest.raises(SourceError, match="there is a database 'somebodys', of 'workbench'"):
+        with pytest.raises(
+            SourceError, match="there is a database 'somebodys', owned by 'workbench'"
+        ):
             postgres.create_service_database(shop, "somebodys")
         postgres.drop_service_databases(shop, "somebodys")
         assert "somebodys" in postgres.databases(shop)
@@ -480,7 +496,7 @@ def test_nothing_is_taken_from_somebody_else(shop):
         postgres.execute(shop, "DROP DATABASE somebodys", database="postgres")
 
 
-def test_a_store_is_emptied_right_after_its_service_was_killed(shop):
+def test_a_store_can_be_wiped_right_after_its_service_was_killed(shop):
     asked = storefront_load.random_operations(32, 100)
     storefront_load.load(shop, asked)
     storefront.wait_until_consistent(shop)
@@ -492,10 +508,10 @@ def test_a_store_is_emptied_right_after_its_service_was_killed(shop):
     check.same_rows(before, storefront.documents(shop, "orders", "customers"), key="id")
 
 
-def test_a_database_that_is_killed(shop):
+def test_a_killed_database(shop):
     key = customer(shop)
     kill_service("postgres")
-    with pytest.raises(StackError, match="accounts refuses"):
+    with pytest.raises(StackError, match="accounts rejected"):
         storefront.call(
             shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "killed@x"}}
         )
@@ -505,7 +521,7 @@ def test_a_database_that_is_killed(shop):
     assert copies(shop, key)["contact"]["email"] == "back@x"
 
 
-def test_a_broker_that_is_killed_gets_what_it_missed(shop):
+def test_a_killed_broker_gets_the_missed_events(shop):
     key = customer(shop)
     kill_service("kafka")
     storefront.call(
@@ -517,7 +533,7 @@ def test_a_broker_that_is_killed_gets_what_it_missed(shop):
 
 
 def named_in_time(service, call):
-    """Whether a call names a service that is gone within ten seconds."""
+    """Check that a call names a lost service within ten seconds."""
     begun = time.monotonic()
     with pytest.raises(ServiceLost, match=f"the service {service} (died|is stopped)"):
         call()
@@ -565,11 +581,10 @@ def test_a_killed_service_is_named_in_time(shop, service):
         storefront.wait_until_consistent(shop)
 
 
-# --- who sends
-# -------------------------------------------------------------------------------------------------------
+# --- who publishes
 
 
-def test_where_the_services_send_nobody_needs_connect(shop):
+def test_connect_is_not_needed_if_the_services_publish(shop):
     stack.stop("connect")
     storefront.up(shop)
     storefront_load.load(shop, storefront_load.random_operations(33, 50))
@@ -578,10 +593,10 @@ def test_where_the_services_send_nobody_needs_connect(shop):
     stack.ensure_running(shop, "connect")
 
 
-def test_a_death_between_store_and_topic_loses_the_event_until_a_connector_reads_the_outbox(shop):
+def test_a_crash_between_commit_and_send_loses_the_event_until_a_connector_reads_the_outbox(shop):
     key = customer(shop)
     storefront.wait_until_consistent(shop)
-    storefront.call(shop, "accounts", "POST", "faults", {"at": "stored"})
+    storefront.call(shop, "accounts", "POST", "faults", {"at": "after_commit"})
     with pytest.raises(StackError, match="accounts died"):
         storefront.call(
             shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "lost@x"}}
@@ -591,14 +606,14 @@ def test_a_death_between_store_and_topic_loses_the_event_until_a_connector_reads
     assert list(storefront.find_divergent(shop)["id"]) == [key]
     storefront.enable_outbox_connectors(shop)
     storefront.wait_until_consistent(shop)
-    said_nowhere(shop)  # as the connectors say it, too
+    check_no_event_is_confidential(shop)  # also in the events of connectors
     assert (
         len(storefront.find_divergent(shop)) == 0
         and copies(shop, key)["contact"]["email"] == "lost@x"
     )
 
 
-def test_where_connectors_send_connect_is_started_with_the_services(outbox):
+def test_connect_starts_with_the_services_if_connectors_publish(outbox):
     storefront.stop(*rows.CONTEXTS)
     stack.stop("connect")
     storefront.up(outbox)
@@ -619,13 +634,13 @@ def test_a_killed_connect_is_named_in_time(outbox):
     assert copies(outbox, key)
 
 
-def test_killed_at_ten_points_of_handling(outbox):
+def test_services_killed_at_ten_fault_points(outbox):
     chance, asked = random.Random(10), storefront_load.random_operations(10, 600)
     part = len(asked) // 10
     with storefront.supervised(outbox) as restarted:
         for n in range(10):
             name = chance.choice(rows.CONTEXTS)
-            at = "stored" if name == "accounts" else chance.choice(service.FAULT_POINTS)
+            at = "after_commit" if name == "accounts" else chance.choice(service.FAULT_POINTS)
             storefront.call(
                 outbox, name, "POST", "faults", {"at": at, "after": chance.randint(1, 3)}
             )
@@ -635,7 +650,7 @@ def test_killed_at_ten_points_of_handling(outbox):
         agree(outbox, asked)
 
 
-def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
+def test_two_instances_share_the_work_and_one_takes_over_for_the_other(outbox):
     storefront.up(outbox, instances=2)
     asked = storefront_load.random_operations(11, 400)
     storefront_load.load(outbox, asked[:200], instances=2)
@@ -645,7 +660,7 @@ def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
             sum(
                 figure
                 for of, figure in storefront.metrics(outbox, name, n).items()
-                if "events_heard_total" in of
+                if "events_consumed_total" in of
             )
             for n in (1, 2)
         ]
@@ -660,10 +675,10 @@ def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
     storefront.wait_until_consistent(outbox)
     storefront.compare(outbox)
     said = [("accounts", CUSTOMERS, "orders"), ("orders", contexts.ORDERS.topic, "fulfillment")]
-    for _, topic, listener in said:  # of each key in the order of its versions
+    for _, topic, listener in said:  # the events of each key are in the order of their versions
         heard = postgres.query(
             outbox,
-            "SELECT key, version FROM inbox WHERE topic = %s ORDER BY place",
+            "SELECT key, version FROM inbox WHERE topic = %s ORDER BY seq",
             [topic],
             database=listener,
         )
@@ -678,11 +693,10 @@ def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
 
 
 # --- everything at once
-# ----------------------------------------------------------------------------------------------
 
 
-def say_again(world, chance):
-    """Some events of a topic once more, in any order."""
+def publish_again(world, chance):
+    """Publish some events of a topic again, in any order."""
     topic = chance.choice(list(contexts.TOPICS))
     partition, (begin, end) = chance.choice(list(topics.watermark_offsets(world, topic).items()))
     first = chance.randint(begin, end)
@@ -696,24 +710,24 @@ def say_again(world, chance):
     return len(there)
 
 
-def disturb(world, chance, told, done):
-    """Until told to stop: kill a service, let one stand still, say something again."""
-    while not told.wait(chance.uniform(0.3, 1.5)):
+def disturb(world, chance, stop, counts):
+    """Until `stop` is set: kill a service, suspend one, or publish events again."""
+    while not stop.wait(chance.uniform(0.3, 1.5)):
         running = [
             name for name in storefront.flow.owned_services if process.running_process(name)
         ] or ["orders"]
-        name, what = chance.choice(running), chance.choice(("kill", "stand", "double"))
+        name, action = chance.choice(running), chance.choice(("kill", "stand", "double"))
         with contextlib.suppress(psutil.Error, ProcessLookupError, AttributeError):
-            if what == "kill":
+            if action == "kill":
                 os.killpg(process.running_process(name).pid, signal.SIGKILL)
-            elif what == "stand":  # up to longer than its session
+            elif action == "stand":  # possibly longer than its session timeout
                 one = process.running_process(name)
                 one.suspend()
-                told.wait(chance.uniform(0.2, 3))
+                stop.wait(chance.uniform(0.2, 3))
                 one.resume()
-            done[what] += 1
-        if what == "double":
-            say_again(world, chance)
+            counts[action] += 1
+        if action == "double":
+            publish_again(world, chance)
 
 
 @pytest.mark.parametrize(
@@ -724,35 +738,43 @@ def disturb(world, chance, told, done):
         pytest.param(10_000, 2, marks=pytest.mark.drill),
     ],
 )
-def test_whatever_happens_the_stores_agree_in_the_end(outbox, count, instances):
-    chance, asked = (
+def test_the_stores_agree_in_the_end_whatever_happens(outbox, count, instances):
+    chance, operations = (
         random.Random(count + instances),
         storefront_load.random_operations(count + instances, count),
     )
     storefront.up(outbox, instances)
-    told, done = threading.Event(), {"kill": 0, "stand": 0, "double": 0}
-    trouble = threading.Thread(target=disturb, args=[outbox, chance, told, done])
+    stop, counts = threading.Event(), {"kill": 0, "stand": 0, "double": 0}
+    trouble = threading.Thread(target=disturb, args=[outbox, chance, stop, counts])
     trouble.start()
     try:
         with storefront.supervised(outbox, instances) as restarted:
             storefront_load.load(
-                outbox, asked, instances=instances, timeout=120, rate=0 if count > 1_000 else 100
+                outbox,
+                operations,
+                instances=instances,
+                timeout=120,
+                rate=0 if count > 1_000 else 100,
             )
-            told.set()
+            stop.set()
             trouble.join()
-            agree(outbox, asked)
+            agree(outbox, operations)
     finally:
-        told.set()
+        stop.set()
         trouble.join()
-    assert min(done.values()) > 0 and len(restarted) > 0, (done, restarted)
-    print(f"{count:,} operations, {instances} of each: {done}, restarted {len(restarted)}")
-    again = groups.lag(outbox, contexts.ORDERS.group, *contexts.ORDERS.subscribed_topics)
-    assert not any(again.values())
+    assert min(counts.values()) > 0 and len(restarted) > 0, (counts, restarted)
+    print(f"{count:,} operations, {instances} of each: {counts}, restarted {len(restarted)}")
+    lag = groups.lag(outbox, contexts.ORDERS.group, *contexts.ORDERS.subscribed_topics)
+    assert not any(lag.values())
     for name in ("orders", "fulfillment"):
-        held = contexts.ALL[name].collections
-        before = {collection: storefront.documents(outbox, name, collection) for collection in held}
+        collections = contexts.ALL[name].collections
+        before = {
+            collection: storefront.documents(outbox, name, collection) for collection in collections
+        }
         storefront.wipe_store(outbox, name)
-        assert not sum(len(storefront.documents(outbox, name, collection)) for collection in held)
+        assert not sum(
+            len(storefront.documents(outbox, name, collection)) for collection in collections
+        )
         storefront.start(outbox, name, instances=instances)
         storefront.wait_until_consistent(outbox, 120)
         for collection, documents in before.items():

@@ -65,7 +65,7 @@ def test_before_the_first_commit_and_after_the_last(past, world, spark):
     assert rows(hudi.as_of(spark, world, past.table, "20200101000000000")) == []
     with pytest.raises(LakeError, match="was written last at"):
         hudi.as_of(spark, world, past.table, "20990101000000000")
-    with pytest.raises(LakeError, match="(?s)no instant labelled 'lodaed'.*did you mean 'loaded'"):
+    with pytest.raises(LakeError, match="(?s)no instant labeled 'lodaed'.*did you mean 'loaded'"):
         hudi.as_of(spark, world, past.table, "lodaed")
 
 

@@ -17,7 +17,7 @@ def world(tmp_path, monkeypatch):
 
 
 def moved(world, by):
-    """The same world with another port base."""
+    """Return the same world with another port base."""
     base = world.stack.port_base + by
     return with_settings(
         world,
@@ -73,7 +73,7 @@ def test_an_address_of_somebody_else_stays(world):
 
 @pytest.fixture
 def worker(monkeypatch):
-    """A Kafka Connect: its configurations, and the connectors whose configuration it refuses."""
+    """A Kafka Connect: its configurations, and the connectors whose configuration it rejects."""
     configs, refused, asked = {}, set(), []
 
     def call(service, method, url, body=None, auth=None, **options):
@@ -140,7 +140,7 @@ def test_a_connect_that_does_not_answer_is_told(world, monkeypatch):
 def test_an_update_that_was_killed_is_finished_and_nothing_is_updated_twice(
     world, worker, monkeypatch, tmp_path, killed_at, again
 ):
-    """With ports that overlap: the new port of the one is the old port of the other."""
+    """The port ranges overlap: the new port of one service is the old port of another."""
     names, job = ("moma_source", "movies_positions", "movies_source"), "pagila_poll"
     worlds = [
         with_settings(of, lake={"checkpoints": f"file:{tmp_path}"})
@@ -166,7 +166,7 @@ class Killed(BaseException):
 
 
 def kill_behind(function):
-    """The same function, killed when it has done its work."""
+    """Return the same function, killed after it has done its work."""
 
     def killed(*args):
         function(*args)
@@ -176,8 +176,7 @@ def kill_behind(function):
 
 
 def killed_behind_puts(real, count):
-    """The same call of Kafka Connect, killed behind so many updates; with 0, behind the first
-    question."""
+    """Return the same request function, killed after so many updates; with 0, after the first query."""
     calls = []
 
     def call(of, method, *rest):
@@ -191,7 +190,7 @@ def killed_behind_puts(real, count):
 
 
 def before_a_put(real, error):
-    """The same call of Kafka Connect, which ends with this error before it updates anything."""
+    """Return the same request function, which raises this error before it updates anything."""
 
     def call(of, method, *rest):
         if method == "PUT":
@@ -206,8 +205,10 @@ def before_a_put(real, error):
 )
 @pytest.mark.parametrize("last", range(4))
 def test_updates_that_ended_early_twice_are_finished(world, worker, monkeypatch, last, error):
-    """The first has updated one connector, the second none: what the first has done is known at the
-    third start."""
+    """The first updated one connector, the second none.
+
+    The third start knows what the first has done.
+    """
     names, worlds = (
         ("moma_source", "movies_positions", "movies_source"),
         [moved(world, by) for by in range(4)],
@@ -228,8 +229,10 @@ def test_updates_that_ended_early_twice_are_finished(world, worker, monkeypatch,
 
 
 def test_jobs_of_a_lake_that_is_not_on_this_machine_are_not_read(world, worker, monkeypatch):
-    """S3 may not run yet when Connect starts: reading took 90 s under the lock of the stack, and
-    failed."""
+    """S3 may not run yet when Connect starts.
+
+    Reading took 90 s under the lock of the stack, and failed.
+    """
     worlds = [
         with_settings(of, lake={"checkpoints": "s3a://lake/checkpoints"})
         for of in (world, moved(world, 1))
@@ -269,7 +272,7 @@ def test_a_job_and_a_connector_of_one_name_have_their_own_configurations(
 
 
 def test_a_connector_that_is_deleted_while_connect_answers_is_none(world, monkeypatch):
-    """Connect lists it with nothing as its configuration."""
+    """Connect lists it without a configuration."""
     found = {"here": {"info": {"config": {"name": "here"}}}, "gone": {"info": None}}
     monkeypatch.setattr(connect_api, "call", lambda *_: found)
     assert addresses.connect_configs(world) == {"here": {"name": "here"}}

@@ -1,5 +1,4 @@
-"""The jars: what is pinned, what is there, what is fetched again. Ivy is faked: no network, no
-JVM."""
+"""The jars: pinned, installed and fetched again. Ivy is faked: no network, no JVM."""
 
 import hashlib
 import io
@@ -24,11 +23,10 @@ def line(name, content, service="kafka", ext="jar"):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A lock of two jars, an empty folder for them, and a fetcher that brings them and notes their
-    names."""
+    """A lock file of two jars, an empty folder for them, and a fake download that records names."""
     for name, value in {
         "ROOT": tmp_path,
-        "VAR": tmp_path / "var",
+        "VAR_DIR": tmp_path / "var",
         "LIB": tmp_path / "var" / "lib",
         "CACHE": tmp_path / "var" / "cache",
         "LOCK": tmp_path / "jars.lock",
@@ -146,7 +144,7 @@ def test_what_ivy_stumbled_over_is_in_the_error(tmp_path, monkeypatch, output, h
     assert "Ivy could not fetch all files" in error.value.message and hint in error.value.message
     assert (
         Path(error.value.location).read_text() == output
-        and "what came already stays" in error.value.hint
+        and "fetched files are kept" in error.value.hint
     )
 
 

@@ -263,10 +263,10 @@ def test_describe_is_one_text_apart_by_tabs():
         (
             "CANCELLED",
             "Query cancelled! : Bytes scanned limit was exceeded",
-            "cancelled: it would scan more than workgroup workbench lets it.*SELECT a FROM t.*2-lake.yaml",
+            "cancelled: it would scan more than the limit of workgroup workbench.*SELECT a FROM t.*2-lake.yaml",
         ),
-        ("CANCELLED", "Query cancelled by user", "somebody cancelled the query"),
-        ("CANCELLED", "", "somebody cancelled the query"),
+        ("CANCELLED", "Query cancelled by user", "a user cancelled the query"),
+        ("CANCELLED", "", "a user cancelled the query"),
         (
             "FAILED",
             "TABLE_NOT_FOUND: line 1:15: Table 'awsdatacatalog.default.t' does not exist",
@@ -295,7 +295,7 @@ def test_a_query_that_ends_otherwise(state, reason, says, capsys):
             "TooManyRequestsException",
             "Rate exceeded",
             StackError,
-            "answered 6 times that it is asked too often",
+            "throttled all 6 attempts",
         ),
         ("ExpiredTokenException", "expired", StackError, "credentials have expired"),
         (

@@ -392,7 +392,7 @@ def test_the_task_of_parquet_travels_without_this_package(tmp_path):
     times = TimePartitioner("%Y", 1, "Europe/Zurich")
     texts = {"globalId 1": json.dumps(flat)}
     form = avro_files(
-        texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, times=times
+        texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, time_partitioner=times
     )
     task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame(

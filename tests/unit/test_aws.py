@@ -1,4 +1,4 @@
-"""AWS's answers as people are told them: each error with what failed, where, and what to do."""
+"""Errors of AWS translated for people: message, location and hint; parameters and secrets."""
 
 import json
 
@@ -113,9 +113,7 @@ def test_throttling_is_tried_again_with_a_bound(monkeypatch, answering):
     server = answering({"/v1/connectors": refusal})
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     monkeypatch.setattr("time.sleep", waited.append)
-    with pytest.raises(
-        StackError, match=f"answered {aws.MAX_ATTEMPTS} times that it is asked too often"
-    ):
+    with pytest.raises(StackError, match=f"throttled all {aws.MAX_ATTEMPTS} attempts"):
         aws.call(REGION, "kafkaconnect", "list_connectors")
     assert len(server.asked) == aws.MAX_ATTEMPTS and len(waited) == aws.MAX_ATTEMPTS - 1
 

@@ -14,14 +14,14 @@ import on_aws
 import pytest
 from botocore import xform_name
 from workbench.base import ROOT, aws
-from workbench.stack import cloud, lifecycle
+from workbench.stack import cloud, remote
 
 LIB, TESTS = ROOT / "lib" / "workbench", ROOT / "tests"
 SESSION = botocore.session.get_session()
 # What goes into a call as **name where the function itself does not say what is in it: {(file,
 # name): parameters}
 STARRED = {
-    ("connect/msk.py", "new"): {
+    ("connect/msk.py", "request"): {
         "connectorName",
         "connectorConfiguration",
         "capacity",
@@ -34,35 +34,33 @@ STARRED = {
         "logDelivery",
         "serviceExecutionRoleArn",
         "workerConfiguration",
-    },  # of _new; as a whole in test_msk.py
-    ("stack/cloud.py", "of"): {"applicationId"},  # _end_spark's
+    },  # of _create_request; as a whole in test_msk.py
 }
 ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passes on
 
 
 def looks():
-    """What `stack.up` asks of a world on AWS (stack/verbs.py, _look), as it is made for one."""
+    """What `stack.up` asks of a world on AWS (stack/remote.py, probe), as it is made for one."""
     asked = (
-        lifecycle._api_probe(on_aws.world(), name)
-        for name in lifecycle._remote_services(on_aws.world())
+        remote.api_request(on_aws.world(), name) for name in remote.service_names(on_aws.world())
     )
     return [(service, operation, set(given)) for service, operation, given in filter(None, asked)]
 
 
 # Calls whose operation is no literal: {(file, function): what it may be}
 ELSEWHERE = {
-    ("stack/lifecycle.py", "_look"): looks(),
-    ("stack/cloud.py", "_ended"): [
+    ("stack/remote.py", "_probe_api"): looks(),
+    ("stack/cloud.py", "_is_terminated"): [
         (service, operation, {key})
         for service, operation, key, _ in cloud.TERMINATED_RESOURCES.values()
     ],
-    ("stack/cloud.py", "_end_spark"): [
-        ("emr-serverless", run["ends"], {"applicationId", run["id"]})
-        for run in aws.CATALOG["runs_of_spark"]
+    ("stack/cloud.py", "_stop_application"): [
+        ("emr-serverless", run["cancel_operation"], {"applicationId", run["id_parameter"]})
+        for run in aws.CATALOG["emr_run_kinds"]
     ],
-    ("stack/cloud.py", "_running"): [
-        ("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
-        for run in aws.CATALOG["runs_of_spark"]
+    ("stack/cloud.py", "_active_runs"): [
+        ("emr-serverless", run["list_operation"], {"applicationId", "states"}, run["result_key"])
+        for run in aws.CATALOG["emr_run_kinds"]
     ],
 }
 
@@ -163,10 +161,13 @@ def asks(call, file):
     """(the place of the service among the arguments, whether pages are asked for) of a call of
     `aws` or a Deployment."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    of = getattr(getattr(call.func, "value", None), "id", "aws" if file == "base/aws.py" else "")
+    if isinstance(call.func, ast.Attribute):
+        of = getattr(call.func.value, "id", "")
+    else:
+        of = "aws" if file == "base/aws.py" else ""
     return (
-        ({"aws": 1, "on": 0}[of], name == "paginate")
-        if name in ("call", "paginate") and of in ("aws", "on")
+        ({"aws": 1, "deployment": 0}[of], name == "paginate")
+        if name in ("call", "paginate") and of in ("aws", "deployment")
         else None
     )
 
@@ -360,13 +361,15 @@ def test_a_call_is_one_that_aws_takes(one):
         assert one.key in keys_of and one.key in operation.output_shape.members
 
 
-@pytest.mark.parametrize("run", aws.CATALOG["runs_of_spark"], ids=lambda run: run["lists"])
+@pytest.mark.parametrize("run", aws.CATALOG["emr_run_kinds"], ids=lambda run: run["list_operation"])
 def test_states_of_what_runs_are_those_of_aws(run):
     model, operations = service("emr-serverless")
     states = (
-        model.operation_model(operations[run["lists"]]).input_shape.members["states"].member.enum
+        model.operation_model(operations[run["list_operation"]])
+        .input_shape.members["states"]
+        .member.enum
     )
-    assert {*run["states"], run["ending"]} < {*states}
+    assert {*run["states"], run["terminating_state"]} < {*states}
 
 
 # ---- and in which test each of them is made
@@ -402,7 +405,7 @@ def made():
         }
         stubbed = (
             words & {one.service for one in calls()}
-            if "stubbed(" in path.read_text(encoding="utf-8")
+            if "stubbed_client(" in path.read_text(encoding="utf-8")
             else set()
         )
         found |= {(name, word) for name in stubbed for word in words if path != Path(__file__)}

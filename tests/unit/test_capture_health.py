@@ -1,4 +1,4 @@
-"""What the doctor says of slots and publications, without a server."""
+"""The findings of the doctor about slots and publications, without a server."""
 
 import pandas as pd
 import pytest

@@ -1,8 +1,10 @@
-"""Which landed files are new, and how often their lists are opened to know it."""
+"""Which landed files are new, and how often their lists are opened to know it; which messages of a
+topic a batch has."""
 
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
@@ -68,3 +70,74 @@ def test_a_list_that_is_gone_is_not_taken_for_an_empty_one(landing):
         match="(?s)files that were read .* is gone.*landed-topic/00000000.json.*replay=True",
     ):
         landing.reader().next({"first": 0, "topic_id": None}, 1)
+
+
+# --- a topic
+# --------------------------------------------------------------------------------------------------
+
+
+class Message:
+    """Stands for a message that a consumer returns."""
+
+    def __init__(self, partition, offset):
+        self.partition, self.offset = lambda: partition, lambda: offset
+        self.key, self.value = lambda: b"k", lambda: b"x" * 10
+
+
+@pytest.fixture
+def topic(monkeypatch):
+    """A reader of a topic of two partitions; its batches are lists of (partition, offset)."""
+    known = SimpleNamespace(watermarks={0: (5, 9), 1: (0, 3)}, id="one", consumed=[])
+
+    def consume(world, name, start, stop):
+        known.consumed.append((start, stop))
+        for partition in start:
+            for offset in range(start[partition], stop[partition]):
+                yield Message(partition, offset)
+
+    monkeypatch.setattr(changes.topics, "watermark_offsets", lambda *_: known.watermarks)
+    monkeypatch.setattr(changes.topics, "topic_id", lambda *_: known.id)
+    monkeypatch.setattr(changes.topics, "settings", lambda *_: {})
+    monkeypatch.setattr(changes.topics, "consume", consume)
+    monkeypatch.setattr(changes._TopicReader, "_decode", lambda self, messages, in_memory: messages)
+    spark = SimpleNamespace(createDataFrame=lambda rows, _: [row[3:5] for row in rows])
+    table = hudi.Table("t", "file:/none", ("id",), "v")
+
+    def reader(max_records):
+        return changes.create_reader(
+            spark, None, hudi.Topic("topic"), table, max_records, T.StructType()
+        )
+
+    known.reader = reader
+    return known
+
+
+def test_a_topic_is_read_from_the_committed_offsets_on_in_batches(topic):
+    reader, progress, batches = topic.reader(3), {}, []
+    while batch := reader.next(progress, len(batches)):
+        batches.append(batch.rows)
+        assert batch.in_memory and batch.progress["topic_id"] == "one"
+        progress = batch.progress
+    assert batches == [[(0, 5), (0, 6), (0, 7)], [(0, 8), (1, 0), (1, 1)], [(1, 2)]]
+    assert progress["offsets"] == {"0": 9, "1": 3}
+    assert topic.consumed[1] == ({0: 8, 1: 0}, {0: 9, 1: 2})
+
+
+@pytest.mark.parametrize("offset", [4, 10])
+def test_messages_that_expired_unread_are_an_error(topic, offset):
+    with pytest.raises(
+        LakeError, match=f"(?s)offsets 5 to 9, and {offset} is the next.*partition 0.*expired"
+    ):
+        topic.reader(3).next({"offsets": {"0": offset}}, 1)
+
+
+def test_a_topic_that_was_made_anew_is_refused_before_its_offsets_are_compared(topic):
+    topic.id = "two"
+    with pytest.raises(LakeError, match="(?s)deleted and made anew.*topic id two.*id one.*replay"):
+        topic.reader(3).next({"offsets": {"0": 99}, "topic_id": "one"}, 1)
+
+
+def test_large_messages_make_a_smaller_batch(topic, monkeypatch):
+    monkeypatch.setattr(changes, "SMALL_BATCH_BYTES", 20)
+    batch = topic.reader(10).next({}, 0)
+    assert batch.rows == [(0, 5), (0, 6)] and batch.progress["offsets"] == {"0": 7, "1": 0}

@@ -243,12 +243,12 @@ def test_arrays_are_values_like_lists(capsys):
     for left, right, says in (
         (np.array([1, 2]), [1, 3], "source [1, 3], but lake [1, 2]"),
         (np.array([1, 2]), 1, "source 1, but lake [1, 2]"),
-        (np.arange(40), np.arange(39), "first at place 40: lake 39, source nothing"),
+        (np.arange(40), np.arange(39), "first at position 40: lake 39, source nothing"),
     ):
         with pytest.raises(CheckFailed) as e:
             check.equal("items", left, right)
         assert says in str(e.value)
-    with pytest.raises(CheckFailed, match=r"but seen \[1, 2\]"):
+    with pytest.raises(CheckFailed, match=r"but actual \[1, 2\]"):
         check.true("one item", False, np.array([1, 2]))
     with pytest.raises(CheckFailed, match=r"no failure, returned \[1, 2\]"):
         check.expect_failure("refused", lambda: np.array([1, 2]))
@@ -279,7 +279,7 @@ def test_two_sides_that_read_alike_and_differ_say_how():
 
 def test_true_takes_only_a_bool():
     check.true("shipped", np.bool_(True), actual="1998-06-15")
-    with pytest.raises(CheckFailed, match="but seen 0 rows"):
+    with pytest.raises(CheckFailed, match="but actual 0 rows"):
         check.true("shipped", False, actual="0 rows")
     for condition in (lambda: False, (False, "why"), [False], "no"):
         with pytest.raises(WorkbenchError, match="the condition is of type"):
@@ -300,13 +300,13 @@ def test_reference(reference_table):
     check.reference(
         "S1/orders", other(freight=[Decimal("32.38"), Decimal("11.61"), Decimal("8.53")])
     )
-    with pytest.raises(CheckFailed, match="row=3, freight: seen 8.54, reference 8.53"):
+    with pytest.raises(CheckFailed, match="row=3, freight: actual 8.54, reference 8.53"):
         check.reference("S1/orders", other(freight=[32.38, 11.61, 8.54]))
     with pytest.raises(CheckFailed, match="row=1, order_id"):
         check.reference("S1/orders", ROWS.iloc[::-1])
-    with pytest.raises(CheckFailed, match="row=3: missing in seen"):
+    with pytest.raises(CheckFailed, match="row=3: missing in actual"):
         check.reference("S1/orders", ROWS[:2])
-    with pytest.raises(CheckFailed, match="columns: seen"):
+    with pytest.raises(CheckFailed, match="columns: actual"):
         check.reference("S1/orders", ROWS[ROWS.columns[::-1]])
 
 
@@ -330,7 +330,7 @@ def test_eventually(capsys):
     assert check.eventually("829 messages", lambda: next(answers), interval=0.01) == 829
     with pytest.raises(CheckFailed, match="condition still false"):
         check.eventually("a message", lambda: False, timeout=0.05, interval=0.01)
-    assert "✘ a message: seen not yet" in capsys.readouterr().out
+    assert "✘ a message: actual not yet" in capsys.readouterr().out
     began = time.monotonic()
     with pytest.raises(CheckFailed, match="its task 0 is FAILED"):
         check.eventually("a message", lambda: False, failure_reason=lambda: "its task 0 is FAILED")
@@ -398,7 +398,7 @@ def test_own_data_that_differ_from_what_was_published_are_shown(
         shown = capsys.readouterr().out
         assert (
             shown.startswith("≠ ")
-            and "shown, not judged: the data are your own, from /my/data" in shown
+            and "shown, not raised: the data are your own, from /my/data" in shown
         )
         with pytest.raises(CheckFailed):
             claim("")
@@ -426,6 +426,28 @@ def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):
     assert capsys.readouterr().out == "✔ items: lake [1, 2, 3] · source [1, 2, 3]\n"
 
 
+def test_evidence_lists_the_first_elements_and_counts_the_others(capsys):
+    check.equal("customers", set(range(1800)), set(range(1800)))
+    line, detail = capsys.readouterr().out.splitlines()
+    assert line == "✔ customers: lake 1,800 values · source 1,800 values"
+    assert detail.endswith("… and 1,788 more}") and len(detail) < 100
+    check.equal("offsets", list(range(13)), list(range(13)))
+    assert "lake 13 values" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        ({"at": pd.Timestamp("2017-02-15 09:45:30"), "day": pd.Timestamp("2017-02-15")},
+         "{'at': 2017-02-15 09:45:30, 'day': 2017-02-15}"),
+        ((np.int64(1), Decimal("2.50"), np.float64(0.5)), "(1, 2.50, 0.5)"),
+        ([(np.int32(1), dt.date(2026, 1, 2)), (None, True)], "[(1, 2026-01-02), (None, true)]"),
+    ],
+)  # fmt: skip
+def test_evidence_has_no_types_of_python(value, text):
+    assert check_values.format_value(value) == text
+
+
 @pytest.mark.parametrize(
     "left, right, says",
     [
@@ -437,13 +459,13 @@ def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):
         (
             list(range(40)),
             [*range(30), 99, *range(31, 40)],
-            "first at place 31: lake 30, source 99",
+            "first at position 31: lake 30, source 99",
         ),
-        (list(range(40)), list(range(39)), "first at place 40: lake 39, source nothing"),
+        (list(range(40)), list(range(39)), "first at position 40: lake 39, source nothing"),
         (
             {"table.type": "COPY_ON_WRITE", "key": "order_id" * 9},
             {"table.type": "MERGE_ON_READ", "key": "order_id" * 9},
-            "only source: ('table.type', 'MERGE_ON_READ')",
+            "only source: 'table.type': 'MERGE_ON_READ'",
         ),
     ],
 )
@@ -455,10 +477,10 @@ def test_what_differs_in_a_big_collection_is_named(left, right, says):
 
 def test_true_says_what_was_expected(capsys):
     check.true("memory", True, actual="999 MB", expected="below 6,144 MB")
-    assert capsys.readouterr().out == "✔ memory: seen 999 MB · expected below 6,144 MB\n"
-    with pytest.raises(CheckFailed, match="expected below 6,144 MB, but seen 7,000 MB"):
+    assert capsys.readouterr().out == "✔ memory: actual 999 MB · expected below 6,144 MB\n"
+    with pytest.raises(CheckFailed, match="expected below 6,144 MB, but actual 7,000 MB"):
         check.true("memory", False, actual="7,000 MB", expected="below 6,144 MB")
-    with pytest.raises(CheckFailed, match="expected yes, but seen no"):
+    with pytest.raises(CheckFailed, match="expected yes, but actual no"):
         check.true("memory", False)
 
 

@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -126,7 +127,7 @@ def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level,
     found = [SimpleNamespace(level=level, subject=subject, detail="", remedy="")]
     module(monkeypatch, "stack.doctor", examine=lambda world: found)
     module(monkeypatch, "stack.artifacts", install=lambda say, *more: done.append("install"))
-    module(monkeypatch, "stack", up=lambda world, say: done.append("up"))
+    module(monkeypatch, "stack", up=lambda world, progress: done.append("up"))
     result = SimpleNamespace(
         notebooks=[], status="failed", seconds=1, report="runs/report.html", exit_code=1
     )
@@ -148,7 +149,7 @@ def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level,
 def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
     loaded = []
 
-    def load(world, *, from_dir, confirm, scale=1):
+    def load(world, *, from_dir, confirm, scale):
         if not confirm("Load Northwind?"):
             return {}
         loaded.append((scale, from_dir))
@@ -160,7 +161,7 @@ def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
     assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
     assert call("load", "northwind", "--scale", "3", input="y\n").exit_code == 0
     assert call("load", "northwind", "--yes", "--from", str(tmp_path)).exit_code == 0
-    assert loaded == [(3, None), (1, tmp_path)] and isinstance(loaded[0][0], int)
+    assert loaded == [(3, None), (None, tmp_path)] and isinstance(loaded[0][0], int)
     assert call("load", "northwind", "--scale", "0").exit_code == 2
     assert (
         call("load", "northwind", "--password", "x").exit_code == 2
@@ -200,7 +201,7 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
 
 @pytest.fixture
 def going_on(folders):
-    """A run that goes on, in a process of its own; returns its pid."""
+    """Start a run in another process that is still running; return its pid."""
     lock = paths.state_dir() / "run.lock"
     code = f"""import time; from pathlib import Path; from workbench.base.wait import file_lock
 with file_lock(Path({str(lock)!r})):"""
@@ -267,6 +268,29 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     assert "token" not in " ".join(seen["argv"]) and "JUPYTER_TOKEN" not in seen["env"]
 
 
+def test_a_page_exported_from_jupyterlab_folds_the_code_of_folded_cells(monkeypatch):
+    seen = {}
+    monkeypatch.setattr("os.execv", lambda program, argv: seen.update(argv=argv))
+    assert call("lab", "--no-browser").exit_code == 0
+    (template,) = [one for one in seen["argv"] if one.startswith("--HTMLExporter.template_file=")]
+    assert "source_hidden" in Path(template.partition("=")[2]).read_text()
+
+
+@pytest.mark.parametrize("options, level", [(["-v"], "info"), (["--verbose"], "info"), ([], None)])
+def test_a_verbose_run_logs_in_kernels_and_jobs(monkeypatch, options, level):
+    monkeypatch.setenv("WORKBENCH_LOG", "")
+    monkeypatch.delenv("WORKBENCH_LOG")
+    result = SimpleNamespace(status="passed", report="runs/report.html", exit_code=0)
+    levels = []
+
+    def run(targets, world, values, **options):
+        levels.append(os.environ.get("WORKBENCH_LOG"))
+        return result
+
+    module(monkeypatch, "run.runner", run=run)
+    assert call("run", "10_outbox", *options).exit_code == 0 and levels == [level]
+
+
 def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys):
     def status(world):
         raise KeyboardInterrupt
@@ -278,7 +302,7 @@ def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys
 
 
 def test_up_reports_the_service_that_failed(monkeypatch, capsys):
-    def up(world, names, say):
+    def up(world, names, progress):
         raise StackError("kafka did not start", location="port 21401", hint="workbench status")
 
     module(monkeypatch, "stack", up=up)
@@ -307,3 +331,20 @@ def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
     done = call("run")
     assert done.exit_code == 0
     assert "passed: 1 of 1 notebooks, 1 of 2 checks in 3 s; 1 shown: own data differ" in done.output
+
+
+@pytest.mark.parametrize("option", ["--mine", "--take-ownership"])
+def test_a_renamed_option_is_accepted_for_one_release_with_a_note(monkeypatch, option):
+    called = []
+    module(
+        monkeypatch,
+        "stack.cloud",
+        down=lambda deployment, before_delete, take_ownership: called.append(take_ownership),
+    )
+    for arguments in (["aws", "down", "--yes", option], ["aws", "down", "--yes"]):
+        result = call(*arguments)
+        assert result.exit_code == 0, result.output
+        note = "note: --mine is now --take-ownership; the next release removes --mine\n"
+        assert result.stderr == (note if "--mine" in arguments else "")
+    assert called == [True, False]
+    assert "--mine" not in call("aws", "down", "--help").output

@@ -1,5 +1,7 @@
-"""A deployment's stacks: priced, made, updated, removed. CloudFormation, S3 and SSM are moto's;
-what moto has not is answered by botocore's Stubber."""
+"""The stacks of a deployment: priced, created, updated, removed.
+
+moto simulates CloudFormation, S3 and SSM; botocore's Stubber answers the rest.
+"""
 
 import contextlib
 import json
@@ -77,8 +79,10 @@ CONNECTOR = f"arn:aws:kafkaconnect:{ON.region}:1:connector/"
 
 
 def expect_list_connectors(connect, connectors):
-    """What connectors there are whose names begin so, and whose they are: {name: deployment}, "" of
-    one that goes."""
+    """Stub the connectors with the deployment's prefix.
+
+    Args: connectors: {name: deployment by tag}, "" for one that is being deleted.
+    """
     there = [
         {"connectorName": name, "connectorArn": CONNECTOR + name, "connectorState": "RUNNING"}
         for name in connectors
@@ -99,7 +103,10 @@ def expect_list_connectors(connect, connectors):
 
 @contextlib.contextmanager
 def nothing_runs(connectors=(), sessions=()):
-    """MSK Connect and EMR Serverless, asked by `down`: what they have, and that it is ended."""
+    """Stub what `down` asks MSK Connect and EMR Serverless.
+
+    These are the existing connectors and sessions, and their end.
+    """
     with (
         on_aws.stubbed_client("kafkaconnect") as connect,
         on_aws.stubbed_client("emr-serverless") as emr,
@@ -225,7 +232,7 @@ def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
         stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
         said = []
         cloud.up(ON, {}, ["network"], progress=said.append)
-    assert said[-1].endswith("is as it should be")
+    assert said[-1].endswith("is up to date")
 
 
 def test_parameters_that_were_given_once_stay(account):
@@ -413,7 +420,7 @@ def test_a_stack_that_fails_is_told_with_the_first_reason_and_its_husk_removed(a
                 ]
             },
         )
-        with pytest.raises(StackError, match="was not made: Box: limit of parameters exceeded"):
+        with pytest.raises(StackError, match="was not created: Box: limit of parameters exceeded"):
             cloud.up(ON, {}, ["network"])
 
 
@@ -430,8 +437,7 @@ def test_after_msk_the_brokers_are_among_the_parameters(account, folder):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_msk_connects_own_role_is_made_where_the_account_has_none(account, folder, there):
-    """Else the first CreateConnector makes it, with the rights of a notebook, which has none to
-    make roles."""
+    """Else the first CreateConnector creates it, and a notebook may not create roles."""
     (folder / "5-connect.yaml").write_text(NETWORK.replace("-Size", "-Other"))
     role = {
         "Path": "/aws-service-role/kafkaconnect.amazonaws.com/",
@@ -490,7 +496,7 @@ def test_down_removes_all_of_it_in_reverse_order(account):
 
 
 def test_connectors_of_another_deployment_whose_name_begins_so_stay():
-    """`workbench-b-x` is x of workbench-b, in one region with workbench."""
+    """`workbench-b-x` is connector x of deployment workbench-b in the same region."""
     ours, theirs = (
         {"workbench-x": "workbench", "workbench-y": "workbench"},
         {"workbench-b-x": "workbench-b"},
@@ -548,9 +554,12 @@ def test_status_tells_each_stack(account):
             if line.startswith("workbench-")
         ]
 
-    assert told() == [["workbench-network", "not there"], ["workbench-lake", "not there"]]
+    assert told() == [["workbench-network", "does not exist"], ["workbench-lake", "does not exist"]]
     cloud.up(ON, {}, ["network"], progress=lambda text: None)
-    assert told() == [["workbench-network", "CREATE_COMPLETE"], ["workbench-lake", "not there"]]
+    assert told() == [
+        ["workbench-network", "CREATE_COMPLETE"],
+        ["workbench-lake", "does not exist"],
+    ]
 
 
 def test_the_verbs_of_the_command_line(account, monkeypatch):
@@ -570,7 +579,9 @@ def test_the_verbs_of_the_command_line(account, monkeypatch):
     assert "slots and publications were not looked for" in done.output
     assert run(cli_aws.app, ["cost"]).exit_code == 0
     assert run(cli_aws.app, ["cost", "-p", "Size"]).exit_code == 2
-    assert "is none of AWS" in str(run(cli_aws.app, ["status", "--world", "local"]).exception)
+    assert "has no deployment on AWS" in str(
+        run(cli_aws.app, ["status", "--world", "local"]).exception
+    )
 
 
 def test_json_and_short_forms_are_the_same(folder):

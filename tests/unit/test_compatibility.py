@@ -139,7 +139,7 @@ def test_a_version_that_glue_refuses_is_told(glue):
     there(glue, "t", "BACKWARD_ALL")
     with pytest.raises(
         LakeError,
-        match="(?s)refuses the schema as next version of 't-value': the version is FAILURE.*"
+        match="(?s)rejects the schema as next version of 't-value': Glue reports the version as FAILURE.*"
         f"Glue schema registries {KEYS}, {VALUES}.*BACKWARD_TRANSITIVE compatib.*"
         "set_compat",
     ):
@@ -169,7 +169,7 @@ def test_the_modes_of_glue(glue, mode, glues, since):
 
 
 @pytest.mark.parametrize(
-    "status, why", [("AVAILABLE", ""), ("FAILURE", "the version is FAILURE, says Glue")]
+    "status, why", [("AVAILABLE", ""), ("FAILURE", "Glue reports the version as FAILURE")]
 )
 def test_a_copy_is_asked_and_goes(glue, monkeypatch, status, why):
     monkeypatch.setattr(registry, "uuid4", lambda: UUID("1" * 32))

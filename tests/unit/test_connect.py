@@ -1,4 +1,4 @@
-"""Connector configurations and judgements that need no Connect."""
+"""Connector configurations and validation that need no Connect."""
 
 import importlib
 import itertools
@@ -109,7 +109,7 @@ def test_not_a_flat_object_of_texts(folder, text):
 
 def test_a_key_given_twice_is_named(folder):
     (folder / "x.json").write_text('{"tasks.max": "1", "topics": "a", "tasks.max": "2"}')
-    with pytest.raises(ConnectorError, match="'tasks.max' is given twice") as error:
+    with pytest.raises(ConnectorError, match="'tasks.max' occurs twice") as error:
         connect.config(WORLD, "x")
     assert "params/connectors/x.json" in error.value.location
 
@@ -288,7 +288,7 @@ def test_a_source_that_would_lose_what_it_cannot_send_is_refused_and_a_sink_is_n
     fake = FakePlugin()
     monkeypatch.setattr(rest, "_call", fake)
     with pytest.raises(
-        ConnectorError, match="(?s)a source would lose.*errors.tolerance: all.*none"
+        ConnectorError, match="(?s)a source would silently lose.*errors.tolerance: all.*none"
     ):
         connect.validate(WORLD, {**GOOD, "errors.tolerance": "all"})
     assert all(method == "GET" for method, _ in fake.sent)
@@ -342,7 +342,7 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
 def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, value):
     fake = FakePlugin()
     monkeypatch.setattr(rest, "_call", fake)
-    with pytest.raises(ConnectorError, match="holds a secret as plain text") as e:
+    with pytest.raises(ConnectorError, match="contains a secret as plain text") as e:
         connect.validate(WORLD, {**GOOD, key: value})
     assert (
         key in str(e.value)
@@ -475,7 +475,7 @@ def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatc
 def test_a_wrong_password_of_connect_is_named(answering, monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "canary")
     served = answering({"/connectors": (401, "User cannot access the resource.")})
-    with pytest.raises(ConnectorError, match="refuses user and password") as error:
+    with pytest.raises(ConnectorError, match="rejects the user and password") as error:
         connect.names(_with(url=served.url))
     assert "params/local.yaml" in str(error.value) and "canary" not in str(error.value)
 

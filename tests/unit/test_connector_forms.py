@@ -1,4 +1,4 @@
-"""deploy/connectors.md: what differs between the embedded form of a configuration and that of MSK
+"""deploy/connectors.md: the differences between the embedded form of a configuration and that of MSK
 Connect."""
 
 import difflib

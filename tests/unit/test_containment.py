@@ -1,5 +1,4 @@
-"""Paths from JSON, KCQL, topic names and arguments stay below the folder of the lake that they are
-joined to."""
+"""Paths from JSON, KCQL, topic names and arguments stay below the folder they are joined to."""
 
 from types import SimpleNamespace
 

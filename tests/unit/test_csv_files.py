@@ -1,5 +1,4 @@
-"""Reading the museum's published CSV files: what becomes of their values, and how a broken one is
-named."""
+"""Reading the museum's published CSV files: values, and errors in damaged files."""
 
 import csv
 import io
@@ -286,7 +285,7 @@ def test_broken_line_is_named(folder, tmp_path, end, says):
         (b"\r\n\r\n", "the file is empty"),
         (ARTWORKS.replace(",", ";").encode(), "commas between the values, not ';'"),
         (ARTWORKS.replace(",", "\t").encode(), r"commas between the values, not '\\t'"),
-        (ARTWORKS.replace("Date,", "Date,Date,", 1).encode(), "'Date' is there 2 times"),
+        (ARTWORKS.replace("Date,", "Date,Date,", 1).encode(), "'Date' occurs 2 times"),
         (ARTWORKS.replace("Height (cm)", "height").encode(), r"column 'Height \(cm\)' is missing"),
         (
             b"version https://git-lfs.github.com/spec/v1\noid sha256:fc8c\nsize 52334926\n",
@@ -372,7 +371,7 @@ def test_what_is_judged_is_what_is_loaded(folder):
         (
             FOLLOWED[:2],
             [artwork(128447)],
-            r"follows are not there: \[441, 4609\].*Artists.csv, ConstituentID",
+            r"follows are missing: \[441, 4609\].*Artists.csv, ConstituentID",
         ),
         (FOLLOWED, [artwork(1)], r"\[128447\].*Artworks.csv, ObjectID"),
     ],
@@ -399,7 +398,7 @@ def test_a_packed_file_is_to_be_unpacked(folder, tmp_path):
 def test_missing_file(folder, tmp_path, name):
     there = folder()
     (tmp_path / name).unlink()
-    with pytest.raises(SourceError, match=f"(?s)not there.*{name}.*expected"):
+    with pytest.raises(SourceError, match=f"(?s)does not exist.*{name}.*expected"):
         moma.loader.load(params.load("local"), from_dir=there, confirm=lambda question: True)
 
 

@@ -626,7 +626,7 @@ def read():
         name
         for flow in walkthroughs.ALL
         if not flow.local_only
-        for name in (*flow._connector_names(), *flow.sinks)
+        for name in (*flow.connectors, *flow.sinks)
     }
     return names | {f"connect/role/{name}" for name in deployed - on_aws.EMBEDDED_ONLY}
 

@@ -1,5 +1,7 @@
-"""deploy/README.md and schedules.md: what they tell a person to type exists, and what was never run
-is all there."""
+"""Checks of deploy/README.md and schedules.md.
+
+Every command exists, and the list of what was never run is complete.
+"""
 
 import re
 import shlex
@@ -20,7 +22,7 @@ NEVER = GUIDE[GUIDE.index("## Never run on a live account") :]
 
 
 def commands():
-    """Each `workbench …` that a person is told to type, up to what a shell does with it."""
+    """Yield each `workbench …` of the guides, up to the shell's operators."""
     for text in (GUIDE + NIGHT).splitlines():
         for one in re.split(r"&&|;|\\?\||\s#|, |`", text):
             one = re.sub(r"^\s*(?:AWS_PROFILE=\S+ )?(?:\.venv/bin/)?", "", one)
@@ -92,7 +94,7 @@ VCPUS = {"m5.xlarge": 4, "t4g.nano": 2}  # of one machine (EC2, "Specifications 
 
 
 def test_the_quota_that_the_guide_names_is_what_the_templates_start():
-    """Machines of the families M and T have one quota, so the bastion counts with the cluster."""
+    """Instances of the families M and T share one quota, so the bastion counts with the cluster."""
     (cluster,) = cloudformation.resources_of_type("AWS::EMR::Cluster")
     groups = (cluster["Instances"][name] for name in ("MasterInstanceGroup", "CoreInstanceGroup"))
     needed = sum(VCPUS[group["InstanceType"]] * group["InstanceCount"] for group in groups)

@@ -12,7 +12,7 @@ import pytest
 from workbench import cli
 from workbench.base import params, paths
 from workbench.base.paths import ROOT
-from workbench.run import runner
+from workbench.run import execute, runner
 from workbench.stack import doctor, process, services
 
 Usage = namedtuple("Usage", "total used free")
@@ -42,14 +42,11 @@ def test_the_status_of_a_service_that_died_names_it(full):
 
 def test_a_red_notebook_names_it(full, monkeypatch):
     error = {"cell": 1, "message": "Kafka: Local: Timed out"}
-    executed = lambda *a: SimpleNamespace(notebook=runner.nbformat.v4.new_notebook())  # noqa: E731
-    monkeypatch.setattr(
-        runner, "_summarize", lambda *a: {"status": "failed", "error": error, "checks": []}
-    )
+    result = execute.ExecutionResult(runner.nbformat.v4.new_notebook())
+    monkeypatch.setattr(runner, "_failures", lambda result: [error])
     entry, nothing = {"path": "11_a.ipynb"}, lambda *a: None
-    runner._run_one(
-        entry, ROOT, paths.VAR_DIR, {}, SimpleNamespace(start=nothing, end=nothing), executed
-    )
+    reporter = SimpleNamespace(start_notebook=nothing, end_notebook=nothing)
+    runner._run_one(entry, ROOT, paths.VAR_DIR, {}, reporter, lambda *a: result)
     assert entry["error"]["message"].startswith(
         "Kafka: Local: Timed out\nthe disk is full: 3 MB are free"
     )
@@ -103,7 +100,7 @@ def test_a_run_in_folders_of_somebody_else(tmp_path):
         "chown -R 65534 var && setpriv --bounding-set=-all --inh-caps=-all {run}", tmp_path
     )
     assert (
-        f"a file cannot be read or written: Permission denied\n  where:    {tmp_path}/var" in said
+        f"a file cannot be read or written: Permission denied\n  location: {tmp_path}/var" in said
     )
     assert 'sudo chown -R "$(id -un)" var runs' in said
 
@@ -125,5 +122,5 @@ def test_other_errors_of_the_system_are_not_taken_for_it(monkeypatch, tmp_path, 
     with pytest.raises(SystemExit):
         cli.main([])
     assert capsys.readouterr().err.startswith(
-        "OSError: [Errno 5] Input/output error\n  where:    traceback in "
+        "OSError: [Errno 5] Input/output error\n  location: traceback in "
     )

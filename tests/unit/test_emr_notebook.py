@@ -100,7 +100,7 @@ def test_what_fails_is_told_with_emrs_reason_and_the_cells_that_ran(emr, left):
     expect_start(emr)
     expect_describe(emr, "FAILED", "FAILED", reason="Kernel died")
     done = emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
-    assert done.reason == "EMR says FAILED: Kernel died" and len(done.notebook.cells) == 1
+    assert done.reason == "EMR reports FAILED: Kernel died" and len(done.notebook.cells) == 1
 
 
 def test_after_its_time_it_is_stopped(emr, left):
@@ -123,7 +123,7 @@ def test_where_emr_leaves_nothing_it_is_said(emr, left):
 def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: {"lake/bucket": "b"})
     with pytest.raises(
-        StackError, match="(?s)no parameter 'emr/cluster'.*`workbench aws up` makes"
+        StackError, match="(?s)no parameter 'emr/cluster'.*`workbench aws up` creates"
     ):
         emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
 
@@ -219,7 +219,7 @@ def test_a_cluster_that_has_ended_is_told(emr):
         "start_notebook_execution", "InvalidRequestException", "Cluster is in state TERMINATED"
     )
     with pytest.raises(
-        StackError, match="(?s)takes no notebook: .*TERMINATED.*aws up emr schedule -p Generation"
+        StackError, match="(?s)accepts no notebook: .*TERMINATED.*aws up emr schedule -p Generation"
     ):
         emr_notebook.execute_notebook(WORLD, PATH, {})
 
@@ -227,6 +227,6 @@ def test_a_cluster_that_has_ended_is_told(emr):
 @pytest.mark.parametrize("world", ["local", "cluster"])
 def test_a_world_that_is_none_of_aws_is_told_before_a_run_begins(world, monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
-    with pytest.raises(StackError, match="(?s)none of AWS.*--world aws"):
+    with pytest.raises(StackError, match="(?s)has no deployment on AWS.*--world aws"):
         runner.run(["00_start_here"], world, executor="emr-notebook", progress=False)
     assert not (tmp_path / "runs").exists()

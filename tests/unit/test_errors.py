@@ -1,4 +1,4 @@
-"""What people are told of a failure."""
+"""The text of errors, and the masking of credentials."""
 
 import pytest
 from workbench.base import errors, params

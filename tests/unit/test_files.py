@@ -1,4 +1,4 @@
-"""Small files of the lake: written whole or not at all."""
+"""Small files of the lake are written atomically."""
 
 import pytest
 from workbench.base import files

@@ -265,12 +265,12 @@ def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
         wanted = {
             f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")
         }
-        assert wanted and wanted <= flow._schema_artifacts(WORLD)
-        topics = sorted({artifact.rpartition("-")[0] for artifact in flow._schema_artifacts(WORLD)})
+        assert wanted and wanted <= flow.resources(WORLD).schemas
+        topics = sorted({artifact.rpartition("-")[0] for artifact in flow.resources(WORLD).schemas})
         with on_aws.stubbed_client("glue") as stub:
             listed(stub, KEYS, *topics)
             listed(stub, VALUES, *topics)
-            assert set(registry.names(WORLD)) == flow._schema_artifacts(WORLD)
+            assert set(registry.names(WORLD)) == flow.resources(WORLD).schemas
 
 
 def test_a_notebook_asks_for_what_glue_has_not_only_where_there_is_more():
@@ -321,7 +321,7 @@ def test_an_artifact_that_is_not_there_names_the_nearest(name):
             "arn:aws:glue:r:1:registry/w-keys",
             "glue:ListSchemas is not allowed on arn:aws:glue:r:1:registry/w-keys",
         ),
-        ("ThrottlingException", "Rate exceeded", "asked too often"),
+        ("ThrottlingException", "Rate exceeded", "throttled"),
     ],
 )
 def test_what_glue_refuses_is_told(code, message, told):
@@ -418,7 +418,7 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
             {**apicurio, "value.converter": "io.apicurio.registry.utils.converter.AvroConverter"},
             WORLD,
         )
-    with pytest.raises(ConnectorError, match="(?s)value.converter.compression is not honoured"):
+    with pytest.raises(ConnectorError, match="(?s)value.converter.compression is not supported"):
         landing.parse({**SINK, "value.converter.compression": "ZLIB"}, WORLD)
 
 

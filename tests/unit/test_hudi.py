@@ -1,7 +1,9 @@
 """What a Table refuses, the options it becomes, and that what is kept of it is of no other
 table."""
 
+import contextlib
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +11,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
-from workbench.hudi import decode, evolution, timeline
+from workbench.hudi import changes, decode, evolution, ingesting, timeline
 from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
 
 
@@ -194,7 +196,7 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
         False,
         True,
     )
-    with pytest.raises(LakeError, match="(?s)no instant labelled 'mine'.*hudi.label"):
+    with pytest.raises(LakeError, match="(?s)no instant labeled 'mine'.*hudi.label"):
         hudi.as_of(None, world, other, "mine")
     hudi.label(world, other, "its")
     with table_lock(world, one):
@@ -221,3 +223,63 @@ def test_the_state_of_a_table_lies_below_a_name_that_a_person_can_read(world, tm
     assert table_state_dir(world, far).startswith(
         f"file:{tmp_path}/checkpoints/elsewhere/s3a___lake_raw_orders-"
     )
+
+
+# --- the log of an ingest
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def job(world, tmp_path, monkeypatch):
+    """An ingest of two batches without Spark: what is written is a commit with its progress."""
+    rows = T.StructType([T.StructField(n, T.LongType()) for n in ("id", "__lsn")])
+    batches = [
+        changes.Batch(None, {"topic_id": "x", "offsets": {"0": end}}, in_memory=True)
+        for end in (3, 5)
+    ]
+    reader = SimpleNamespace(
+        next=lambda progress, batch_id: dict(enumerate(batches)).get(batch_id), schemas=(rows, rows)
+    )
+
+    def write_batch(spark, rows, table, dead_letters, *, options, **_):
+        name = f"{table.base}/.hoodie/2026010112000000{dead_letters[-1]}.commit"
+        files.write_text(name, json.dumps({"extraMetadata": options}))
+        return {"upserts": 2}
+
+    for name in ("translate_errors", "java_stacktraces"):
+        monkeypatch.setattr(ingesting, name, lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(ingesting, "write_batch", write_batch)
+    monkeypatch.setattr(changes, "create_reader", lambda *_: reader)
+    it = table(base=f"file:{tmp_path}/tables/t", database="lake")
+    source = changes.Topic("t")
+    return lambda: ingesting.IngestJob(None, world, source, it)
+
+
+def test_an_ingest_logs_one_line_for_each_batch(job, caplog, capsys):
+    with caplog.at_level("INFO", logger="workbench.hudi"):
+        it = job()
+        it.run(lambda had_batch: not had_batch)
+    assert (it.ingested.messages, it.ingested.batches) == (4, 2)
+    lines = [record.getMessage().rpartition(",")[0] for record in caplog.records]
+    assert lines == [
+        "lake.t: 2 records, instant 20260101120000000",
+        "lake.t: 2 records, instant 20260101120000001",
+    ]
+    assert capsys.readouterr() == ("", ""), "silent by default"
+
+
+def test_the_next_ingest_continues_after_the_last_batch(job):
+    job().run(lambda had_batch: True)
+    it = job()
+    it.run(lambda had_batch: not had_batch)
+    progress = ingesting.read_progress(ingesting.last_ingest_commit(it.table))
+    assert progress == {
+        "topic-t": {
+            "topic_id": "x",
+            "offsets": {"0": 5},
+            "batch": 1,
+            "since": 0,
+            "fields": {"id": "bigint", "__lsn": "bigint"},
+        }
+    }
+    assert it.ingested.batches == 1

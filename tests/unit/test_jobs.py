@@ -14,8 +14,8 @@ SOURCE, SINK = "pagila_jdbc_source_00", "pagila_s3_sink_00"
 
 
 def work(patch, kind, does):
-    parse, _, forget = builtin_runner.CONNECTOR_KINDS[kind]
-    patch.setitem(builtin_runner.CONNECTOR_KINDS, kind, (parse, does, forget))
+    kinds = builtin_runner.CONNECTOR_KINDS
+    patch.setitem(kinds, kind, kinds[kind]._replace(run=does))
 
 
 @pytest.fixture
@@ -91,24 +91,24 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
         (
             SINK,
             {"producer.override.sasl.jaas.config": 'a.B required username="x" password="geheim";'},
-            "producer.override.sasl.jaas.config' holds a secret",
+            "producer.override.sasl.jaas.config' contains a secret",
         ),
         (
             SINK,
             {"producer.override.ssl.truststore.password": "geheim"},
-            "truststore.password' holds a secret",
+            "truststore.password' contains a secret",
         ),
         (
             SINK,
             {
                 "producer.override.sasl.jaas.config": 'a.B required username="${file:a:b}" password="geheim";'
             },
-            "producer.override.sasl.jaas.config' holds a secret",
+            "producer.override.sasl.jaas.config' contains a secret",
         ),
         (
             SINK,
             {"value.converter.apicurio.registry.url": "http://me:geheim@127.0.0.1:1/x"},
-            "registry.url' holds a secret",
+            "registry.url' contains a secret",
         ),
         (
             SINK,
@@ -197,7 +197,7 @@ def test_what_is_deleted_or_applied_during_a_step_stays_so(there, monkeypatch):
     monkeypatch.setitem(
         builtin_runner.CONNECTOR_KINDS,
         "source",
-        (*builtin_runner.CONNECTOR_KINDS["source"][:2], lambda world, config: None),
+        builtin_runner.CONNECTOR_KINDS["source"]._replace(reset=lambda world, config: None),
     )
     landing.run_once(None, there.world)
     assert SOURCE not in landing.names(there.world)

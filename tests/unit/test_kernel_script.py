@@ -1,5 +1,8 @@
-"""deploy/jobs/kernel.sh, run with the commands of an EMR node made up: EMR installs behind the
-first step, kernels stand behind links, and their user is not the one of the steps."""
+"""deploy/jobs/kernel.sh with fake commands of an EMR node.
+
+EMR installs after the first step, kernels are behind links, and kernels run as another user than
+steps.
+"""
 
 import json
 import os
@@ -46,7 +49,7 @@ def node(tmp_path):
 
 
 def installed(folder):
-    """What EMR installs: a kernel below the folder that a link leads to."""
+    """Install a kernel as EMR does, in a folder behind a link."""
     kernel = folder / "mnt" / "share" / "jupyter" / "kernels" / "python3"
     kernel.mkdir(parents=True)
     (kernel / "kernel.json").write_text('{"argv": ["python"]}')

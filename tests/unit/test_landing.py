@@ -39,7 +39,7 @@ def test_the_statement_of_the_walkthrough():
     "change, says",
     [
         ({"schema.enable": "false"}, "value.converter.schemas.enable was meant"),
-        ({"flush.count": "3"}, "flush.count is not honoured"),
+        ({"flush.count": "3"}, "flush.count is not supported"),
         ({"topics": "other"}, "topics is 'other'.*msk.t, which the KCQL reads"),
         ({"connector.class": "x"}, "connector.class is 'x'"),
         ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is"),
@@ -54,7 +54,7 @@ def test_the_statement_of_the_walkthrough():
         ({"connect.s3.kcql": KCQL.replace("= 60", "= -1")}, "WITH_FLUSH_INTERVAL is '-1'"),
         (
             {"connect.s3.kcql": KCQL.replace("FLUSH_COUNT", "FLUSH_SIZE")},
-            "WITH_FLUSH_SIZE is not honoured",
+            "WITH_FLUSH_SIZE is not supported",
         ),
         ({"connect.s3.kcql": KCQL + " LIMIT"}, "WITH_FLUSH_COUNT is '50 LIMIT'"),
         ({"connect.s3.kcql": KCQL + ";" + KCQL}, "one statement"),

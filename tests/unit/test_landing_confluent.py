@@ -423,7 +423,11 @@ def test_a_name_of_connect_on_another_type_says_nothing(land):
             -1,
             dt.date(1969, 12, 31),
         ),
-        ({"type": "int32", "optional": True, "name": connect_schema.TIME}, 1000, 1000),
+        (
+            {"type": "int32", "optional": True, "name": connect_schema.LOGICAL_PREFIX + "Time"},
+            1000,
+            1000,
+        ),
         (
             {"type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp"},
             10**15,

@@ -1,5 +1,4 @@
-"""Locks in S3, on a made-up S3 that judges conditions as a real one does (that one:
-tests/stack/test_s3.py)."""
+"""Locks in S3, on a fake S3 that checks conditions like a real one (see tests/stack/test_s3.py)."""
 
 import datetime as dt
 import io

@@ -1,5 +1,4 @@
-"""Splitting SQL into statements, and what a loader does before it connects: what needs no
-server."""
+"""Splitting SQL into statements, and what a loader does before it connects."""
 
 import pytest
 from workbench.base import params

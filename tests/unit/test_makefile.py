@@ -1,4 +1,4 @@
-"""What `make` does before there is a .venv: choose a Python that fits, and say which."""
+"""`make` before there is a .venv: it chooses a Python that fits, and names it."""
 
 import os
 import shutil
@@ -12,8 +12,7 @@ NAMES = ["python3", "python3.13", "python3.12", "python3.11", "python3.10"]
 
 @pytest.fixture
 def make(tmp_path):
-    """A `make -n install` in a fresh clone, on a machine where just these Pythons fit; returns what
-    it said."""
+    """Run `make -n install` in a fresh clone on a machine with these Pythons; return its output."""
     for file in ("Makefile", "requirements.lock", "pyproject.toml"):
         shutil.copy(ROOT / file, tmp_path)
     (tmp_path / "bin").mkdir()
@@ -60,7 +59,7 @@ def test_no_python_that_fits(make):
     ("version", "fits"), [((3, 9), False), ((3, 10), True), ((3, 13), True), ((3, 14), False)]
 )
 def test_which_pythons_fit(version, fits):
-    """The same as the doctor's."""
+    """The versions are those of the doctor."""
     rows = (ROOT / "Makefile").read_text().replace("\\\n", "").splitlines()
     code = (
         next(row for row in rows if row.startswith("FITS")).partition(":= import sys;")[2].strip()

@@ -1,5 +1,4 @@
-"""Connectors on MSK Connect, its answers by botocore's Stubber: requests and answers are judged by
-the API's model."""
+"""Connectors on MSK Connect: botocore's Stubber checks requests and responses by the API's model."""
 
 import contextlib
 import datetime as dt
@@ -380,7 +379,8 @@ def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for
         expect_list(msk, NAME, asked=NAME)
         expect_tags(msk, NAME, "another")
     with pytest.raises(
-        ConnectorError, match="(?s)not of this deployment; nothing was changed.*stack.deployment"
+        ConnectorError,
+        match="(?s)belongs to another deployment; nothing was changed.*stack.deployment",
     ):
         verb()
     msk._queue.clear()
@@ -391,13 +391,13 @@ def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for
     [
         ({"schema.include": "datalake"}, "did you mean 'schema.include.list'"),
         ({"transforms.unwrap.drop.tombstones": "false"}, "delete.tombstone.handling.mode"),
-        ({"tasks.max": ""}, "MSK Connect demands"),
+        ({"tasks.max": ""}, "MSK Connect requires"),
         (
             {"topic.prefix": "${topic_prefix}"},
-            r"topic.prefix: nobody has filled \$\{topic_prefix\}",
+            r"topic.prefix: the placeholder is not filled: \$\{topic_prefix\}",
         ),
         ({"database.password": "geheim"}, "secret as plain text"),
-        ({"errors.tolerance": "all"}, "a source would lose"),
+        ({"errors.tolerance": "all"}, "a source would silently lose"),
         (
             {"connector.class": "io.debezium.connector.mysql.MySqlConnector"},
             "(?s)no plugin.*plugins/<plugin>.zip",
@@ -429,7 +429,7 @@ def test_one_whose_plugin_comes_with_kafka_is_refused_and_told_why(msk, name):
     expect_plugins(msk, *map(plugin, side.CUSTOM_PLUGINS))
     with pytest.raises(
         ConnectorError,
-        match="(?s)no plugin.*comes with Kafka itself.*MSK Connect has none of those",
+        match="(?s)no plugin.*it is part of Kafka.*MSK Connect has neither",
     ):
         connect.validate(WORLD, connect.config(WORLD, name), name)
 
@@ -686,7 +686,9 @@ def test_one_that_failed_as_a_whole_is_not_restarted_and_what_to_do_is_said(msk)
     expect_describe(msk, "FAILED", stateDescription={"code": "X", "message": "no"})
     with (
         logs(),
-        pytest.raises(ConnectorError, match="(?s)restarts none that is: X: no.*connect.apply"),
+        pytest.raises(
+            ConnectorError, match="(?s)does not restart a failed connector: X: no.*connect.apply"
+        ),
     ):
         connect.restart(WORLD, NAME)
 
@@ -725,7 +727,7 @@ def test_throttling_ends_after_some_tries_and_is_told(msk):
     )
     with pytest.raises(
         StackError,
-        match=f"(?s)answered {aws.MAX_ATTEMPTS} times that it is asked too often.*wait some",
+        match=f"(?s)throttled all {aws.MAX_ATTEMPTS} attempts.*wait some",
     ):
         connect.status(WORLD, NAME)
     assert (

@@ -312,7 +312,7 @@ def test_blocks_of_a_dump(dump, text):
         ("INSERT INTO a VALUES (1);", "(?s)no rows of a, b.*without --inserts"),
         (DUMP[: DUMP.index("2\ta")], r"(?s)no rows of a, b.*a line \\\. at their end"),
         (DUMP[: DUMP.rindex("\\.")], r"no rows of a\n"),
-        (DUMP + DUMP, "(?s)table b is there twice.*line 15"),
+        (DUMP + DUMP, "(?s)table b occurs twice.*line 15"),
         ("", "no rows of a, b"),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_dump_that_cannot_be_read(dump):
 def test_missing_dump(tmp_path):
     (tmp_path / "pagila-data.sql.gz").touch()
     with pytest.raises(
-        SourceError, match="(?s)pagila-data.sql is not there.*unpack pagila-data.sql.gz"
+        SourceError, match="(?s)pagila-data.sql does not exist.*unpack pagila-data.sql.gz"
     ):
         pagila.loader.steps(1, str(tmp_path))
 

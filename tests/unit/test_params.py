@@ -1,4 +1,4 @@
-"""Worlds load strictly: each error names the file, the key path and the nearest key."""
+"""Worlds load strictly: each error names the file, the key path and the most similar key."""
 
 import os
 import re
@@ -113,9 +113,9 @@ STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_
         (
             "database: devdb",
             "database: a\n  database: b",
-            ["key 'postgres.database' is given twice", "mine.yaml: line"],
+            ["key 'postgres.database' occurs twice", "mine.yaml: line"],
         ),
-        ('region: ""', 'region: ""\nregion: eu', ["key 'region' is given twice"]),
+        ('region: ""', 'region: ""\nregion: eu', ["key 'region' occurs twice"]),
         ("port_base: 21400", "port_base: ²", ["stack.port_base is '²' (str)"]),
         (
             STACK,
@@ -153,19 +153,19 @@ STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_
         (
             "${secret:postgres.admin}",
             "hunter2",
-            ["a password stands in a params file", "postgres.admin_password"],
+            ["the params file contains a password", "postgres.admin_password"],
         ),
         ("${secret:postgres.admin}", '""', ["the secret is empty", "postgres.admin_password"]),
         ("${secret:postgres.admin}", "", ["the secret is empty", "postgres.admin_password"]),
         (
             "${secret:postgres.admin}",
             "5",
-            ["a password stands in a params file", "postgres.admin_password"],
+            ["the params file contains a password", "postgres.admin_password"],
         ),
         (
             "${secret:postgres.admin}",
             "{name: hunter2}",
-            ["a password stands in a params file", "postgres.admin_password"],
+            ["the params file contains a password", "postgres.admin_password"],
         ),
         (
             "${secret:postgres.admin}",
@@ -180,17 +180,17 @@ STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_
         (
             "${secret:postgres.admin}",
             "x${secret:a}",
-            ["unknown reference ${secret:a}", "${secret:NAME} alone"],
+            ["unknown reference ${secret:a}", "${secret:NAME} as the whole value"],
         ),
         (
             "database: devdb",
             "database: d${secret:x}",
-            ["unknown reference ${secret:x}", "${secret:NAME} alone"],
+            ["unknown reference ${secret:x}", "${secret:NAME} as the whole value"],
         ),
         (
             "database: devdb",
             "database: ${secret:x}",
-            ["a secret stands where plain text", "postgres.database"],
+            ["a secret is used where plain text", "postgres.database"],
         ),
         (
             "  admin_password: ${secret:postgres.admin}\n",
@@ -280,8 +280,8 @@ def test_servers_of_ones_own_are_named_in_a_world_that_is_not_embedded(write):
     ("text", "says"),
     [
         ("a: [", "not YAML"),
-        ("- a", "holds no keys"),
-        (" ", "holds no keys"),
+        ("- a", "has no keys"),
+        (" ", "has no keys"),
         ("a: 2026-99-99", "(?s)not YAML.*month"),
         ("a: " + "[" * 5_000, "not YAML"),
     ],
@@ -297,6 +297,12 @@ def test_a_world_that_does_not_exist(name):
     with pytest.raises(ParamsError, match="there is no world") as error:
         params.load(name)
     assert "valid: aws, cluster, local" in str(error.value)
+
+
+def test_the_old_name_of_a_key_is_accepted_with_a_note(write, capsys):
+    world = params.load_file(write("description:", "describe:"))
+    assert world.description == "everything on this machine"
+    assert "`describe` is now `description`" in capsys.readouterr().err
 
 
 def test_the_nearest_world_is_named():

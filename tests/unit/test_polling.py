@@ -125,10 +125,10 @@ def test_names_and_values_are_quoted(world, good):
         ({"connector.class": "x"}, "connector.class is 'x'.*JdbcSourceConnector"),
         (
             {"timestamp.column.nam": "x"},
-            "timestamp.column.nam is not honoured.*did you mean 'timestamp.column.name'",
+            "timestamp.column.nam is not supported.*did you mean 'timestamp.column.name'",
         ),
-        ({"table.blacklist": "x"}, "table.blacklist is not honoured"),
-        ({"predicates": "x"}, "predicates is not honoured"),
+        ({"table.blacklist": "x"}, "table.blacklist is not supported"),
+        ({"predicates": "x"}, "predicates is not supported"),
         ({"mode": None}, "mode is missing.*timestamp"),
         ({"mode": "timestamps"}, "mode is 'timestamps'.*did you mean"),
         ({"timestamp.column.name": None}, "timestamp.column.name is missing.*one column"),
@@ -136,7 +136,7 @@ def test_names_and_values_are_quoted(world, good):
             {"timestamp.column.name": "changed,at"},
             "timestamp.column.name is 'changed,at'.*one column",
         ),
-        ({"timestamp.initial": "-1"}, "timestamp.initial is not honoured"),
+        ({"timestamp.initial": "-1"}, "timestamp.initial is not supported"),
         (
             {"mode": "incrementing", "timestamp.column.name": None},
             "incrementing.column.name is missing",
@@ -151,7 +151,7 @@ def test_names_and_values_are_quoted(world, good):
         ),
         (
             {"catalog.pattern": "public"},
-            "catalog.pattern is not honoured.*schema.pattern.*published",
+            "catalog.pattern is not supported.*schema.pattern.*published",
         ),
         ({"query": "SELECT 1"}, "query is 'SELECT 1'.*either a query or tables"),
         ({"topic.prefix": None}, "topic.prefix is missing"),
@@ -207,7 +207,7 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
 
 
 def column(kind, precision=None, scale=None, optional=True, mapping="none"):
-    numeric = settings.SUPPORTED["source"][sources.JDBC]["read"]["numeric.mapping"]["one of"][
+    numeric = settings.SUPPORTED["source"][sources.JDBC]["settings"]["numeric.mapping"]["enum"][
         mapping
     ]
     return sources.connect_field(
@@ -322,11 +322,11 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
     schema = {"fields": [{"field": "n", "name": "org.apache.kafka.connect.data.Decimal"}]}
     values = polling.sql.SQL("n")
     for name, given in {
-        "_alone": lambda *_: nullcontext(),
-        "_begin": lambda *_: "now",
-        "_look": lambda *_: (1, [0], 0),
-        "_messages_of": lambda *_: (schema, values),
-        "_rows": lambda *_: ['{"n": "NaN"}'],
+        "_poll_lock": lambda *_: nullcontext(),
+        "_begin_snapshot": lambda *_: "now",
+        "_inspect": lambda *_: (1, [0], 0),
+        "_describe_columns": lambda *_: (schema, values),
+        "_fetch_rows": lambda *_: ['{"n": "NaN"}'],
     }.items():
         monkeypatch.setattr(polling, name, given)
     monkeypatch.setattr(polling.postgres, "session", lambda *_: nullcontext())
@@ -347,6 +347,6 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
 def test_what_a_poll_did_is_told():
     done = polling.Polled({"a": 603, "b": 2}, {}, {"a": 0, "b": 1})
     assert repr(done) == (
-        "polled 605 messages: a 603, b 2; 1 more are never polled, for what polling goes by is null "
-        "in them (b)"
+        "polled 605 messages: a 603, b 2; 1 more are never polled, because a column of the "
+        "polling mode is null in them (b)"
     )

@@ -1,4 +1,4 @@
-"""The state machine of one service, with a tiny web server as the service."""
+"""The life cycle of one service, with a small web server as the service."""
 
 import errno
 import json
@@ -75,7 +75,7 @@ def answers(port):
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    """Make a service `web` that behaves as named; everything it started is gone after the test."""
+    """Create a service `web` with the named behavior; stop everything it started after the test."""
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     (paths.state_dir() / "data").mkdir(parents=True)
     made = []
@@ -169,7 +169,7 @@ def test_a_stranger_on_the_port_is_named_and_left_alone(make):
         )
         assert "`workbench down`, then WORKBENCH_PORT_BASE=" in error.value.hint
         seen = process.status(web, WORLD)
-        assert seen.state == "stranger" and f"pid {os.getpid()}" in seen.detail
+        assert seen.state == "port-conflict" and f"pid {os.getpid()}" in seen.detail
         assert not process.stop(web)
 
 
@@ -192,7 +192,7 @@ def test_a_restart_keeps_the_log_of_the_one_that_died(make):
 
 
 def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make):
-    """Its log is rolled by itself: a descriptor of ours would go on in a file that is gone."""
+    """The service rotates its log: a file descriptor of ours would point to a removed file."""
     web, log = replace(make("dies"), writes_own_log=True), process.log_file("web")
     for _ in range(2):
         log.parent.mkdir(exist_ok=True)
@@ -213,7 +213,7 @@ def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make
 
 
 def test_the_services_that_roll_their_log_print_elsewhere():
-    """The others have little to say."""
+    """The others print little."""
     assert {n for n, s in services.SERVICES.items() if not s.writes_own_log} == {
         "mariadb",
         "postgres",
@@ -223,7 +223,7 @@ def test_the_services_that_roll_their_log_print_elsewhere():
 
 
 def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
-    """Killed a moment ago, it may still be there when somebody needs it."""
+    """A process that was just killed may still exist when the service is needed."""
     web = make()
     process.start(web, WORLD)
     old = process.running_process("web")
@@ -284,8 +284,7 @@ def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
 
 
 def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatch):
-    """A process that ends gives back its memory, and with it the environment, before it closes its
-    ports."""
+    """An exiting process drops its environment before it closes its ports."""
     process.start(make(), WORLD)
     seen = process.running_process("web")
     pidfiles.pid_file("web").unlink()
@@ -331,7 +330,7 @@ def test_a_changed_clock_does_not_make_our_own_a_stranger(make, monkeypatch):
 
 
 def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
-    """It may lead to another pyspark than the pinned one."""
+    """PYTHONPATH may name another pyspark than the pinned one."""
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
     web = make()
@@ -351,7 +350,7 @@ def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
 def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypatch):
     def how(service):
         said = []
-        monkeypatch.setattr(lifecycle, "SERVICES", {"web": service})
+        monkeypatch.setattr(services, "SERVICES", {"web": service})
         lifecycle._start(WORLD, ["web"], said.append)
         return said[0].split()[1]
 
@@ -384,7 +383,7 @@ def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypat
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr(
-            lifecycle, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")}
+            services, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")}
         )
         with pytest.raises(StackError, match=f"web cannot start: port {port} is taken") as error:
             restart(world)
@@ -420,7 +419,7 @@ def test_every_port_that_it_listens_on_is_looked_at_before_it_starts(make):
 def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     web, world, lines = make(), params.load("local"), []
     monkeypatch.setattr(
-        lifecycle, "SERVICES", {"web": replace(web, config_fingerprint=lambda w: w.spark.master)}
+        services, "SERVICES", {"web": replace(web, config_fingerprint=lambda w: w.spark.master)}
     )
     stack.ensure_running(world, "web")
     first = process.running_process("web").pid
@@ -453,7 +452,7 @@ def test_jars_are_fetched_before_anything_starts(make, monkeypatch, verb):
     """In a fresh clone `make run`, `up` and `lab` come before `make install`."""
     web, fetched = make(), []
     monkeypatch.setattr(
-        lifecycle, "SERVICES", {"web": replace(web, initialize=lambda w: fetched.append("started"))}
+        services, "SERVICES", {"web": replace(web, initialize=lambda w: fetched.append("started"))}
     )
     monkeypatch.setattr(artifacts, "ensure", lambda *more: fetched.append("jars"))
     verb(params.load("local"))
@@ -499,7 +498,7 @@ def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
         "elsewhere": (),
     }
     monkeypatch.setattr(
-        lifecycle,
+        services,
         "SERVICES",
         {name: replace(row, name=name, depends_on=of) for name, of in needs.items()},
     )
@@ -520,10 +519,10 @@ def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
 
 @pytest.fixture
 def by_base(make, monkeypatch):
-    """The service `web` at the fifth port of a base; the base is returned."""
+    """Let the service `web` listen at the fifth port of a port base; return the base."""
     base = free_port() - 5
     monkeypatch.setattr(
-        lifecycle,
+        services,
         "SERVICES",
         {
             "web": replace(
@@ -547,7 +546,7 @@ VERBS = (
 
 
 def test_a_running_instance_keeps_its_ports(by_base, monkeypatch):
-    """In a second terminal the variable may be another, or forgotten."""
+    """In a second terminal the variable may differ or be unset."""
     stack.ensure_running(params.load("local"), "web")
     first = process.running_process("web").pid
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
@@ -598,11 +597,11 @@ def test_what_a_kernel_started_after_a_down_is_found_and_what_died_does_not_rule
 
 
 def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch):
-    """That of a cluster runs: the local world has no port for it, and the same base."""
+    """A service of a cluster runs; the local world has no port for it, and the same port base."""
     base = free_port() - 9
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
     monkeypatch.setattr(
-        lifecycle,
+        services,
         "SERVICES",
         {
             "web": replace(
@@ -627,8 +626,10 @@ def test_a_port_base_that_cannot_be_read_from_a_pid_file_is_none(by_base, monkey
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """A function that gives everything a service is started with for a world: command, environment,
-    configuration."""
+    """Return a function that collects what a service is started with.
+
+    That is its command, environment and configuration.
+    """
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     (tmp_path / "apicurio-registry-app").mkdir()
     (tmp_path / "apicurio-registry-app" / "a-runner.jar").touch()
@@ -658,11 +659,11 @@ OTHER = {
 
 
 def variants(value):
-    """Copies of a world (or part of one) with one value changed."""
+    """Yield copies of a world (or part of one) with one value changed."""
     for name, now in value:
         if isinstance(now, params.ConfigModel):
             yield from (value.model_copy(update={name: v}) for v in variants(now))
-        elif isinstance(now, (int, str)) and name not in ("name", "describe"):
+        elif isinstance(now, (int, str)) and name not in ("name", "description"):
             changed = OTHER.get(name, now + 1 if isinstance(now, int) else now + "0")
             yield value.model_copy(update={name: changed})
 
@@ -685,8 +686,7 @@ def test_a_service_of_the_storefront_is_started_anew_where_kafka_or_its_store_is
 
 @pytest.mark.parametrize("name", sorted({*services.SERVICES} - STOREFRONT))
 def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
-    """`told` is a second hand at `command`: this keeps the two together, for every value of a
-    params file."""
+    """`config_fingerprint` and `command` agree, for every value of a params file."""
     service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "cluster")
     tls.ensure()
     before = written(service, world), process._start_fingerprint(service, world)
@@ -816,7 +816,7 @@ def test_a_service_that_is_lost_is_told_with_its_state(make):
 
 def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):
     web, world, forever = make(), params.load("local"), threading.Event()
-    monkeypatch.setattr(lifecycle, "SERVICES", {"web": web})
+    monkeypatch.setattr(services, "SERVICES", {"web": web})
     monkeypatch.setattr(lifecycle, "RESTART_GRACE_SECONDS", 0.5)
     process.start(web, world)
     assert stack.run_watched(world, lambda wanted: 5, "web") == 5
@@ -901,7 +901,7 @@ FILE_SINK = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkCon
 
 @pytest.fixture
 def running_connect(tmp_path, monkeypatch):
-    """A world whose Connect runs: its connectors, and what has been done to it."""
+    """A world whose Connect runs: its connectors, and the calls that were made."""
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     there = SimpleNamespace(
         world=params.load("local"),
@@ -934,8 +934,7 @@ def running_connect(tmp_path, monkeypatch):
 
 
 def test_connect_is_restarted_only_where_it_has_loaded_the_plugin(running_connect):
-    """The reset of a walkthrough restarted a Connect of other settings, under the connectors of all
-    others."""
+    """A reset once restarted a Connect with other settings, below the connectors of all others."""
     running_connect.outdated = True
     stack.unload_plugins(running_connect.world, "filestream")
     assert running_connect.done == []
@@ -963,8 +962,7 @@ def test_another_worlds_connect_keeps_the_plugins_of_this_machine(running_connec
 
 @pytest.mark.parametrize("is_wanted", [False, True])
 def test_connect_starts_with_the_plugin_of_a_deployed_connector(running_connect, is_wanted):
-    """One that was deployed before plugins were loaded on demand has no flag: it failed, as its
-    class was not there."""
+    """A connector of an older version has no marker file: it failed for lack of its class."""
     lifecycle._start(running_connect.world, ["connect"])
     assert running_connect.done == ["start connect"] and not running_connect.flag.exists()
     running_connect.done.clear()
@@ -978,7 +976,7 @@ def test_connect_starts_with_the_plugin_of_a_deployed_connector(running_connect,
 
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):
-    """Else the services of another user (after one `sudo make`) would be listed as stopped."""
+    """Else services of another user (after one `sudo make`) would be listed as stopped."""
 
     def refused(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")

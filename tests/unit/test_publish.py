@@ -188,7 +188,7 @@ def test_jars_with_classifiers_are_artifacts_of_their_own(tmp_path):
 
 def test_debeziums_plugin_has_neither_kafkas_own_jars_nor_another_registrys_converter():
     """Kafka Connect brings the one; messages on MSK Connect are written with Glue's
-    (connect/known.yaml)."""
+    (connect/catalog.yaml)."""
     jars = [jar.name for jar in publish.plugin_jars()["debezium-postgres"]]
     assert [name for name in jars if name.startswith("debezium-connector-postgres-")]
     assert [
@@ -200,7 +200,7 @@ def test_debeziums_plugin_has_neither_kafkas_own_jars_nor_another_registrys_conv
 
 def test_a_jar_that_was_not_fetched_is_named(bucket, few):
     (few / "debezium-core.jar").unlink()
-    with pytest.raises(StackError, match="(?s)debezium-core.jar is not there.*make install"):
+    with pytest.raises(StackError, match="(?s)debezium-core.jar is missing.*make install"):
         publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
 
 
@@ -227,7 +227,8 @@ def test_packages_that_are_not_to_be_had_are_named_and_nothing_is_published(
 ):
     monkeypatch.setattr(publish.subprocess, "run", a_pip(code=1))
     with pytest.raises(
-        StackError, match="(?s)packages were not had.*No matching distribution found for pyarrow"
+        StackError,
+        match="(?s)could not download the library's dependencies.*No matching distribution found for pyarrow",
     ):
         publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
     assert not keys(bucket)

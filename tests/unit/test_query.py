@@ -119,12 +119,12 @@ def test_what_cannot_be_translated_is_an_error(text, says):
         ("CREATE VIEW t AS SELECT 1", "not one statement"),
         (
             "CREATE EXTERNAL TABLE t (a INT) STORED AS PARQUET",
-            "not one table of files.*has.*LOCATION.*PARQUET",
+            "not create one table of files.*has.*LOCATION.*PARQUET",
         ),
-        ("CREATE EXTERNAL TABLE t (a INT) LOCATION 's3://b/'", "that has STORED AS"),
+        ("CREATE EXTERNAL TABLE t (a INT) LOCATION 's3://b/'", "such a table has STORED AS"),
         (
             "CREATE EXTERNAL TABLE t (a INT) STORED AS TEXTFILE LOCATION 's3://b/'",
-            "that has STORED AS.*TEXTFILE",
+            "such a table has STORED AS.*TEXTFILE",
         ),
         (
             "CREATE EXTERNAL TABLE t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS STORED AS ORC LOCATION 's3://b/'",
@@ -141,7 +141,7 @@ def test_what_cannot_be_translated_is_an_error(text, says):
         ),
         (
             "CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/'; SELECT 1",
-            "not one table",
+            "not create one table",
         ),
         ("CREATE EXTERNAL TABLE t (a CHAR(3)) STORED AS ORC LOCATION 's3://b/'", "the type CHAR"),
     ],
@@ -237,7 +237,7 @@ def test_where_the_rows_of_a_query_go(text, said):
     ],
 )
 def test_settings_that_are_refused(text, says):
-    with pytest.raises(LakeError, match=f"(?s)(?=.*not honoured).*{says}"):
+    with pytest.raises(LakeError, match=f"(?s)(?=.*not supported).*{says}"):
         spark_sql._write_table(Rows(), dialect.parse_statement(text)[1])
 
 

@@ -46,11 +46,11 @@ def test_a_table_may_be_polled_several_times(world):
         *query_based.SOURCES,
         *query_based.SINKS,
     ] and log_based.flow.deployed_connectors == ["pagila_source"]
-    assert flow._baseline_tables() == (
+    assert flow.baseline_tables == (
         "public.customer",
         *(f"public.{name}" for name in query_based.TABLES),
     )
-    assert flow._topic_names(world) >= {
+    assert flow.resources(world).topics >= {
         *query_based.POLLED_TOPICS.values(),
         query_based.ALT_TOPIC,
         query_based.QUERY_TOPIC,

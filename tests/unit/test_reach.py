@@ -1,5 +1,4 @@
-"""The verbs of the stack in a world on AWS: they look whether all can be reached, and start
-nothing."""
+"""The stack in a world on AWS: services are probed, and nothing is started."""
 
 import contextlib
 import datetime as dt
@@ -10,7 +9,7 @@ import pytest
 from workbench import stack
 from workbench.base import aws
 from workbench.base.errors import StackError
-from workbench.stack import lifecycle
+from workbench.stack import remote
 from worlds import with_settings
 
 NOW, VALUES = dt.datetime(2026, 1, 1), "workbench-values"
@@ -40,7 +39,7 @@ ANSWERS = {
 
 @pytest.fixture
 def near():
-    """World aws, whose database and brokers are sockets of this test."""
+    """World aws with database and brokers on a socket of this test."""
     with socket.socket() as there:
         there.bind(("127.0.0.1", 0))
         there.listen()
@@ -89,8 +88,8 @@ def test_a_bucket_of_another_region_is_told(near):
         stub.add_response(
             "head_bucket", {"BucketRegion": "us-east-1"}, {"Bucket": "workbench-lake"}
         )
-        seen = lifecycle._probe(near, "lake")
-    assert seen.state == "unreachable" and "lies in us-east-1" in seen.detail
+        seen = remote.probe(near, "lake")
+    assert seen.state == "unreachable" and "is in us-east-1" in seen.detail
 
 
 def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
@@ -110,6 +109,6 @@ def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
 )
 def test_a_spark_of_this_process_needs_no_address(near, kind, master, state):
     assert (
-        lifecycle._probe(with_settings(near, spark={"kind": kind, "master": master}), "spark").state
+        remote.probe(with_settings(near, spark={"kind": kind, "master": master}), "spark").state
         == state
     )

@@ -1,5 +1,7 @@
-"""A recapture: the configuration of the new connector, what is refused, what a second call does,
-what it leaves."""
+"""Tests of a recapture.
+
+The configuration of the new connector, rejected requests, a repeated call, and the result.
+"""
 
 import json
 from types import SimpleNamespace
@@ -73,8 +75,10 @@ def test_a_connector_that_reads_no_log_is_refused(kind):
 
 
 def test_a_connector_without_a_named_slot_gets_one():
-    """Debezium's own is `debezium`, for each connector that names none: the new one would read the
-    old one's."""
+    """Debezium's default is `debezium` for every connector.
+
+    The new one would read the old one's slot.
+    """
     unnamed = {key: value for key, value in POSTGRES.items() if key != "slot.name"}
     assert recapture.renamed_config(unnamed, "_r2", ["public.b"])["slot.name"] == "debezium_r2"
 
@@ -93,7 +97,7 @@ SOURCES = {
 
 
 class Lab:
-    """A Connect with connectors, and a lake whose tables say what they have read."""
+    """A Connect with connectors, and a lake whose tables report what they have read."""
 
     def __init__(self, path, monkeypatch):
         places = ("landing", "tables", "checkpoints", "dead_letters")
@@ -119,7 +123,7 @@ class Lab:
             monkeypatch.setattr(module, name, answer)
 
     def progress(self, **read):
-        """Let the table have read these sources, {name of one in SOURCES: how far}."""
+        """Let the table have read these sources, {name of one in SOURCES: progress}."""
         self.commit(
             self.table, "20240101000000000", {SOURCES[name]: last for name, last in read.items()}
         )
@@ -156,7 +160,7 @@ def lab(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("read", ["other", "unknown", "alike"])
 def test_a_table_with_rows_of_other_sources_is_refused(lab, read):
-    """The copy of one source would take the place of all of its rows."""
+    """The copy of one source would replace all of its rows."""
     lab.progress(own={"batch": 1}, **{read: {"batch": 1}})
     with pytest.raises(LakeError, match="table b holds rows of other sources than public.b"):
         lab.run()
@@ -169,44 +173,49 @@ def test_what_a_table_has_read_of_its_own_source_or_no_longer_reads_is_no_other(
     lab.progress(
         own={"batch": 1}, landed={"batch": 1}, r2={"batch": 1}, other={"batch": 1, REPLACED_BY: "x"}
     )
-    job = recapture._Recapture(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
-    assert len(job._own_progress(recapture.CapturedTable("public.b", lab.table))) == 4
+    assert len(replacement(lab, recapture.CapturedTable("public.b", lab.table)).own_progress()) == 4
+
+
+def replacement(lab, captured, config=POSTGRES):
+    """Return the replacement of one table by a recapture with suffix `_r2`."""
+    job = recapture._Recapture(
+        None, lab.world, "shop", config, (captured,), progress=lab.said.append, suffix="_r2"
+    )
+    return recapture._Replacement(job, captured)
 
 
 def renamed_table(lab, config=POSTGRES):
-    """`public.b`, which was `public.a` before."""
+    """Return the recapture and replacement of `public.b`, formerly `public.a`."""
     captured = recapture.CapturedTable("public.b", lab.table, former_name="public.a")
-    job = recapture._Recapture(
-        None, lab.world, "shop", config, (captured,), postgres, None, lab.said.append
-    )
-    job._set_suffix("_r2")
-    return job, captured
+    table = replacement(lab, captured, config)
+    return table.job, table
 
 
 def test_what_a_table_has_read_under_its_former_name_is_its_own(lab):
     lab.progress(own={"batch": 1}, other={"batch": 1})
     with pytest.raises(
-        LakeError, match=r"(?s)read into it: topic-shop\.public\.a .*Captured\(…, former=its name"
+        LakeError,
+        match=r"(?s)read into it: topic-shop\.public\.a .*CapturedTable\(…, former_name=its previous name",
     ):
         lab.run()
-    job, captured = renamed_table(lab)
-    assert job._own_progress(captured).keys() == {SOURCES["own"], SOURCES["other"]}
+    job, table = renamed_table(lab)
+    assert table.own_progress().keys() == {SOURCES["own"], SOURCES["other"]}
     lab.progress(other={"batch": 1}, alike={"batch": 1})
     with pytest.raises(LakeError, match=r"read into it: topic-shop\.public\.b2 "):
-        job._own_progress(captured)
+        table.own_progress()
 
 
 def test_the_topic_of_a_former_name_is_an_old_one_and_refused(lab, monkeypatch):
-    """Also where the table has read landed files of it only."""
+    """Also if the table has read only landed files of it."""
     lab.progress(landed={"batch": 1})
-    job, captured = renamed_table(lab)
+    job, table = renamed_table(lab)
     monkeypatch.setattr(recapture.topics, "names", lambda _: ["shop.public.a", "shop.public.c"])
     assert job._result(job.new_config).old_topics == ["shop.public.a"]
-    lab.commit(job._copy(captured), "20240101000000000", {job._topic(captured).id: {"batch": 0}})
+    lab.commit(table.copy, "20240101000000000", {table.topic.id: {"batch": 0}})
     monkeypatch.setattr(
         recapture, "rewrite", lambda *args: lab.did.append(json.loads(args[-1][PROGRESS_KEY]))
     )
-    job._rewrite(captured)
+    table._rewrite()
     replaced = {REPLACED_BY: "shop_r2.public.b"}
     assert lab.did == [
         {
@@ -236,40 +245,42 @@ def test_a_former_name_leaves_the_old_connector_where_its_list_names_it(lab, mon
 
 def test_the_journal_has_a_former_name(lab):
     lab.deployed["shop_r2"] = POSTGRES
-    job, captured = renamed_table(lab)
-    job._write_journal("_r2", done=False)
-    assert job._suffix_to_resume(job._read_journal()) == "_r2"
-    with pytest.raises(LakeError, match="(?s)not finished.*public.b into file:.*, former=public.a"):
+    job, table = renamed_table(lab)
+    job._write_journal(is_done=False)
+    assert job._is_resumable(job._read_journal())
+    with pytest.raises(
+        LakeError, match="(?s)not finished.*public.b into file:.*, former_name=public.a"
+    ):
         lab.run()
-    job._write_journal("_r2", done=True)
+    job._write_journal(is_done=True)
     assert not job._is_finished(job._read_journal()), "the old connector captures public.a"
 
 
 def test_a_former_name_within_a_pattern_stays_with_the_old_connector(lab, monkeypatch):
     config = {**POSTGRES, "table.include.list": "public.[ad],public.b"}
     lab.deployed |= {"shop": {**config, "table.include.list": "public.[ad]"}, "shop_r2": POSTGRES}
-    job, captured = renamed_table(lab, config)
+    job, table = renamed_table(lab, config)
     monkeypatch.setattr(recapture.topics, "names", lambda _: ["shop.public.a", "shop.public.b"])
     assert job._result(job.new_config).old_topics == ["shop.public.b"]
-    job._write_journal("_r2", done=True)
+    job._write_journal(is_done=True)
     assert job._is_finished(job._read_journal())
 
 
 @pytest.mark.parametrize("tables", [1, 0])
 def test_a_former_name_is_no_other_tables(lab, monkeypatch, tables):
-    """The old connector would no longer capture that table."""
-    job, captured = renamed_table(lab)
+    """The old connector would no longer capture that other table."""
+    job, table = renamed_table(lab)
     monkeypatch.setattr(postgres, "query", lambda *args: pd.DataFrame({"n": [tables]}))
     if tables:
         with pytest.raises(
             LakeError, match="public.a is a table of its own, not the former name of public.b"
         ):
-            job._check_former(captured)
+            table._check_former_name()
     else:
-        job._check_former(captured)
+        table._check_former_name()
         job.sources.append("public.a")
         with pytest.raises(LakeError, match="is a table of its own"):
-            job._check_former(captured)
+            table._check_former_name()
 
 
 def test_one_table_for_two_sources_is_refused(lab):
@@ -306,11 +317,10 @@ def test_a_finished_recapture_changes_nothing_when_it_is_repeated(lab, old):
 
 
 def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch):
-    """What the first recapture has left is not the answer: changes have come into the old topic
-    since."""
+    """The old topic has changes since the first recapture, so its result does not count."""
     lab.deployed["shop_r2"] = {**POSTGRES, "topic.prefix": "shop_r2"}
     lab.journal(done=True)
-    monkeypatch.setattr(recapture._Recapture, "_fill_copy", lambda *_: 1 / 0)
+    monkeypatch.setattr(recapture._Replacement, "fill_copy", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         lab.run()
     assert lab.did == ["shop_r3"]
@@ -321,7 +331,7 @@ def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch
 
 
 def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monkeypatch):
-    """And no count of messages is waited for: rows deleted before the snapshot come with none."""
+    """No message count is awaited: rows deleted before the snapshot produce no message."""
     wrote, compared, asked = iter([2, 0, 0, 1]), [], []
 
     class Frame:
@@ -350,14 +360,11 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
         recapture.hudi, "ingest", lambda *_, **__: SimpleNamespace(messages=next(wrote))
     )
     monkeypatch.setattr(recapture.hudi, "read", lambda *_: Frame())
-    monkeypatch.setattr(recapture._Recapture, "_raise_on_dead_letters", lambda *_: None)
-    said = []
-    job = recapture._Recapture(None, lab.world, "shop", POSTGRES, (), postgres, None, said.append)
-    job._set_suffix("_r2")
+    monkeypatch.setattr(recapture._Replacement, "_raise_on_dead_letters", lambda *_: None)
     schema = T.StructType([T.StructField("id", T.IntegerType())])
-    job._fill_copy(recapture.CapturedTable("public.b", lab.table, schema=schema))
+    replacement(lab, recapture.CapturedTable("public.b", lab.table, schema=schema)).fill_copy()
     assert (len(compared), asked) == (2, [1, 1])
-    assert said == ["the copy of b equals public.b: 3 rows"]
+    assert lab.said == ["the copy of b equals public.b: 3 rows"]
 
 
 # --- afterwards
@@ -365,8 +372,7 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
 
 
 def test_the_topic_of_before_is_refused_afterwards(lab):
-    """Its connector writes to it until it is deleted, and the new rows lack what was deleted
-    since."""
+    """Its connector publishes to it until it is deleted, and the new rows lack rows deleted since."""
     lab.progress(own={"batch": 1, REPLACED_BY: "shop_r2.public.b"}, r2={"batch": 0})
     job = ingesting.IngestJob.__new__(ingesting.IngestJob)
     job.table, job.source, job.replay = lab.table, hudi.Topic("shop.public.b"), True
@@ -381,31 +387,21 @@ def test_what_follows_from_a_replacement_is_done_again_after_a_kill(lab, monkeyp
     letter = f"{hudi.dead_letters_path(lab.world, lab.table)}/topic-shop.public.b/0/x.json"
     files.write_text(letter, "{}")
     monkeypatch.setattr(recapture, "finish_rewrite", lambda _, table: lab.did.append(table.name))
-    monkeypatch.setattr(recapture._Recapture, "_rewrite", lambda *_: 1 / 0)
-    job = recapture._Recapture(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
-    job._set_suffix("_r2")
-    job._replace_rows(recapture.CapturedTable("public.b", lab.table))
+    monkeypatch.setattr(recapture._Replacement, "_rewrite", lambda *_: 1 / 0)
+    replacement(lab, recapture.CapturedTable("public.b", lab.table)).replace_rows()
     assert lab.did == ["b"] and files.read_text(letter) is None
 
 
 def test_the_journal_names_every_connector_that_was_made(lab):
-    for suffix in ("_r2", "_r3"):
-        recapture._Recapture(
-            None, lab.world, "shop", POSTGRES, (), postgres, None, print
-        )._write_journal(suffix, done=True)
-    recapture._Recapture(
-        None,
-        lab.world,
-        "shop_r3",
-        recapture.renamed_config(POSTGRES, "_r3", ["public.b"]),
-        (),
-        postgres,
-        None,
-        print,
-    )._write_journal("_r4", done=False)
-    recapture._Recapture(
-        None, lab.world, "other", POSTGRES, (), postgres, None, print
-    )._write_journal("_r2", done=False)
+    def write_journal(connector, config, suffix, done):
+        job = recapture._Recapture(None, lab.world, connector, config, (), suffix=suffix)
+        job._write_journal(is_done=done)
+
+    write_journal("shop", POSTGRES, "_r2", True)
+    write_journal("shop", POSTGRES, "_r3", True)
+    renamed = recapture.renamed_config(POSTGRES, "_r3", ["public.b"])
+    write_journal("shop_r3", renamed, "_r4", False)
+    write_journal("other", POSTGRES, "_r2", False)
     made = recapture.connectors_of_recaptures(lab.world, "shop")
     assert {name: config["slot.name"] for name, config in made.items()} == {
         f"shop_r{n}": f"local_shop_r{n}" for n in (2, 3, 4)
@@ -421,7 +417,7 @@ def test_the_journal_names_every_connector_that_was_made(lab):
 
 
 def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table(lab, monkeypatch):
-    """One that is under way is waited for, not run a second time."""
+    """A running compaction is awaited, not run a second time."""
     lab.progress(own={"batch": 1})
     pending = iter([["1"], ["1"], []])
     inflight = iter([[("1", "compaction.inflight", None)], []])
@@ -443,7 +439,7 @@ def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table
 
 
 def test_the_entries_follow_a_rewriting_that_is_the_last_commit(lab, monkeypatch):
-    """Its process may have been killed before it told them."""
+    """Its process may have been killed before it updated the catalog."""
     monkeypatch.setattr(rewriting, "finish_rewrite", lambda _, table: lab.did.append(table.name))
     lab.progress(own={"batch": 1})
     rewriting.finish_interrupted_rewrite(None, lab.table, rewriting.completed_actions(lab.table))

@@ -67,8 +67,8 @@ def test_what_the_registry_answers(answering):
     "status, text, says",
     [
         (404, "no", "no list of artifacts: it answers 404.*registry.url"),
-        (409, '{"message": "busy"}', "refuses GET: busy"),
-        (422, '{"message": "odd"}', "refuses GET: odd"),
+        (409, '{"message": "busy"}', "rejects GET: busy"),
+        (422, '{"message": "odd"}', "rejects GET: odd"),
         (200, "{}", "answers no list of artifacts"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
     served = answering(
         {"/apis/registry/v2/groups/default/artifacts/t-value": (409, '{"message": "referenced"}')}
     )
-    with pytest.raises(StackError, match="refuses DELETE: referenced"):
+    with pytest.raises(StackError, match="rejects DELETE: referenced"):
         registry.delete(with_registry(url=served.url), "t-value")
 
 
@@ -117,7 +117,7 @@ def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
 def test_a_registry_that_is_stopped_is_named(ask):
     with pytest.raises(
         StackError,
-        match="(?s)schema registry does not answer.*127.0.0.1:1/.*next:.*nothing is lost",
+        match="(?s)schema registry does not answer.*127.0.0.1:1/.*hint:.*nothing is lost",
     ):
         ask(with_registry(url="http://127.0.0.1:1"))
 

@@ -1,5 +1,7 @@
-"""The house: its rooms in the order of the flow, nobody imports from a room below his, nothing goes
-in circles."""
+"""The packages in the order of the data flow.
+
+None imports from a later one, and there are no cycles.
+"""
 
 import ast
 from pathlib import Path
@@ -23,6 +25,7 @@ ROOMS = (
     "trace",
     "run",
     "walkthroughs",
+    "cli_options",
     "cli_aws",
     "cli_dlq",
     "cli_storefront",
@@ -31,8 +34,7 @@ ROOMS = (
 
 
 def imported(text, module, modules):
-    """The modules of the package that a module imports, anywhere in it, for annotations only,
-    too."""
+    """Return the package's modules that a module imports anywhere, including for annotations."""
     package = module.split(".") if module + ".__init__" in modules else module.split(".")[:-1]
     found = set()
     for node in ast.walk(ast.parse(text)):
@@ -59,8 +61,10 @@ def imported(text, module, modules):
 
 
 def graph(root=LIB):
-    """{module: the modules it imports}, both by their names below the package; a room itself is
-    `room.__init__`."""
+    """Return {module: imported modules}, by names below the package.
+
+    A package itself is `room.__init__`.
+    """
     paths = {
         p.relative_to(root).with_suffix("").as_posix().replace("/", "."): p
         for p in root.rglob("*.py")
@@ -77,7 +81,7 @@ def upward(imports):
 
 
 def circles(imports):
-    """The shortest way back to each module that leads back to itself."""
+    """Return the shortest cycle of each module that imports itself indirectly."""
     found = set()
     for start in imports:
         ways, seen = [[start]], set()

@@ -163,7 +163,7 @@ def test_unknown_world_and_parameter(project):
     ):
         quietly(parameters={"skale": 2})
     with pytest.raises(
-        ParamsError, match="(?s)parameter scale is 'many'.*where: +10_outbox/11_a.ipynb"
+        ParamsError, match="(?s)parameter scale is 'many'.*location: +10_outbox/11_a.ipynb"
     ):
         quietly(parameters={"scale": "many"})
     with pytest.raises(ParamsError, match="--world"):
@@ -290,8 +290,11 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
         "run.json",
         "report.html",
         "11_a.ipynb",
+        "11_a.html",
         "12_b.ipynb",
+        "12_b.html",
         "21_d.ipynb",
+        "21_d.html",
     }
     assert not [f for f in written if canary in f.read_text()] and canary not in lines
     page = result.report.read_text()
@@ -385,7 +388,7 @@ def test_own_data_that_differ_leave_the_run_passed_and_are_counted_apart(project
         project,
         "10_outbox/11_a.ipynb",
         "from workbench.results import check",
-        "check.equal('rows', 828, 829, own='/my/data')\ncheck.equal('rows', 829, 829, own='/my/data')",
+        "check.equal('rows', 828, 829, custom_data='/my/data')\ncheck.equal('rows', 829, 829, custom_data='/my/data')",
     )
     result = runner.run()
     assert result.status == "passed" and [c["ok"] for c in result.notebooks[0]["checks"]] == [

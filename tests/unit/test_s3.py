@@ -1,4 +1,4 @@
-"""The S3 endpoint of an embedded world without a server: whom it answers."""
+"""The S3 endpoint of an embedded world, without a server: which requests it accepts."""
 
 import pytest
 import web_page
@@ -42,7 +42,7 @@ TARGETS = [
 
 @pytest.fixture
 def ask(monkeypatch):
-    """Sends requests to the endpoint, whose bucket holds a.txt; gives status and body."""
+    """Send requests to the endpoint, whose bucket contains a.txt; return status and body."""
     from moto import settings
     from moto.core.authorization import ActionAuthenticatorMixin
     from moto.core.base_backend import BackendDict
@@ -127,7 +127,7 @@ def test_a_signed_request_of_a_foreign_page_is_refused(ask, headers):
 
 
 def test_moto_itself_checks_every_signature(ask):
-    """Not only the door before it: a target does not spare the signature."""
+    """Not only the application before moto: a target does not skip the check."""
     from moto.core.authorization import ActionAuthenticatorMixin
 
     assert ActionAuthenticatorMixin.PUBLIC_OPERATIONS == []

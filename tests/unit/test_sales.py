@@ -138,6 +138,28 @@ def test_what_a_query_tells(text):
     ]
 
 
+def test_each_micro_batch_with_messages_is_logged(caplog):
+    def report(batch, rows):
+        return {
+            "batchId": batch,
+            "timestamp": "2026-11-24T11:59:02.000Z",
+            "durationMs": {"triggerExecution": 1500},
+            "sink": {},
+            "stateOperators": [],
+            "sources": [{"startOffset": None, "endOffset": None, "numInputRows": rows}],
+        }
+
+    query = SimpleNamespace(
+        name="sales", isActive=False, recentProgress=[report(0, 7), report(1, 0), report(2, 3)]
+    )
+    caplog.set_level("INFO", "workbench.results.streams")
+    streams._log_batches(query)
+    assert caplog.messages == [
+        "query sales: batch 0: 7 rows in 1.5 s",
+        "query sales: batch 2: 3 rows in 1.5 s",
+    ]
+
+
 class Running:
     """A streaming query on a server that ends: each call raises this."""
 

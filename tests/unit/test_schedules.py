@@ -1,5 +1,4 @@
-"""The schedules in deploy/: each is read as its scheduler reads it. (EventBridge's:
-test_deploy.py.)"""
+"""The schedules in deploy/, each read as its scheduler reads it. (EventBridge: test_deploy.py.)"""
 
 import configparser
 import re
@@ -21,7 +20,7 @@ PAGE = (DEPLOY / "schedules.md").read_text(encoding="utf-8")
 
 
 class Dag:
-    """What of Airflow's DAG the file uses."""
+    """The parts of Airflow's DAG that the file uses."""
 
     def __init__(self, name, **given):
         Dag.made, self.name, self.given, self.tasks = self, name, given, []
@@ -34,8 +33,7 @@ class Dag:
 
 
 class Operator:
-    """As PapermillOperator: Airflow fills in its templates, and a task knows what comes after
-    it."""
+    """A PapermillOperator: Airflow renders its templates, and a task knows its successors."""
 
     def __init__(self, *, task_id, input_nb, output_nb, parameters, kernel_name, language_name):
         self.task_id, self.input_nb, self.output_nb, self.parameters = (
@@ -65,7 +63,7 @@ def dag(monkeypatch):
     monkeypatch.setenv("WORKBENCH_AIRFLOW_RUNS", "s3://lake/runs/airflow")
     monkeypatch.setenv("WORKBENCH_TRACK", "50_time_travel")
     space = runpy.run_path(str(DEPLOY / "airflow_dag.py"))
-    Dag.made.told = space["told"]
+    Dag.made.log_failure = space["log_failure"]
     return Dag.made
 
 
@@ -93,8 +91,8 @@ def test_what_airflow_fills_in_is_known_and_declared_by_the_notebooks(dag):
 
 def test_airflow_tells_a_failure_and_never_runs_two_at_once(dag, caplog):
     assert (dag.given["max_active_runs"], dag.given["catchup"]) == (1, False)
-    assert dag.given["default_args"]["on_failure_callback"] is dag.told
-    dag.told(
+    assert dag.given["default_args"]["on_failure_callback"] is dag.log_failure
+    dag.log_failure(
         {
             "task_instance": types.SimpleNamespace(
                 task_id="11", task=types.SimpleNamespace(output_nb="s3://x")
@@ -112,8 +110,7 @@ def unit(name):
 
 
 def parsed(words):
-    """What the command line makes of the words of a schedule; it exits where it does not know
-    one."""
+    """Parse the command of a schedule; exit if the command line does not accept it."""
     assert words[0].endswith(".venv/bin/workbench") and words[1] == "run"
     command = get_command(cli.app).commands["run"]
     with command.make_context("run", words[2:]) as context:

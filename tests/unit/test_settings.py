@@ -6,15 +6,15 @@ from workbench.base.errors import ConnectorError
 from workbench.landing import settings
 
 RULES = {
-    "read": {
-        "kind": {"one of": {"a.Apple": "apple", "a.Pear": "pear"}, "default": "apple"},
-        "worms": {"number from": 0, "only with": ["kind", "apple"]},
-        "names": {"list": True, "like": r"\w+", "expected": "names", "default": []},
-        "size": {"one of": ["big", "small"]},
+    "settings": {
+        "kind": {"enum": {"a.Apple": "apple", "a.Pear": "pear"}, "default": "apple"},
+        "worms": {"minimum": 0, "requires": ["kind", "apple"]},
+        "names": {"list": True, "pattern": r"\w+", "expected": "names", "default": []},
+        "size": {"enum": ["big", "small"]},
         "note": {"expected": "a text"},
     },
-    "passed over": ["connector.class", "key.*"],
-    "flaws": {"colour": "fruit has none"},
+    "ignored": ["connector.class", "key.*"],
+    "known_mistakes": {"colour": "fruit has none"},
 }
 GOOD = {"connector.class": "Fruit", "worms": "3", "size": "big", "note": "x\ny"}
 
@@ -52,9 +52,9 @@ def test_values_and_defaults():
     "change, says",
     [
         ({"connector_class": None}, "my connector.class is missing.*valid: Fruit"),
-        ({"sise": "big"}, "my sise is not honoured.*here.*did you mean 'size'.*remove it"),
-        ({"keys": "1"}, "my keys is not honoured"),
-        ({"colour": "red"}, "my colour is not honoured.*fruit has none"),
+        ({"sise": "big"}, "my sise is not supported.*here.*did you mean 'size'.*remove it"),
+        ({"keys": "1"}, "my keys is not supported"),
+        ({"colour": "red"}, "my colour is not supported.*fruit has none"),
         ({"size": None}, "my size is missing.*big, small"),
         ({"size": "bigg"}, "my size is 'bigg'.*did you mean 'big'"),
         ({"worms": None}, "my worms is missing.*a whole number from 0"),
@@ -77,22 +77,22 @@ def test_the_file_says_nothing_that_is_not_read(monkeypatch):
         for name, plugin in plugins.items():
             assert (
                 plugin.keys() <= {*RULES, "modes", "types"}
-                and settings.CLASS_KEYS[kind] in plugin["passed over"]
+                and settings.CLASS_KEYS[kind] in plugin["ignored"]
             ), name
             above = []
-            for key, rule in plugin["read"].items():
+            for key, rule in plugin["settings"].items():
                 assert rule.keys() <= {
-                    "one of",
-                    "number from",
+                    "enum",
+                    "minimum",
                     "list",
-                    "like",
+                    "pattern",
                     "expected",
                     "default",
-                    "only with",
+                    "requires",
                 }, key
-                assert not rule.get("only with") or rule["only with"][0] in above, key
-                assert rule.keys() & {"one of", "number from", "expected", "default"}, (
+                assert not rule.get("requires") or rule["requires"][0] in above, key
+                assert rule.keys() & {"enum", "minimum", "expected", "default"}, (
                     f"{key}: what is expected?"
                 )
-                assert "like" not in rule or "expected" in rule, key
+                assert "pattern" not in rule or "expected" in rule, key
                 above.append(key)

@@ -149,6 +149,14 @@ def test_bytes_are_in_groups_of_three_and_keys_years_and_offsets_are_not():
     assert cells(show.table(frame).data) == ["128447", "1906", "1530", "313,713", "21,217", "1234"]
 
 
+def test_a_long_text_is_shown_whole_up_to_600_characters():
+    reason, change = "word " * 60, {f"column_{n}": n for n in range(25)}
+    shown = cells(show.table(pd.DataFrame({"reason": [reason], "after": [change]})).data)
+    assert shown[0] == reason and "column_24" in shown[1]
+    (cut,) = cells(show.table(pd.DataFrame({"a": ["x" * 601]})).data)
+    assert cut == "x" * 599 + "…"
+
+
 def test_a_notebook_shows_every_frame_like_a_table(monkeypatch):
     shell = InteractiveShell()
     monkeypatch.setattr(show, "get_ipython", lambda: shell)

@@ -1,4 +1,4 @@
-"""Quoting names, and connecting in vain: what needs no server."""
+"""Quoting names, and failing connections, without a server."""
 
 import pytest
 from workbench.base import params

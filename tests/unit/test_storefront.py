@@ -1,5 +1,4 @@
-"""What the storefront's services do when they are asked, what is an event and what is none, the
-sequential model."""
+"""The storefront: commands, events, the consumer, the HTTP interface, and the expected state."""
 
 import json
 import re
@@ -7,14 +6,13 @@ import socket
 import threading
 import time
 import uuid
-from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
 import requests
 from workbench.base import params, wait
 from workbench.base.errors import LakeError, ServiceLost, StackError
-from workbench.storefront import contexts, events, service
+from workbench.storefront import contexts, events, handler, service
 from workbench.storefront.contexts import CommandRejected
 from workbench.topic import topics
 from workbench.walkthroughs import for_world, storefront, storefront_load
@@ -23,43 +21,47 @@ JOHN = storefront_load.sample_documents()["customer"]
 FIRST, SECOND = storefront_load.sample_documents()["orders"]
 
 
-def done(context, method, path, before, body):
+def run_command(context, method, path, before, body):
     return contexts.ALL[context].commands[method, path](before, body)
 
 
-def created(**more):
-    return done(
-        "orders", "POST", "", None, {**FIRST, "customerId": JOHN["id"], "timestamp": 1, **more}
+def created(**fields):
+    return run_command(
+        "orders", "POST", "", None, {**FIRST, "customerId": JOHN["id"], "timestamp": 1, **fields}
     )
 
 
-def status(context, order, wanted, **more):
-    return done(
-        context, "POST", "id/status", order, {"orderStatusType": wanted, "timestamp": 2, **more}
+def status(context, order, status_type, **fields):
+    return run_command(
+        context,
+        "POST",
+        "id/status",
+        order,
+        {"orderStatusType": status_type, "timestamp": 2, **fields},
     )
 
 
-def test_an_order_goes_its_way_and_each_step_twice_is_once():
+def test_an_order_passes_its_statuses_and_each_command_is_idempotent():
     order = created()
-    for context, wanted in (
+    for context, status_type in (
         ("orders", "APPROVED"),
         ("fulfillment", "PROCESSING"),
         ("fulfillment", "COMPLETED"),
     ):
-        order = status(context, order, wanted)
-        assert status(context, order, wanted, timestamp=99) == order
+        order = status(context, order, status_type)
+        assert status(context, order, status_type, timestamp=99) == order
     assert [each["orderStatusType"] for each in order["orderStatusEvents"]] == list(
         contexts.STATUSES
     )
-    assert done("orders", "POST", "", order, {**FIRST, "customerId": JOHN["id"]}) == order
+    assert run_command("orders", "POST", "", order, {**FIRST, "customerId": JOHN["id"]}) == order
 
 
 @pytest.mark.parametrize(
-    "call, why, again",
+    "call, reason, retryable",
     [
         (
             lambda: status("orders", created(), "PROCESSING"),
-            "'PROCESSING' is not given here",
+            "'PROCESSING' is not set by this service",
             False,
         ),
         (
@@ -72,54 +74,58 @@ def test_an_order_goes_its_way_and_each_step_twice_is_once():
             "comes PROCESSING",
             True,
         ),
-        (lambda: status("fulfillment", None, "PROCESSING"), "no such order, or not yet", True),
+        (lambda: status("fulfillment", None, "PROCESSING"), "no such order yet", True),
         (lambda: status("orders", created(), "APPROVED", timestamp="now"), "whole number", False),
         (lambda: status("orders", created(), "APPROVED", timestamp=True), "whole number", False),
         (lambda: created(orderItems=[]), "an order has", False),
         (lambda: created(customerId=""), "an order has", False),
         (
-            lambda: done(
+            lambda: run_command(
                 "orders",
                 "POST",
                 "",
                 created(),
                 {**SECOND, "guid": FIRST["guid"], "customerId": "1"},
             ),
-            "another one of this key",
+            "another document has this key",
             False,
         ),
         (
-            lambda: done("accounts", "POST", "", None, {"id": "1", "name": {"x": "y"}}),
+            lambda: run_command("accounts", "POST", "", None, {"id": "1", "name": {"x": "y"}}),
             "missing: contact, addresses",
             False,
         ),
         (
-            lambda: done("accounts", "POST", "", JOHN, {**JOHN, "name": {"x": "y"}}),
-            "another one of this key",
+            lambda: run_command("accounts", "POST", "", JOHN, {**JOHN, "name": {"x": "y"}}),
+            "another document has this key",
             False,
         ),
-        (lambda: done("accounts", "PATCH", "id", None, {}), "no such customer, or not yet", True),
+        (lambda: run_command("accounts", "PATCH", "id", None, {}), "no such customer yet", True),
         (
-            lambda: done("accounts", "PATCH", "id", JOHN, {"contact": "x"}),
+            lambda: run_command("accounts", "PATCH", "id", JOHN, {"contact": "x"}),
             "cannot be changed",
             False,
         ),
-        (lambda: done("accounts", "PATCH", "id", JOHN, {"id": "2"}), "cannot be changed", False),
         (
-            lambda: done("accounts", "PATCH", "id", JOHN, {"emial": "x"}),
+            lambda: run_command("accounts", "PATCH", "id", JOHN, {"id": "2"}),
+            "cannot be changed",
+            False,
+        ),
+        (
+            lambda: run_command("accounts", "PATCH", "id", JOHN, {"emial": "x"}),
             "'emial' cannot be changed.*known: name",
             False,
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_told_why(call, why, again):
-    with pytest.raises(CommandRejected, match=why) as seen:
+def test_an_invalid_command_is_rejected_with_its_reason(call, reason, retryable):
+    with pytest.raises(CommandRejected, match=reason) as raised:
         call()
-    assert seen.value.retryable == again, "whether it may be asked again"
+    assert raised.value.retryable == retryable, "whether it can be retried"
 
 
 def test_a_changed_customer_keeps_what_was_not_changed():
-    changed = done(
+    changed = run_command(
         "accounts",
         "PATCH",
         "id",
@@ -131,10 +137,10 @@ def test_a_changed_customer_keeps_what_was_not_changed():
         "contact": {**JOHN["contact"], "email": "x@y"},
         "addresses": JOHN["addresses"][:1],
     }
-    assert JOHN["contact"]["email"] == "john.doe@internet.com", "the one of before is another"
+    assert JOHN["contact"]["email"] == "john.doe@internet.com", "the document before is not changed"
 
 
-def test_others_are_told_what_is_on_the_list_and_no_more():
+def test_an_event_has_only_the_published_fields():
     event = events.build_event(
         "accounts.customer.change", JOHN["id"], 1, {**JOHN, "socialSecurityNumber": "1"}
     )
@@ -162,7 +168,7 @@ class Message:
         return self.of[2]
 
 
-def test_an_event_goes_and_comes():
+def test_an_event_can_be_parsed_from_its_message():
     event = events.build_event("accounts.customer.change", JOHN["id"], 3, JOHN)
     key, value, more = event.to_message()
     assert events.parse_event(Message(key, value, more["headers"])) == event
@@ -186,7 +192,7 @@ def test_an_event_goes_and_comes():
         Message(id=None),
     ],
 )
-def test_what_is_no_event_is_told_why(message):
+def test_a_malformed_message_is_rejected_with_its_reason(message):
     with pytest.raises(LakeError, match="not an event"):
         events.parse_event(message)
 
@@ -196,7 +202,7 @@ def test_a_complete_document_is_an_event():
 
 
 def changed(document, path, value):
-    """A copy of a document with another value at a path of keys and indices; `...` removes it."""
+    """Return a copy of a document with another value at a path; `...` removes the value."""
     result = json.loads(json.dumps(document))
     *parents, last = path
     inner = result
@@ -252,26 +258,26 @@ INVALID = [
 
 
 @pytest.mark.parametrize("collection, path, value, field", INVALID)
-def test_an_event_with_a_missing_or_invalid_field_is_none_and_no_command_makes_one(
+def test_an_event_with_a_missing_or_invalid_field_is_neither_parsed_nor_built(
     collection, path, value, field
 ):
-    whole, context = (JOHN, "accounts") if collection == "customers" else (created(), "orders")
-    topic, key = contexts.ALL[context].topic, whole[contexts.ID_FIELDS[collection]]
-    document = changed(whole, path, value)
+    complete, context = (JOHN, "accounts") if collection == "customers" else (created(), "orders")
+    topic, key = contexts.ALL[context].topic, complete[contexts.ID_FIELDS[collection]]
+    document = changed(complete, path, value)
     message = Message(key.encode(), json.dumps(document).encode())
     message.topic = lambda: topic
     with pytest.raises(LakeError, match=f"^not an event: {field}: "):
         events.parse_event(message)
     with pytest.raises(CommandRejected, match=f"^{field}: "):
         events.build_event(topic, key, 1, document)
-    message.of[1] = json.dumps(whole).encode()
-    assert events.parse_event(message).document == whole
+    message.of[1] = json.dumps(complete).encode()
+    assert events.parse_event(message).document == complete
 
 
-def test_a_service_hears_what_it_keeps_and_can_be_rebuilt_from():
+def test_a_service_consumes_what_it_stores_and_can_be_rebuilt():
     for context in contexts.ALL.values():
-        kept = {contexts.TOPICS[topic].owned_collection for topic in context.subscribed_topics}
-        assert kept <= set(context.collections)
+        stored = {contexts.TOPICS[topic].owned_collection for topic in context.subscribed_topics}
+        assert stored <= set(context.collections)
         assert not context.subscribed_topics or context.topic in context.subscribed_topics
     assert sorted(contexts.TOPICS) == [
         "accounts.customer.change",
@@ -281,7 +287,7 @@ def test_a_service_hears_what_it_keeps_and_can_be_rebuilt_from():
 
 
 def total(order):
-    """What its items cost, in cents exactly."""
+    """Return the total of its items, exact to the cent."""
     return (
         sum(
             round(100 * float(item["product"]["price"])) * item["quantity"]
@@ -308,65 +314,71 @@ def test_the_connector_is_a_second_way_into_the_topic():
     assert set(two) - set(one) == {"connector", "log", "publishes what is committed"}
 
 
-def test_the_published_customer_and_what_his_orders_cost():
+def test_the_published_customer_and_the_totals_of_his_orders():
     assert [total(order) for order in (FIRST, SECOND)] == [35.95, 5.99]
     assert re.fullmatch("[0-9a-f]{24}", JOHN["id"])
     assert [address["type"] for address in JOHN["addresses"]] == ["BILLING", "SHIPPING"]
-    told = json.loads(
+    published = json.loads(
         events.build_event(contexts.ACCOUNTS.topic, JOHN["id"], 1, JOHN).to_message()[1]
     )
-    assert [address["address2"] for address in told["addresses"]] == [None, None]
+    assert [address["address2"] for address in published["addresses"]] == [None, None]
 
 
-def test_the_same_seed_asks_the_same_and_another_one_other_things():
-    once, again, other = (storefront_load.random_operations(seed, 300) for seed in (1, 1, 2))
-    assert once == again and len(once) == 300
-    assert not {one.key for one in once} & {one.key for one in other}
-    assert {one.service for one in once} == {"accounts", "orders", "fulfillment"}
+def test_a_seed_always_gives_the_same_operations():
+    first, repeated, other = (storefront_load.random_operations(seed, 300) for seed in (1, 1, 2))
+    assert first == repeated and len(first) == 300
+    assert not {operation.key for operation in first} & {operation.key for operation in other}
+    assert {operation.service for operation in first} == {"accounts", "orders", "fulfillment"}
 
 
-def test_the_model_is_what_the_commands_do_one_after_the_other():
-    """Two ways to the same: the model is written apart from the services, so that it can find them
-    wrong."""
-    asked, there = storefront_load.random_operations(3, 2_000), {"customers": {}, "orders": {}}
-    for one in asked:
-        collection = "customers" if one.service == "accounts" else "orders"
+def test_the_expected_state_is_that_of_sequential_commands():
+    """Both compute the same independently, so that they can disprove each other."""
+    operations, stores = (
+        storefront_load.random_operations(3, 2_000),
+        {"customers": {}, "orders": {}},
+    )
+    for operation in operations:
+        collection = "customers" if operation.service == "accounts" else "orders"
         path = (
-            "" if one.path == collection else "id/status" if one.path.endswith("status") else "id"
+            ""
+            if operation.path == collection
+            else "id/status"
+            if operation.path.endswith("status")
+            else "id"
         )
-        version, before = there[collection].get(one.key, (0, None))
-        after = done(one.service, one.method, path, before, one.body)
-        there[collection][one.key] = (version + (after != before), after)
-    for collection, rows in storefront_load.expected_state(asked).items():
-        told = {
+        version, before = stores[collection].get(operation.key, (0, None))
+        after = run_command(operation.service, operation.method, path, before, operation.body)
+        stores[collection][operation.key] = (version + (after != before), after)
+    for collection, rows in storefront_load.expected_state(operations).items():
+        published = {
             key: (version, {name: document[name] for name in contexts.PUBLISHED_FIELDS[collection]})
-            for key, (version, document) in there[collection].items()
+            for key, (version, document) in stores[collection].items()
         }
-        assert {row.id: (row.version, row.document) for row in rows.itertuples()} == told
+        assert {row.id: (row.version, row.document) for row in rows.itertuples()} == published
         assert json.dumps(rows["document"][0])
 
 
 @pytest.mark.parametrize("lost, status", [("postgres", 503), ("kafka", 409), ("accounts", 409)])
-def test_a_load_names_what_its_services_wait_for_and_ends(monkeypatch, lost, status):
-    """`orders` is to be asked again and again; what is to be asked of the others in the next
-    seconds is left."""
+def test_a_load_names_the_lost_service_and_ends(monkeypatch, lost, status):
+    """Operations of `orders` are retried; later operations of the others do not start."""
 
-    def answer(world, service, *_, **__):
+    def request(world, service, *_, **__):
         return SimpleNamespace(status_code=status if service == "orders" else 200)
 
-    def gone(world, name):
+    def process_down_error(world, name):
         return ServiceLost(f"the service {name} died") if name == lost else None
 
-    monkeypatch.setattr(storefront, "request", answer)
-    monkeypatch.setattr(storefront.stack, "process_down_error", gone)
+    monkeypatch.setattr(storefront, "request", request)
+    monkeypatch.setattr(storefront.stack, "process_down_error", process_down_error)
     monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.2)
-    asked = sorted(
-        storefront_load.random_operations(5, 100), key=lambda one: one.service != "orders"
+    operations = sorted(
+        storefront_load.random_operations(5, 100),
+        key=lambda operation: operation.service != "orders",
     )
-    begun = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(ServiceLost, match=f"the service {lost} died"):
-        storefront_load.load(params.load("local"), asked, rate=5)
-    assert time.monotonic() - begun < 10, "of the twenty seconds that the rate has them take"
+        storefront_load.load(params.load("local"), operations, rate=5)
+    assert time.monotonic() - started < 10, "less than the twenty seconds of this rate"
 
 
 def test_it_runs_on_one_machine_only():
@@ -379,12 +391,12 @@ def test_it_runs_on_one_machine_only():
         storefront.require_embedded(elsewhere)
 
 
-@pytest.mark.parametrize("looks", [1, 10, 40])
-def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, looks):
-    """At each look the topics hold 100 events more; the last one holds what the outbox does."""
-    ids, held, read = [str(n) for n in range(100 * looks)], [], []
+@pytest.mark.parametrize("polls", [1, 10, 40])
+def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, polls):
+    """Each poll finds 100 more events; the last one finds all events of the outbox."""
+    ids, added, read = [str(n) for n in range(100 * polls)], [], []
 
-    def messages(world, topic, start, stop):
+    def consume(world, topic, start, stop):
         for offset in range(start[0], stop[0]):
             read.append(topic)
             yield SimpleNamespace(
@@ -393,23 +405,44 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
                 headers=lambda n=offset: [("id", ids[n].encode())],
             )
 
-    def bounds(world, topic):
+    def watermark_offsets(world, topic):
         if topic == contexts.ACCOUNTS.topic:
-            held.append(100)
-        return {0: (0, sum(held))}
+            added.append(100)
+        return {0: (0, sum(added))}
 
-    monkeypatch.setattr(topics, "consume", messages)
-    monkeypatch.setattr(topics, "watermark_offsets", bounds)
+    monkeypatch.setattr(topics, "consume", consume)
+    monkeypatch.setattr(topics, "watermark_offsets", watermark_offsets)
     monkeypatch.setattr(storefront, "connector_publishes", lambda world, store: True)
     monkeypatch.setattr(storefront, "raise_if_lost", lambda world, *services: None)
     monkeypatch.setattr(storefront, "lag", lambda world: {})
     monkeypatch.setattr(storefront.postgres, "query", lambda *_, **__: {"id": ids})
     storefront.wait_until_consistent(params.load("local"))
-    assert len(held) == looks and read.count(contexts.ACCOUNTS.topic) == 100 * looks
+    assert len(added) == polls and read.count(contexts.ACCOUNTS.topic) == 100 * polls
 
 
-class Unready:
-    """A service of which nothing but the handler is under test."""
+def test_a_consumed_batch_is_one_line_in_the_log(monkeypatch, caplog):
+    """The line counts the outcomes and the dead letters, which are published with their reasons."""
+    published = []
+    monkeypatch.setattr(
+        topics, "produce", lambda world, topic, records, **_: published.extend(records)
+    )
+    consumer = object.__new__(service.Service)
+    consumer.world, consumer.context, consumer._armed_faults = None, contexts.ORDERS, {}
+    consumer._consumer_store = SimpleNamespace(
+        apply_events=lambda events, before_commit: ["applied"] * len(events)
+    )
+    malformed = Message(value=b"{")
+    malformed.partition = malformed.offset = lambda: 0
+    malformed.timestamp = lambda: (1, 0)
+    caplog.set_level("INFO", service.__name__)
+    consumer.consume_batch([Message(), malformed, Message()])
+    (line,) = caplog.messages
+    assert line == "consumed 3 messages: 2 applied, 1 dead letter"
+    assert len(published) == 1
+
+
+class FakeService:
+    """A service, to test the handler only."""
 
     context = contexts.ACCOUNTS
 
@@ -429,18 +462,16 @@ class Unready:
 
 @pytest.fixture
 def shop():
-    """A handler that listens: its port, and the service behind it."""
-    handler = type("Handler", (service.Handler,), {"service": Unready()})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    """Yield the port of a running handler, and its service."""
+    server = handler.create_server(FakeService(), "127.0.0.1:0")
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_address[1], handler.service
+    yield server.server_port, server.RequestHandlerClass.service
     server.shutdown()
     server.server_close()
 
 
 def raw(port, text):
-    """Everything that is answered to what is sent on one connection, until it ends or stays
-    silent."""
+    """Send a text on one connection, and return everything until it is closed or a timeout."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
         s.sendall(text.encode().replace(b"\n", b"\r\n"))
         s.shutdown(socket.SHUT_WR)
@@ -461,15 +492,15 @@ def raw(port, text):
         "Content-Length: " + "0" * 30 + "9" * 30,
     ],
 )
-def test_a_body_of_unknown_length_is_not_taken_for_the_next_request(shop, length):
-    port, behind = shop
+def test_a_body_of_unknown_length_is_not_read_as_the_next_request(shop, length):
+    port, fake_service = shop
     hidden = f"POST /customers HTTP/1.1\nHost: 127.0.0.1:{port}\nContent-Type: application/json\nContent-Length: 13\n\n"
-    answers = raw(
+    responses = raw(
         port,
         f'POST /customers HTTP/1.1\nHost: 127.0.0.1:{port}\n{length}\n\n{hidden}{{"id": "evil"}}',
     )
-    assert answers.count("HTTP/1.1 ") == 1 and answers.startswith("HTTP/1.1 400 ")
-    assert behind.done == []
+    assert responses.count("HTTP/1.1 ") == 1 and responses.startswith("HTTP/1.1 400 ")
+    assert fake_service.done == []
 
 
 @pytest.mark.parametrize(
@@ -488,19 +519,21 @@ def test_a_body_of_unknown_length_is_not_taken_for_the_next_request(shop, length
         ("127.0.0.1:{port}\nHost: evil.example", None, 403),
     ],
 )
-@pytest.mark.parametrize("asked", ["GET /health", "POST /customers"])
-def test_a_request_of_a_foreign_page_is_refused(shop, host, origin, status, asked):
-    port, behind = shop
+@pytest.mark.parametrize("request_line", ["GET /health", "POST /customers"])
+def test_a_request_of_a_foreign_page_is_rejected(shop, host, origin, status, request_line):
+    port, fake_service = shop
     lines = [
-        f"{asked} HTTP/1.1",
+        f"{request_line} HTTP/1.1",
         f"Host: {host.format(port=port)}",
         "Content-Type: application/json",
     ]
     lines += [f"Origin: {origin.format(port=port)}"] if origin else []
     body = '{"id": "john"}'
-    answers = raw(port, "\n".join([*lines, f"Content-Length: {len(body)}", "", body]))
-    assert answers.startswith(f"HTTP/1.1 {status} ")
-    assert behind.done == (["john"] if status == 200 and asked.startswith("POST") else [])
+    responses = raw(port, "\n".join([*lines, f"Content-Length: {len(body)}", "", body]))
+    assert responses.startswith(f"HTTP/1.1 {status} ")
+    assert fake_service.done == (
+        ["john"] if status == 200 and request_line.startswith("POST") else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -512,20 +545,20 @@ def test_a_request_of_a_foreign_page_is_refused(shop, host, origin, status, aske
         (100_000, 400),
     ],
 )
-def test_a_customer_nested_too_deeply_is_refused(shop, levels, status):
-    port, behind = shop
+def test_a_customer_with_too_many_nesting_levels_is_rejected(shop, levels, status):
+    port, fake_service = shop
     body = f'{{"id": "deep", "contact": {"[" * levels}{"]" * levels}}}'
-    answer = requests.post(
+    response = requests.post(
         f"http://127.0.0.1:{port}/customers",
         data=body,
         timeout=10,
         headers={"Content-Type": "application/json"},
     )
-    assert answer.status_code == status
-    assert behind.done == (["deep"] if status == 200 else [])
+    assert response.status_code == status
+    assert fake_service.done == (["deep"] if status == 200 else [])
 
 
-def test_an_event_nested_too_deeply_is_none():
+def test_an_event_with_too_many_nesting_levels_is_rejected():
     deep: list = []
     for _ in range(events.MAX_NESTING_LEVELS):
         deep = [deep]
@@ -539,32 +572,32 @@ def test_an_event_nested_too_deeply_is_none():
         value=lambda: value,
         headers=lambda: more["headers"],
     )
-    with pytest.raises(LakeError, match="nested more than 50 levels deep"):
+    with pytest.raises(LakeError, match="more than 50 nesting levels"):
         events.parse_event(message)
 
 
-def test_a_store_is_emptied_after_its_offsets_are_gone_and_not_without(monkeypatch):
-    """The other way round an emptied store would stay empty: nothing would be read again."""
-    world, done = params.load("local"), []
-    monkeypatch.setattr(storefront, "stop", lambda *names: done.append("stop"))
-    monkeypatch.setattr(storefront.groups, "delete", lambda *given: done.append("forget"))
+def test_a_store_is_wiped_only_after_its_offsets_are_deleted(monkeypatch):
+    """With its offsets, a wiped store would stay empty: nothing would be consumed again."""
+    world, calls = params.load("local"), []
+    monkeypatch.setattr(storefront, "stop", lambda *names: calls.append("stop"))
+    monkeypatch.setattr(storefront.groups, "delete", lambda *args: calls.append("forget"))
     monkeypatch.setattr(
-        storefront.postgres, "execute", lambda *given, **more: done.append("truncate")
+        storefront.postgres, "execute", lambda *args, **options: calls.append("truncate")
     )
     storefront.wipe_store(world, "orders")
-    assert done == ["stop", "forget", "truncate"]
+    assert calls == ["stop", "forget", "truncate"]
 
-    def unconfirmed(*given):
+    def unconfirmed(*args):
         raise StackError("the service kafka died")
 
-    done.clear()
+    calls.clear()
     monkeypatch.setattr(storefront.groups, "delete", unconfirmed)
     with pytest.raises(StackError, match="kafka died"):
         storefront.wipe_store(world, "orders")
-    assert done == ["stop"]
+    assert calls == ["stop"]
 
 
-def test_settle_names_a_gone_kafka_and_asks_no_service_before(monkeypatch):
+def test_waiting_names_a_lost_kafka_before_it_queries_a_service(monkeypatch):
     """A service asked for its metrics looks for Kafka for seconds, two of them in turn: the whole
     took 12 s."""
     monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.1)

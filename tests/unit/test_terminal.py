@@ -1,4 +1,4 @@
-"""What is printed to a terminal holds nothing that the terminal obeys."""
+"""Text for a terminal contains nothing that the terminal obeys."""
 
 import pandas
 import pytest

@@ -104,7 +104,7 @@ def test_a_table_without_a_commit_has_nothing_to_label(world, table):
 
 def test_an_unknown_label_names_the_nearest(world, table):
     hudi.label(world, table, "after_update_1")
-    with pytest.raises(LakeError, match="(?s)no instant labelled 'after_update_2'.*after_update_1"):
+    with pytest.raises(LakeError, match="(?s)no instant labeled 'after_update_2'.*after_update_1"):
         labeling.resolve_instant(world, table, "after_update_2")
     assert (
         labeling.resolve_instant(world, table, "after_update_1")
@@ -143,7 +143,7 @@ def test_the_independent_reader_keeps_to_the_same_rules(world, table):
     hudi.label(world, table, "last")
     with pytest.raises(LakeError, match="is later"):
         hudi.read_independent(table, as_of=(world, LATER))
-    with pytest.raises(LakeError, match="no instant labelled 'lost'"):
+    with pytest.raises(LakeError, match="no instant labeled 'lost'"):
         hudi.read_independent(table, as_of=(world, "lost"))
     assert hudi.read_independent(table, as_of=(world, "20250101000000000")).empty
     (folder(table) / base(T1)).unlink()
@@ -195,7 +195,7 @@ def test_what_an_archived_commit_wrote_and_was_cleaned_since_is_missed(table):
         {"fileId": "g", "prevCommit": "20250601000000000"},
     )
     with pytest.raises(
-        LakeError, match="(?s)cleaned away.*p=a/g_….*20250601000000000.parquet.*from " + LATER
+        LakeError, match="(?s)cleaned away.*p=a/g_\\*20250601000000000.parquet.*from " + LATER
     ):
         timeline.check_readable(table, T2)
     (folder(table) / "p=a/g_0-1-1_20250601000000000.parquet").write_text("x")
@@ -212,7 +212,7 @@ def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_
         "p=a/new_0.parquet",
         partitionToReplaceFileIds={"p=a": ["f", "g-0"]},
     )
-    with pytest.raises(LakeError, match="(?s)cleaned away.*p=a/g-0_….parquet.*from " + LATER):
+    with pytest.raises(LakeError, match="(?s)cleaned away.*p=a/g-0_\\*.parquet.*from " + LATER):
         timeline.check_readable(table, T3)
     assert timeline.check_readable(table, LATER)
     (folder(table) / "p=a/g-0_0-1-1_20250601000000000.parquet").write_text("x")
@@ -236,7 +236,7 @@ def test_a_missing_file_is_named_once_by_its_name(table):
         "p=a/new_0.parquet",
         partitionToReplaceFileIds={"p=a": ["g"]},
     )
-    with pytest.raises(LakeError, match="(?s)1 of the files.*p=a/g_…_20250601000000000.parquet"):
+    with pytest.raises(LakeError, match="(?s)1 of the files.*p=a/g_\\*20250601000000000.parquet"):
         timeline.check_readable(table, T3)
 
 

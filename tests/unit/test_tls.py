@@ -1,4 +1,4 @@
-"""The instance's certificate: who is verified by it, and who may read its key."""
+"""The instance's certificate: which servers it verifies, and who may read its key."""
 
 import json
 import stat

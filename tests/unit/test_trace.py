@@ -1,4 +1,4 @@
-"""One row's biography: what changed, what a view shows, which commit and file it was, and the
+"""The history of one row: what changed, what a view shows, which commit and file it was, and the
 picture."""
 
 import dataclasses
@@ -86,8 +86,8 @@ def test_unknown_tables_and_keys():
 
 @pytest.mark.parametrize("key", [7, "A-7", "None"])
 def test_a_key_is_a_number_or_a_text(monkeypatch, key):
-    def found(*_, only):
-        assert not only(None), "a message without a key is of no row"
+    def found(*_, key_filter):
+        assert not key_filter(None), "a message without a key is of no row"
         rows = [
             {
                 "key": json.dumps({"id": k}).encode(),
@@ -98,13 +98,13 @@ def test_a_key_is_a_number_or_a_text(monkeypatch, key):
             }
             for n, k in enumerate([6, key, 77])
         ]
-        return pandas.DataFrame([r for r in rows if only(r["key"])], columns=list(rows[0]))
+        return pandas.DataFrame([r for r in rows if key_filter(r["key"])], columns=list(rows[0]))
 
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(topics, "offset_span", lambda *_: 3)
     table = trace.TracedTable("x", "public.x", "id", "t", None, ())
-    life = trace.row(None, table, str(key))
-    assert (life.key, list(life.changes["offset"]), list(life.changes["what"])) == (
+    traced = trace.row(None, table, str(key))
+    assert (traced.key, list(traced.changes["offset"]), list(traced.changes["what"])) == (
         key,
         [1],
         ["row read"],
@@ -128,7 +128,7 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     )
     assert asked == [(7, "globalId")]
     message = {"partition": 0, "offset": 3, "value": raw, "timestamp": pandas.Timestamp(0)}
-    monkeypatch.setattr(topics, "read", lambda *_, only: pandas.DataFrame([message]))
+    monkeypatch.setattr(topics, "read", lambda *_, key_filter: pandas.DataFrame([message]))
     monkeypatch.setattr(
         registry,
         "artifacts",
@@ -144,7 +144,7 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
 
 @pytest.mark.parametrize("kind", ["json", "avro"])
 def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkeypatch, kind):
-    def found(*_, only):
+    def found(*_, key_filter):
         message = {
             "key": b'{"id": 1}',
             "partition": 0,
@@ -152,7 +152,7 @@ def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkey
             "value": '{"id": 1, "__op": "r"}',
             "timestamp": pandas.Timestamp(0),
         }
-        return pandas.DataFrame([message] if only(message["key"]) else [])
+        return pandas.DataFrame([message] if key_filter(message["key"]) else [])
 
     decoded = registry.Decoded(
         {"id": 1, "__op": "r"}, SimpleNamespace(body=b"x", schema="globalId 7"), "t"
@@ -162,12 +162,20 @@ def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkey
     monkeypatch.setattr(registry, "versions_by_schema_id", lambda *_: {})
     table = trace.TracedTable("t", "public.t", "id", "t", None, (), kind)
     (event,) = in_topic.events(None, table, 1)
-    assert event["schema"] == ("inline" if kind == "json" else "globalId 7")
+    assert event.schema == ("inline" if kind == "json" else "globalId 7")
     assert row_history._landed_file(None, table, event) == ""
 
 
 # --- the lake
 # --------------------------------------------------------------------------------------------------------
+
+
+def change(offset, **fields):
+    """A change of a row, in partition 0."""
+    unknown = dict.fromkeys(field.name for field in dataclasses.fields(in_topic.Change))
+    made = {**unknown, "partition": 0, "offset": offset, "landed": "", "lake": {}}
+    at = dt.datetime(2026, 1, 1, tzinfo=UTC)
+    return in_topic.Change(**{**made, "in_topic_at": at, **fields})
 
 
 @pytest.fixture
@@ -234,7 +242,7 @@ def lake(tmp_path, world, monkeypatch):
     ],
 )
 def test_the_commit_of_a_message(world, lake, offset, landed, instant):
-    event = {"partition": 0, "offset": offset, "landed": landed}
+    event = change(offset, landed=landed)
     found = in_lake.find_commit(world, lake, timeline.completed_actions(lake), "x", event)
     assert (found and found.instant) == instant
 
@@ -242,7 +250,7 @@ def test_the_commit_of_a_message(world, lake, offset, landed, instant):
 def test_a_commit_that_was_archived_is_not_guessed(world, lake, tmp_path):
     for file in (tmp_path / "t" / ".hoodie").glob(f"{T1}*"):
         file.unlink()
-    event = {"partition": 0, "offset": 3, "landed": ""}
+    event = change(3)
     assert in_lake.find_commit(world, lake, timeline.completed_actions(lake), "x", event) is None
 
 
@@ -278,25 +286,21 @@ def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
 
 def test_of_changes_that_came_with_one_commit_the_last_was_written(world, lake):
     table = trace.TracedTable("x", "public.x", "id", "x", None, (lake,))
-    events = [
-        {
-            "partition": 0,
-            "offset": offset,
-            "landed": "",
-            "record": {"p": "a", "v": version, "__op": "u"},
-        }
+    changes = [
+        change(offset, record={"p": "a", "v": version, "__op": "u"})
         for offset, version in ((3, 10), (5, 20), (8, 30), (9, 40))
     ]
     shown = pandas.DataFrame({"view": ["datalake.t_ro", "datalake.t_rt"], "v": [30, 30]})
-    row_history._add_table_columns(world, table, lake, {"id": 1}, events, shown)
-    assert [e["mor_commit"] for e in events] == [T1, T2, T2, ""]
+    row_history._add_table_columns(world, table, lake, {"id": 1}, changes, shown)
+    columns = [each.lake for each in changes]
+    assert [c["mor_commit"] for c in columns] == [T1, T2, T2, ""]
     assert (
-        [e["mor_rt"] for e in events]
-        == [e["mor_ro"] for e in events]
+        [c["mor_rt"] for c in columns]
+        == [c["mor_ro"] for c in columns]
         == ["was", "never", "now", ""]
     )
-    assert [e["mor_file"] for e in events] == [f"p=a/f_0_{T1}.parquet", "", "p=a/.f.log.1", ""]
-    assert [e["mor_file_group"] for e in events] == ["f", "", "f", ""]
+    assert [c["mor_file"] for c in columns] == [f"p=a/f_0_{T1}.parquet", "", "p=a/.f.log.1", ""]
+    assert [c["mor_file_group"] for c in columns] == ["f", "", "f", ""]
 
 
 def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, monkeypatch):
@@ -363,15 +367,9 @@ def test_only_a_history_that_was_removed_holds_nothing(world, monkeypatch):
 
 
 def test_the_landed_file_of_a_message(world, tmp_path):
-    def find(sink, offset, needle, record=None):
+    def find(sink, offset, payload_bytes, record=None):
         table = SimpleNamespace(sink=sink, topic="t")
-        event = {
-            "partition": 0,
-            "offset": offset,
-            "record": record or {},
-            "needle": needle,
-            "in_topic_at": dt.datetime(2026, 1, 1, tzinfo=UTC),
-        }
+        event = change(offset, record=record or {}, payload_bytes=payload_bytes)
         return row_history._landed_file(world, table, event)
 
     for name, data in (
@@ -393,7 +391,7 @@ def test_the_landed_file_of_a_message(world, tmp_path):
     )
 
 
-def life():
+def history():
     lake = hudi.Table(name="t", base="file:/none", key=("id",), ordering="v", type="mor")
     table = trace.TracedTable("artists", "public.artists", "id", "m.artists", None, (lake,))
     at = [dt.datetime(2026, 1, 1, 12, 0, n, tzinfo=UTC) for n in range(3)]
@@ -424,7 +422,7 @@ def life():
 
 def test_it_is_printed_line_by_line(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
-    trace.show(life())
+    trace.show(history())
     out = capsys.readouterr().out
     for text in (
         "artists 7",
@@ -442,7 +440,7 @@ def test_it_is_printed_line_by_line(capsys, monkeypatch):
 
 def test_a_key_and_a_topic_are_printed_as_text(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
-    found = life()
+    found = history()
     table = dataclasses.replace(found.table, topic="m.[red]artists[/i]\x1b[2J")
     trace.show(dataclasses.replace(found, table=table, key="[/b] \x1b]0;title\x07 :smile:"))
     (heading, *_) = capsys.readouterr().out.splitlines()
@@ -452,7 +450,7 @@ def test_a_key_and_a_topic_are_printed_as_text(capsys, monkeypatch):
 
 
 def test_the_picture_has_a_line_for_each_change():
-    figure = trace.draw(life())
+    figure = trace.draw(history())
     (axes,) = figure.axes
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["1  row read", "2  a 1 → 2"]
     to_topic, to_table, second = axes.lines
@@ -471,7 +469,7 @@ def test_the_picture_has_a_line_for_each_change():
 def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
     """From one table nothing goes to the other, and where there is no time in the source it begins
     at the topic."""
-    one = life()
+    one = history()
     cow = dataclasses.replace(one.table.tables[0], name="u", type="cow")
     two = dataclasses.replace(
         one,
@@ -483,7 +481,7 @@ def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
 
 
 def test_no_two_changes_of_the_picture_look_alike():
-    two = life()
+    two = history()
     changes = pandas.concat([two.changes[:1]] * 30, ignore_index=True).assign(change=range(1, 31))
     figure = trace.draw(dataclasses.replace(two, changes=changes))
     lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]

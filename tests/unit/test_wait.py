@@ -1,4 +1,4 @@
-"""Waiting ends by success, by time or by news, and says which."""
+"""Waiting ends by success, by timeout or by a failure, and reports which."""
 
 import threading
 import time

@@ -1,5 +1,4 @@
-"""What is the same in every walkthrough: steps, starting clean, following. What needs services is
-in tests/stack."""
+"""Walkthroughs: steps, clean starts, changes and syncing. tests/stack tests them with services."""
 
 import dataclasses
 import json
@@ -10,8 +9,10 @@ import pytest
 from workbench import connect, hudi, landing, walkthroughs
 from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
+from workbench.source import postgres
 from workbench.walkthroughs import flow as flows
-from workbench.walkthroughs import log_based, movies, museum, outbox, walkthrough
+from workbench.walkthroughs import log_based, movies, museum, outbox, resources, walkthrough
+from workbench.walkthroughs.resources import Resources
 from worlds import with_settings
 
 
@@ -21,12 +22,11 @@ def world():
 
 
 # --- names
-# -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_misspelt_name_is_told_with_the_nearest(world, monkeypatch):
-    """Before anything is asked or run."""
-    for asked in (
+def test_a_misspelled_name_is_rejected_with_a_suggestion(world, monkeypatch):
+    """Before any query, and before any notebook runs."""
+    for call in (
         lambda: outbox.flow.ensure(world, "11_source_database", "12_connector"),
         lambda: outbox.flow.is_done(world, "12_connector"),
         lambda: outbox.flow.reset(world, "12_connector"),
@@ -34,7 +34,7 @@ def test_a_misspelt_name_is_told_with_the_nearest(world, monkeypatch):
         with pytest.raises(
             WorkbenchError, match="(?s)no step '12_connector'.*did you mean '12_connectors'"
         ):
-            asked()
+            call()
     with pytest.raises(LakeError, match="(?s)no captured table 'artist'.*did you mean 'artists'"):
         museum.flow.rows(world, "artist")
     with pytest.raises(LakeError, match="no captured table ''"):
@@ -56,18 +56,18 @@ def test_the_only_captured_table_needs_no_name(world):
     ).endswith("/cdc-events")
 
 
-def test_what_can_be_traced(world):
-    found = [
+def test_tables_that_can_be_traced(world):
+    tables = [
         walkthroughs.traced_table(world, name) for name in ("artists", "artworks", "cdc_events")
     ]
-    assert [(t.source, t.key, len(t.tables)) for t in found] == [
+    assert [(t.source, t.key, len(t.tables)) for t in tables] == [
         ("public.artists", "artist_id", 2),
         ("public.artworks", "artwork_id", 2),
         ("datalake.cdc_events", "order_id", 1),
     ]
 
 
-def test_two_walkthroughs_with_a_table_of_one_name_are_told_apart(world, monkeypatch):
+def test_two_walkthroughs_may_have_a_table_of_the_same_name(world, monkeypatch):
     other = dataclasses.replace(
         museum.flow,
         folder=museum.flow.folder.with_name("60_other"),
@@ -86,7 +86,7 @@ def test_two_walkthroughs_with_a_table_of_one_name_are_told_apart(world, monkeyp
         walkthroughs.traced_table(world, "50_time_travels/artists")
 
 
-def test_a_capture_without_a_sink_says_the_format_of_its_messages(world):
+def test_a_capture_without_a_sink_has_the_format_of_its_messages(world):
     unlanded = dataclasses.replace(
         museum.flow, captures=tuple(dataclasses.replace(c, sink="") for c in museum.flow.captures)
     )
@@ -100,7 +100,7 @@ def test_a_capture_without_a_sink_says_the_format_of_its_messages(world):
     assert outbox.flow.traced_table(world).format == "json"
 
 
-def test_a_lake_table_is_of_its_own_capture_also_where_keys_have_one_name(world):
+def test_a_lake_table_has_its_own_capture_even_if_keys_have_the_same_name(world):
     alike = dataclasses.replace(
         museum.flow, captures=tuple(dataclasses.replace(c, key="id") for c in museum.flow.captures)
     )
@@ -116,11 +116,10 @@ def test_a_lake_table_is_of_its_own_capture_also_where_keys_have_one_name(world)
 
 
 # --- steps
-# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "published, there",
+    "published, is_complete",
     [
         ([], False),
         (["public.artists"], False),
@@ -128,22 +127,22 @@ def test_a_lake_table_is_of_its_own_capture_also_where_keys_have_one_name(world)
         (["public.artists", "public.artworks", "public.loans"], True),
     ],
 )
-def test_the_source_is_there_when_all_captured_tables_are_published(
-    world, monkeypatch, published, there
+def test_the_source_is_complete_when_all_captured_tables_are_published(
+    world, monkeypatch, published, is_complete
 ):
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
-    found = pd.DataFrame(
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
+    publications = pd.DataFrame(
         {"publication": [museum.flow.publication] * len(published), "table": published}
     )
-    monkeypatch.setattr(walkthrough.postgres, "publications", lambda *_: found)
+    monkeypatch.setattr(walkthrough.postgres, "publications", lambda *_: publications)
     monkeypatch.setattr(walkthrough.baseline, "exists", lambda *_: True)
-    assert museum.flow.is_done(world, "51_source_database") is there
+    assert museum.flow.is_done(world, "51_source_database") is is_complete
     monkeypatch.setattr(walkthrough.baseline, "exists", lambda *_: False)
-    assert not museum.flow.is_done(world, "51_source_database"), "nothing to set back from"
+    assert not museum.flow.is_done(world, "51_source_database"), "no baseline"
 
 
 @pytest.mark.parametrize(
-    "columns, lake, anew",
+    "columns, lake, is_reset",
     [
         (["movie_id", "title"], False, False),
         (["movie_id", "title", "COUNTRY"], True, True),
@@ -151,26 +150,25 @@ def test_the_source_is_there_when_all_captured_tables_are_published(
         ([], False, False),
     ],
 )
-def test_the_movies_begin_anew_where_the_source_has_the_column_whatever_the_lake_has(
-    world, monkeypatch, columns, lake, anew
+def test_the_movies_are_reset_if_the_source_has_the_column_whatever_the_lake_has(
+    world, monkeypatch, columns, lake, is_reset
 ):
-    did = []
+    calls = []
     monkeypatch.setattr(movies.mariadb, "query", lambda *_: pd.DataFrame({"column_name": columns}))
     monkeypatch.setattr(movies.hudi, "exists", lambda _: lake)
     monkeypatch.setattr(
-        walkthrough.Walkthrough, "reset", lambda self, world, step: did.append(step)
+        walkthrough.Walkthrough, "reset", lambda self, world, step: calls.append(step)
     )
     monkeypatch.setattr(
-        walkthrough.Walkthrough, "ensure", lambda self, world, *steps: did.append(steps)
+        walkthrough.Walkthrough, "ensure", lambda self, world, *steps: calls.append(steps)
     )
     movies.reset_if_evolved(world)
-    assert did == ["42_connectors"] * anew + [("41_source_database", "42_connectors")]
+    assert calls == ["42_connectors"] * is_reset + [("41_source_database", "42_connectors")]
     assert movies.flow.is_done(world, "43_evolve") is (lake and "COUNTRY" in columns)
 
 
-def test_a_connector_with_the_addresses_of_before_is_not_done(world, monkeypatch):
-    """Its state is RUNNING, and nothing new comes: the instance was started with another port
-    base."""
+def test_a_connector_with_outdated_addresses_is_not_done(world, monkeypatch):
+    """It is RUNNING, but reads nothing: the instance was started with another port base."""
     earlier = with_settings(world, postgres={"port": 1}, registry={"url": "https://127.0.0.1:2"})
     monkeypatch.setattr(landing, "names", lambda world: [museum.CONNECTOR])
     monkeypatch.setattr(connect, "names", lambda world: [museum.CONNECTOR])
@@ -194,25 +192,25 @@ def test_a_connector_with_the_addresses_of_before_is_not_done(world, monkeypatch
 
 
 @pytest.mark.parametrize("stays", [False, True])
-def test_a_connector_that_failed_without_the_registry_is_started_again(world, monkeypatch, stays):
-    """Once, and by `ensure` only; what fails it again is told."""
-    did, why = [], ["registry away"]
+def test_a_connector_that_failed_without_the_registry_is_restarted(world, monkeypatch, stays):
+    """Once, and only by `ensure`; another failure is raised."""
+    calls, failures = [], ["registry away"]
 
     def restart(world, name):
-        did.append(name)
-        why[:] = why if stays else []
+        calls.append(name)
+        failures[:] = failures if stays else []
 
     def wait_running(world, name):
-        if why:
-            raise ConnectorError(why[0])
+        if failures:
+            raise ConnectorError(failures[0])
 
-    for name, answer in (
+    for name, stub in (
         ("names", lambda _: [museum.CONNECTOR]),
-        ("failure", lambda *_: why[0] if why else None),
+        ("failure", lambda *_: failures[0] if failures else None),
         ("restart", restart),
         ("wait_running", wait_running),
     ):
-        monkeypatch.setattr(connect, name, answer)
+        monkeypatch.setattr(connect, name, stub)
     monkeypatch.setattr(
         walkthrough.topics,
         "names",
@@ -226,96 +224,107 @@ def test_a_connector_that_failed_without_the_registry_is_started_again(world, mo
     )
     with pytest.raises(ConnectorError, match="registry away"):
         museum.flow.is_done(world, "52_connectors")
-    assert did == [], "a question changes nothing"
+    assert calls == [], "is_done changes nothing"
     if stays:
         with pytest.raises(ConnectorError, match="registry away"):
             museum.flow.ensure(world, "52_connectors")
     else:
         museum.flow.ensure(world, "52_connectors")
         assert museum.flow.is_done(world, "52_connectors")
-    assert did == [museum.CONNECTOR]
+    assert calls == [museum.CONNECTOR]
 
 
-def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypatch):
+def test_a_failed_connector_does_not_prevent_a_clean_start(world, monkeypatch):
     def failed(*_):
         raise ConnectorError("connector moma_source FAILED")
 
-    did = []
+    calls = []
     monkeypatch.setattr(connect, "wait_running", failed)
     monkeypatch.setattr(
         walkthrough.topics,
         "names",
         lambda world: [museum.flow.topic(world, n) for n in ("artists", "artworks")],
     )
-    for name, answer in (
+    for name, stub in (
         ("_has_source", lambda *_: True),
-        ("remaining_tables", lambda *_: [museum.scratch_table(world)]),
-        ("set_back", lambda *_: did.append("source set back") or 1),
-        ("_drop_connectors", lambda *_, **how: did.append("connector dropped")),
-        ("deploy", lambda *_: did.append("deployed")),
+        ("restore_baseline", lambda *_: calls.append("source restored") or 1),
+        ("deploy", lambda *_: calls.append("deployed")),
     ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, answer)
-    monkeypatch.setattr(walkthrough, "session", lambda world: None)
-    monkeypatch.setattr(walkthrough.hudi, "drop", lambda *_: did.append("table dropped"))
+        monkeypatch.setattr(walkthrough.Walkthrough, name, stub)
+    for name, stub in (
+        ("remaining_tables", lambda *_: [museum.scratch_table(world)]),
+        ("drop_connectors", lambda *_, **options: calls.append("connector dropped")),
+    ):
+        monkeypatch.setattr(Resources, name, stub)
+    monkeypatch.setattr(resources, "session", lambda world: None)
+    monkeypatch.setattr(hudi, "drop", lambda *_: calls.append("table dropped"))
     museum.flow.reset(world, "52_connectors")
-    assert did == ["source set back", "table dropped", "connector dropped"]
-    did.clear()
+    assert calls == ["source restored", "table dropped", "connector dropped"]
+    calls.clear()
     museum.flow.reset(world, "53_hudi_ingest")
-    assert did == ["source set back", "table dropped", "connector dropped", "deployed"]
+    assert calls == ["source restored", "table dropped", "connector dropped", "deployed"]
 
 
 @pytest.mark.parametrize("changed, messages, renewed", [(0, 5, False), (1, 5, True), (0, 7, True)])
-def test_the_topics_begin_again_when_they_hold_more_than_was_loaded(
+def test_the_topics_restart_if_they_hold_more_than_the_loaded_rows(
     world, monkeypatch, changed, messages, renewed
 ):
-    """Also where a row was changed and changed back by hand. Where `settle` writes, only what was
-    changed counts."""
+    """Also if a user changed a row and changed it back. With `watermark` only changed rows count."""
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: True)
     monkeypatch.setattr(walkthrough.Walkthrough, "restore_baseline", lambda *_: changed)
     monkeypatch.setattr(walkthrough.Walkthrough, "count", lambda *_: 5)
     monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: messages)
-    every = [f.topic(world, n) for f in walkthroughs.ALL for n in f.names]
-    monkeypatch.setattr(walkthrough.topics, "names", lambda world: every)
+    all_topics = [f.topic(world, n) for f in walkthroughs.ALL for n in f.names]
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: all_topics)
     assert museum.flow._restore_source(world) is renewed
     assert outbox.flow._restore_source(world) is bool(changed)
-    monkeypatch.setattr(walkthrough.topics, "names", lambda world: every[:1])
-    assert not museum.flow._restore_source(world), "there are no topics to begin again"
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: all_topics[:1])
+    assert not museum.flow._restore_source(world), "there are no topics to restart"
 
 
-def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
-    did = []
+def test_restored_tables_are_read_from_their_earlier_source(world, monkeypatch):
+    calls = []
     changed = SimpleNamespace(where=lambda _: changed, limit=lambda _: changed, collect=lambda: [1])
-    for name, answer in (
+    for name, stub in (
         ("events", lambda *_: changed),
-        ("reset", lambda self, world, step: did.append(step)),
-        ("follow", lambda self, spark, world, kind, label: did.append((kind, label))),
+        ("reset", lambda self, world, step: calls.append(step)),
+        ("sync", lambda self, spark, world, kind, label: calls.append((kind, label))),
     ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, answer)
+        monkeypatch.setattr(walkthrough.Walkthrough, name, stub)
     for kind in ("topic", "landed"):
         monkeypatch.setattr(
             walkthrough.Walkthrough,
-            "kind_of",
+            "source_kind",
             lambda self, world, table, kind=kind: kind if table.type == "mor" else "topic",
         )
         assert museum.flow.reset_if_changed(None, world, "artists", 299)
-    assert did == ["hudi_ingest", ("topic", "after_load"), "hudi_ingest", ("landed", "after_load")]
+    assert calls == [
+        "hudi_ingest",
+        ("topic", "after_load"),
+        "hudi_ingest",
+        ("landed", "after_load"),
+    ]
 
 
-def test_a_walkthrough_without_publication_starts_clean_without_one(world, monkeypatch):
+def test_a_walkthrough_without_publication_drops_none(world, monkeypatch):
     polled = dataclasses.replace(museum.flow, publication="")
-    did = []
-    for name in ("_has_source", "remaining_tables", "_drop_connectors"):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, **how: [])
-    monkeypatch.setattr(walkthrough.postgres, "create_database", lambda *_: did.append("database"))
+    calls = []
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: [])
+    for name in ("remaining_tables", "drop_connectors"):
+        monkeypatch.setattr(Resources, name, lambda *_, **options: [])
     monkeypatch.setattr(
-        walkthrough.postgres, "drop_publication", lambda _, name, __: did.append(f"drop {name!r}")
+        walkthrough.postgres, "create_database", lambda *_: calls.append("database")
     )
-    monkeypatch.setattr(walkthrough.baseline, "delete", lambda *_: did.append("forgotten"))
+    monkeypatch.setattr(
+        walkthrough.postgres, "drop_publication", lambda _, name, __: calls.append(f"drop {name!r}")
+    )
+    monkeypatch.setattr(walkthrough.baseline, "delete", lambda *_: calls.append("baseline deleted"))
     dataclasses.replace(polled, loader=None).reset(world)
-    assert did == ["database", "forgotten"]
+    assert calls == ["database", "baseline deleted"]
 
 
-def test_a_source_without_publication_is_there_with_its_copies(world, monkeypatch):
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
+def test_a_source_without_publication_is_complete_with_its_baseline(world, monkeypatch):
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
     monkeypatch.setattr(
         walkthrough.postgres,
         "publications",
@@ -325,25 +334,24 @@ def test_a_source_without_publication_is_there_with_its_copies(world, monkeypatc
     assert dataclasses.replace(museum.flow, publication="").is_done(world, "51_source_database")
 
 
-def test_the_topics_of_a_walkthrough_are_those_of_its_tables_its_connectors_and_their_heartbeats(
+def test_the_topics_are_those_of_tables_connectors_and_heartbeats(
     world,
 ):
-    ours = {"moma.public.artists", "moma.public.artworks", "moma_envelope.public.artists"}
-    beats = {"__debezium-heartbeat.moma", "__debezium-heartbeat.moma_envelope"}
-    assert museum.flow._topic_names(world) == ours | beats
+    tables = {"moma.public.artists", "moma.public.artworks", "moma_envelope.public.artists"}
+    heartbeats = {"__debezium-heartbeat.moma", "__debezium-heartbeat.moma_envelope"}
+    assert museum.flow.resources(world).topics == tables | heartbeats
     assert (
-        "moma.public.artists-value" in museum.flow._schema_artifacts(world)
-        and len(museum.flow._schema_artifacts(world)) == 10
+        "moma.public.artists-value" in museum.flow.resources(world).schemas
+        and len(museum.flow.resources(world).schemas) == 10
     )
-    assert outbox.flow._schema_artifacts(world) == set(), "who makes no schemas needs no registry"
+    assert outbox.flow.resources(world).schemas == set(), "without schemas no registry is needed"
 
 
-def test_no_topic_of_mariadb_is_begun_again(world):
+def test_topics_of_mariadb_do_not_restart(world):
     assert not dataclasses.replace(museum.flow, engine="mariadb")._restore_source(world)
 
 
 # --- changes
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_change_log_as_of_a_position():
@@ -365,45 +373,46 @@ def test_the_change_log_as_of_a_position():
             .to_dict()
         )
 
-    assert seen("0/20") == {1: "one", 2: "two"}, "the position is where the next change stands"
+    assert seen("0/20") == {1: "one", 2: "two"}, "the next change will have this position"
     assert seen("0/21") == {1: "ONE", 2: "two"}
-    assert seen("0/10") == {1: "one", 2: "two"}, "the snapshot is always in"
+    assert seen("0/10") == {1: "one", 2: "two"}, "snapshot rows always count"
     assert seen("1/0") == {1: "ONE", 2: None, 3: "new"}, "two halves of 32 bits"
 
 
-def test_a_change_of_no_row_says_so(world, monkeypatch):
+def test_a_change_of_no_row_is_an_error(world, monkeypatch):
     monkeypatch.setattr(flows.topics, "end_offsets", lambda *_: {0: 5})
-    monkeypatch.setattr(flows.postgres, "execute", lambda *_: 0)
+    monkeypatch.setattr(postgres, "execute", lambda *_: 0)
     monkeypatch.setattr(
         flows.topics, "wait_for_messages", lambda *_, **__: pytest.fail("waited for nothing")
     )
     with pytest.raises(SourceError, match="no row of artists was changed"):
         museum.flow.change(world, "artists", 7, name="x")
     waited = []
-    monkeypatch.setattr(flows.postgres, "execute", lambda *_: 3)
+    monkeypatch.setattr(postgres, "execute", lambda *_: 3)
     monkeypatch.setattr(flows.topics, "wait_for_messages", lambda *a, **__: waited.append(a[2]))
     assert museum.flow.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [
         5 + 3 * 2
     ]
 
 
-# --- following
-# -------------------------------------------------------------------------------------------------------
+# --- syncing
 
 
 @pytest.fixture
-def followed(monkeypatch, tmp_path):
-    """Follow one table of the museum's, whose last commit has read `before`; return what was read
-    and landed."""
+def sync_table(monkeypatch, tmp_path):
+    """Return a function that syncs a table of the museum.
 
-    def follow(world, before, letters=0, unlanded=False, **how):
-        seen = []
+    Its last commit has read `before`. The function returns what was landed and read.
+    """
+
+    def sync(world, before, dead_letters=0, unlanded=False, **options):
+        calls = []
         world = with_settings(world, lake={"dead_letters": f"file:{tmp_path}"})
         table = museum.flow.table(world, "artists", "cow")
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))
             files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
-        monkeypatch.setattr(flows.postgres, "log_position", lambda *_: "0/0")
+        monkeypatch.setattr(postgres, "log_position", lambda *_: "0/0")
         monkeypatch.setattr(
             flows,
             "last_ingest_commit",
@@ -411,45 +420,46 @@ def followed(monkeypatch, tmp_path):
                 before and {"extraMetadata": {"_workbench_progress": json.dumps({before: {}})}}
             ),
         )
-        monkeypatch.setattr(flows.landing, "run", lambda *_: seen.append("landed"))
+        monkeypatch.setattr(flows.landing, "run", lambda *_: calls.append("landed"))
         monkeypatch.setattr(flows.hudi, "is_registered", lambda *_: True)
 
         def ingest(spark, world, source, table, stop):
-            seen.append(source.id)
+            calls.append(source.id)
             return hudi.Ingested()  # a later try: the letters lie there since an earlier one
 
         monkeypatch.setattr(flows.hudi, "ingest", ingest)
         monkeypatch.setattr(
-            flows.hudi, "dead_letters", lambda *_: SimpleNamespace(count=lambda: letters)
+            flows.hudi, "dead_letters", lambda *_: SimpleNamespace(count=lambda: dead_letters)
         )
-        if letters:
+        if dead_letters:
             files.write_text(
                 f"{hudi.dead_letters_path(world, table)}/topic-x/00000000/part-0.json", "{}"
             )
-        museum.flow.sync(None, world, table, **how)
-        return seen
+        museum.flow.sync(None, world, table, **options)
+        return calls
 
-    return follow
+    return sync
 
 
-def test_a_table_is_followed_from_where_it_was_read(world, followed):
+def test_a_table_is_synced_from_its_earlier_source(world, sync_table):
     topic, landed = (museum.flow.source(world, "artists", kind).id for kind in ("topic", "landed"))
-    assert followed(world, {}) == followed(world, topic) == [topic]
-    assert followed(world, landed) == followed(world, topic, kind="landed") == ["landed", landed]
-    assert followed(world, landed, kind="topic") == [topic]
+    assert sync_table(world, {}) == sync_table(world, topic) == [topic]
+    assert (
+        sync_table(world, landed) == sync_table(world, topic, kind="landed") == ["landed", landed]
+    )
+    assert sync_table(world, landed, kind="topic") == [topic]
 
 
-def test_a_message_that_nobody_can_read_stops_the_following(world, followed):
+def test_an_unreadable_message_stops_the_sync(world, sync_table):
     with pytest.raises(
         LakeError, match="(?s)messages could not be decoded.*moma/artists_cow.*hudi.dead_letters"
     ):
-        followed(world, {}, letters=2)
+        sync_table(world, {}, dead_letters=2)
     with pytest.raises(LakeError, match="(?s)could not be landed.*landing/topics.sink.*connectors"):
-        followed(world, {}, kind="landed", unlanded=True)
+        sync_table(world, {}, kind="landed", unlanded=True)
 
 
 # --- keys of several columns, tables made with SQL
-# -------------------------------------------------------------------
 
 
 def test_a_key_may_have_several_columns(world):
@@ -465,53 +475,54 @@ def test_a_key_may_have_several_columns(world):
         several.traced_table(world, "artists")
 
 
-def test_databases_and_files_that_were_made_with_sql_go(world, monkeypatch, tmp_path):
-    said = []
-    there = SimpleNamespace(
-        catalog=SimpleNamespace(databaseExists=lambda name: name == "made"), sql=said.append
+def test_a_reset_removes_databases_and_folders_of_sql_tables(world, monkeypatch, tmp_path):
+    statements = []
+    fake_session = SimpleNamespace(
+        catalog=SimpleNamespace(databaseExists=lambda name: name == "made"), sql=statements.append
     )
-    monkeypatch.setattr(walkthrough, "session", lambda world: there)
+    monkeypatch.setattr(resources, "session", lambda world: fake_session)
     lake = with_settings(world, lake={"tables": f"file:{tmp_path}"})
     (tmp_path / "refined").mkdir()
     (tmp_path / "refined" / "part-0.parquet").write_text("x")
-    for name in ("_has_source", "remaining_tables"):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_: [])
-    queried = dataclasses.replace(
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: [])
+    monkeypatch.setattr(Resources, "remaining_tables", lambda *_: [])
+    flow = dataclasses.replace(
         museum.flow, catalog_databases=("made", "gone"), lake_folders=("refined",)
     )
-    queried.reset(lake, "53_hudi_ingest")
-    assert said == ["DROP DATABASE `made` CASCADE"] and not (tmp_path / "refined").exists()
+    flow.reset(lake, "53_hudi_ingest")
+    assert statements == ["DROP DATABASE `made` CASCADE"] and not (tmp_path / "refined").exists()
 
 
-def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch):
+def test_a_reset_removes_topics_and_offsets_of_polling_connectors(world, monkeypatch):
     polling = dataclasses.replace(log_based.flow, extra_connectors=("pagila_poll",))
-    there = [
+    existing = [
         "pagila.polled.actor",
         "pagila.polled.other",
         "pagila.public.film",
         "pagila.public.address",
     ]
-    forgotten = []
-    monkeypatch.setattr(walkthrough.topics, "names", lambda world: there)
-    assert polling._remaining_topics(world) == ["pagila.polled.actor", "pagila.public.film"]
-    monkeypatch.setattr(walkthrough.landing, "names", lambda world: [])
+    reset_prefixes = []
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: existing)
+    assert polling.resources(world).remaining_topics() == [
+        "pagila.polled.actor",
+        "pagila.public.film",
+    ]
+    monkeypatch.setattr(resources.landing, "names", lambda world: [])
     monkeypatch.setattr(walkthrough.postgres, "databases", lambda _: [])
-    for part, name in (("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
-        monkeypatch.setattr(getattr(walkthrough, part), name, lambda *_, **__: None)
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
-    monkeypatch.setattr(walkthrough.landing, "drop", lambda *_: None)
+    for module, name in (("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
+        monkeypatch.setattr(getattr(resources, module), name, lambda *_, **__: None)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
+    monkeypatch.setattr(resources.landing, "drop", lambda *_: None)
     monkeypatch.setattr(
-        walkthrough.landing,
+        resources.landing,
         "reset_offsets",
-        lambda _, config: forgotten.append(config["topic.prefix"]),
+        lambda _, config: reset_prefixes.append(config["topic.prefix"]),
     )
-    polling._drop_connectors(world)
-    assert forgotten == ["pagila.polled."]
+    polling.resources(world).drop_connectors()
+    assert reset_prefixes == ["pagila.polled."]
 
 
-def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_too(
-    world, tmp_path, monkeypatch
-):
+def test_a_reset_removes_files_of_further_sinks_and_connectors(world, tmp_path, monkeypatch):
     lab = with_settings(
         world,
         lake={
@@ -519,24 +530,21 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
             for part in ("landing", "tables", "checkpoints", "dead_letters")
         },
     )
-    for module, name, answer in (
+    for module, name, stub in (
         (landing, "names", []),
         (walkthrough.topics, "names", []),
-        (walkthrough.registry, "delete", None),
-        (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})),
+        (resources.registry, "delete", None),
+        (resources.registry, "artifacts", pd.DataFrame({"artifact": []})),
         (walkthrough.topics, "delete", None),
-        (walkthrough.groups, "names", []),
-        (walkthrough.groups, "delete", None),
+        (resources.groups, "names", []),
+        (resources.groups, "delete", None),
     ):
-        monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
-    for name, answer in (
-        ("_has_database", False),
-        ("remaining_databases", []),
-        ("_remaining_source_tables", []),
-    ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
+        monkeypatch.setattr(module, name, lambda *_, stub=stub: stub)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: False)
+    for name in ("remaining_catalog_databases", "remaining_source_tables"):
+        monkeypatch.setattr(Resources, name, lambda *_: [])
     sink = landing.parse(movies.poisoned_sink(lab))
-    made = [
+    paths = [
         connect.config(lab, movies.FILE_SINK)["file"],
         *(
             f"{tmp_path}/{place}"
@@ -551,21 +559,23 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
         ),
     ]
     assert not any(movies.flow.remaining_resources(lab).values())
-    for path in made:
+    for path in paths:
         files.write_text(f"file:{path}", "x")
-    left = {what: names for what, names in movies.flow.remaining_resources(lab).items() if names}
-    assert left == {
+    remaining = {
+        kind: names for kind, names in movies.flow.remaining_resources(lab).items() if names
+    }
+    assert remaining == {
         "files": [
             f"file:{tmp_path}/checkpoints/landing/{sink.state_path}",
             f"file:{tmp_path}/landing/topics/{movies.POISONED_TOPIC}",
             f"file:{tmp_path}/dead_letters/landing/{sink.state_path}",
             f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['lake']}",
             f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
-            made[0],
+            paths[0],
         ]
     }
     files.write_text(f"file:{tmp_path}/checkpoints/replayed/others.dlq/an id/0-0.json", "[]")
-    movies.flow._drop_connectors(lab)
+    movies.flow.resources(lab).drop_connectors()
     assert not any(movies.flow.remaining_resources(lab).values())
     files.remove(
         f"file:{tmp_path}/checkpoints/replayed/others.dlq"
@@ -573,7 +583,7 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
     assert all(path.endswith(".lock") for path in files.list_files(f"file:{tmp_path}"))
 
 
-def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch):
+def test_a_reset_removes_the_resources_of_a_recapture(world, tmp_path, monkeypatch):
     lab = with_settings(
         world,
         lake={
@@ -582,7 +592,7 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
         },
     )
     prefix = connect.config(lab, museum.CONNECTOR)["topic.prefix"]
-    made = {
+    config = {
         "topic.prefix": f"{prefix}_r2",
         "slot.name": "local_moma_r2",
         "database.dbname": "moma",
@@ -592,43 +602,44 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
         f"{prefix}_r2.public.artists",
         f"file:{tmp_path}/checkpoints/recapture/{museum.CONNECTOR}.json",
     )
-    there = {
+    existing = {
         "connectors": [f"{museum.CONNECTOR}_r2", "other_r2"],
         "topics": [topic, "other_r2.public.artists"],
         "schemas": [f"{topic}-value"],
         "slots": ["local_moma_r2"],
     }
 
-    def gone(kind):
-        return lambda _, *names, **__: there.update(
-            {kind: [n for n in there[kind] if n not in names]}
+    def remove(kind):
+        return lambda _, *names, **__: existing.update(
+            {kind: [n for n in existing[kind] if n not in names]}
         )
 
-    for module, name, answer in (
-        (landing, "names", lambda _: there["connectors"]),
-        (landing, "delete", gone("connectors")),
-        (walkthrough.topics, "names", lambda _: there["topics"]),
-        (walkthrough.topics, "delete", gone("topics")),
-        (walkthrough.registry, "artifacts", lambda _: pd.DataFrame({"artifact": there["schemas"]})),
-        (walkthrough.registry, "delete", gone("schemas")),
-        (walkthrough.postgres, "drop_slot", gone("slots")),
-        (walkthrough.postgres, "connector_slots", lambda *_: there["slots"]),
+    for module, name, stub in (
+        (landing, "names", lambda _: existing["connectors"]),
+        (landing, "delete", remove("connectors")),
+        (walkthrough.topics, "names", lambda _: existing["topics"]),
+        (walkthrough.topics, "delete", remove("topics")),
+        (
+            resources.registry,
+            "artifacts",
+            lambda _: pd.DataFrame({"artifact": existing["schemas"]}),
+        ),
+        (resources.registry, "delete", remove("schemas")),
+        (walkthrough.postgres, "drop_slot", remove("slots")),
+        (walkthrough.postgres, "connector_slots", lambda *_: existing["slots"]),
         (walkthrough.postgres, "databases", lambda _: ["moma"]),
         (walkthrough.postgres, "publications", lambda *_: pd.DataFrame({"publication": []})),
     ):
-        monkeypatch.setattr(module, name, answer)
-    for name, answer in (
-        ("_has_database", True),
-        ("remaining_databases", []),
-        ("_remaining_source_tables", []),
-    ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
-    files.write_text(journal, json.dumps({"made": {f"{museum.CONNECTOR}_r2": made}}))
+        monkeypatch.setattr(module, name, stub)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
+    for name in ("remaining_catalog_databases", "remaining_source_tables"):
+        monkeypatch.setattr(Resources, name, lambda *_: [])
+    files.write_text(journal, json.dumps({"made": {f"{museum.CONNECTOR}_r2": config}}))
     files.write_text(
-        journal.replace(museum.CONNECTOR, "other"), json.dumps({"made": {"other_r2": made}})
+        journal.replace(museum.CONNECTOR, "other"), json.dumps({"made": {"other_r2": config}})
     )
     assert {
-        what: names for what, names in museum.flow.remaining_resources(lab).items() if names
+        kind: names for kind, names in museum.flow.remaining_resources(lab).items() if names
     } == {
         "connectors": [f"{museum.CONNECTOR}_r2"],
         "replication slots": ["local_moma_r2"],
@@ -636,36 +647,33 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
         "schemas in the registry": [f"{topic}-value"],
         "files": [journal],
     }
-    museum.flow._drop_connectors(lab)
+    museum.flow.resources(lab).drop_connectors()
     assert not any(museum.flow.remaining_resources(lab).values())
-    assert there["connectors"] == ["other_r2"] and there["topics"] == ["other_r2.public.artists"], (
-        "another's stay"
-    )
+    assert existing["connectors"] == ["other_r2"] and existing["topics"] == [
+        "other_r2.public.artists"
+    ], "resources of others stay"
     assert files.read_text(journal.replace(museum.CONNECTOR, "other"))
 
 
-def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypatch):
-    there = ["db1-schemahistory", "db1_positions-schemahistory", "others-schemahistory"]
-    monkeypatch.setattr(walkthrough.groups, "names", lambda world: there)
-    monkeypatch.setattr(walkthrough.groups, "delete", lambda world, group: there.remove(group))
-    for module, name, answer in (
+def test_a_reset_removes_the_consumer_groups_of_schema_histories(world, monkeypatch):
+    existing = ["db1-schemahistory", "db1_positions-schemahistory", "others-schemahistory"]
+    monkeypatch.setattr(resources.groups, "names", lambda world: existing)
+    monkeypatch.setattr(resources.groups, "delete", lambda world, group: existing.remove(group))
+    for module, name, stub in (
         (landing, "names", []),
         (walkthrough.topics, "names", []),
-        (walkthrough.registry, "delete", None),
-        (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})),
+        (resources.registry, "delete", None),
+        (resources.registry, "artifacts", pd.DataFrame({"artifact": []})),
         (walkthrough.topics, "delete", None),
         (landing, "drop", None),
     ):
-        monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
-    for name, answer in (
-        ("_has_database", False),
-        ("remaining_databases", []),
-        ("_remaining_source_tables", []),
-    ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
-    assert movies.flow.remaining_resources(world)["consumer groups"] == there[:2]
-    movies.flow._drop_connectors(world)
+        monkeypatch.setattr(module, name, lambda *_, stub=stub: stub)
+    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: False)
+    for name in ("remaining_catalog_databases", "remaining_source_tables"):
+        monkeypatch.setattr(Resources, name, lambda *_: [])
+    assert movies.flow.remaining_resources(world)["consumer groups"] == existing[:2]
+    movies.flow.resources(world).drop_connectors()
     assert (
-        there == ["others-schemahistory"]
+        existing == ["others-schemahistory"]
         and not movies.flow.remaining_resources(world)["consumer groups"]
     )

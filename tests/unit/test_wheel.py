@@ -1,5 +1,7 @@
-"""What is installed with the library, on a machine of EMR say: enough for every module, without the
-embedded stack."""
+"""What is installed with the library, for example on EMR.
+
+Enough for every module, without the embedded stack.
+"""
 
 import re
 import subprocess
@@ -11,7 +13,7 @@ from workbench.base.paths import ROOT
 
 
 def listed(block):
-    """The requirements of a list in pyproject.toml, of which Python 3.10 has no reader."""
+    """Return the requirements of a list in pyproject.toml; Python 3.10 has no TOML parser."""
     text = re.search(rf"^{block} = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[
         1
     ]
@@ -19,8 +21,7 @@ def listed(block):
 
 
 def test_every_module_is_imported_without_the_embedded_stack():
-    """Also those that are for it only (in `stack`, `spark.server`): they import its packages when
-    they start it."""
+    """Modules of `stack` and `spark.server` import packages of the embedded stack only when they start it."""
     code = minimal_install.IMPORT_SCRIPT.format(refused=set(minimal_install.EMBEDDED_PACKAGES))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr
@@ -49,8 +50,10 @@ def test_what_is_installed_without_the_lock_stands_in_the_list_of_reasons():
 
 
 def test_params_notebooks_and_data_are_found_beside_an_installed_library(tmp_path):
-    """A wheel holds none of them: WORKBENCH_ROOT names where `workbench aws publish` has put
-    them."""
+    """A wheel contains none of them.
+
+    WORKBENCH_ROOT names the folder that `workbench aws publish` fills.
+    """
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "own.yaml").touch()
     code = "from workbench.base import params, paths; print(paths.ROOT, params.world_names())"

@@ -1,5 +1,6 @@
-"""The ground: errors for people, waiting, where things lie, files of the lake, worlds and their
-secrets. What most modules need of it is had from here.
+"""The foundation: errors for people, waiting, paths, files of the lake, worlds and their secrets.
+
+Most modules import from here.
 """
 
 from .errors import (
@@ -16,3 +17,21 @@ from .errors import (
 from .params import World, split_host_port
 from .paths import ROOT, local_path, state_dir
 from .wait import wait_until
+
+__all__ = (
+    "ROOT",
+    "ConnectorError",
+    "LakeError",
+    "ParamsError",
+    "ServiceLost",
+    "SourceError",
+    "StackError",
+    "WorkbenchError",
+    "World",
+    "did_you_mean",
+    "first_line",
+    "local_path",
+    "split_host_port",
+    "state_dir",
+    "wait_until",
+)

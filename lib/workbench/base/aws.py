@@ -1,9 +1,9 @@
-"""Calls of AWS: a client, its answers, and its errors as people are told them.
+"""Calls of AWS: clients, responses, and errors translated for people.
 
-Credentials come from where AWS's own tools look (environment, profile, role of the machine), and go
-nowhere else. What a deployment has made is found by its name, `stack.deployment`: its parameters
-are `/<deployment>/<name>` in the SSM Parameter Store, its secrets `<deployment>/<name>` in the
-Secrets Manager (deploy/README.md has them all).
+Credentials come from where AWS's own tools find them (environment, profile, role of the machine).
+They are sent nowhere else. The resources of a deployment are found by its name, `stack.deployment`:
+its parameters are `/<deployment>/<name>` in the SSM Parameter Store, its secrets
+`<deployment>/<name>` in the Secrets Manager (deploy/README.md lists them all).
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import functools
 import json
 import re
 from pathlib import Path
-from typing import Any, Callable, Iterator, TypeVar
+from typing import Any, Callable, Iterator, Optional, TypeVar
 
 import yaml
 
@@ -20,112 +20,135 @@ from .wait import wait_until
 
 T = TypeVar("T")
 
-DEPLOYMENT_TAG = "workbench:deployment"  # that all of a deployment bears, its name for a value
-# of a call that is throttled, or that a service could not answer: some 20 s in all, by boto3's own
-# back-off
+DEPLOYMENT_TAG = "workbench:deployment"  # the tag of all resources of a deployment; its name
+# Of a call that is throttled or that a service cannot answer: about 20 s in all, with boto3's own
+# back-off.
 MAX_ATTEMPTS = 6
-LOGIN_HINT = "sign in (`aws sso login`, `aws configure`), or name a profile: export AWS_PROFILE=…"
+LOGIN_HINT = "sign in (`aws sso login`, `aws configure`), or set a profile: export AWS_PROFILE=…"
 CATALOG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # by which a client of Kafka's in Java logs in to MSK
+KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # with which a Java client of Kafka logs in to MSK
 
 
 @functools.cache
 def client(region: str, service: str) -> Any:
-    """Return boto3's client of a service, one for each."""
+    """Return the boto3 client of a service; there is one for each region and service."""
     import boto3
     from botocore.config import Config
 
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
+        connect_timeout=10,
+        read_timeout=60,
+    )
     with translate_errors(f"{service} in {region}"):
-        return boto3.Session().client(
-            service,
-            region_name=region,
-            config=Config(
-                retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
-                connect_timeout=10,
-                read_timeout=60,
-            ),
-        )
+        return boto3.Session().client(service, region_name=region, config=config)
 
 
-def call(region: str, service: str, operation: str, /, **given: Any) -> dict[str, Any]:
-    """Return what an operation answers. Its name is boto3's, `describe_connector` say.
+def call(region: str, service: str, operation: str, /, **params: Any) -> dict[str, Any]:
+    """Return the response of an operation.
 
-    Raises: StackError: AWS refuses it, or cannot be reached; see `code` for what it is called
-        there.
+    Args:
+        region: AWS region.
+        service: boto3's name of the service, such as `kafkaconnect`.
+        operation: boto3's name of the operation, such as `describe_connector`.
+        **params: parameters of the operation.
+
+    Raises:
+        StackError: AWS refuses it, or cannot be reached (see `error_code`).
     """
     with translate_errors(f"{service}.{operation} in {region}"):
-        return getattr(client(region, service), operation)(**given)
+        response: dict[str, Any] = getattr(client(region, service), operation)(**params)
+    return response
 
 
-def paginate(region: str, service: str, operation: str, key: str, /, **given: Any) -> list[Any]:
-    """All of a list that AWS gives out in pages; key: what it is called in an answer."""
+def paginate(region: str, service: str, operation: str, key: str, /, **params: Any) -> list[Any]:
+    """Return all items of an operation that returns a list in pages.
+
+    Args:
+        region: AWS region.
+        service: boto3's name of the service.
+        operation: boto3's name of the operation.
+        key: the key of the list in a response.
+        **params: parameters of the operation.
+
+    Raises:
+        StackError: as of `call`.
+    """
+    items: list[Any] = []
     with translate_errors(f"{service}.{operation} in {region}"):
-        return [
-            one
-            for page in client(region, service).get_paginator(operation).paginate(**given)
-            for one in page.get(key, [])
-        ]
+        for page in client(region, service).get_paginator(operation).paginate(**params):
+            items += page.get(key, [])
+    return items
 
 
 @contextlib.contextmanager
-def translate_errors(where: str) -> Iterator[None]:
-    """What AWS, or a client of it, raises in this block is told as a StackError."""
-    from botocore import exceptions as of
+def translate_errors(location: str) -> Iterator[None]:
+    """Translate the errors of AWS and of its clients in this block to StackError.
+
+    Args:
+        location: the operation, for the error.
+    """
+    from botocore import exceptions
 
     try:
         yield
-    except of.ClientError as e:
-        raise _to_stack_error(e, where) from e
-    except (of.BotoCoreError, RuntimeError) as e:
-        kinds = {kind.__name__ for kind in type(e).__mro__}
-        told = next(
-            (
-                of
-                for of in CATALOG["unasked"]
-                if kinds & {*of["errors"]} and of.get("says", "") in str(e)
-            ),
-            None,
-        )
-        if told is None:
+    except exceptions.ClientError as e:
+        raise _to_stack_error(e, location) from e
+    except (exceptions.BotoCoreError, RuntimeError) as e:
+        error = _from_client_side(e, location)
+        if error is None:
             raise
-        what, expected, step = (
-            told.get(part, "").format(error=e, sign_in=LOGIN_HINT)
-            for part in ("what", "expected", "next")
-        )
-        raise StackError(what, location=where, expected=expected, hint=step) from e
+        raise error from e
 
 
-def _to_stack_error(e: Any, where: str) -> StackError:
-    found, said = e.response.get("Error", {}), str(e.response.get("Error", {}).get("Message", ""))
-    name = str(found.get("Code", ""))
-    told = next(
-        (
-            (what.format(tries=MAX_ATTEMPTS), step.format(sign_in=LOGIN_HINT))
-            for pattern, what, step in CATALOG["errors"]
-            if re.search(pattern, name)
-        ),
-        None,
-    )
-    if re.search(r"AccessDenied|UnauthorizedOperation|NotAuthorized|^403$|Forbidden", name):
+def _from_client_side(error: Exception, location: str) -> Optional[StackError]:
+    """Return the error to raise when no request was sent, or no response was received."""
+    classes = {cls.__name__ for cls in type(error).__mro__}
+    for entry in CATALOG["client_errors"]:
+        if classes & set(entry["classes"]) and entry.get("contains", "") in str(error):
+            return StackError(
+                entry["message"].format(error=error),
+                location=location,
+                expected=entry.get("expected", "").format(error=error),
+                hint=entry["hint"].format(login_hint=LOGIN_HINT),
+            )
+    return None
+
+
+def _to_stack_error(error: Any, location: str) -> StackError:
+    details = error.response.get("Error", {})
+    text = str(details.get("Message", ""))
+    code = str(details.get("Code", ""))
+    location = f"{location}: {code}"
+    if re.search(r"AccessDenied|UnauthorizedOperation|NotAuthorized|^403$|Forbidden", code):
         # "User: arn:… is not authorized to perform: kafka:GetBootstrapBrokers on resource: arn:…
         # because …"
-        who, action, on = (
-            re.search(p, said) for p in (r"User: (\S+)", r"perform: (\S+)", r"on resource: (\S+)")
+        user = re.search(r"User: (\S+)", text)
+        action = re.search(r"perform: (\S+)", text)
+        resource = re.search(r"on resource: (\S+)", text)
+        message = f"{action[1] if action else error.operation_name} is not allowed"
+        if resource:
+            message += f" on {resource[1]}"
+        hint = f"let a policy of {user[1] if user else 'your role'} allow it"
+        return StackError(
+            message, location=location, expected=text, hint=f'{hint} (deploy/README.md, "Rights")'
         )
-        what = f"{action[1] if action else e.operation_name} is not allowed" + (
-            f" on {on[1]}" if on else ""
-        )
-        told = (
-            what,
-            f'let a policy of {who[1] if who else "your role"} allow it (deploy/README.md, "Rights")',
-        )
-    what, step = told or (f"AWS refuses {e.operation_name}: {said or name}", "")
-    return StackError(what, location=f"{where}: {name}", expected=said if told else "", hint=step)
+    for pattern, message, hint in CATALOG["errors"]:
+        if re.search(pattern, code):
+            return StackError(
+                message.format(max_attempts=MAX_ATTEMPTS),
+                location=location,
+                expected=text,
+                hint=hint.format(login_hint=LOGIN_HINT),
+            )
+    return StackError(f"AWS refuses {error.operation_name}: {text or code}", location=location)
 
 
 def error_code(error: BaseException) -> str:
-    """What AWS calls an error that was raised by `answered`, "NotFoundException" say; "" for any
-    other.
+    """Return AWS's code of an error that `translate_errors` has raised.
+
+    Returns:
+        A code such as "NotFoundException"; empty for any other error.
     """
     response = getattr(error.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
@@ -133,7 +156,11 @@ def error_code(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def ignore_error_codes(pattern: str) -> Iterator[None]:
-    """An AWS error whose code matches is fine: it ends this block, as contextlib.suppress does."""
+    """Ignore AWS errors in this block: one of them ends the block, as in contextlib.suppress.
+
+    Args:
+        pattern: regular expression of the codes to ignore.
+    """
     try:
         yield
     except StackError as e:
@@ -142,90 +169,119 @@ def ignore_error_codes(pattern: str) -> Iterator[None]:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether an error that `answered` raised may be over soon: AWS is asked too often, it or the
-    network is away.
+    """Return whether an error that `translate_errors` has raised may soon be over.
+
+    That is so if AWS throttles, or AWS or the network cannot be reached.
     """
-    from botocore import exceptions as of
+    from botocore import exceptions
 
-    away = isinstance(error.__cause__, (of.ConnectionError, of.HTTPClientError))
-    return away or bool(re.search(CATALOG["passing"], error_code(error)))
+    if isinstance(error.__cause__, (exceptions.ConnectionError, exceptions.HTTPClientError)):
+        return True
+    return re.search(CATALOG["transient_codes"], error_code(error)) is not None
 
 
-def wait(look: Callable[[], T], what: str, *, timeout: float, interval: float, **more: Any) -> T:
-    """Ask AWS until it answers something true, and return that. Only errors that pass are waited
-    for: a login that has expired meanwhile, or a right that is missing, is raised at once.
+def wait(
+    condition: Callable[[], Optional[T]],
+    description: str,
+    *,
+    timeout: float,
+    interval: float,
+    error: type[WorkbenchError] = StackError,
+    **options: Any,
+) -> T:
+    """Poll AWS until the condition returns a true value, and return that value.
 
-    Args: as of wait_until.
+    Only transient errors count as "not yet". An expired login or a missing permission is raised at
+    once.
+
+    Args:
+        condition: called without arguments.
+        description: what is waited for.
+        timeout: seconds before giving up.
+        interval: seconds between two calls.
+        error: the class to raise.
+        **options: further arguments of `wait_until`.
     """
-
-    def once() -> Any:
-        try:
-            return look()
-        except StackError as e:
-            if is_transient(e):
-                raise
-            return e
-
-    found = wait_until(
-        once, what, timeout=timeout, interval=interval, **{"error": StackError, **more}
+    return wait_until(
+        condition,
+        description,
+        timeout=timeout,
+        interval=interval,
+        error=error,
+        is_transient=lambda e: not isinstance(e, StackError) or is_transient(e),
+        **options,
     )
-    if isinstance(found, StackError):
-        raise found
-    return found
 
 
 def parameters(region: str, deployment: str) -> dict[str, str]:
-    """The SSM parameters of a deployment, by their names without its own."""
+    """Return the SSM parameters of a deployment, by their names without its prefix."""
     prefix = f"/{deployment}/"
-    found = paginate(
+    listed = paginate(
         region, "ssm", "get_parameters_by_path", "Parameters", Path=prefix, Recursive=True
     )
-    return {one["Name"][len(prefix) :]: one["Value"] for one in found}
+    return {parameter["Name"][len(prefix) :]: parameter["Value"] for parameter in listed}
 
 
 def parameter(region: str, deployment: str, name: str) -> str:
-    """One of them. Raises: StackError: there is none of this name; the world has no deployment."""
+    """Return an SSM parameter of a deployment.
+
+    Raises:
+        StackError: it does not exist, or the world has no deployment.
+    """
     if not deployment:
         raise StackError(
-            "this world is none of AWS",
+            "this world has no deployment on AWS",
             location="the params file: stack.deployment",
-            hint="name one that is: --world aws",
+            hint="choose a world that has one: --world aws",
         )
     return require_parameter(parameters(region, deployment), deployment, name)
 
 
 def require_parameter(
-    have: dict[str, str],
+    parameters: dict[str, str],
     deployment: str,
     name: str,
     location: str = "",
     hint: str = "",
     error: type[WorkbenchError] = StackError,
 ) -> str:
-    """One of the parameters that a deployment has. Raises: error: it has none of this name."""
-    if name not in have:
+    """Return one of the parameters of a deployment.
+
+    Args:
+        parameters: the parameters that it has.
+        deployment: its name.
+        name: name of the parameter.
+        location: of the error; by default the parameter's name in SSM.
+        hint: of the error; by default to look at the deployment.
+        error: the class to raise.
+
+    Raises:
+        error: there is no parameter of this name.
+    """
+    if name not in parameters:
         raise error(
             f"deployment {deployment!r} has no parameter {name!r}",
             location=location or f"SSM /{deployment}/{name}",
-            expected=did_you_mean(name, have) if have else "a deployment",
-            hint=hint
-            or "`workbench aws status` shows which stacks there are; `workbench aws up` makes them",
+            expected=did_you_mean(name, parameters) if parameters else "a deployment",
+            hint=hint or "`workbench aws status` lists the stacks; `workbench aws up` creates them",
         )
-    return have[name]
+    return parameters[name]
 
 
 def secret(region: str, deployment: str, name: str) -> str:
-    """The password that a secret of a deployment holds, as {"password": …}, in the form RDS keeps
-    its own.
+    """Return the password in a secret of a deployment: {"password": …}, the format of RDS.
+
+    Raises:
+        StackError: AWS refuses it, or the secret has another format.
     """
-    text = call(region, "secretsmanager", "get_secret_value", SecretId=f"{deployment}/{name}")[
-        "SecretString"
-    ]
+    secret_id = f"{deployment}/{name}"
+    text = call(region, "secretsmanager", "get_secret_value", SecretId=secret_id)["SecretString"]
     try:
-        return json.loads(text)["password"]
+        password: str = json.loads(text)["password"]
     except (ValueError, KeyError, TypeError):
         raise StackError(
             "the secret is not as expected",
-            location=f"Secrets Manager, {deployment}/{name}",
+            location=f"Secrets Manager, {secret_id}",
             expected='{"username": "…", "password": "…"}',
         ) from None
+    return password

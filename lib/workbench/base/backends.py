@@ -1,6 +1,4 @@
-"""Nouns with two sides: the same functions in two modules, and the world says which of them is
-meant.
-"""
+"""Interfaces with two backends: modules with the same functions, chosen by the world."""
 
 import functools
 from types import ModuleType
@@ -9,21 +7,25 @@ from typing import Any, Callable
 from .params import World
 
 
-def dispatch_by(kind: Callable[[World], str], /, **sides: ModuleType) -> Callable[[str], Callable]:
-    """Return what makes a function of its name: it takes a world first, and calls that of the
-    world's side.
+def dispatch_by(
+    kind: Callable[[World], str], /, **backends: ModuleType
+) -> Callable[[str], Callable[..., Any]]:
+    """Return a function that makes the dispatcher of an interface function from its name.
+
+    The dispatcher takes a world first, and calls the function of that name of the world's backend.
 
     Args:
-        kind: what of a world names the side.
-        sides: {kind: module}. The first one's functions lend their documentation;
-            tests/unit/test_sides.py sees to it that all have the same.
+        kind: returns the name of a world's backend.
+        **backends: the modules by name. The functions of the first one lend their documentation;
+            tests/unit/test_backends.py checks that all have the same functions.
     """
+    documented = next(iter(backends.values()))
 
-    def choose(name: str) -> Callable:
-        @functools.wraps(getattr(next(iter(sides.values())), name))
-        def chosen(world: World, /, *given: Any, **named: Any) -> Any:
-            return getattr(sides[kind(world)], name)(world, *given, **named)
+    def dispatcher(name: str) -> Callable[..., Any]:
+        @functools.wraps(getattr(documented, name))
+        def call(world: World, /, *args: Any, **kwargs: Any) -> Any:
+            return getattr(backends[kind(world)], name)(world, *args, **kwargs)
 
-        return chosen
+        return call
 
-    return choose
+    return dispatcher

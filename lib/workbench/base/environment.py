@@ -1,86 +1,94 @@
-"""What the environment of this process would do to our own services, and must not."""
+"""Environment variables of this process that would change how our own services are reached."""
 
 import os
 import re
 from pathlib import Path
 from typing import Optional
 
-_applied: dict[str, str] = {}  # what the world that was loaded last has set
-_saved: dict[str, Optional[str]] = {}  # and what was there before it
+_applied: dict[str, str] = {}  # the variables that the last loaded world has set
+_saved: dict[str, Optional[str]] = {}  # their values before that
 
 
 def clear_libpq_environment() -> None:
-    """Take libpq's variables (PGSSLMODE, PGSERVICE, PGOPTIONS …) out of our environment: set for a
-    database elsewhere, they would change or refuse every connection to the embedded one, and not
-    all of them yield to what a call says.
+    """Remove libpq's variables (PGSSLMODE, PGSERVICE, PGOPTIONS …) from the environment.
+
+    They are set for a database elsewhere. They would change or break every connection to the
+    embedded one, and not all of them yield to the arguments of a connection.
     """
-    for name in [n for n in os.environ if n.startswith("PG")]:
-        os.environ.pop(name, None)
+    for name in list(os.environ):
+        if name.startswith("PG"):
+            del os.environ[name]
 
 
-def s3_environment(endpoint: str, region: str, login: Optional[Path]) -> dict[str, str]:
-    """The variables by which boto3, pyarrow (in Spark's Python workers, too), Java and hudi-rs find
-    a lake in S3; of an empty one: that it must not be there.
+def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path]) -> dict[str, str]:
+    """Return the variables with which clients reach a lake in S3.
+
+    They are read by boto3, pyarrow (also in Spark's Python workers), the Java SDKs and hudi-rs.
 
     Args:
-        endpoint: of an S3 that is not AWS's own; "" otherwise.
-        login: the file with the key to an endpoint of ours. No other key of the user's goes there.
+        endpoint: URL of an S3 service other than AWS; empty for AWS.
+        region: AWS region, may be empty.
+        credentials_file: the file with the key of an embedded endpoint. No other key of the user is
+            sent there.
+
+    Returns:
+        The value of each variable; an empty value means that the variable must not be set.
     """
-    found = {"AWS_REGION": region or "us-east-1"} if region or endpoint else {}
+    settings = {}
+    if region or endpoint:
+        settings["AWS_REGION"] = region or "us-east-1"
     if endpoint:
-        found |= {
-            "AWS_ENDPOINT_URL_S3": endpoint,
-            "AWS_ALLOW_HTTP": str(endpoint.startswith("http:")).lower(),
-        }
-    if login:
-        none = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-        files = (
+        settings["AWS_ENDPOINT_URL_S3"] = endpoint
+        settings["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
+    if credentials_file:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            settings[name] = ""
+        for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+            settings[name] = "default"
+        for name in (
             "AWS_SHARED_CREDENTIALS_FILE",
-            "AWS_CREDENTIAL_PROFILES_FILE",
-        )  # the second for Java's SDK 1
-        found |= {
-            **dict.fromkeys(none, ""),
-            **dict.fromkeys(files, str(login)),
-            "AWS_CONFIG_FILE": str(login),
-            "AWS_PROFILE": "default",
-            "AWS_DEFAULT_PROFILE": "default",
-        }
-    return found
+            "AWS_CREDENTIAL_PROFILES_FILE",  # version 1 of the Java SDK
+            "AWS_CONFIG_FILE",
+        ):
+            settings[name] = str(credentials_file)
+    return settings
 
 
 def apply_environment(settings: dict[str, str]) -> bool:
-    """Set what `of_s3` gave, and undo what was set for the last world. Returns whether anything is
-    another now.
+    """Set the variables of `s3_environment`, and restore those of the world loaded before.
+
+    Returns:
+        Whether anything has changed.
     """
     if settings == _applied:
         return False
-    for name, was in _saved.items():
+    for name, value in _saved.items():
         os.environ.pop(name, None)
-        if was is not None:
-            os.environ[name] = was
+        if value is not None:
+            os.environ[name] = value
     _saved.clear()
-    _saved.update({name: os.environ.get(name) for name in settings})
     _applied.clear()
     _applied.update(settings)
-    os.environ.update(settings)
-    for name in [name for name, value in settings.items() if not value]:
-        del os.environ[name]
+    for name, value in settings.items():
+        _saved[name] = os.environ.pop(name, None)
+        if value:
+            os.environ[name] = value
     return True
 
 
 def exclude_loopback_from_proxies() -> None:
-    """Let no proxy that the environment names stand between us and our own services, for us and for
-    all that we start.
+    """Exclude loopback from the proxies of the environment, for this process and its children.
 
-    What the user excepts stays so. gRPC reads lower case only, and knows no `*`, so it has a
-    variable of its own.
+    The user's own exceptions stay. gRPC reads lower-case variables only and does not support `*`,
+    so it has a variable of its own.
     """
-    stated = f"{os.environ.get('no_proxy', '')},{os.environ.get('NO_PROXY', '')}"
-    hosts = list(dict.fromkeys(h for h in re.split(r"[\s,]+", stated) if h))
-    extended = ",".join(hosts + [h for h in ("127.0.0.1", "localhost") if h not in hosts])
-    plain = "*" if "*" in hosts else extended  # a star counts only where it stands alone
-    os.environ.update(no_proxy=plain, NO_PROXY=plain, no_grpc_proxy=extended)
+    text = f"{os.environ.get('no_proxy', '')},{os.environ.get('NO_PROXY', '')}"
+    hosts = re.split(r"[\s,]+", text)
+    with_loopback = ",".join(dict.fromkeys(filter(None, [*hosts, "127.0.0.1", "localhost"])))
+    # a star counts only on its own
+    no_proxy = "*" if "*" in hosts else with_loopback
+    os.environ.update(no_proxy=no_proxy, NO_PROXY=no_proxy, no_grpc_proxy=with_loopback)
 
 
-# here, since every module that speaks with a service has imported params, which imports this one
+# Here, because every module that calls a service has imported params, which imports this module.
 exclude_loopback_from_proxies()

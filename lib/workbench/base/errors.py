@@ -1,13 +1,13 @@
-"""The one exception that people see: what failed, where, what was expected, and what to do next."""
+"""Exceptions that people read: what failed, where, what was expected, and a hint."""
 
 import difflib
 import re
 import time
 from typing import Iterable
 
-# Within an address a login with a password, user:password@host; digits and a slash are a port
+# A user and password in a URI: user:password@host. Digits before a slash are a port.
 URI_LOGIN = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
-# the password may hold an @, too
+# The password itself may contain an @.
 URI_USER_INFO = re.compile(
     rf"{URI_LOGIN.pattern}(?:[^\s\"',@]*@)*|://[^/?#@\s\"']+@(?:[^/?#\s\"',@]*@)*"
 )
@@ -15,12 +15,15 @@ SECRET_PARAMETER = re.compile(
     r"([?&;][\w.-]*(?:password|passwd|passphrase|pwd|secret|token|api.?key)[\w.-]*=)[^&;\s\"']+",
     re.I,
 )
+MAX_LISTED_NAMES = 40
 
 
 def redact_credentials(text: str) -> str:
-    """Return a text with dots in place of the user and password of each address, and of the secrets
-    among its
-    parameters: http://••••••@host, jdbc:…?user=a&password=••••••.
+    """Mask the credentials in the URIs of a text.
+
+    Returns:
+        The text with dots in place of each user and password, and of each secret parameter:
+        http://••••••@host, jdbc:…?user=a&password=••••••.
     """
     return SECRET_PARAMETER.sub(r"\1••••••", URI_USER_INFO.sub("://••••••@", text))
 
@@ -28,28 +31,31 @@ def redact_credentials(text: str) -> str:
 class WorkbenchError(Exception):
     """A failure that a person can act on.
 
-    Args:
-        what: one sentence, what failed.
-        where: file, key path, service, topic or cell it happened at.
-        expected: what would have been right.
-        next_step: the command or edit that mends it.
-
-    No login that an address holds is shown (see `without_logins`).
+    Credentials in URIs are masked in every field (see `redact_credentials`).
     """
 
     def __init__(self, message: str, *, location: str = "", expected: str = "", hint: str = ""):
-        what, where, expected, next_step = (
+        """Store the fields and format them as the text of the exception.
+
+        Args:
+            message: one sentence, what failed.
+            location: the file, key path, service, topic or cell where it failed.
+            expected: the correct value or state.
+            hint: the command or edit that fixes it.
+        """
+        self.message, self.location, self.expected, self.hint = (
             redact_credentials(str(text or "")) for text in (message, location, expected, hint)
         )
-        self.message, self.location, self.expected, self.hint = what, where, expected, next_step
-        rows = [("where", where), ("expected", expected), ("next", next_step)]
-        super().__init__(
-            "\n".join([what, *(f"  {name + ':':<10}{text}" for name, text in rows if text)])
-        )
+        lines = [self.message]
+        for label in ("location", "expected", "hint"):
+            text = getattr(self, label)
+            if text:
+                lines.append(f"  {label + ':':<10}{text}")
+        super().__init__("\n".join(lines))
 
 
 class ParamsError(WorkbenchError):
-    """A params file, a notebook parameter or a reference in them is not usable."""
+    """A params file, a notebook parameter or a reference in a params file is invalid."""
 
 
 class StackError(WorkbenchError):
@@ -57,27 +63,30 @@ class StackError(WorkbenchError):
 
 
 class ServiceLost(StackError):
-    """A service of this instance has no process any more. Waiting for what it does is pointless
-    (see `wait_until`).
+    """A service of this instance has no running process.
 
-    since: when it was first seen so (time.monotonic), now by default.
+    It is pointless to wait for anything that the service does (see `wait_until`).
+
+    Attributes:
+        since: when the process was first missing, by `time.monotonic`.
     """
 
-    def __init__(self, what: str, **fields: str):
-        super().__init__(what, **fields)
+    def __init__(self, message: str, **fields: str):
+        """Store the fields of `WorkbenchError`; `since` is the current time."""
+        super().__init__(message, **fields)
         self.since = time.monotonic()
 
 
 class ConnectorError(WorkbenchError):
-    """A connector configuration was refused, or a connector or one of its tasks failed."""
+    """A connector configuration was rejected, or a connector or one of its tasks failed."""
 
 
 class SourceError(WorkbenchError):
-    """The source database or a file to be loaded into it is not as expected."""
+    """The source database, or a file to load into it, is not as expected."""
 
 
 class LakeError(WorkbenchError):
-    """A lake table, an instant or a file of it is not as expected."""
+    """A lake table, an instant or a file of the lake is not as expected."""
 
 
 class CheckFailed(WorkbenchError, AssertionError):
@@ -85,20 +94,23 @@ class CheckFailed(WorkbenchError, AssertionError):
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """Return `did you mean 'x'? valid: a, b, c` for a misspelt name: no guess where nothing is
-    near, and no list that is too long to be read.
+    """Suggest the valid name for a misspelt one.
+
+    Returns:
+        A text such as `did you mean 'x'? valid: a, b, c`. The suggestion is left out where no name
+        is similar, and the list where it has more than MAX_LISTED_NAMES names.
     """
     valid = sorted(valid)
-    guess = [
-        f"did you mean '{near}'?"
-        for near in difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    ]
-    return " ".join(guess + [f"valid: {', '.join(valid)}"] * (len(valid) <= 40))
+    matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    parts = [f"did you mean '{match}'?" for match in matches]
+    if len(valid) <= MAX_LISTED_NAMES:
+        parts.append(f"valid: {', '.join(valid)}")
+    return " ".join(parts)
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, else what it is called."""
-    return next(
-        (line.strip()[:400] for line in str(error).splitlines() if line.strip()),
-        type(error).__name__,
-    )
+    """Return the first line of an error's text, or the name of its class if the text is empty."""
+    for line in str(error).splitlines():
+        if line.strip():
+            return line.strip()[:400]
+    return type(error).__name__

@@ -1,5 +1,6 @@
-"""Files of the lake by address (`file:`, `s3:`, `s3a:`): what Spark Connect cannot do, read one or
-remove a folder.
+"""Files of the lake by URI (`file:`, `s3:`, `s3a:`).
+
+Spark Connect can neither read a single file nor remove a folder.
 """
 
 import contextlib
@@ -14,126 +15,150 @@ from .errors import LakeError
 from .paths import local_path, parse_s3_uri
 
 
-def open_filesystem(address: str) -> tuple[Any, str]:
-    """Return (pyarrow file system, path in it) of an address."""
+def open_filesystem(uri: str) -> tuple[Any, str]:
+    """Return the pyarrow file system of a URI, and the path in it."""
     from pyarrow import fs
 
-    if address.startswith("file:"):
-        return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", address)
-    bucket, key = parse_s3_uri(address)
-    path = f"{bucket}/{key}" if key else bucket
-    # where a world is loaded, and in its Spark's workers, these are set (see environment.s3_environment)
+    if uri.startswith("file:"):
+        return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", uri)
+    bucket, key = parse_s3_uri(uri)
+    # Set where a world is loaded, and in its Spark's workers (see environment.s3_environment).
     region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(bucket)
-    return fs.S3FileSystem(
+    filesystem = fs.S3FileSystem(
         region=region,
         endpoint_override=os.environ.get("AWS_ENDPOINT_URL_S3"),
         connect_timeout=10,
         request_timeout=60,
         allow_delayed_open=True,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=10),
-    ), path
+    )
+    return filesystem, f"{bucket}/{key}" if key else bucket
 
 
-def object_store_options(address: str) -> dict[str, str]:
-    """The key by which hudi-rs reads an address in S3: it knows no profiles, no files of keys."""
-    if address.startswith("file:"):
+def object_store_options(uri: str) -> dict[str, str]:
+    """Return the credentials with which hudi-rs reads a URI in S3.
+
+    hudi-rs reads neither profiles nor credentials files.
+
+    Returns:
+        Options of Rust's object_store; empty for a `file:` URI, and where there are no credentials.
+    """
+    if uri.startswith("file:"):
         return {}
     import boto3
 
-    key = boto3.Session().get_credentials()
-    found = {} if key is None else key.get_frozen_credentials()._asdict()
-    names = {
-        "access_key": "aws_access_key_id",
-        "secret_key": "aws_secret_access_key",
-        "token": "aws_session_token",
+    credentials = boto3.Session().get_credentials()
+    if credentials is None:
+        return {}
+    key = credentials.get_frozen_credentials()
+    options = {
+        "aws_access_key_id": key.access_key,
+        "aws_secret_access_key": key.secret_key,
+        "aws_session_token": key.token,
     }
-    return {option: found[name] for name, option in names.items() if found.get(name)}
+    return {name: value for name, value in options.items() if value}
 
 
-def read_text(address: str) -> Optional[str]:
-    """The text of a small file, or None when there is none."""
+def read_text(uri: str) -> Optional[str]:
+    """Return the text of a small file, or None if it does not exist."""
     try:
-        return read_bytes(address).decode("utf-8")
+        return read_bytes(uri).decode("utf-8")
     except FileNotFoundError:
         return None
 
 
-def read_bytes(address: str) -> bytes:
-    """What a file holds. Raises FileNotFoundError."""
-    system, path = open_filesystem(address)
-    with system.open_input_stream(path, compression=None) as f:
-        return f.read()
+def read_bytes(uri: str) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    filesystem, path = open_filesystem(uri)
+    with filesystem.open_input_stream(path, compression=None) as f:
+        content: bytes = f.read()
+    return content
 
 
-def list_dir(address: str, *, recursive: bool = False) -> list[Any]:
-    """The pyarrow FileInfo of what lies in a folder; an absent folder holds nothing."""
+def list_dir(uri: str, *, recursive: bool = False) -> list[Any]:
+    """Return the pyarrow FileInfo of each entry of a folder; none if the folder does not exist."""
     from pyarrow import fs
 
-    system, path = open_filesystem(address)
-    return system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+    filesystem, path = open_filesystem(uri)
+    selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
+    entries: list[Any] = filesystem.get_file_info(selector)
+    return entries
 
 
-def list_files(address: str) -> dict[str, Any]:
-    """{path below the folder: its pyarrow FileInfo} of all files in a folder and below it."""
-    root = open_filesystem(address)[1].rstrip("/") + "/"
-    return {
-        info.path[len(root) :]: info for info in list_dir(address, recursive=True) if info.is_file
-    }
+def list_files(uri: str) -> dict[str, Any]:
+    """Return the pyarrow FileInfo of all files below a folder, by their path relative to it."""
+    root = open_filesystem(uri)[1].rstrip("/") + "/"
+    return {info.path[len(root) :]: info for info in list_dir(uri, recursive=True) if info.is_file}
 
 
-def remove(address: str) -> None:
-    """Remove a file, or a folder with all that is in it; an absent one is fine."""
-    system, path = open_filesystem(address)
-    if system.get_file_info(path).is_file:
-        system.delete_file(path)
+def remove(uri: str) -> None:
+    """Remove a file, or a folder with all its content; it need not exist."""
+    filesystem, path = open_filesystem(uri)
+    if filesystem.get_file_info(path).is_file:
+        filesystem.delete_file(path)
         return
-    system.delete_dir_contents(path, missing_dir_ok=True)
-    if address.startswith("file:"):
+    filesystem.delete_dir_contents(path, missing_dir_ok=True)
+    if uri.startswith("file:"):
         with contextlib.suppress(FileNotFoundError):
-            system.delete_dir(path)
+            filesystem.delete_dir(path)
 
 
-def write_text(address: str, text: str) -> None:
-    """Write a small file, all of it or nothing; the folder is made where it is missing."""
-    write_bytes(*open_filesystem(address), text.encode("utf-8"))
+def write_text(uri: str, text: str) -> None:
+    """Write a small file atomically; its folder is created if it does not exist."""
+    write_bytes(*open_filesystem(uri), text.encode("utf-8"))
 
 
-def write_bytes(system: Any, path: str, data: bytes) -> None:
-    """The same of what `open_address` returns. (It travels into Spark tasks.)"""
-    # S3 shows an object when it is complete; on a disk a kill, or a full one, leaves the file that
-    # was there
-    local, folder = system.type_name == "local", path.rpartition("/")[0]
-    # Spark's listings skip names with a dot; it is short, for that of the file may be as long as a
-    # name can be
-    unfinished = (
-        f"{folder}/.{uuid.uuid5(uuid.NAMESPACE_URL, path).hex}.{os.getpid()}" if local else path
-    )
-    if local:
-        system.create_dir(folder, recursive=True)
-    with system.open_output_stream(unfinished, compression=None) as f:
-        f.write(data)
-    if local:
-        os.replace(unfinished, path)
+def write_bytes(filesystem: Any, path: str, data: bytes) -> None:
+    """Write a small file atomically; its folder is created if it does not exist.
 
-
-def exclusive_lock(address: str, what: str = "", next_step: str = "") -> ContextManager[None]:
-    """Hold `<address>.lock`, which keeps two jobs that write to one place apart: a file that the
-    kernel locks, or an object in S3 (see lease). Without `what` whoever comes second waits.
-
-    Raises (when it is entered): LakeError: another `what` is going on; names its process.
-        StackError: S3 says no.
+    Args:
+        filesystem: a pyarrow file system (see `open_filesystem`). The call runs in Spark tasks,
+            too.
+        path: the path in it.
+        data: the content.
     """
-    place = local_path(address)
-    lock = f"{place or address}.lock"
-    busy = (
-        (
-            lambda pid: LakeError(
-                f"another {what} is going on",
-                hint=next_step,
-                location=f"process {pid} holds {lock}",
-            )
+    # S3 shows an object when it is complete. On a disk the old file stays until the new one is
+    # complete, even if the process is killed or the disk is full.
+    is_local = filesystem.type_name == "local"
+    folder = path.rpartition("/")[0]
+    target = path
+    if is_local:
+        filesystem.create_dir(folder, recursive=True)
+        # Spark's listings skip names with a leading dot. The name is short because that of the file
+        # may already have the maximum length.
+        target = f"{folder}/.{uuid.uuid5(uuid.NAMESPACE_URL, path).hex}.{os.getpid()}"
+    with filesystem.open_output_stream(target, compression=None) as f:
+        f.write(data)
+    if is_local:
+        os.replace(target, path)
+
+
+def exclusive_lock(uri: str, task: str = "", hint: str = "") -> ContextManager[object]:
+    """Hold `<uri>.lock`, which keeps jobs that write to the same place apart.
+
+    The lock is a file that the kernel locks, or an object in S3 (see `lease`).
+
+    Args:
+        uri: URI of a file or folder.
+        task: what is done under the lock, for the error of a second caller. Without it a second
+            caller waits.
+        hint: what the person of the second call should do.
+
+    Raises:
+        LakeError: (on entering) another such task is running; its process is named.
+        StackError: (on entering) S3 refuses the lock or cannot be reached.
+    """
+    local = local_path(uri)
+    lock = f"{local or uri}.lock"
+
+    def locked_error(owner: str) -> LakeError:
+        return LakeError(
+            f"another {task} is going on", location=f"process {owner} holds {lock}", hint=hint
         )
-        if what
-        else None
-    )
-    return wait.file_lock(Path(lock), busy) if place else lease.hold(lock, busy)
+
+    on_locked = locked_error if task else None
+    return wait.file_lock(Path(lock), on_locked) if local else lease.hold(lock, on_locked)

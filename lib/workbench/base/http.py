@@ -4,6 +4,7 @@ from typing import Any, Callable, Collection, Optional
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.auth import HTTPBasicAuth
 from urllib3.util import Retry
 
 from . import tls
@@ -11,34 +12,39 @@ from .errors import StackError
 
 
 class RequestAbandoned(Exception):
-    """The caller no longer waits for the answer: the request is not sent again."""
+    """The caller no longer waits for the response: the request is not retried."""
 
 
 class CappedRetry(Retry):
-    """At most a second between two tries. Urllib3 1, which boto3 wants on Python 3.9, has no
-    setting of it.
+    """A retry policy that waits at most one second between two attempts.
 
-    wanted: whether the caller still waits for the answer; called before each retry.
+    urllib3 1, which boto3 requires on Python 3.9, has no such setting.
+
+    Attributes:
+        should_retry: whether the caller still waits for the response; called before each retry.
     """
 
     should_retry: Callable[[], bool] = staticmethod(lambda: True)
 
     def new(self, **changes: Any) -> "CappedRetry":
-        other = super().new(**changes)
-        other.should_retry = self.should_retry
-        return other
+        """Return a copy with other settings."""
+        copy = super().new(**changes)
+        copy.should_retry = self.should_retry
+        return copy
 
     def get_backoff_time(self) -> float:
+        """Return the seconds to wait before the next attempt."""
         return min(1, super().get_backoff_time())
 
     def sleep(self, response: Any = None) -> None:
+        """Wait before the next attempt, or raise RequestAbandoned."""
         super().sleep(response)
         if not self.should_retry():
             raise RequestAbandoned
 
 
-# 409: Connect's workers are rebalancing; 503: a service is starting. Asked again about once a
-# second, for a minute.
+# 409: Connect's workers are rebalancing; 503: a service is starting. Retried about once a second,
+# for a minute.
 RETRY_POLICY = CappedRetry(
     60,
     connect=0,
@@ -63,28 +69,37 @@ def call(
     auth: Optional[tuple[str, bytes]] = None,
     should_retry: Callable[[], bool] = lambda: True,
 ) -> requests.Response:
-    """Return what a service answers, whatever the status; `body` is sent as JSON. Raises
-    StackError: no answer.
+    """Send a request, and return the response, whatever its status.
 
     Args:
-        again: statuses that pass, after which it is asked again.
-        auth: user and password, for HTTP's Basic authentication (RFC 7617).
-        wanted: whether the caller still waits for the answer. If not, the request is not sent again
-            (Abandoned).
+        service: name of the service, for the error.
+        method: HTTP method.
+        url: URL of the request.
+        body: sent as JSON.
+        retry_statuses: transient statuses, after which the request is retried.
+        headers: HTTP headers.
+        hint: of the error; by default to check the stack.
+        auth: user and password, for HTTP Basic authentication (RFC 7617).
+        should_retry: whether the caller still waits for the response. If not, the request is not
+            retried (RequestAbandoned).
+
+    Raises:
+        StackError: the service does not respond.
     """
     retries = RETRY_POLICY.new(status_forcelist=retry_statuses)
     retries.should_retry = should_retry
+    adapter = HTTPAdapter(max_retries=retries)
     try:
         with requests.Session() as session:
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(max_retries=retries))
+            session.mount("http://", adapter)
+            session.mount("https://", adapter)
             return session.request(
                 method,
                 url,
                 json=body,
                 timeout=(5, 90),
                 headers=headers,
-                auth=auth,
+                auth=HTTPBasicAuth(*auth) if auth else None,
                 verify=tls.verify(url),
             )
     except requests.RequestException as e:

@@ -1,154 +1,177 @@
-"""Locks in S3, by conditional writes: of two that write at once S3 lets one.
+"""Locks in S3, by conditional writes: of two simultaneous writes S3 accepts one.
 
-A lock is a small object. It is made with `If-None-Match: *`, and from then on only ever overwritten
-with `If-Match` and the ETag that was read, so that every change of hands has one winner. It names
-who holds it; `{}` says: nobody.
+A lock is a small object. It is created with `If-None-Match: *`. From then on it is only overwritten
+with `If-Match` and the ETag that was read, so each change of owner has one winner. The object names
+the owner; `{}` means that the lock is free.
 
-The holder writes it again every BEAT seconds. It may be taken over when it has not been for LEASE
-seconds, by S3's own clock (no clock of a machine counts); one that stood still for longer than that
-finds out with its next write, and its `hold` ends with an error: it cannot be kept from what it
-writes meanwhile. Processes of one machine hold a lock file before they ask for the object, and
-write its name into that: what a killed one has left is theirs at once.
+The owner writes the object again every HEARTBEAT_SECONDS. Another process may take the lock over
+when the object is older than LEASE_SECONDS, by S3's own clock (no clock of a machine counts). An
+owner that was suspended for longer than that notices it at its next write, and its `hold` ends with
+an error. What it has written meanwhile cannot be prevented.
+
+Processes of one machine hold a lock file before they request the object. The id of the lock file is
+the name of the owner, so the lock of a killed process is free at once on its machine.
+
 Source: S3 User Guide, "How to prevent object overwrites with conditional writes".
 """
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
 import socket
 import threading
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Iterator, Optional
 
 from . import aws, paths, wait
-from .errors import LakeError, StackError
+from .errors import LakeError, StackError, WorkbenchError
 
-LEASE_SECONDS, HEARTBEAT_SECONDS = (
-    120.0,
-    15.0,
-)  # seconds; an endpoint may stand still for some BEATs before a lock is lost
-LOST_ERROR_CODES = (
-    "PreconditionFailed|ConditionalRequestConflict|NoSuchKey"  # somebody else wrote, or removed it
-)
+LEASE_SECONDS = 120.0  # an endpoint may stall for several heartbeats before a lock is lost
+HEARTBEAT_SECONDS = 15.0
+# Another process has overwritten the object, or removed it.
+LOST_ERROR_CODES = "PreconditionFailed|ConditionalRequestConflict|NoSuchKey"
 
 
 @contextlib.contextmanager
-def hold(address: str, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[None]:
-    """Hold the lock object `address` (s3: or s3a:). A second holder waits; with `busy` it raises
-    busy(who holds it).
+def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) -> Iterator[None]:
+    """Hold a lock object.
 
-    Raises: StackError: S3 refuses it, or cannot be reached. LakeError (at the end): it was lost
-        meanwhile.
+    Args:
+        uri: URI of the object (s3: or s3a:).
+        on_locked: makes the exception to raise from the name of the present owner. Without it a
+            second caller waits.
+
+    Raises:
+        StackError: S3 refuses the lock, or cannot be reached.
+        LakeError: (at the end) the lock was lost while it was held.
     """
-    place = hashlib.sha256(
-        f"{os.environ.get('AWS_ENDPOINT_URL_S3')} {address}".encode()
-    ).hexdigest()
-    with wait.file_lock(paths.user_runtime_dir() / "locks" / place[:16], busy) as me:
-        lock = _LockObject(address, me)
+    digest = hashlib.sha256(f"{os.environ.get('AWS_ENDPOINT_URL_S3')} {uri}".encode()).hexdigest()
+    lock_file = paths.user_runtime_dir() / "locks" / digest[:16]
+    with wait.file_lock(lock_file, on_locked) as owner_id:
+        lock = _LockObject(uri, owner_id)
 
-        def turn() -> Any:
-            try:
-                by = lock.try_acquire()
-            except StackError as e:  # not a reason to wait
-                return e
-            return lock.etag or (busy(f"{by['pid']} on {by['host']}") if busy and by else None)
+        def acquire() -> str:
+            owner = lock.try_acquire()
+            if owner and on_locked:
+                raise on_locked(f"{owner['pid']} on {owner['host']}")
+            return lock.etag
 
-        found = wait.wait_until(turn, f"the lock {address}", timeout=math.inf, interval=0.2)
-        if isinstance(found, Exception):
-            raise found
-        ended = threading.Event()
-        thread = threading.Thread(target=lock.heartbeat, args=[ended], daemon=True)
+        wait.wait_until(
+            acquire,
+            f"the lock {uri}",
+            timeout=math.inf,
+            interval=0.2,
+            is_transient=lambda e: not isinstance(e, WorkbenchError),
+        )
+        stop_event = threading.Event()
+        thread = threading.Thread(target=lock.heartbeat, args=[stop_event], daemon=True)
         thread.start()
         try:
             yield
         finally:
-            ended.set()
+            stop_event.set()
             thread.join()
-            with contextlib.suppress(
-                StackError
-            ):  # then those on other machines wait until it has run out
+            # If this fails, processes on other machines wait until the lease has expired.
+            with contextlib.suppress(StackError):
                 lock.write({})
     if not lock.etag:
         raise LakeError(
             "a lock was lost while it was held",
-            location=address,
-            expected=f"a process that never stands still for {LEASE_SECONDS:g} s",
-            hint="another may have written at the same time: run it again",
+            location=uri,
+            expected=f"a process that is never suspended for {LEASE_SECONDS:g} s",
+            hint="another process may have written at the same time: run it again",
         )
 
 
-class _LockObject:
-    """A lock object, and its ETag while it is held: empty before that, and once it was lost."""
+@dataclass
+class _LockState:
+    """What a lock object contains; the defaults are those of an object that does not exist."""
 
-    def __init__(self, address: str, me: str):
-        self.bucket, self.key = paths.parse_s3_uri(address)
-        self.owner = {"by": me, "host": socket.gethostname(), "pid": os.getpid(), "beat": 0}
+    owner: dict[str, Any] = field(default_factory=dict)
+    etag: str = ""
+    age_s: float = 0.0
+
+
+class _LockObject:
+    """A lock object, and its ETag while it is held: empty before that, and once it is lost."""
+
+    def __init__(self, uri: str, owner_id: str):
+        self.bucket, self.key = paths.parse_s3_uri(uri)
+        self.owner = {"by": owner_id, "host": socket.gethostname(), "pid": os.getpid(), "beat": 0}
         self.etag = ""
 
     def try_acquire(self) -> dict[str, Any]:
-        """Take it where it is free, or was left by one of this machine; else return who holds it,
-        where that is known.
+        """Acquire the lock if it is free, expired, or was left by a process of this machine.
+
+        Returns:
+            The present owner if the lock is held, else an empty dict.
         """
-        by, etag, age = self._read()
-        if by and by["by"] != self.owner["by"] and age < LEASE_SECONDS:
-            return by
-        self.etag = self._put(self.owner, etag)
+        state = self._read()
+        is_other = bool(state.owner) and state.owner["by"] != self.owner["by"]
+        if is_other and state.age_s < LEASE_SECONDS:
+            return state.owner
+        self.etag = self._put(self.owner, state.etag)
         return {}
 
-    def heartbeat(self, ended: threading.Event) -> None:
-        while not ended.wait(HEARTBEAT_SECONDS):
-            self.owner["beat"] += 1  # another text has another ETag
-            with contextlib.suppress(StackError):  # with the next beat
-                self.write(self.owner)
+    def heartbeat(self, stop_event: threading.Event) -> None:
+        """Renew the lease until the event is set."""
+        for number in itertools.count(1):
+            if stop_event.wait(HEARTBEAT_SECONDS):
+                return
+            # The number changes the text, and so the ETag. After an error the next beat renews it.
+            with contextlib.suppress(StackError):
+                self.write({**self.owner, "beat": number})
 
     def write(self, body: dict[str, Any]) -> None:
-        """Overwrite it where it is held. An answer that did not come may have been that of a write
-        that was done.
+        """Overwrite the object while the lock is held.
+
+        A write whose response was lost may have succeeded, so the object is read before the lock
+        counts as lost.
         """
-        new = self.etag and self._put(body, self.etag)
-        if self.etag and not new:
-            by, etag, _ = self._read()
-            new = (
-                self._put(body, etag)
-                if by.get("by") == self.owner["by"]
-                else etag
-                if by == body
-                else ""
-            )
-        self.etag = new
+        if not self.etag:
+            return
+        etag = self._put(body, self.etag)
+        if not etag:
+            state = self._read()
+            if state.owner.get("by") == self.owner["by"]:
+                etag = self._put(body, state.etag)
+            elif state.owner == body:
+                etag = state.etag
+        self.etag = etag
 
     def _put(self, body: dict[str, Any], etag: str) -> str:
-        """Write the object if it is the one with this ETag, none if that is empty; return the new
-        one, "" if it is not.
+        """Write the object if it still has this ETag; if the ETag is empty, if it does not exist.
+
+        Returns:
+            The new ETag, empty if the condition was not met.
         """
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
         with aws.ignore_error_codes(LOST_ERROR_CODES):
-            return self._call("put_object", Body=json.dumps(body).encode("utf-8"), **condition)[
-                "ETag"
-            ]
+            response = self._call("put_object", Body=json.dumps(body).encode("utf-8"), **condition)
+            return str(response["ETag"])
         return ""
 
-    def _read(self) -> tuple[dict[str, Any], str, float]:
-        """Who holds it, its ETag, how many seconds ago it was written; nobody and "" where there is
-        no object.
-        """
+    def _read(self) -> _LockState:
         with aws.ignore_error_codes("NoSuchKey"), aws.translate_errors(f"s3.get_object {self.key}"):
-            found = self._call("get_object")
-            age = (
-                parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"])
-                - found["LastModified"]
+            response = self._call("get_object")
+            now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
+            return _LockState(
+                json.loads(response["Body"].read() or "{}"),
+                response["ETag"],
+                (now - response["LastModified"]).total_seconds(),
             )
-            return json.loads(found["Body"].read() or "{}"), found["ETag"], age.total_seconds()
-        return {}, "", 0.0
+        return _LockState()
 
-    def _call(self, operation: str, **given: Any) -> dict[str, Any]:
+    def _call(self, operation: str, **params: Any) -> dict[str, Any]:
         return aws.call(
             os.environ.get("AWS_REGION", "us-east-1"),
             "s3",
             operation,
             Bucket=self.bucket,
             Key=self.key,
-            **given,
+            **params,
         )

@@ -1,11 +1,14 @@
 """Worlds: `load("local")` turns params/local.yaml into frozen models, strictly.
 
-One params file is one world. Every file has the same keys. Values may hold
+A world is an environment profile: one params file that describes all services and paths that a
+walkthrough uses. Every file has the same keys. Values may contain references.
+
   ${port:N}       the N-th port of this checkout's instance (port base + N),
   ${state}        the folder of this instance's service state and lake,
-  ${deployment}   the file's stack.deployment: what it is called that was made for it on AWS,
-  ${ssm:NAME}     a parameter of that deployment, asked of AWS when the file is loaded (see aws.py),
-  ${secret:NAME}  a secret, resolved only when somebody calls `.reveal()` (see secrets.py).
+  ${root}         the folder of the checkout,
+  ${deployment}   the file's stack.deployment: the name of its deployment on AWS,
+  ${ssm:NAME}     a parameter of that deployment, requested from AWS at load time (see aws.py),
+  ${secret:NAME}  a secret, resolved only when `.reveal()` is called (see secrets.py).
 """
 
 import html
@@ -20,31 +23,35 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from . import aws, environment, paths, pidfiles
+from . import aws, environment, paths, pidfiles, terminal
 from .errors import ParamsError, did_you_mean, redact_credentials
 from .secrets import Secret, s3_credentials_file
 
-# What YAML's loader raises for a text that it cannot load: ValueError for a date that does not
-# exist, RecursionError for deep nesting, AttributeError for the tag !!timestamp on other text
+# The errors of YAML's loader: ValueError for a date that does not exist, RecursionError for deep
+# nesting, AttributeError for the tag !!timestamp on other text.
 YAML_LOAD_ERRORS = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
-LOOPBACK_ADDRESS = re.compile(
-    r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?"
-)  # an address on this machine, or a host
+# A URI, or a host, on this machine.
+LOOPBACK_ADDRESS = re.compile(r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?")
 OWN_SERVERS_HINT = (
-    "to use servers of your own, copy params/local.yaml to a new name, set stack.embedded: false and give "
+    "to use your own servers, copy params/local.yaml to a new name, set stack.embedded: false, and set "
     'the address of every service there (docs/trouble.md, "A server of your own")'
 )
+COPY_LINE_HINT = "copy the line from params/local.yaml and adapt it"
 
 
 class ConfigModel(BaseModel, frozen=True, extra="forbid", strict=True):
-    """A part of a world: no unknown keys, and strictly: an int takes no "5432", a bool no 1."""
+    """A section of a world, strictly typed.
+
+    Unknown keys are rejected; an int accepts no "5432", a bool no 1.
+    """
 
 
 class Stack(ConfigModel):
-    embedded: (
-        bool  # True: `stack` starts the services; False: it only checks that they can be reached
-    )
-    # on AWS: begins the names of stacks, parameters, secrets, connectors and tags; "" elsewhere
+    """The services: embedded ones, or others that are only used."""
+
+    # True: `stack` starts the services. False: it only checks that they can be reached.
+    embedded: bool
+    # On AWS: the prefix of the names of stacks, parameters, secrets, connectors and tags; else "".
     deployment: str = Field(
         pattern=r"^([a-z][a-z0-9-]{1,19})?$", description="2 to 20 small letters, digits and -"
     )
@@ -53,6 +60,8 @@ class Stack(ConfigModel):
 
 
 class Postgres(ConfigModel):
+    """The source database."""
+
     host: str
     port: int
     database: str
@@ -63,51 +72,58 @@ class Postgres(ConfigModel):
 
 
 class MySql(ConfigModel):
-    kind: Literal["mariadb", "mysql"]  # MariaDB, or MySQL (Aurora's): another plugin of Debezium's
+    """The second source database: MariaDB, or MySQL (Aurora), which has another Debezium plugin."""
+
+    kind: Literal["mariadb", "mysql"]
     host: str
     port: int
     admin_user: str
     admin_password: Secret
     replication_user: str
     replication_password: Secret
-    password_reference: str  # as connect's
+    password_reference: str  # as in Connect
 
 
 class Kafka(ConfigModel):
+    """The Kafka cluster."""
+
     bootstrap: str
-    security_protocol: Literal[
-        "PLAINTEXT", "SSL", "SASL_SSL"
-    ]  # SASL_SSL: MSK's, by IAM (see topic/kafka_iam.py)
+    # SASL_SSL: MSK with IAM authentication (see topic/kafka_iam.py)
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"]
 
 
 class Connect(ConfigModel):
-    kind: Literal["rest", "msk"]  # a Kafka Connect, or MSK Connect
+    """Kafka Connect (rest), or MSK Connect."""
+
+    kind: Literal["rest", "msk"]
     url: str
-    user: str  # of its REST API; "" where that asks for no password
+    user: str  # of the REST API; "" if it requires no password
     password: Secret
     topic_prefix: str
-    password_reference: (
-        str  # how a connector config names a secret: the Connect worker resolves it, never we
-    )
+    # How a connector configuration refers to a secret: the Connect worker resolves it, never we.
+    password_reference: str
 
     @property
     def auth(self) -> Optional[tuple[str, bytes]]:
-        """User and password of the REST API, as `requests` takes them; None where it asks for
-        none.
-        """
+        """User and password of the REST API, None if it requires none."""
         return (self.user, self.password.reveal().encode()) if self.user else None
 
 
 class Registry(ConfigModel):
+    """The schema registry."""
+
     kind: Literal["apicurio", "glue"]
     url: str
     wire: Literal["apicurio", "apicurio_legacy8", "confluent", "glue"]  # see topic/wire.py
 
 
 class Lake(ConfigModel):
-    # of an S3 that is not AWS's own, such as http://127.0.0.1:9000; "" for AWS's, and for a folder
+    """The lake's endpoint and folders, as file:, s3a: or s3: URIs."""
+
+    # URL of an S3 service other than AWS, such as http://127.0.0.1:9000; "" for AWS, and for a
+    # folder.
     endpoint: str
-    root: str  # file:, s3a: or s3: address below which everything lies
+    root: str  # everything lies below it
     landing: str  # raw files written by the sink
     tables: str  # Hudi tables
     dead_letters: str
@@ -115,10 +131,12 @@ class Lake(ConfigModel):
 
 
 class Spark(ConfigModel):
-    # Spark Connect; a session that the kernel has already; one that is made in this process, for
-    # `master`; Spark Connect on EMR Serverless
+    """Spark, and its size."""
+
+    # connect: Spark Connect; existing: the session that the kernel has already; classic: a session
+    # in this process, for `master`; emr_serverless: Spark Connect on EMR Serverless.
     kind: Literal["connect", "existing", "classic", "emr_serverless"]
-    url: str  # of Spark Connect, sc://…; on EMR Serverless the application's id
+    url: str  # of Spark Connect, sc://…; on EMR Serverless the id of the application
     master: str  # local[2], spark://…, yarn
     # workers that the embedded stack starts for a spark:// master; 0 where it starts none
     workers: int = Field(
@@ -130,12 +148,16 @@ class Spark(ConfigModel):
 
 
 class Query(ConfigModel):
+    """The query engine."""
+
     kind: Literal["spark", "athena"]
 
 
 class World(ConfigModel):
+    """An environment profile: all sections of one params file."""
+
     name: str
-    describe: str
+    description: str
     region: str
     stack: Stack
     postgres: Postgres
@@ -146,47 +168,53 @@ class World(ConfigModel):
     lake: Lake
     spark: Spark
     query: Query
-    file: Path = Path()  # where it was read; no key
+    file: Path = Path()  # the path of the file; not a key
 
     @property
     def uses_embedded_s3(self) -> bool:
-        """Whether its lake lies on an S3 endpoint that the embedded stack starts."""
+        """Whether the lake is on an S3 endpoint that the embedded stack starts."""
         return self.stack.embedded and bool(LOOPBACK_ADDRESS.fullmatch(self.lake.endpoint))
 
     def _repr_html_(self) -> str:
-        cells = ((key, html.escape(value)) for key, value in flatten(self))
         rows = "".join(
-            f"<tr><td><code>{key}</code></td><td><code>{value}</code></td></tr>"
-            for key, value in cells
+            f"<tr><td><code>{key}</code></td><td><code>{html.escape(value)}</code></td></tr>"
+            for key, value in flatten(self)
         )
-        title = f"world <b>{html.escape(self.name)}</b>: {html.escape(self.describe)}"
+        title = f"world <b>{html.escape(self.name)}</b>: {html.escape(self.description)}"
         return f"<details><summary>{title}</summary><table>{rows}</table></details>"
 
 
-def flatten(part: ConfigModel, prefix: str = "") -> list:
-    """Return `[(key path, value as text), …]` of a world; secrets, and logins in addresses, show as
-    dots.
+def flatten(section: ConfigModel, prefix: str = "") -> list[tuple[str, str]]:
+    """Return the values of a world by key path.
+
+    Args:
+        section: a world, or a section of it.
+        prefix: key path of the section, with a dot at its end.
+
+    Returns:
+        `[(key path, value as text), …]`; secrets, and credentials in URIs, are dots.
     """
-    out: list = []
-    for name, value in part:
-        nested = isinstance(value, ConfigModel)
-        out += (
-            flatten(value, f"{prefix}{name}.")
-            if nested
-            else [(f"{prefix}{name}", redact_credentials(str(value)))]
-        )
-    return out
+    rows: list[tuple[str, str]] = []
+    for name, value in section:
+        path = f"{prefix}{name}"
+        if isinstance(value, ConfigModel):
+            rows += flatten(value, f"{path}.")
+        else:
+            rows.append((path, redact_credentials(str(value))))
+    return rows
 
 
-def world_names() -> list:
-    """Names of the worlds there are."""
-    return sorted(p.stem for p in (paths.ROOT / "params").glob("*.yaml") if p.stem != "versions")
+def world_names() -> list[str]:
+    """Return the names of the worlds."""
+    files = (paths.ROOT / "params").glob("*.yaml")
+    return sorted(file.stem for file in files if file.stem != "versions")
 
 
 def load(name: str) -> World:
-    """Load params/<name>.yaml. An embedded world takes the variables PG… out of this process's
-    environment; the variables AWS_… are set for a lake in S3 until another world is loaded (see
-    environment.s3_environment).
+    """Load params/<name>.yaml.
+
+    An embedded world removes the variables PG… from the environment of this process. For a lake in
+    S3 the variables AWS_… are set until another world is loaded (see environment.s3_environment).
 
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not
@@ -196,94 +224,99 @@ def load(name: str) -> World:
 
 
 def _params_file(name: str) -> Path:
-    """The file of a world. Raises ParamsError: there is none."""
     if name not in world_names():
         raise ParamsError(
             f"there is no world {name!r}",
             location=f"params/{name}.yaml",
             expected=did_you_mean(str(name), world_names()),
-            hint="name one of these, or copy params/local.yaml to a new name and edit it",
+            hint="choose one of these, or copy params/local.yaml to a new name and edit it",
         )
     return paths.ROOT / "params" / f"{name}.yaml"
 
 
 def read_deployment(name: str) -> tuple[str, str]:
-    """(region, name) of a world's deployment on AWS: what is known of it before it is made.
+    """Return the region and the name of a world's deployment on AWS, which need not exist yet.
 
-    Raises: ParamsError: no such world, or it is none of AWS.
+    Raises:
+        ParamsError: no such world, or it has no deployment.
     """
     raw = _read_yaml(_params_file(name))
-    stack = raw.get("stack") if isinstance(raw.get("stack"), dict) else {}
-    found = str(raw.get("region") or ""), str(stack.get("deployment") or "")
-    if not all(found):
+    region, deployment = _deployment(raw)
+    if not region or not deployment:
         raise ParamsError(
-            f"world {name!r} is none of AWS",
+            f"world {name!r} has no deployment on AWS",
             location=f"params/{name}.yaml",
             expected="a region, and a name in stack.deployment",
             hint="--world aws",
         )
-    return found
+    return region, deployment
 
 
-def _read_yaml(path: Path) -> dict:
-    """The keys of a params file. Raises ParamsError: it is not YAML, has none, or one twice."""
-    shown = paths.display_path(path)
+def _deployment(raw: dict[str, Any]) -> tuple[str, str]:
+    return str(raw.get("region") or ""), str(_stack_section(raw).get("deployment") or "")
+
+
+def _stack_section(raw: dict[str, Any]) -> dict[str, Any]:
+    section = raw.get("stack")
+    return section if isinstance(section, dict) else {}
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    """Return the keys of a params file.
+
+    Raises:
+        ParamsError: the file is not YAML, is empty, or has a key twice.
+    """
+    file = paths.display_path(path)
     try:
         text = path.read_text(encoding="utf-8")
-        _reject_duplicate_keys(yaml.compose(text, Loader=yaml.SafeLoader), shown)
+        _reject_duplicate_keys(yaml.compose(text, Loader=yaml.SafeLoader), file)
         raw = yaml.safe_load(text)
     except YAML_LOAD_ERRORS as e:
         raise ParamsError(
-            "the params file is not YAML, or not UTF-8", location=f"{shown}: {e}"
+            "the params file is not YAML, or not UTF-8", location=f"{file}: {e}"
         ) from None
     if not isinstance(raw, dict):
         raise ParamsError(
-            "the params file holds no keys",
-            location=shown,
-            expected="the keys of params/local.yaml",
+            "the params file has no keys", location=file, expected="the keys of params/local.yaml"
         )
+    if "describe" in raw and "description" not in raw:  # its old name, accepted for one release
+        terminal.echo(f"{file}: the key `describe` is now `description`", stderr=True)
+        raw["description"] = raw.pop("describe")
     return raw
 
 
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
-    shown, raw = paths.display_path(path), _read_yaml(path)
-    base = _port_base(raw, shown)
+    file, raw = paths.display_path(path), _read_yaml(path)
+    port_base = _port_base(raw, file)
+    resolver = ReferenceResolver(raw, port_base)
     try:
-        world = World.model_validate(_resolve_references(raw, shown, ReferenceResolver(raw, base)))
+        world = World.model_validate(_resolve_references(raw, file, resolver))
     except ValidationError as e:
-        raise _to_params_error(e, shown) from None  # its own text would show the values
+        raise _to_params_error(e, file) from None  # its own text would show the values
     if world.stack.embedded:
-        _reject_remote_services(world, shown)
-        _reject_unprotected_services(world, shown)
-        if not paths.is_shell_safe(paths.SAFE_ROOT):
-            raise ParamsError(
-                "Spark and Hudi cannot work in this folder, and no link to it could be made",
-                location=str(paths.ROOT),
-                expected=f"a path of letters, digits and _ . / - only, or {paths.USER_RUNTIME_DIR} yours alone (mode 0700)",
-                hint="move the checkout to such a path",
-            )
+        _validate_embedded(world, file)
         environment.clear_libpq_environment()
+    credentials_file = s3_credentials_file() if world.uses_embedded_s3 else None
     _apply_s3_environment(
-        environment.s3_environment(
-            world.lake.endpoint,
-            world.region,
-            s3_credentials_file() if world.uses_embedded_s3 else None,
-        )
+        environment.s3_environment(world.lake.endpoint, world.region, credentials_file)
     )
-    stack = world.stack.model_copy(update={"port_base": base})
-    spark, own = world.spark, os.environ.get("WORKBENCH_SPARK")
-    if (
-        own and not world.stack.embedded
-    ):  # in a job on EMR, and on the nodes of its cluster: the Spark that is there
-        require_choice("WORKBENCH_SPARK", own, "classic", "existing")
-        spark = spark.model_copy(update={"kind": own, "master": ""})
-    return world.model_copy(update={"file": Path(shown), "stack": stack, "spark": spark})
+    spark, kind = world.spark, os.environ.get("WORKBENCH_SPARK")
+    # in a job on EMR, and on the nodes of its cluster: the Spark that is installed there
+    if kind and not world.stack.embedded:
+        require_choice("WORKBENCH_SPARK", kind, "classic", "existing")
+        spark = spark.model_copy(update={"kind": kind, "master": ""})
+    stack = world.stack.model_copy(update={"port_base": port_base})
+    return world.model_copy(update={"file": Path(file), "stack": stack, "spark": spark})
 
 
-def _reject_remote_services(world: World, shown: str) -> None:
-    """Raise ParamsError for an address on another machine: an embedded stack starts its services on
-    this one.
+def _validate_embedded(world: World, file: str) -> None:
+    """Check that an embedded stack can serve a world: it starts its services on this machine.
+
+    Raises:
+        ParamsError: an address on another machine, or one without the protection that the embedded
+            service requires; or Spark cannot work in the folder of the checkout.
     """
     addresses = {
         "postgres.host": world.postgres.host,
@@ -292,98 +325,98 @@ def _reject_remote_services(world: World, shown: str) -> None:
         "connect.url": world.connect.url,
         "registry.url": world.registry.url,
         "spark.url": world.spark.url,
+        "spark.master": world.spark.master if world.spark.workers else "",
     }
-    if world.spark.workers:
-        addresses["spark.master"] = world.spark.master
     for key, address in addresses.items():
         if address and not LOOPBACK_ADDRESS.fullmatch(address):
             raise ParamsError(
                 f"{key} is {address!r}, and an embedded stack starts its services on this machine",
-                location=f"{shown}: {key}",
+                location=f"{file}: {key}",
                 expected="127.0.0.1; nothing was started or stopped",
                 hint=OWN_SERVERS_HINT,
             )
-
-
-def _reject_unprotected_services(world: World, shown: str) -> None:
-    """Raise ParamsError for an address or a login with which an embedded service would never be
-    reached.
-    """
-    where, fault, expected = "", "", ""
     if not world.connect.user:
-        where, fault, expected = (
-            "connect.user",
-            "is empty",
-            "a name: the embedded Kafka Connect requires a password",
-        )
-    elif not world.registry.url.startswith("https://"):
-        where, fault = "registry.url", f"is {world.registry.url!r}"
-        expected = "https://127.0.0.1:<port>: the embedded registry speaks HTTPS only"
-    if where:
         raise ParamsError(
-            f"{where} {fault}",
-            location=f"{shown}: {where}",
-            expected=expected,
-            hint="copy the line of params/local.yaml",
+            "connect.user is empty",
+            location=f"{file}: connect.user",
+            expected="a name: the embedded Kafka Connect requires a password",
+            hint=COPY_LINE_HINT,
+        )
+    if not world.registry.url.startswith("https://"):
+        raise ParamsError(
+            f"registry.url is {world.registry.url!r}",
+            location=f"{file}: registry.url",
+            expected="https://127.0.0.1:<port>: the embedded registry accepts HTTPS only",
+            hint=COPY_LINE_HINT,
+        )
+    if not paths.is_shell_safe(paths.SAFE_ROOT):
+        raise ParamsError(
+            "Spark and Hudi cannot work in this folder, and no link to it could be created",
+            location=str(paths.ROOT),
+            expected="a path of letters, digits and _ . / - only, or a folder "
+            f"{paths.USER_RUNTIME_DIR} that only this user can enter (mode 0700)",
+            hint="move the checkout to such a path",
         )
 
 
 def _apply_s3_environment(settings: dict[str, str]) -> None:
     if environment.apply_environment(settings):
-        # they were made for the endpoint, the region and the key of before
+        # the clients were created for the previous endpoint, region and key
         aws.client.cache_clear()
 
 
-def _reject_duplicate_keys(node: Optional[yaml.Node], shown: str, path: str = "") -> None:
-    """Raise ParamsError for a key that stands twice in one mapping: YAML takes the last, and says
-    nothing.
+def _reject_duplicate_keys(node: Optional[yaml.Node], file: str, path: str = "") -> None:
+    """Raise ParamsError for a key that occurs twice in one mapping.
+
+    YAML itself silently takes the last one.
     """
-    seen: set = set()
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else []:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    names: set[str] = set()
+    for key, value in node.value:
         name = f"{path}.{key.value}".lstrip(".")
-        if name in seen:
+        if name in names:
             raise ParamsError(
-                f"key '{name}' is given twice",
-                location=f"{shown}: line {key.start_mark.line + 1}",
+                f"key '{name}' occurs twice",
+                location=f"{file}: line {key.start_mark.line + 1}",
                 hint="remove one of the two",
             )
-        seen.add(name)
-        _reject_duplicate_keys(value, shown, name)
+        names.add(name)
+        _reject_duplicate_keys(value, file, name)
 
 
-def _port_base(raw: dict, shown: str) -> int:
-    """Port base of this instance: WORKBENCH_PORT_BASE, else that of its running services, else the
-    file's.
+def _port_base(raw: dict[str, Any], file: str) -> int:
+    """Return the port base of this instance.
+
+    It is WORKBENCH_PORT_BASE, or that of the running services, or the file's. The result is -1 if
+    the key is missing or mistyped: `_to_params_error` reports that.
     """
-    stack, stated = raw.get("stack"), os.environ.get("WORKBENCH_PORT_BASE")
-    base = (
-        stated
-        or pidfiles.running_port_base()
-        or (stack.get("port_base") if isinstance(stack, dict) else None)
-    )
-    number = (
-        int(base) if str(base).isdecimal() else -1
-    )  # isdigit is also true of ², which is no number for int
-    if (stated or type(base) is int) and not 1024 <= number <= 65500:
-        where = (
-            "the environment variable WORKBENCH_PORT_BASE"
-            if stated
-            else f"{shown}: stack.port_base"
-        )
-        raise ParamsError(f"port base is {base!r}", location=where, expected="1024 to 65500")
-    return number  # of one that is missing or mistyped `_refused` tells
+    location = "the environment variable WORKBENCH_PORT_BASE"
+    value = os.environ.get("WORKBENCH_PORT_BASE") or pidfiles.running_port_base()
+    if not value:
+        location = f"{file}: stack.port_base"
+        value = _stack_section(raw).get("port_base")
+        if type(value) is not int:
+            return -1
+    # isdecimal: isdigit is also true of ², which int() rejects
+    port_base = int(value) if str(value).isdecimal() else -1
+    if not 1024 <= port_base <= 65500:
+        raise ParamsError(f"port base is {value!r}", location=location, expected="1024 to 65500")
+    return port_base
 
 
 class ReferenceResolver:
-    """What the references of a file stand for. AWS is asked when the first of them needs it."""
+    """The values of a file's references; AWS is called when the first one needs it."""
 
-    def __init__(self, raw: dict, base: int):
-        stack = raw.get("stack") if isinstance(raw.get("stack"), dict) else {}
-        self.port_base, self.region, self.deployment = (
-            base,
-            str(raw.get("region")),
-            str(stack.get("deployment") or ""),
-        )
+    def __init__(self, raw: dict[str, Any], port_base: int):
+        """Take the deployment of the file.
+
+        Args:
+            raw: the keys of the file.
+            port_base: port base of the instance.
+        """
+        self.port_base = port_base
+        self.region, self.deployment = _deployment(raw)
         self.values = {
             "state": str(paths.state_dir()),
             "root": str(paths.SAFE_ROOT),
@@ -392,10 +425,20 @@ class ReferenceResolver:
 
     @cached_property
     def parameters(self) -> dict[str, str]:
-        _apply_s3_environment({})  # AWS is asked with the user's own key
+        """The SSM parameters of the deployment."""
+        _apply_s3_environment({})  # AWS is called with the user's own key
         return aws.parameters(self.region, self.deployment)
 
-    def resolve(self, reference: str, where: str) -> str:
+    def resolve(self, reference: str, location: str) -> str:
+        """Return the value of a reference.
+
+        Args:
+            reference: the text between ${ and }.
+            location: file and key path, for the error.
+
+        Raises:
+            ParamsError: there is no such reference.
+        """
         kind, _, arg = reference.partition(":")
         if kind == "port" and arg.isdecimal() and int(arg) < 40:
             return str(self.port_base + int(arg))
@@ -403,113 +446,123 @@ class ReferenceResolver:
             return self.values[kind]
         if kind == "ssm" and arg and self.deployment:
             return aws.require_parameter(
-                self.parameters, self.deployment, arg, where, error=ParamsError
+                self.parameters, self.deployment, arg, location, error=ParamsError
             )
         raise ParamsError(
             f"unknown reference ${{{reference}}}",
-            location=where,
-            expected="${port:0…39}, ${state}, "
-            "${root}, ${deployment}, ${ssm:NAME} where there is a deployment, or ${secret:NAME} alone",
+            location=location,
+            expected="${port:0…39}, ${state}, ${root}, ${deployment}, ${ssm:NAME} where there is a "
+            "deployment, or ${secret:NAME} as the whole value",
         )
 
 
 def _resolve_references(
-    value: Any, shown: str, known: ReferenceResolver, path: str = "", kind: Any = World
+    value: Any, file: str, resolver: ReferenceResolver, path: str = "", kind: Any = World
 ) -> Any:
-    """Fill in the references. A secret becomes a Secret: only where one is expected will it do.
-    Text that was filled in becomes a number only where the world declares a number (`kind`): an id
-    such as 0012 keeps its zeros.
+    """Return a value of a params file with its references resolved.
+
+    A secret becomes a Secret, which is valid only where one is expected. Text with references
+    becomes a number only where the world declares a number: an id such as 0012 keeps its zeros.
+
+    Args:
+        value: a mapping, or a scalar.
+        file: the file, for errors.
+        resolver: knows the references.
+        path: key path of the value.
+        kind: the type that the world declares for it.
     """
     if isinstance(value, dict):
-        keys = kind.model_fields if isinstance(kind, type) and issubclass(kind, ConfigModel) else {}
+        fields = _config_keys(kind)
         return {
-            k: _resolve_references(
-                v,
-                shown,
-                known,
-                f"{path}.{k}".lstrip("."),
-                keys[k].annotation if k in keys else None,
+            name: _resolve_references(
+                item,
+                file,
+                resolver,
+                f"{path}.{name}".lstrip("."),
+                fields[name].annotation if name in fields else None,
             )
-            for k, v in value.items()
+            for name, item in value.items()
         }
     if not isinstance(value, str):
         return value
     secret = re.fullmatch(r"\$\{secret:([a-z0-9_.]+)\}", value)
     if secret:
-        return Secret(secret.group(1), known.region, known.deployment)
-    # a doubled $ is an escape: the text is for a Connect worker, not for us; what is ours within it
-    # is filled in
-    inner = re.sub(
-        r"\$\{(deployment|state|root)\}", lambda m: known.resolve(m[1], f"{shown}: {path}"), value
-    )
-    new = re.sub(
-        r"(?<!\$)\$\{([^}]*)\}", lambda m: known.resolve(m[1], f"{shown}: {path}"), inner
-    ).replace("$${", "${")
-    return int(new) if kind is int and new != value and new.isdecimal() else new
+        return Secret(secret[1], resolver.region, resolver.deployment)
+
+    def resolve(match: re.Match[str]) -> str:
+        return resolver.resolve(match[1], f"{file}: {path}")
+
+    # $${ is an escape: the text is for a Connect worker, which resolves it. Our own references
+    # inside it are resolved here.
+    text = re.sub(r"\$\{(deployment|state|root)\}", resolve, value)
+    text = re.sub(r"(?<!\$)\$\{([^}]*)\}", resolve, text).replace("$${", "${")
+    return int(text) if kind is int and text != value and text.isdecimal() else text
 
 
-def _to_params_error(error: ValidationError, shown: str) -> ParamsError:
-    """What a person is told of a file that is no world: an unknown key first, since the right one
-    is missing then.
+def _to_params_error(error: ValidationError, file: str) -> ParamsError:
+    """Return the error for a file that is not a valid world.
+
+    An unknown key is reported first, because the right key is missing then.
     """
     ranks = {"extra_forbidden": 0, "missing": 1}
-    found = min(error.errors(), key=lambda e: ranks.get(e["type"], 2))
-    *above, key = found["loc"]
-    path, raw, keys = ".".join(map(str, found["loc"])), found["input"], _config_keys(World)
-    for name in above:
-        keys = _config_keys(keys[name].annotation)
-    if key not in keys:
+    problem = min(error.errors(), key=lambda e: ranks.get(e["type"], 2))
+    *parents, name = map(str, problem["loc"])
+    path, raw, fields = ".".join([*parents, name]), problem["input"], _config_keys(World)
+    for parent in parents:
+        fields = _config_keys(fields[parent].annotation)
+    location = f"{file}: {path}"
+    if name not in fields:
         return ParamsError(
-            f"unknown key '{key}'",
-            location=f"{shown}: {path}",
-            expected=did_you_mean(str(key), keys),
+            f"unknown key '{name}'",
+            location=location,
+            expected=did_you_mean(name, fields),
             hint="rename or remove the key",
         )
-    kind, expected, next_step = keys[key].annotation, _expected_value(keys[key], raw), ""
-    if found["type"] == "missing":
-        what, next_step = (
-            f"missing key '{key}'",
-            "copy the line from params/local.yaml and adapt it",
-        )
+    kind, expected, hint = fields[name].annotation, _expected_value(fields[name], raw), ""
+    if problem["type"] == "missing":
+        message = f"missing key '{name}'"
+        hint = COPY_LINE_HINT
     elif kind is Secret:
-        what = "a password stands in a params file" if raw else "the secret is empty"
-        next_step = (
-            "put the value into the environment variable WORKBENCH_SECRET_… and name it here"
-        )
+        message = "the params file contains a password" if raw else "the secret is empty"
+        hint = "put the value into the environment variable WORKBENCH_SECRET_… and refer to it here"
     elif kind is str and isinstance(raw, Secret):
-        what, expected = (
-            "a secret stands where plain text is expected",
-            "a literal: this value is shown and logged",
-        )
+        message = "a secret is used where plain text is expected"
+        expected = "a literal: this value is shown and logged"
+    elif raw is None:
+        message = f"{path} is empty"
     else:
-        what = f"{path} is empty" if raw is None else f"{path} is {raw!r} ({type(raw).__name__})"
-    return ParamsError(what, location=f"{shown}: {path}", expected=expected, hint=next_step)
+        message = f"{path} is {raw!r} ({type(raw).__name__})"
+    return ParamsError(message, location=location, expected=expected, hint=hint)
 
 
-def _expected_value(key: FieldInfo, raw: Any) -> str:
-    kind, choices = key.annotation, typing.get_args(key.annotation)
+def _expected_value(field: FieldInfo, raw: Any) -> str:
+    kind, choices = field.annotation, typing.get_args(field.annotation)
     if kind is Secret:
         return "a reference such as ${secret:postgres.admin}"
     if choices:
         return did_you_mean(str(raw), choices)
-    if issubclass(kind, ConfigModel):
+    if _config_keys(kind):
         return f"a mapping with {', '.join(sorted(_config_keys(kind)))}"
-    return key.description or f"a value of type {kind.__name__}"
+    return field.description or f"a value of type {getattr(kind, '__name__', kind)}"
 
 
-def _config_keys(part: type[ConfigModel]) -> dict[str, FieldInfo]:
-    """The keys of a part of a world, and what each of them holds."""
-    return {name: key for name, key in part.model_fields.items() if key.annotation is not Path}
+def _config_keys(kind: Any) -> dict[str, FieldInfo]:
+    """Return the keys of a section and their fields; none if the type is not a section."""
+    if not (isinstance(kind, type) and issubclass(kind, ConfigModel)):
+        return {}
+    return {
+        name: field for name, field in kind.model_fields.items() if field.annotation is not Path
+    }
 
 
 def split_host_port(address: str) -> tuple[str, int]:
-    """Split `host:port` (also with a scheme before it) into both."""
+    """Split `host:port`, also with a scheme before it and a path after it."""
     host, _, port = re.sub(r"^\w+://", "", address).split("/")[0].rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def require_choice(name: str, value: str, *choices: str) -> None:
-    """Raise ParamsError when the value of a notebook's parameter is none of its choices."""
+    """Raise ParamsError if the value of a notebook parameter is not one of its choices."""
     if value not in choices:
         raise ParamsError(
             f"parameter {name} is {value!r}",
@@ -518,13 +571,11 @@ def require_choice(name: str, value: str, *choices: str) -> None:
         )
 
 
-def require_range(name: str, value: int, least: int, most: int) -> None:
-    """Raise ParamsError when the value of a notebook's parameter is no whole number from `least` to
-    `most`.
-    """
-    if type(value) is not int or not least <= value <= most:
+def require_range(name: str, value: int, minimum: int, maximum: int) -> None:
+    """Raise ParamsError if the value of a notebook parameter is not a whole number in a range."""
+    if type(value) is not int or not minimum <= value <= maximum:
         raise ParamsError(
             f"parameter {name} is {value!r}",
-            expected=f"a whole number from {least:,} to {most:,}",
+            expected=f"a whole number from {minimum:,} to {maximum:,}",
             hint="nothing was changed",
         )

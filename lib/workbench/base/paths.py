@@ -1,6 +1,4 @@
-"""Where things lie: the checkout, the state of one instance of the stack, and links that services
-can take.
-"""
+"""Paths: the checkout, the state of one instance of the stack, and URIs of the lake."""
 
 import hashlib
 import os
@@ -13,19 +11,17 @@ from typing import Optional
 from .errors import LakeError, ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
-USER_RUNTIME_DIR = (
-    Path("/tmp") / f"workbench-{os.geteuid()}"
-)  # named by nothing that differs between two terminals
+# The name contains nothing that differs between two terminals of the user.
+USER_RUNTIME_DIR = Path("/tmp") / f"workbench-{os.geteuid()}"
 
 
 def _shell_safe_link(folder: Path) -> Path:
-    """Return a path to `folder` that is of letters, digits and _ . / - only: the folder itself, or
-    a link to it.
+    """Return a path to a folder that contains letters, digits and _ . / - only.
 
-    Spark splits its Java options at blanks, and Hudi makes no table at an address that holds one.
-    The link lies in a folder that only we can enter, under a name that each of our processes finds
-    again. Where that cannot be had, the folder itself is returned, and no embedded world is loaded
-    (see `params.load_file`).
+    Spark splits its Java options at blanks, and Hudi creates no table at a path that contains one.
+    So the path is the folder itself, or a link to it. The link lies in a folder that only this user
+    can enter, and each process finds it again by its name. If the link cannot be made, the folder
+    itself is returned, and no embedded world can be loaded (see `params.load_file`).
     """
     if is_shell_safe(folder):
         return folder
@@ -41,36 +37,39 @@ def _shell_safe_link(folder: Path) -> Path:
 
 
 def user_runtime_dir() -> Path:
-    """Return the folder of this machine that all our processes find, and only we can enter.
+    """Return the folder that all processes of this user find, and only this user can enter.
 
-    Raises: ParamsError: another user has made it before us.
+    Raises:
+        ParamsError: another user has created it before.
     """
     USER_RUNTIME_DIR.mkdir(mode=0o700, exist_ok=True)
-    seen = USER_RUNTIME_DIR.lstat()
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+    info = USER_RUNTIME_DIR.lstat()
+    is_own_dir = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+    if not is_own_dir or info.st_mode & 0o077:
         raise ParamsError(
-            f"{USER_RUNTIME_DIR} is not yours alone",
-            expected="a folder of yours, mode 0700",
-            hint="remove it, or have its owner do so",
+            f"{USER_RUNTIME_DIR} is open to other users",
+            expected="a folder of this user, mode 0700",
+            hint="remove it, or ask its owner to do so",
         )
     return USER_RUNTIME_DIR
 
 
 def is_shell_safe(path: Path) -> bool:
+    """Return whether a path contains letters, digits and _ . / - only."""
     return re.fullmatch(r"[\w./-]+", str(path), re.ASCII) is not None
 
 
-SAFE_ROOT = _shell_safe_link(ROOT)  # ROOT as services are given it; people are shown ROOT
+SAFE_ROOT = _shell_safe_link(ROOT)  # ROOT as it is passed to services; people see ROOT
 VAR_DIR = SAFE_ROOT / "var"
 
 
 def service_path(path: Path) -> Path:
-    """Return a path below ROOT as services can take it; any other as it is."""
+    """Return a path as it is passed to services: below SAFE_ROOT in place of ROOT."""
     return SAFE_ROOT / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def display_path(path: Path) -> str:
-    """A path as people are shown it: below ROOT without it."""
+    """Return a path as people see it: relative to the checkout if it is inside."""
     for root in (ROOT, SAFE_ROOT):
         if path.is_relative_to(root):
             return str(path.relative_to(root))
@@ -78,8 +77,9 @@ def display_path(path: Path) -> str:
 
 
 def instance_name() -> str:
-    """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use
-    their own).
+    """Return the name of the running copy of the stack, `main` by default.
+
+    WORKBENCH_INSTANCE sets another name; tests use their own.
     """
     name = os.environ.get("WORKBENCH_INSTANCE", "main")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,30}", name):
@@ -90,45 +90,43 @@ def instance_name() -> str:
 
 
 def state_dir() -> Path:
-    """Where this instance keeps service data, logs, pid files, secrets and the local lake."""
+    """Return the folder with this instance's service data, logs, pid files, secrets and lake."""
     return VAR_DIR / instance_name()
 
 
 def ensure_private_dir(folder: Path) -> Path:
-    """Make a folder that nobody else may enter, or mend one of ours that others may; return it.
+    """Create a folder that no other user can enter, or close an existing one; return it.
 
-    For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs
-    and notebooks too. Where a link stands in its place, what it leads to is the user's, and stays
-    as it is.
+    For folders of the workbench alone, var/ and runs/: they contain rows of the source, in logs and
+    notebooks, too. The target of a link belongs to the user and keeps its mode.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    seen = folder.stat()
-    if not folder.is_symlink() and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
+    info = folder.stat()
+    if not folder.is_symlink() and info.st_uid == os.geteuid() and info.st_mode & 0o077:
         folder.chmod(0o700)
     return folder
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file as a whole that nobody else may read, mode 0600, in a folder that nobody else
-    may enter.
-    """
-    scratch = (
-        ensure_private_dir(path.parent) / f".{path.name}.{os.getpid()}.{threading.get_ident()}"
-    )  # two may write side by side
+    """Write a file atomically that no other user can read (mode 0600), in a private folder."""
+    folder = ensure_private_dir(path.parent)
+    # two threads may write at the same time
+    scratch = folder / f".{path.name}.{os.getpid()}.{threading.get_ident()}"
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f:
         f.write(content)
     scratch.replace(path)
 
 
-def parse_s3_uri(address: str) -> tuple[str, str]:
-    """Return what an s3: or s3a: address names: the bucket, and the way in it."""
-    bucket, _, key = re.sub(r"^s3a?://", "", address).partition("/")
+def parse_s3_uri(uri: str) -> tuple[str, str]:
+    """Return the bucket and the key of an s3: or s3a: URI."""
+    bucket, _, key = re.sub(r"^s3a?://", "", uri).partition("/")
     return bucket, key
 
 
 def is_safe_relative_path(path: str) -> bool:
-    """Whether a relative path stays below any folder that it is joined to: it has no empty, `.` or
-    `..` part, and no control character.
+    """Return whether a relative path stays below any folder that it is joined to.
+
+    Such a path has no empty, `.` or `..` part, and no control character.
     """
     return not {"", ".", ".."} & {*path.split("/")} and re.search(r"[\x00-\x1f\x7f]", path) is None
 
@@ -136,24 +134,25 @@ def is_safe_relative_path(path: str) -> bool:
 def join_uri(root: str, path: str) -> str:
     """Join a URI of the lake and a path that comes from JSON, KCQL, a topic's name or an argument.
 
-    Every such path is joined here: a folder of the lake is removed as a whole, and locks and files
-    are made in it.
+    Every such path is joined here: whole folders of the lake are removed, and locks and files are
+    created in them.
 
     Args:
-        root: URI of a folder. path: relative to it.
+        root: URI of a folder.
+        path: relative to it.
 
     Raises:
-        LakeError: the path leads out of the folder, or names the folder itself (see
-            `is_contained`).
+        LakeError: the path leads out of the folder, or to the folder itself (see
+            `is_safe_relative_path`).
     """
     if not is_safe_relative_path(path):
         raise LakeError(
             f"{path!r} is not a path below {root}",
-            expected="names with / between them, none of them empty, . or ..",
+            expected="names separated by /, none of them empty, . or ..",
         )
     return f"{root.rstrip('/')}/{path}"
 
 
-def local_path(address: str) -> Optional[Path]:
-    """Return the folder that a `file:` address names, None for any other file system."""
-    return Path(re.sub(r"^file:(//)?", "", address)) if address.startswith("file:") else None
+def local_path(uri: str) -> Optional[Path]:
+    """Return the path of a `file:` URI, None for any other scheme."""
+    return Path(re.sub(r"^file:(//)?", "", uri)) if uri.startswith("file:") else None

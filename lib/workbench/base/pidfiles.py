@@ -1,10 +1,8 @@
-"""Pid files: which processes this instance has started, and whether each of them still is the one
-that was noted.
-"""
+"""Pid files: the processes that this instance has started, and whether they still run."""
 
 import json
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import psutil
 
@@ -12,57 +10,70 @@ from . import paths
 
 
 def pid_file(name: str) -> Path:
-    """Where it is noted which process a service is."""
+    """Return the path of a service's pid file."""
     return paths.state_dir() / "run" / f"{name}.json"
 
 
 def read(pid_file: Path) -> dict[str, Any]:
-    """Return what a pid file says; a pid that no process has where there is none or it is damaged
-    (a full disk).
-    Raises: OSError: it cannot be read.
+    """Return the record in a pid file.
+
+    Returns:
+        At least `pid` and `born` (see `start_ticks`). Both are -1, which no process has, if the
+        file does not exist or is damaged (a full disk).
+
+    Raises:
+        OSError: the file cannot be read.
     """
     try:
-        noted = json.loads(pid_file.read_text())
-        return {**noted, "pid": int(noted["pid"]), "born": float(noted["born"])}
+        record = json.loads(pid_file.read_text())
+        return {**record, "pid": int(record["pid"]), "born": float(record["born"])}
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return {"pid": -1, "born": -1}
 
 
+def _records() -> Iterator[dict[str, Any]]:
+    return map(read, sorted(pid_file("any").parent.glob("*.json")))
+
+
 def recorded_ports() -> set[int]:
-    """The ports that services of this instance were started with, of those that died as well."""
-    return {
-        port
-        for file in pid_file("any").parent.glob("*.json")
-        for port in read(file).get("ports", ())
-    }
+    """Return the ports that services of this instance were started with, dead ones included."""
+    return {port for record in _records() for port in record.get("ports", ())}
 
 
 def running_port_base() -> Optional[int]:
-    """The port base that the living services of this instance were started with; None where none
-    lives.
-    """
-    noted = (read(f) for f in sorted(pid_file("any").parent.glob("*.json")))
-    return next((n["base"] for n in noted if type(n.get("base")) is int and find_process(n)), None)
+    """Return the port base that the running services were started with, None if none runs."""
+    for record in _records():
+        base = record.get("base")
+        if type(base) is int and find_process(record):
+            return base
+    return None
 
 
 def running_instances() -> set[str]:
-    """Names of the instances in this checkout of which a service is running."""
-    return {f.parents[1].name for f in paths.VAR_DIR.glob("*/run/*.json") if find_process(read(f))}
+    """Return the names of the instances in this checkout with a running service."""
+    files = paths.VAR_DIR.glob("*/run/*.json")
+    return {file.parents[1].name for file in files if find_process(read(file))}
 
 
-def find_process(noted: dict[str, Any]) -> Optional[psutil.Process]:
-    """The process that was noted, None where it has ended (a later one may have its number)."""
+def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:
+    """Return the process of a record, None if it has ended.
+
+    A later process may have the same pid, but not the same start.
+    """
     try:
-        process = psutil.Process(int(noted["pid"]))
-        return process if start_ticks(process) == noted["born"] and is_alive(process) else None
+        process = psutil.Process(int(record["pid"]))
+        if start_ticks(process) == record["born"] and is_alive(process):
+            return process
     except (ValueError, psutil.Error):
-        return None
+        pass
+    return None
 
 
 def start_ticks(process: psutil.Process) -> float:
-    """When a process began, on a clock that nobody sets. Linux gives it in ticks since boot
-    (proc(5), stat, field 22); as a time of day it would move when a laptop wakes up and its clock
-    is put right.
+    """Return when a process started, on a clock that is never set.
+
+    Linux has it in ticks since boot (proc(5), stat, field 22). As a time of day it would change
+    when a laptop wakes up and its clock is corrected.
     """
     try:
         return float(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
@@ -71,7 +82,7 @@ def start_ticks(process: psutil.Process) -> float:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

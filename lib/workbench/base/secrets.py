@@ -1,11 +1,12 @@
-"""Secrets: referenced in params, made at first start, resolved late, never shown.
+"""Secrets: referenced in params, created at the first start, resolved late, never shown.
 
-The embedded world keeps them in `<state>/secrets`, each in a file of its name, mode 0600, as it
-stands: Kafka's DirectoryConfigProvider (KIP-421) reads the same files, so that a connector
-    configuration holds a reference and no
-password. An environment variable WORKBENCH_SECRET_<NAME> (dots as underscores, upper case) goes
-before the files. In the embedded world it may give a password at first start only: PostgreSQL keeps
-the one that it was made with.
+The embedded world stores them in `<state>/secrets`, one file of plain text for each, mode 0600.
+Kafka's DirectoryConfigProvider (KIP-421) reads the same files, so a connector configuration
+contains a reference and no password.
+
+An environment variable WORKBENCH_SECRET_<NAME> (dots as underscores, upper case) takes precedence
+over the files. In the embedded world it can set a password at the first start only: PostgreSQL
+keeps the one that it was initialized with.
 """
 
 import json
@@ -24,8 +25,12 @@ MASK = "••••••"
 
 @dataclass(frozen=True)
 class Secret:
-    """A reference to a secret; prints as dots, `reveal()` gives the text. region, deployment: where
-    AWS keeps it; no deployment, and it is this instance's.
+    """A reference to a secret; it prints as dots, and `reveal()` returns the text.
+
+    Attributes:
+        name: such as `postgres.admin`.
+        region: AWS region of the deployment.
+        deployment: name of the deployment on AWS that has the secret; empty for this instance.
     """
 
     name: str
@@ -33,8 +38,11 @@ class Secret:
     deployment: str = ""
 
     def reveal(self) -> str:
-        """Return the secret's text. Raises ParamsError when it is nowhere to be found, StackError:
-        AWS refuses it.
+        """Return the text of the secret.
+
+        Raises:
+            ParamsError: it is not set.
+            StackError: AWS refuses it.
         """
         variable = _variable(self.name)
         text = os.environ.get(variable)
@@ -45,11 +53,12 @@ class Secret:
             raise ParamsError(
                 f"secret {self.name!r} is not set",
                 location=str(secrets_dir()),
-                hint=f"run `workbench up` (it makes the embedded ones), or set {variable}",
+                hint=f"run `workbench up` (it creates the embedded ones), or set {variable}",
             )
         return text
 
     def __repr__(self) -> str:
+        """Return dots: logs and notebooks must not show a secret."""
         return MASK
 
     __str__ = __repr__
@@ -60,12 +69,12 @@ def _variable(name: str) -> str:
 
 
 def secrets_dir() -> Path:
-    """Path of this instance's secrets."""
+    """Return the folder of this instance's secrets."""
     return state_dir() / "secrets"
 
 
 def read() -> dict[str, str]:
-    """This instance's secrets by name; an absent folder holds none."""
+    """Return this instance's secrets by name; none if the folder does not exist."""
     return {
         file.name: file.read_text(encoding="utf-8")
         for file in secrets_dir().glob("[!.]*")
@@ -74,49 +83,63 @@ def read() -> dict[str, str]:
 
 
 def validate_environment(names: Iterable[str]) -> None:
-    """See whether the environment agrees with the files.
+    """Check that the environment agrees with the files.
+
+    Args:
+        names: the secrets to check.
 
     Raises:
-        ParamsError: a value of the environment is not the one of the file, or holds what a password
-            cannot.
+        ParamsError: the value of a variable is not the one in the file, or is not a possible
+            password.
     """
-    have = read()
+    stored = read()
     for name in names:
         variable = _variable(name)
-        given = os.environ.get(variable)
-        if (
-            given and not given.isprintable()
-        ):  # initdb reads one line; a byte that is no UTF-8 is in no file
+        text = os.environ.get(variable)
+        if not text:
+            continue
+        # initdb reads one line; a byte that is not UTF-8 cannot be written to the file
+        if not text.isprintable():
             raise ParamsError(
-                f"{variable} holds a line break or another character that cannot be printed",
+                f"{variable} contains a line break or another character that cannot be printed",
                 location="the environment",
-                hint="give a password of printable characters",
+                hint="set a password of printable characters",
             )
-        if given and name in have and given != have[name]:
+        if text != stored.get(name, text):
             raise ParamsError(
-                f"{variable} is not the password that this instance was made with",
+                f"{variable} is not the password that this instance was created with",
                 location=str(secrets_dir()),
-                expected="the value that the file has, or no such variable",
-                hint=f"unset {variable}; or `workbench down` and `workbench clean`, to make the instance anew",
+                expected="the value in the file, or no such variable",
+                hint=f"unset {variable}; or `workbench down` and `workbench clean`, "
+                "to create the instance again",
             )
 
 
 def ensure(names: Iterable[str]) -> None:
-    """Make those of `names` that have no secret yet. Existing ones stay.
+    """Create the secrets that do not exist yet.
 
-    What the environment gives goes into a file, too: Kafka Connect reads nothing else. Raises
-    ParamsError as `check` does.
+    A value from the environment is written to a file, too: Kafka Connect reads nothing else.
+
+    Args:
+        names: names of secrets.
+
+    Raises:
+        ParamsError: as of `validate_environment`.
     """
     names = set(names)
     validate_environment(names)
-    ensure_private_dir(state_dir().parent)  # what is below it is nobody else's
+    ensure_private_dir(state_dir().parent)
     for name in names - read().keys():
         text = os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24)
         write_private_file(secrets_dir() / name, text.encode())
 
 
 def get_or_create(secret: Secret) -> str:
-    """The secret's text; one is made if there is none. Raises StackError: AWS refuses it."""
+    """Return the text of a secret, which is created if it does not exist.
+
+    Raises:
+        StackError: AWS refuses it.
+    """
     try:
         return secret.reveal()
     except ParamsError:
@@ -125,36 +148,37 @@ def get_or_create(secret: Secret) -> str:
 
 
 def delete(name: str) -> None:
-    """Remove a secret of this instance; one that is not there is fine."""
+    """Remove a secret of this instance; it need not exist."""
     (secrets_dir() / name).unlink(missing_ok=True)
 
 
 def write_connect_users(passwords: dict[str, str]) -> Path:
-    """Write a file of users for Kafka Connect's PropertyFileLoginModule, and return its path.
+    r"""Write the users file of Kafka Connect's PropertyFileLoginModule, and return its path.
 
-    It is read by `java.util.Properties`, which knows the escapes of JSON's texts and takes a
-    leading blank away.
+    `java.util.Properties` reads it: it knows the escapes of JSON strings, and strips a leading
+    blank.
+
+    Args:
+        passwords: the password of each user.
     """
-    escaped = {
-        user: json.dumps(password)[1:-1].replace(" ", "\\ ") for user, password in passwords.items()
-    }
+    lines = []
+    for user, password in passwords.items():
+        escaped = json.dumps(password)[1:-1].replace(" ", "\\ ")
+        lines.append(f"{user}={escaped}\n")
     file = secrets_dir() / ".users"
-    write_private_file(
-        file, "".join(f"{user}={password}\n" for user, password in escaped.items()).encode()
-    )
+    write_private_file(file, "".join(lines).encode())
     return file
 
 
 def s3_credentials_file() -> Path:
-    """Where boto3, pyarrow and Java find the key to an S3 endpoint of ours: AWS's shared
-    credentials file.
+    """Return the path of the shared credentials file with the key of an embedded S3 endpoint.
+
+    boto3, pyarrow and Java read it.
     """
     return secrets_dir() / ".aws"
 
 
 def write_s3_credentials(key_id: str, key: str) -> None:
-    """Write that file."""
-    write_private_file(
-        s3_credentials_file(),
-        f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n".encode(),
-    )
+    """Write the file of `s3_credentials_file`."""
+    text = f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n"
+    write_private_file(s3_credentials_file(), text.encode())

@@ -1,26 +1,32 @@
-"""What is printed to a terminal: nothing in it that a terminal would obey."""
+"""Text for a terminal, without the control characters that a terminal would obey."""
 
-LAYOUT_CHARACTERS = "\n\t"  # what shapes a text of several lines
+LAYOUT_CHARACTERS = "\n\t"  # the control characters that a text of several lines needs
 
 
-def escape_unprintable(text: str, keep: str = "") -> str:
-    """Return a text with every character that cannot be printed written as an escape, such as
-    `\\x1b`.
+def escape_unprintable(text: str, allowed: str = "") -> str:
+    r"""Replace every character that cannot be printed by an escape, such as `\x1b`.
 
     Terminals obey escape sequences: they move the cursor, change the title, hide text. Text from
-    topics, headers and databases may hold some.
+    topics, headers and databases may contain some.
 
     Args:
-        keep: characters that stay, such as LINES. Without it a line break is escaped, too: the text
-            stays one line.
+        text: any text.
+        allowed: characters that stay, such as LAYOUT_CHARACTERS. By default line breaks are escaped as
+            well, and the text stays on one line.
     """
     return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
+        c if c.isprintable() or c in allowed else c.encode("unicode_escape").decode() for c in text
     )
 
 
 def echo(text: str, style: str = "", stderr: bool = False) -> None:
-    """Print a text, which may have several lines, in a style of rich's."""
+    """Print a text of one or several lines.
+
+    Args:
+        text: what to print; characters that cannot be printed are escaped.
+        style: a style of the library `rich`, such as "bold red".
+        stderr: print to standard error.
+    """
     from rich.console import Console
 
     Console(stderr=stderr, soft_wrap=True).print(

@@ -1,4 +1,4 @@
-"""Waiting for a condition. The only place in the workbench that sleeps."""
+"""Waiting for a condition. No other module of the workbench sleeps."""
 
 import contextlib
 import fcntl
@@ -9,138 +9,165 @@ import threading
 import time
 import uuid
 from pathlib import Path
+from types import FrameType
 from typing import Callable, Iterator, Optional, Sequence, TypeVar
 
 from .errors import ServiceLost, WorkbenchError
 
-RESTART_GRACE_SECONDS = (
-    3.0  # seconds for which a service may be gone: it was killed, and is being restarted
-)
+RESTART_GRACE_SECONDS = 3.0  # a killed service may be down for this long while it is restarted
 T = TypeVar("T")
 
 
 def wait_until(
-    condition: Callable[[], T],
-    what: str,
+    condition: Callable[[], Optional[T]],
+    description: str,
     *,
     timeout: float = 60.0,
     interval: float = 0.1,
     failure_reason: Optional[Callable[[], Optional[str]]] = None,
+    is_transient: Callable[[Exception], bool] = lambda error: True,
     error: type[WorkbenchError] = WorkbenchError,
     hint: str = "",
 ) -> T:
-    """Poll `condition` until it returns something true, and return that.
+    """Poll `condition` until it returns a true value, and return that value.
 
     Args:
-        condition: called without arguments. An exception it raises counts as "not yet"; the last
-            one is reported. ServiceLost ends the wait when the service has been gone for GRACE
-            seconds.
-        what: what is waited for, completing "waited 60 s for …".
+        condition: called without arguments. A transient exception counts as "not yet"; the last
+            one is reported. ServiceLost ends the wait when the service has been gone for
+            RESTART_GRACE_SECONDS.
+        description: what is waited for, to complete "waited 60 s for …".
         timeout: seconds before giving up.
-        every: seconds between two tries.
-        failed: returns a sentence as soon as waiting has become pointless (the process died, the
-            task is FAILED). ServiceLost that it raises counts as one of `condition`.
+        interval: seconds between two calls.
+        failure_reason: returns a sentence as soon as waiting has become pointless (the process
+            died, the task is FAILED). A ServiceLost that it raises counts as one of `condition`.
+        is_transient: whether an exception of `condition` counts as "not yet". Any other exception
+            is raised at once.
         error: the WorkbenchError class to raise.
-        next_step: what a person should do, shown in the error.
+        hint: what a person should do, shown in the error.
 
     Raises:
-        error: after `timeout`, or at once when `failed` returns a sentence.
+        error: after `timeout`, or at once when `failure_reason` returns a sentence.
         ServiceLost: a service that `condition` needs is gone.
     """
     deadline = time.monotonic() + timeout
-    last: Optional[BaseException] = None
     lost_since = math.inf
     while True:
+        reason = None
+        last_error: Optional[Exception] = None
         try:
             result = condition()
             if result:
                 return result
-            last = None
-        except Exception as e:  # noqa: BLE001 - "not ready yet" comes as any exception of any client
-            last = e
-        reason = None
+        except Exception as e:  # noqa: BLE001 - any client's exception may mean "not ready yet"
+            if not is_transient(e):
+                raise
+            last_error = e
         try:
             reason = failure_reason() if failure_reason else None
         except ServiceLost as e:
-            last = e
-        lost_since = min(lost_since, last.since) if isinstance(last, ServiceLost) else math.inf
-        if time.monotonic() - lost_since >= RESTART_GRACE_SECONDS:
-            raise last
+            last_error = e
+        if isinstance(last_error, ServiceLost):
+            lost_since = min(lost_since, last_error.since)
+            if time.monotonic() - lost_since >= RESTART_GRACE_SECONDS:
+                raise last_error
+        else:
+            lost_since = math.inf
         if reason:
-            raise error(f"gave up waiting for {what}: {reason}", hint=hint)
+            raise error(f"gave up waiting for {description}: {reason}", hint=hint)
         if time.monotonic() >= deadline:
-            seen = f"{type(last).__name__}: {last}" if last else "condition still false"
+            last_result = "condition still false"
+            if last_error:
+                last_result = f"{type(last_error).__name__}: {last_error}"
             raise error(
-                f"waited {timeout:g} s for {what}",
-                location=f"last answer: {seen}",
+                f"waited {timeout:g} s for {description}",
+                location=f"last answer: {last_result}",
                 hint=hint,
             )
         time.sleep(interval)
 
 
 def pace(items: Sequence[T], seconds: float) -> Iterator[T]:
-    """Yield the items evenly over this many seconds, and return when these are over. An item that
-    is late, because the work on the one before it took longer, follows at once.
+    """Yield items evenly over a period, and return at the end of the period.
+
+    An item that is late, because the work on the one before it took longer, follows at once.
+
+    Args:
+        items: what to yield; if it is empty, the function returns at once.
+        seconds: length of the period.
     """
-    begin = time.monotonic()
+    start = time.monotonic()
     for number in range(len(items) + 1):
-        time.sleep(max(0.0, begin + seconds * number / max(1, len(items)) - time.monotonic()))
-        yield from items[number : number + 1]
+        due = start + seconds * number / max(1, len(items))
+        time.sleep(max(0.0, due - time.monotonic()))
+        if number < len(items):
+            yield items[number]
 
 
 @contextlib.contextmanager
 def stop_on_signal(*, raise_interrupt: bool = False) -> Iterator[threading.Event]:
-    """In this block the first TERM or Ctrl-C sets the event that it gives; a second one does what
-    it did before.
+    """Turn SIGTERM and Ctrl-C into an event while the block runs.
+
+    The first signal sets the event. A second one has its original effect.
 
     Args:
-        interrupting: the first raises KeyboardInterrupt, too, and a second one does nothing: what
-            the first one has begun is finished.
-    """
-    told = threading.Event()
+        raise_interrupt: the first signal raises KeyboardInterrupt as well, and further ones have no
+            effect: the work that the first one has started is finished.
 
-    def tell(number: int, frame: object) -> None:
-        again = told.is_set()
-        told.set()
+    Yields:
+        The event.
+    """
+    stop_event = threading.Event()
+
+    def handle_signal(number: int, frame: Optional[FrameType]) -> None:
+        is_first = not stop_event.is_set()
+        stop_event.set()
         if not raise_interrupt:
-            signal.signal(number, before[number])
-        elif not again:
+            signal.signal(number, original[signal.Signals(number)])
+        elif is_first:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    original = {
+        number: signal.signal(number, handle_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        yield told
+        yield stop_event
     finally:
-        for number, handler in before.items():
+        for number, handler in original.items():
             signal.signal(number, handler)
 
 
 @contextlib.contextmanager
-def file_lock(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[str]:
-    """Hold the lock file `lock`. A second holder waits for the first; with `busy` it raises
-    busy(pid of the first).
+def file_lock(path: Path, on_locked: Optional[Callable[[str], Exception]] = None) -> Iterator[str]:
+    """Hold a lock file. The kernel releases the lock when its owner is killed.
 
-    The kernel frees it when the holder is killed. Gives what stands in the file below the pid: a
-    name that no other file has, not even one that takes its place.
+    Args:
+        path: the lock file; it is created if it does not exist.
+        on_locked: makes the exception to raise from the pid of the owner. Without it a second
+            caller waits for the first.
+
+    Yields:
+        The unique id of the file. A file that later replaces this one has another id.
     """
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a+", encoding="utf-8") as f:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as f:
         try:
-            fcntl.flock(f, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+            fcntl.flock(f, fcntl.LOCK_EX | (fcntl.LOCK_NB if on_locked else 0))
         except BlockingIOError:
+            if on_locked is None:
+                raise
             f.seek(0)
-            raise busy(f.readline().strip() or "unknown") from None  # type: ignore[misc]
+            raise on_locked(f.readline().strip() or "unknown") from None
         f.seek(0)
-        name = f.read().partition("\n")[2] or uuid.uuid4().hex
+        file_id = f.read().partition("\n")[2] or uuid.uuid4().hex
         f.truncate(0)
-        f.write(f"{os.getpid()}\n{name}")
+        f.write(f"{os.getpid()}\n{file_id}")
         f.flush()
-        yield name
+        yield file_id
 
 
-def lock_owner_pid(lock: Path) -> str:
-    """Return the pid of the process that holds the lock file; the empty text where none does."""
-    with contextlib.suppress(FileNotFoundError), lock.open(encoding="utf-8") as f:
+def lock_owner_pid(path: Path) -> str:
+    """Return the pid of the process that holds a lock file; empty if the lock is free."""
+    with contextlib.suppress(FileNotFoundError), path.open(encoding="utf-8") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

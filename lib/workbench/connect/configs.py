@@ -1,6 +1,7 @@
-"""Configurations of connectors: the JSON in params/connectors, the same for a Kafka Connect and for
-MSK Connect, with its ${placeholders} filled; and what must not stand in one: secrets, and keys that
-nobody knows.
+"""Connector configurations: the JSON files in params/connectors.
+
+They are the same for a Kafka Connect and for MSK Connect. Their ${placeholders} are filled from the
+world. A configuration must not contain secrets, or keys that its plugin does not know.
 """
 
 import json
@@ -19,7 +20,7 @@ from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
 CONNECTORS_DIR = ROOT / "params" / "connectors"
 CONNECTOR_CATALOG = yaml.safe_load(
-    Path(__file__).with_name("known.yaml").read_text(encoding="utf-8")
+    Path(__file__).with_name("catalog.yaml").read_text(encoding="utf-8")
 )
 MYSQL_CONNECTORS = CONNECTOR_CATALOG["mysql_connectors"]  # {mysql.kind of a world: connector class}
 SCHEMA_HISTORY_PREFIX = "schema.history.internal"
@@ -28,9 +29,9 @@ SECRET_KEYS = re.compile(
     r"(^|[._-])token$",
     re.I,
 )
-# Looked for in what a value holds beside references. An address with a login (errors.URI_LOGIN);
-# a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not
-# token_id=…
+# Secrets inside a value, outside of its references: a URI with a login (errors.URI_LOGIN), and a
+# key with its value as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; but
+# not token_id=…
 SECRET_PAIR = re.compile(
     r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
     r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])",
@@ -39,125 +40,125 @@ SECRET_PAIR = re.compile(
 SECRET_TEXT = re.compile(
     r"\bbearer\s+\w|\bauthorization\s*:\s*basic\s+\w|-----BEGIN [A-Z ]*PRIVATE KEY", re.I
 )
-SQL_QUERY = re.compile(
-    r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S
-)  # where password = … compares columns
-SQL_STRING = re.compile(
-    r"'((?:[^']|'')*)'"
-)  # a constant in it, such as the login that dblink is given
+# In SQL password = … compares columns. Only a string constant can contain a login, for dblink say.
+SQL_QUERY = re.compile(r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S)
+SQL_STRING = re.compile(r"'((?:[^']|'')*)'")
 PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
 
-def config(world: World, name: str, **more: Any) -> dict[str, str]:
-    """Return the connector configuration params/connectors/<name>.json with its ${placeholders}
-    filled from `world`. Below embedded/ are those that no deployment on AWS has.
+def config(world: World, name: str, **values: Any) -> dict[str, str]:
+    """Return a connector configuration with its ${placeholders} filled.
 
-    The file names Apicurio's converter for Avro. Where the world's registry is Glue's, its
-    converter and settings take the place of Apicurio's, and nothing else differs
-    (deploy/connectors.md shows it).
+    The file names Apicurio's converter for Avro. If the world's registry is Glue, Glue's converter
+    and settings take its place, and nothing else differs (deploy/connectors.md shows it).
 
     Args:
-        more: values for placeholders that the world does not know, or in place of the world's.
+        world: the world that fills the placeholders.
+        name: of the file params/connectors/<name>.json. Files in embedded/ are for connectors that
+            no deployment on AWS has.
+        **values: values of placeholders that the world does not know, or in place of the world's.
 
     Raises:
-        ConnectorError: no such file; not a flat JSON object, or one with a key given twice; a
-            placeholder nobody fills; an argument nobody uses.
+        ConnectorError: no such file; not a flat JSON object, or one with a duplicate key; a
+            placeholder without a value; a value without a placeholder.
     """
-    shown, files = (
-        f"params/connectors/{name}.json",
-        {p.stem: p for p in CONNECTORS_DIR.rglob("*.json")},
-    )
-    if name not in files:
-        raise ConnectorError(
-            f"there is no connector configuration {name!r}",
-            location=shown,
-            expected=did_you_mean(name, files),
-        )
-    try:
-        raw = json.loads(
-            files[name].read_text(encoding="utf-8"),
-            object_pairs_hook=lambda pairs: _reject_duplicate_keys(pairs, shown),
-        )
-    except ValueError as e:
-        raise ConnectorError(f"not JSON: {e}", location=shown) from e
-    if not isinstance(raw, dict) or not all(isinstance(v, str) for v in raw.values()):
-        raise ConnectorError(
-            "a connector configuration is one flat object of texts",
-            location=shown,
-            expected='every value in quotes, such as "tasks.max": "1"',
-        )
-    values = {**placeholders(world), **{k: str(v) for k, v in more.items()}}
+    file = f"params/connectors/{name}.json"
+    raw = _read_json(name, file)
+    available = {**placeholders(world), **{key: str(value) for key, value in values.items()}}
     used = {
-        placeholder: key for key, value in raw.items() for placeholder in PLACEHOLDER.findall(value)
+        placeholder: key for key, text in raw.items() for placeholder in PLACEHOLDER.findall(text)
     }
-    for unknown in sorted(used.keys() - values.keys()):
+    for unknown in sorted(used.keys() - available.keys()):
         raise ConnectorError(
             f"unknown placeholder ${{{unknown}}}",
-            location=f"{shown}: {used[unknown]}",
-            expected=did_you_mean(unknown, values),
-            hint=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)",
+            location=f"{file}: {used[unknown]}",
+            expected=did_you_mean(unknown, available),
+            hint=f"correct it, or set its value: connect.config(world, {name!r}, …=…)",
         )
-    for unused in sorted(more.keys() - used.keys()):
+    for unused in sorted(values.keys() - used.keys()):
         raise ConnectorError(
-            f"{shown} has no placeholder ${{{unused}}}",
-            location=shown,
+            f"{file} has no placeholder ${{{unused}}}",
+            location=file,
             expected=did_you_mean(unused, used),
         )
-    # one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
-    filled = {key: PLACEHOLDER.sub(lambda m: values[m[1]], value) for key, value in raw.items()}
+    # in one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
+    filled = {key: PLACEHOLDER.sub(lambda m: available[m[1]], text) for key, text in raw.items()}
     filled |= _schema_history_login(world, filled)
     return _use_glue_converter(world, filled) if world.registry.kind == "glue" else filled
 
 
+def _read_json(name: str, file: str) -> dict[str, str]:
+    files = {path.stem: path for path in CONNECTORS_DIR.rglob("*.json")}
+    if name not in files:
+        raise ConnectorError(
+            f"there is no connector configuration {name!r}",
+            location=file,
+            expected=did_you_mean(name, files),
+        )
+
+    def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # JSON silently takes the last one
+        for key, count in Counter(key for key, _ in pairs).items():
+            if count > 1:
+                raise ConnectorError(
+                    f"key {key!r} occurs twice", location=file, hint="remove one of the two"
+                )
+        return dict(pairs)
+
+    text = files[name].read_text(encoding="utf-8")
+    try:
+        raw = json.loads(text, object_pairs_hook=reject_duplicate_keys)
+    except ValueError as e:
+        raise ConnectorError(f"not JSON: {e}", location=file) from e
+    if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
+        raise ConnectorError(
+            "a connector configuration is one flat object of texts",
+            location=file,
+            expected='every value in quotes, such as "tasks.max": "1"',
+        )
+    return raw
+
+
 def _schema_history_login(world: World, config: dict[str, str]) -> dict[str, str]:
-    """How Debezium's own clients of Kafka, which keep what it knows of MySQL's tables, log in where
-    IAM is asked for ("Debezium source connector with configuration provider" of Amazon's developer
-    guide); elsewhere nothing.
+    """Return how Debezium's own Kafka clients log in if IAM is required; otherwise nothing.
+
+    They store what it knows of MySQL's tables. Source: Amazon's developer guide, "Debezium source
+    connector with configuration provider".
     """
-    if (
-        world.kafka.security_protocol != "SASL_SSL"
-        or f"{SCHEMA_HISTORY_PREFIX}.kafka.topic" not in config
-    ):
+    topic_key = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
+    if world.kafka.security_protocol != "SASL_SSL" or topic_key not in config:
         return {}
     login = {"security.protocol": world.kafka.security_protocol, **aws.KAFKA_IAM_PROPERTIES}
     return {
-        f"{SCHEMA_HISTORY_PREFIX}.{side}.{key}": value
-        for side in ("consumer", "producer")
+        f"{SCHEMA_HISTORY_PREFIX}.{client}.{key}": value
+        for client in ("consumer", "producer")
         for key, value in login.items()
     }
 
 
 def _use_glue_converter(world: World, config: dict[str, str]) -> dict[str, str]:
-    """Return a configuration with Glue's converter for Avro where it has Apicurio's (the settings
-    are of the README of aws-glue-schema-registry).
+    """Return a configuration with Glue's converter for Avro in place of Apicurio's.
+
+    The settings are those in the README of aws-glue-schema-registry.
     """
-    registries, changed = glue_registries(world), {}
+    registries = glue_registries(world)
+    result = {}
     for key, value in config.items():
-        side, converter, rest = key.partition(".converter")
+        side, converter, setting = key.partition(".converter")
         if side not in registries or config.get(side + converter) != AVRO_CONVERTER:
-            changed[key] = value
-        elif not rest:
-            told = {**_render("glue_converter", world), ".registry.name": registries[side]}
-            changed.update({key + setting: text for setting, text in told.items()})
-    return changed
-
-
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]], shown: str) -> dict[str, Any]:
-    """Return what `dict` would, but refuse a key that is given twice: JSON takes the last, and says
-    nothing.
-    """
-    for key, times in Counter(key for key, _ in pairs).items():
-        if times > 1:
-            raise ConnectorError(
-                f"key {key!r} is given twice", location=shown, hint="remove one of the two"
-            )
-    return dict(pairs)
+            result[key] = value
+        elif not setting:
+            for name, text in _render("glue_converter", world).items():
+                result[key + name] = text
+            result[f"{key}.registry.name"] = registries[side]
+    return result
 
 
 def placeholders(world: World) -> dict[str, str]:
-    """Return what `world` fills into connector configurations. No secret is among it, only a
-    reference to one.
+    """Return the values that a world fills into connector configurations.
+
+    No secret is among them, only references to secrets.
     """
     region, lake = world.region, urlsplit(world.lake.landing)
     return {
@@ -167,22 +168,22 @@ def placeholders(world: World) -> dict[str, str]:
         "registry_url": world.registry.url + REGISTRY_V2 if world.registry.url else "",
         "region": region or "local",
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
-        # where the lake is a folder there is no bucket; its landing folder takes that place
+        # a lake in a folder has no bucket; its landing folder takes that place
         "bucket": lake.netloc if lake.scheme.startswith("s3") else "landing",
-        "landing_folder": str(
-            local_path(world.lake.landing) or state_dir()
-        ),  # for the embedded Connect
+        # for the embedded Connect
+        "landing_folder": str(local_path(world.lake.landing) or state_dir()),
     }
 
 
-def _render(part: str, world: World) -> dict[str, str]:
-    """A part of known.yaml, in which {world.…} stands for what the world says."""
-    return {name: text.format(world=world) for name, text in CONNECTOR_CATALOG[part].items()}
+def _render(section: str, world: World) -> dict[str, str]:
+    """Return a section of catalog.yaml with its {world.…} filled."""
+    return {name: text.format(world=world) for name, text in CONNECTOR_CATALOG[section].items()}
 
 
 def _is_secret_reference(key: str, value: str) -> bool:
-    """Whether a secret is named instead of written out; a JAAS line holds a reference among other
-    words, or says nothing but who logs in.
+    """Return whether a secret is referred to, and not written out.
+
+    A JAAS line contains a reference among other words, or only the user name.
     """
     if "jaas" in key.lower():
         return bool(REFERENCE.search(value)) or "=" not in value
@@ -190,70 +191,68 @@ def _is_secret_reference(key: str, value: str) -> bool:
 
 
 def plaintext_secret_keys(config: dict[str, str]) -> list[str]:
-    """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or
-    a list.
-    """
-    whole = [
-        k
-        for k, v in config.items()
-        if SECRET_KEYS.search(k) and v and not _is_secret_reference(k, v)
-    ]
-    beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
-    return sorted({*whole, *(k for k, v in beside.items() if _holds_secret(v))})
+    """Return the keys whose values contain a secret as plain text.
 
-
-def _holds_secret(value: str) -> bool:
-    """Return whether a part of a value is a secret; of SQL only its constants can hold a key and
-    its value.
+    The secret may be the whole value, or part of a URI or a list.
     """
-    constants = (
-        [text.replace("''", "'") for text in SQL_STRING.findall(value)]
-        if SQL_QUERY.match(value)
-        else [value]
-    )
-    return bool(URI_LOGIN.search(value) or SECRET_TEXT.search(value)) or any(
-        map(SECRET_PAIR.search, constants)
+    return sorted(
+        key
+        for key, value in config.items()
+        if (SECRET_KEYS.search(key) and value and not _is_secret_reference(key, value))
+        or _contains_secret(REFERENCE.sub("", value))
     )
 
 
-def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return the keys that are neither `known` nor accepted by pattern, each with what is nearest
-    to it: to its new name if it was renamed.
+def _contains_secret(value: str) -> bool:
+    """Return whether a value without its references contains a secret."""
+    if URI_LOGIN.search(value) or SECRET_TEXT.search(value):
+        return True
+    texts = [value]
+    if SQL_QUERY.match(value):
+        texts = [text.replace("''", "'") for text in SQL_STRING.findall(value)]
+    return any(map(SECRET_PAIR.search, texts))
+
+
+def unknown_keys(config: dict[str, str], valid_keys: Iterable[str]) -> dict[str, str]:
+    """Return the keys that are neither known nor accepted by pattern.
+
+    Returns:
+        For each key the most similar known key; for a renamed key, its new name.
     """
-    found = {}
+    accepted = "|".join(CONNECTOR_CATALOG["accepted_key_patterns"])
+    unknown = {}
     for key in config:
-        if key not in known and not re.fullmatch("|".join(CONNECTOR_CATALOG["dynamic_keys"]), key):
-            now = next(
-                (
-                    key.replace(old, new)
-                    for old, new in CONNECTOR_CATALOG["renamed"].items()
-                    if key.endswith(old)
-                ),
-                key,
-            )
-            found[key] = did_you_mean(now, known)
-    return found
+        if key not in valid_keys and not re.fullmatch(accepted, key):
+            current = key
+            for old, new in CONNECTOR_CATALOG["renamed_keys"].items():
+                if key.endswith(old):
+                    current = key.replace(old, new)
+                    break
+            unknown[key] = did_you_mean(current, valid_keys)
+    return unknown
 
 
 def known_keys(config: dict[str, str]) -> set[str]:
-    """Return the keys that the plugin of a configuration, and its transforms, have, as
-    params/connectors/keys has them of some classes (a test compares them with the plugins
-    themselves); none where the plugin's are not there.
+    """Return the keys of the plugin of a configuration, and of its transforms.
+
+    They are listed by class in params/connectors/keys; a test compares the lists with the plugins.
+
+    Returns:
+        Empty if there is no list for the plugin.
     """
+    keys = _listed_keys(config.get("connector.class", ""))
+    if not keys:
+        return keys
+    for transform in re.split(r"[\s,]+", config.get("transforms", "")):
+        prefix = f"transforms.{transform}."
+        listed = _listed_keys(config.get(f"{prefix}type", ""))
+        if listed:
+            keys |= {prefix + key for key in listed}
+        elif transform:
+            keys |= {key for key in config if key.startswith(prefix)}
+    return keys | {key for key in config if re.match(r"(key|value|header)\.converter\.", key)}
 
-    def keys(of: str) -> list[str]:
-        file = CONNECTORS_DIR / "keys" / f"{of}.txt"
-        return file.read_text(encoding="utf-8").split() if file.is_file() else []
 
-    found = set(keys(config.get("connector.class", "")))
-    for name in filter(None, re.split(r"[\s,]+", config.get("transforms", ""))) if found else ():
-        start = f"transforms.{name}."
-        own = keys(config.get(f"{start}type", ""))
-        found |= (
-            {start + key for key in own}
-            if own
-            else {key for key in config if key.startswith(start)}
-        )
-    return found | {
-        key for key in config if found and re.match(r"(key|value|header)\.converter\.", key)
-    }
+def _listed_keys(class_name: str) -> set[str]:
+    file = CONNECTORS_DIR / "keys" / f"{class_name}.txt"
+    return set(file.read_text(encoding="utf-8").split()) if file.is_file() else set()

@@ -1,22 +1,23 @@
-"""The same verbs of MSK Connect (its API reference, "kafkaconnect 2021-09-14"). Use them through
-`connect`.
+"""The operations of MSK Connect (API reference "kafkaconnect 2021-09-14"). Use them via `connect`.
 
-A connector is called `<deployment>-<name>` there, and tagged. What it runs on is told by the
-deployment: a role for each connector, subnets, security groups, log group, worker configuration.
-    MSK Connect starts workers for each
-connector: what takes seconds in a Kafka Connect takes minutes here. docs/limits.md says what it
-    does not do.
+A connector has the name `<deployment>-<name>` there, and a tag. The parameters of the deployment
+name what it runs on: a role for each connector, subnets, security groups, log group, worker
+configuration. MSK Connect starts workers for each connector: operations that take seconds in a
+Kafka Connect take minutes here. docs/limits.md lists what it does not support.
 """
 
 import time
+from pathlib import Path
+from string import Template
 from typing import Any, Optional
+
+import yaml
 
 from ..base import ConnectorError, StackError, World, aws
 from . import msk_api, validation
 from .configs import CONNECTOR_CATALOG, PLACEHOLDER, known_keys, unknown_keys
 from .msk_api import (
     METRIC_DELAY,
-    OPERATION_TIMEOUT,
     POLL_INTERVAL,
     call,
     describe,
@@ -25,135 +26,134 @@ from .msk_api import (
     full_name,
     require,
     run_operation,
+    wait_for_operation,
     wait_until_stable,
 )
+from .validation import ConnectorStatus, PartStatus, TaskStatus
 
-CUSTOM_PLUGINS = {
-    name: tuple(said) for name, said in CONNECTOR_CATALOG["msk_plugins"].items()
-}  # {custom plugin: (class, type)}
-INSTALL_HINT = "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` (deploy/README.md)"
-# Of Kafka Connect: the newest that MSK Connect has; the other one, 2.7.1, is too old for any
-# Debezium 3. The risk: this Debezium, 3.5, is built with Kafka 4.1. It was seen to work on a Kafka
-# Connect 3.7.2, never on MSK Connect (docs/limits.md, deploy/README.md)
-KAFKA_CONNECT_VERSION = "3.7.x"
-CAPACITY = {
-    "provisionedCapacity": {"mcuCount": 1, "workerCount": 1}
-}  # 1 vCPU and 4 GiB: each of ours has one task
-# Kafka's security.protocol in MSK Connect's words: how a worker shows who it is, and encryption
+# {custom plugin: (class, type)}
+CUSTOM_PLUGINS = {name: tuple(plugin) for name, plugin in CONNECTOR_CATALOG["msk_plugins"].items()}
+INSTALL_HINT = (
+    "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` "
+    "(deploy/README.md)"
+)
+CREATE_TEMPLATE = Template(
+    Path(__file__).with_name("create_connector.yaml").read_text(encoding="utf-8")
+)
+# MSK Connect's names for Kafka's security.protocol: authentication of the worker, and encryption.
 SECURITY_SETTINGS = {
     "SASL_SSL": ("IAM", "TLS"),
     "SSL": ("NONE", "TLS"),
     "PLAINTEXT": ("NONE", "PLAINTEXT"),
 }
-# As a Kafka Connect calls them. All else, while MSK Connect is at it, is told as it is.
+# States with another name in a Kafka Connect. All others are reported as they are.
 STATE_NAMES = {"CREATING": "UNASSIGNED", "UPDATING": "UNASSIGNED"}
-_healthy_until: dict[
-    tuple[str, str], float
-] = {}  # {(deployment, connector): until when it is taken for well}
+# {(deployment, connector): until when it counts as healthy, by time.monotonic}
+_healthy_until: dict[tuple[str, str], float] = {}
 
 
 def plugins(world: World) -> list[dict[str, str]]:
-    """Return the connector plugins there are, as dicts with class, type ("source" or "sink") and
-    version: here the revision of the deployment's custom plugin.
+    """Return the connector plugins.
+
+    Returns:
+        Dicts with class, type ("source" or "sink") and version, here the revision of the
+        deployment's custom plugin.
     """
-    return [
-        {
-            "class": CUSTOM_PLUGINS[name][0],
-            "type": CUSTOM_PLUGINS[name][1],
-            "version": str(plugin["latestRevision"]["revision"]),
-        }
-        for name, plugin in _custom_plugins(world).items()
-    ]
+    plugins = []
+    for name, plugin in _custom_plugins(world).items():
+        class_name, plugin_type = CUSTOM_PLUGINS[name]
+        version = str(plugin["latestRevision"]["revision"])
+        plugins.append({"class": class_name, "type": plugin_type, "version": version})
+    return plugins
 
 
 def _custom_plugins(world: World) -> dict[str, Any]:
-    """The deployment's custom plugins that are of use, by their names without the deployment's."""
+    """Return the deployment's usable custom plugins, by their names without its prefix."""
     prefix = full_name(world, "")
-    found = aws.paginate(
+    listed = aws.paginate(
         world.region, "kafkaconnect", "list_custom_plugins", "customPlugins", namePrefix=prefix
     )
-    named = {
-        plugin["name"][len(prefix) :]: plugin
-        for plugin in found
-        if plugin["customPluginState"] == "ACTIVE"
+    active = {
+        plugin["name"]: plugin for plugin in listed if plugin["customPluginState"] == "ACTIVE"
     }
-    return {name: named[name] for name in CUSTOM_PLUGINS if name in named}
+    return {name: active[prefix + name] for name in CUSTOM_PLUGINS if prefix + name in active}
 
 
 def validate(world: World, config: dict[str, str], name: str = "") -> None:
-    """Judge a configuration, without deploying it, as far as that can be done here: MSK Connect
-    asks no plugin for its opinion before a connector runs.
+    """Validate a configuration without deploying it, as far as possible.
 
-    Refused are a class without a plugin, a secret written out, a ${placeholder} that nobody has
-    filled, keys that the plugin does not know where its keys are known (params/connectors/keys),
-    and what CreateConnector demands. Values, and whether the database answers, are judged by the
-    plugin when it starts: see `wait_running`.
+    MSK Connect does not call the plugin before a connector runs. Rejected are a class without a
+    plugin, a secret in plain text, an unfilled ${placeholder}, keys that the plugin does not know
+    if its keys are listed (params/connectors/keys), and what CreateConnector requires. The plugin
+    checks values, and whether the database responds, when it starts: see `wait_running`.
+
+    Args:
+        world: the world of the MSK Connect.
+        config: the configuration.
+        name: of the connector, for the error.
 
     Raises:
-        ConnectorError: one, that lists every refused key with its message.
+        ConnectorError: one, that lists every rejected key with its message.
     """
     name = name or config.get("name") or "to-be-validated"
-    wanted = validation.require_plugin(
-        config, name, plugins(world), f"MSK Connect, {world.region}", INSTALL_HINT
-    )
+    location = f"MSK Connect, {world.region}"
+    class_name = validation.require_plugin(config, name, plugins(world), location, INSTALL_HINT)
     validation.reject_plaintext_secrets(world, name, config)
     validation.reject_error_tolerance(name, config)
-    known = known_keys(config)
-    guesses = unknown_keys(config, known) if known else {}
-    problems = {
-        key: [validation.unknown_key_message(wanted, guess)] for key, guess in guesses.items()
-    }
-    problems.update(
-        {
-            key: [f"nobody has filled {value}"]
-            for key, value in config.items()
-            if PLACEHOLDER.search(value)
-        }
-    )
+    problems = {}
+    plugin_keys = known_keys(config)
+    if plugin_keys:
+        for key, suggestion in unknown_keys(config, plugin_keys).items():
+            problems[key] = [validation.unknown_key_message(class_name, suggestion)]
+    for key, value in config.items():
+        if PLACEHOLDER.search(value):
+            problems[key] = [f"the placeholder is not filled: {value}"]
     if not _to_msk_config(config)["tasks.max"].isdecimal():
-        problems["tasks.max"] = ["MSK Connect demands a whole number, such as 1"]
-    validation.raise_for_problems(name, wanted, problems)
+        problems["tasks.max"] = ["MSK Connect requires a whole number, such as 1"]
+    validation.raise_for_problems(name, class_name, problems)
 
 
 def _to_msk_config(config: dict[str, str]) -> dict[str, str]:
-    """A configuration as MSK Connect is sent it: it demands tasks.max, which is 1 in Kafka Connect
-    where it is not given, and has the name apart.
+    """Return a configuration in the form of MSK Connect.
+
+    MSK Connect requires tasks.max, whose default in Kafka Connect is 1, and has the name elsewhere.
     """
     return {"tasks.max": "1", **{key: value for key, value in config.items() if key != "name"}}
 
 
-def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
-    """Deploy a connector, or bring it to this configuration; the same again changes nothing.
-    Returns its `status`.
+def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
+    """Deploy a connector, or change it to this configuration; repeating it changes nothing.
 
-    A changed one goes on where it was: its update is waited for, for AWS undoes one with which the
-    connector does not get well. A failed one is deleted and created again: as every new connector
-    of MSK Connect it begins with a snapshot. Where a task of it has failed, that is started again.
+    A changed connector continues from its offsets. Its update is awaited, because AWS rolls back an
+    update with which the connector does not become healthy. A failed connector is deleted and
+    created again: like every new connector of MSK Connect it begins with a snapshot. Failed tasks
+    are restarted.
+
+    Args:
+        world: the world of the MSK Connect.
+        name: of the connector.
+        config: its configuration.
+
+    Returns:
+        Its `status`.
 
     Raises:
-        ConnectorError: the configuration is not valid, or there is no plugin or no role for it, or
-            a connector of this name is somebody else's: nothing is deployed then. An update was
-            undone. StackError: AWS refuses something.
+        ConnectorError: the configuration is not valid, there is no plugin or no role for it, or a
+            connector of this name belongs to another deployment: nothing is deployed then. Or an
+            update was rolled back.
+        StackError: AWS refuses something.
     """
     validate(world, config, name)
-    validation.require_free_slot(
-        name,
-        config,
-        {}
-        if "slot.name" not in config
-        else {
-            other: (describe(world, other) or {}).get("connectorConfiguration", {})
-            for other in names(world)
-        },
-    )
+    if "slot.name" in config:
+        deployed_configs = {other_name: deployed(world, other_name) for other_name in names(world)}
+        validation.require_free_slot(name, config, deployed_configs)
     validation.require_root_publication(world, name, config)
-    before, wanted = wait_until_stable(world, name), _to_msk_config(config)
-    if not before or before["connectorState"] == "FAILED":
-        new = _create_request(
-            world, name, wanted
-        )  # what is missing for it is missed before anything is deleted
+    current, target = wait_until_stable(world, name), _to_msk_config(config)
+    if not current or current["connectorState"] == "FAILED":
+        # before anything is deleted, because it may fail
+        request = _create_request(world, name, target)
         delete(world, name)
-        call(world, "create_connector", **new)
+        call(world, "create_connector", **request)
         aws.wait(
             lambda: name in names(world),
             f"connector {name!r} to appear",
@@ -162,202 +162,192 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
             error=ConnectorError,
         )
         return status(world, name)
-    if before["connectorState"] == "PAUSED":
+    if current["connectorState"] == "PAUSED":
         run_operation(world, name, "resume_connector")
-    if before["connectorConfiguration"] != wanted:
-        run_operation(world, name, "update_connector", connectorConfiguration=wanted)
+    if current["connectorConfiguration"] != target:
+        run_operation(world, name, "update_connector", connectorConfiguration=target)
     elif "FAILED" in validation.states(status(world, name)):
         restart(world, name)
     return status(world, name)
 
 
 def _create_request(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
-    """What CreateConnector is given."""
-    told = aws.parameters(world.region, world.stack.deployment)
-    role, subnets, groups, log, worker = (
-        aws.require_parameter(
-            told,
+    """Return the parameters of CreateConnector."""
+    parameters = aws.parameters(world.region, world.stack.deployment)
+
+    def parameter(key: str) -> str:
+        return aws.require_parameter(
+            parameters,
             world.stack.deployment,
-            needed,
+            key,
             error=ConnectorError,
-            hint="nothing was deployed. A "
-            "connector of your own needs a role (deploy/5-connect.yaml has one for each of ours), its ARN in "
-            "that parameter; all else comes with `workbench aws up`",
+            hint="nothing was deployed. A connector of your own needs a role (deploy/5-connect.yaml "
+            "has one for each of ours), and its ARN in that parameter; `workbench aws up` creates "
+            "all others",
         )
-        for needed in (
-            f"connect/role/{name}",
-            "connect/subnets",
-            "connect/security_groups",
-            "connect/log_group",
-            "connect/worker_configuration",
-        )
-    )
-    authentication, encryption = SECURITY_SETTINGS[world.kafka.security_protocol]
+
+    role = parameter(f"connect/role/{name}")
+    values = {
+        "subnets": parameter("connect/subnets"),
+        "security_groups": parameter("connect/security_groups"),
+        "log_group": parameter("connect/log_group"),
+        "worker_configuration": parameter("connect/worker_configuration"),
+    }
     plugin = next(
         plugin
-        for of, plugin in _custom_plugins(world).items()
-        if CUSTOM_PLUGINS[of][0] == config["connector.class"]
+        for plugin_name, plugin in _custom_plugins(world).items()
+        if CUSTOM_PLUGINS[plugin_name][0] == config["connector.class"]
     )
-    worker_now = call(world, "describe_worker_configuration", workerConfigurationArn=worker)[
-        "latestRevision"
-    ]
-    return dict(
-        connectorName=full_name(world, name),
-        connectorConfiguration=config,
-        capacity=CAPACITY,
-        kafkaCluster={
-            "apacheKafkaCluster": {
-                "bootstrapServers": world.kafka.bootstrap,
-                "vpc": {"subnets": subnets.split(","), "securityGroups": groups.split(",")},
-            }
-        },
-        kafkaClusterClientAuthentication={"authenticationType": authentication},
-        kafkaClusterEncryptionInTransit={"encryptionType": encryption},
-        kafkaConnectVersion=KAFKA_CONNECT_VERSION,
-        logDelivery={"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": log}}},
-        plugins=[
-            {
-                "customPlugin": {
-                    "customPluginArn": plugin["customPluginArn"],
-                    "revision": plugin["latestRevision"]["revision"],
-                }
-            }
-        ],
-        serviceExecutionRoleArn=role,
-        tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
-        workerConfiguration={"workerConfigurationArn": worker, "revision": worker_now["revision"]},
+    worker = call(
+        world,
+        "describe_worker_configuration",
+        workerConfigurationArn=values["worker_configuration"],
     )
+    authentication, encryption = SECURITY_SETTINGS[world.kafka.security_protocol]
+    text = CREATE_TEMPLATE.substitute(
+        values,
+        name=full_name(world, name),
+        bootstrap=world.kafka.bootstrap,
+        authentication=authentication,
+        encryption=encryption,
+        plugin_arn=plugin["customPluginArn"],
+        plugin_revision=plugin["latestRevision"]["revision"],
+        role=role,
+        tag=aws.DEPLOYMENT_TAG,
+        deployment=world.stack.deployment,
+        worker_revision=worker["latestRevision"]["revision"],
+    )
+    return {**yaml.safe_load(text), "connectorConfiguration": config}
 
 
 def names(world: World) -> list[str]:
-    """Return the names of the connectors deployed now."""
+    """Return the names of the deployed connectors."""
     return msk_api.names(world)
 
 
 def deployed(world: World, name: str) -> dict[str, str]:
-    """Return the configuration with which a connector is deployed; empty where there is no such
-    connector.
-    """
+    """Return the configuration of a deployed connector; empty if it does not exist."""
     return dict((describe(world, name) or {}).get("connectorConfiguration", {}))
 
 
-def status(world: World, name: str) -> dict[str, Any]:
-    """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}, states as a
-    Kafka Connect's.
+def status(world: World, name: str) -> ConnectorStatus:
+    """Return the status of a connector, with the states of a Kafka Connect.
 
-    MSK Connect tells of no task. Where a connector has come to run or to fail, there are as many as
-    `tasks.max`, each in its state, but of one that runs as many FAILED as the metric
-    ErroredTaskCount said last (developer guide, "Monitoring Amazon MSK Connect"), which is a minute
-    or two behind.
+    MSK Connect reports no tasks. A connector that runs or has failed is reported with `tasks.max`
+    tasks in its own state. Of a running one, as many are FAILED as the last value of the metric
+    ErroredTaskCount (developer guide, "Monitoring Amazon MSK Connect"), which is a minute or two
+    behind.
+
+    Returns:
+        {name, type, state, worker, error, tasks: [{id, state, worker, error}]}.
 
     Raises:
-        ConnectorError: there is no such connector, or it is somebody else's.
+        ConnectorError: the connector does not exist, or belongs to another deployment.
     """
-    return _status(world, name, require(world, name))
+    return _to_status(world, name, require(world, name))
 
 
-def _status(world: World, name: str, found: dict[str, Any]) -> dict[str, Any]:
-    config, state = (
-        found["connectorConfiguration"],
-        STATE_NAMES.get(found["connectorState"], found["connectorState"]),
-    )
-    wrong = failed_task_count(world, name, found) if state == "RUNNING" else 0
-    error = failure_reason(world, name, found) if state == "FAILED" or wrong else ""
+def _to_status(world: World, name: str, connector: dict[str, Any]) -> ConnectorStatus:
+    config = connector["connectorConfiguration"]
+    state = STATE_NAMES.get(connector["connectorState"], connector["connectorState"])
+    failed_tasks = failed_task_count(world, name, connector) if state == "RUNNING" else 0
+    error = ""
+    if state == "FAILED" or failed_tasks:
+        error = failure_reason(world, name, connector)
 
-    def part(state: str) -> dict[str, str]:
-        return {
-            "state": state,
-            "worker": "MSK Connect",
-            "error": error if state == "FAILED" else "",
-        }
+    def part_status(state: str) -> PartStatus:
+        part_error = error if state == "FAILED" else ""
+        return {"state": state, "worker": "MSK Connect", "error": part_error}
 
-    tasks = [
-        {"id": i, **part("FAILED" if i < wrong else state)}
-        for i in range(int(config.get("tasks.max", 1)))
-    ]
-    return {
-        "name": name,
-        "type": dict(CUSTOM_PLUGINS.values()).get(config["connector.class"], ""),
-        **part(state),
-        "tasks": tasks if state in ("RUNNING", "FAILED") else [],
-    }
+    tasks: list[TaskStatus] = []
+    if state in ("RUNNING", "FAILED"):
+        for number in range(int(config.get("tasks.max", 1))):
+            task_state = "FAILED" if number < failed_tasks else state
+            tasks.append({"id": number, **part_status(task_state)})
+    connector_type = dict(CUSTOM_PLUGINS.values()).get(config["connector.class"], "")
+    return {"name": name, "type": connector_type, **part_status(state), "tasks": tasks}
 
 
 def failure(world: World, name: str) -> Optional[str]:
-    """Return a sentence (the last error of its log, likely causes) when a connector or task is
-    FAILED, else None.
+    """Return why a connector or a task is FAILED, None if it is not.
 
-    Loops ask several times in a second, which AWS does not bear: that a connector is well is
-    believed for some seconds.
+    Loops call this several times a second, which AWS does not permit: a healthy connector is
+    checked again only after some seconds.
+
+    Returns:
+        A sentence: the last error in its log, and likely causes.
     """
     key = world.stack.deployment, name
     if time.monotonic() < _healthy_until.get(key, 0):
         return None
     try:
-        found = describe(world, name)
-        told = validation.failure_message(name, found and _status(world, name, found))
+        connector = describe(world, name)
+        connector_status = _to_status(world, name, connector) if connector else None
+        message = validation.failure_message(name, connector_status)
     except StackError as e:
         if not aws.is_transient(e):
             raise
-        return None  # of the connector that says nothing
-    if not told:
+        return None  # this error is not one of the connector
+    if not message:
         _healthy_until[key] = time.monotonic() + POLL_INTERVAL
-    return told
+    return message
 
 
-def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> dict[str, Any]:
-    """Wait until a connector is RUNNING, and stays so for `steady` seconds; return its `status`. It
-    takes minutes.
+def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> ConnectorStatus:
+    """Wait until a connector is RUNNING and stays so; it takes minutes.
+
+    Args:
+        world: the world of the MSK Connect.
+        name: of the connector.
+        stable_for: seconds for which it must be RUNNING.
+
+    Returns:
+        Its `status`.
 
     Raises:
         ConnectorError: at once when it is FAILED, with the reason from its log and likely causes.
     """
-    return aws.wait(
+    return wait_for_operation(
         validation.running_for(lambda: status(world, name), stable_for),
         f"connector {name!r} to be RUNNING",
-        timeout=OPERATION_TIMEOUT,
-        interval=POLL_INTERVAL,
-        error=ConnectorError,
         failure_reason=lambda: failure(world, name),
         hint=f"read the lines of {full_name(world, name)} in its log group in CloudWatch",
     )
 
 
 def restart(world: World, name: str) -> None:
-    """Start again the tasks of a connector that have FAILED, and wait until that is done; what runs
-    is left alone. They go on where they were. See `wait_running`.
+    """Restart the FAILED tasks of a connector, and wait until that is done.
 
-    Raises: ConnectorError: there is no such connector, or it is itself FAILED: AWS restarts none
-        but one that is RUNNING (developer guide, "Restart a connector").
+    They continue from their offsets. Running tasks are not restarted. See `wait_running`.
+
+    Raises:
+        ConnectorError: the connector does not exist, or is itself FAILED: AWS restarts only a
+            RUNNING one (developer guide, "Restart a connector").
     """
-    seen = status(world, name)
-    if seen["state"] == "FAILED":
+    current = status(world, name)
+    if current["state"] == "FAILED":
         raise ConnectorError(
-            f"connector {name!r} is FAILED, and MSK Connect restarts none that is: {seen['error']}",
+            f"connector {name!r} is FAILED, and MSK Connect does not restart a failed connector: "
+            f"{current['error']}",
             location=full_name(world, name),
             hint="connect.apply(world, name, config) deletes it and creates it again",
         )
     run_operation(world, name, "restart_connector", onlyFailedTasks=True)
-    _healthy_until[world.stack.deployment, name] = (
-        time.monotonic() + METRIC_DELAY
-    )  # till then CloudWatch may tell of what was before
+    # until then CloudWatch may report the state before the restart
+    _healthy_until[world.stack.deployment, name] = time.monotonic() + METRIC_DELAY
 
 
 def delete(world: World, name: str) -> None:
-    """Delete a connector and wait until it is gone; one that is not there is fine.
+    """Delete a connector, which need not exist, and wait until it is gone.
 
-    How far a source had read is forgotten, too: the next one of its name is a new connector, and
-    takes a new snapshot. How far a sink had read stays in its consumer group. The replication slot
+    The offsets of a source are deleted, too: the next connector of this name is a new one, and
+    takes a new snapshot. The offsets of a sink stay in its consumer group. The replication slot
     stays: see postgres.drop_slot.
-    Raises: ConnectorError: it is somebody else's.
+
+    Raises:
+        ConnectorError: it belongs to another deployment.
     """
-    found = wait_until_stable(world, name)
-    if found:
-        call(world, "delete_connector", connectorArn=found["connectorArn"])
-        aws.wait(
-            lambda: not describe(world, name),
-            f"connector {name!r} to be gone",
-            timeout=OPERATION_TIMEOUT,
-            interval=POLL_INTERVAL,
-            error=ConnectorError,
-        )
+    connector = wait_until_stable(world, name)
+    if connector:
+        call(world, "delete_connector", connectorArn=connector["connectorArn"])
+        wait_for_operation(lambda: not describe(world, name), f"connector {name!r} to be gone")

@@ -1,139 +1,161 @@
-"""What MSK Connect, CloudWatch and its logs tell of the connectors of a deployment, and what is
-done to one of them.
-"""
+"""Requests to MSK Connect, CloudWatch and its logs about the connectors of a deployment."""
 
 import datetime as dt
 import re
-from typing import Any, Optional
+from typing import Any, Callable, Optional, TypeVar
 
-from ..base import ConnectorError, StackError, World, aws, did_you_mean
+from ..base import ConnectorError, StackError, World, aws
 from . import validation
 
-OPERATION_TIMEOUT, POLL_INTERVAL = (
-    15 * 60,
-    5.0,
-)  # seconds that a connector may take to run or to be gone, and between two looks at it
+T = TypeVar("T")
+
+OPERATION_TIMEOUT = 15 * 60  # seconds that a connector may take to run or to be deleted
+POLL_INTERVAL = 5.0  # seconds
 METRIC_DELAY = 3 * 60  # seconds that CloudWatch may be behind
 STABLE_STATES = ("RUNNING", "FAILED", "PAUSED")
+LOG_PERIOD = dt.timedelta(hours=6)  # how far back a log is searched
 
 
-def call(world: World, operation: str, **given: Any) -> dict[str, Any]:
-    return aws.call(world.region, "kafkaconnect", operation, **given)
+def call(world: World, operation: str, **params: Any) -> dict[str, Any]:
+    """Return the response of an operation of MSK Connect."""
+    return aws.call(world.region, "kafkaconnect", operation, **params)
+
+
+def wait_for_operation(condition: Callable[[], Optional[T]], description: str, **options: Any) -> T:
+    """Wait for an operation, which takes minutes; arguments and result as of `aws.wait`."""
+    return aws.wait(
+        condition,
+        description,
+        timeout=OPERATION_TIMEOUT,
+        interval=POLL_INTERVAL,
+        error=ConnectorError,
+        **options,
+    )
 
 
 def full_name(world: World, name: str) -> str:
+    """Return MSK Connect's name of a connector."""
     return f"{world.stack.deployment}-{name}"
 
 
-def _arns(world: World, name: str = "") -> dict[str, str]:
-    """{name: ARN} of the connectors whose names begin so, whosever they are: `a-b-c` may be b-c of
-    deployment a, and c of a-b.
+def _list_arns(world: World, name: str = "") -> dict[str, str]:
+    """Return the ARNs of the connectors whose names have this prefix, by name.
+
+    They may belong to other deployments: `a-b-c` may be b-c of deployment a, or c of a-b.
     """
-    start = len(full_name(world, ""))
-    found = aws.paginate(
+    prefix_length = len(full_name(world, ""))
+    listed = aws.paginate(
         world.region,
         "kafkaconnect",
         "list_connectors",
         "connectors",
         connectorNamePrefix=full_name(world, name),
     )
-    return {one["connectorName"][start:]: one["connectorArn"] for one in found}
+    return {item["connectorName"][prefix_length:]: item["connectorArn"] for item in listed}
 
 
 def names(world: World) -> list[str]:
-    """Those of this deployment."""
-    return sorted(name for name, arn in _arns(world).items() if _has_deployment_tag(world, arn))
+    """Return the names of the connectors of this deployment."""
+    arns = _list_arns(world)
+    return sorted(name for name, arn in arns.items() if _has_deployment_tag(world, arn))
 
 
 def _has_deployment_tag(world: World, arn: str) -> bool:
     tags = call(world, "list_tags_for_resource", resourceArn=arn).get("tags", {})
-    return tags.get(aws.DEPLOYMENT_TAG) == world.stack.deployment
+    return bool(tags.get(aws.DEPLOYMENT_TAG) == world.stack.deployment)
 
 
 def describe(world: World, name: str) -> Optional[dict[str, Any]]:
-    """What MSK Connect says of a connector; None where there is none, or it went while it was asked
-    for. Raises:
-    ConnectorError: it does not bear this deployment's tag, so it is another user's, of the same
-        name.
+    """Return MSK Connect's description of a connector, None if it does not exist.
+
+    Raises:
+        ConnectorError: it does not have this deployment's tag, so it is a connector of another user
+            with the same name.
     """
-    arn = _arns(world, name).get(name)
-    with aws.ignore_error_codes("^NotFoundException$"):
-        if arn and not _has_deployment_tag(world, arn):
+    arn = _list_arns(world, name).get(name)
+    if not arn:
+        return None
+    with aws.ignore_error_codes("^NotFoundException$"):  # deleted meanwhile
+        if not _has_deployment_tag(world, arn):
             raise ConnectorError(
-                f"connector {full_name(world, name)!r} is not of this deployment; nothing was changed",
+                f"connector {full_name(world, name)!r} belongs to another deployment; "
+                "nothing was changed",
                 location=arn,
                 expected=f"the tag {aws.DEPLOYMENT_TAG} = {world.stack.deployment}",
-                hint="two users of one account take two names: stack.deployment in the params file",
+                hint="two users of one account need two names: stack.deployment in the params file",
             )
-        return call(world, "describe_connector", connectorArn=arn) if arn else None
+        return call(world, "describe_connector", connectorArn=arn)
     return None
 
 
 def require(world: World, name: str) -> dict[str, Any]:
-    """What `describe` returns. Raises: ConnectorError: there is no such connector."""
-    found = describe(world, name)
-    if not found:
-        raise ConnectorError(
-            f"there is no connector {name!r}",
-            location=f"MSK Connect, {world.region}",
-            expected=did_you_mean(name, names(world)),
-            hint="deploy it with connect.apply",
-        )
-    return found
+    """Return the result of `describe`.
+
+    Raises:
+        ConnectorError: the connector does not exist.
+    """
+    connector = describe(world, name)
+    if not connector:
+        location = f"MSK Connect, {world.region}"
+        raise validation.missing_connector_error(name, location, names(world))
+    return connector
 
 
 def wait_until_stable(world: World, name: str) -> Optional[dict[str, Any]]:
-    """What `describe` returns, once a connector is at rest: one that is being made or changed can
-    be neither updated nor deleted.
+    """Return the result of `describe` once no operation on a connector is running.
+
+    A connector that is being created or changed can be neither updated nor deleted.
     """
-    found = describe(world, name)  # what is wrong with it is told at once, by no waiting
-    if not found or found["connectorState"] in STABLE_STATES:
-        return found
-    aws.wait(
+    connector = describe(world, name)  # an error is raised at once, without waiting
+    if not connector or connector["connectorState"] in STABLE_STATES:
+        return connector
+    wait_for_operation(
         lambda: (describe(world, name) or {}).get("connectorState") in (None, *STABLE_STATES),
-        f"connector {name!r} to come to rest",
-        timeout=OPERATION_TIMEOUT,
-        interval=POLL_INTERVAL,
-        error=ConnectorError,
+        f"connector {name!r} to be stable",
     )
     return describe(world, name)
 
 
-def run_operation(world: World, name: str, operation: str, **given: Any) -> None:
-    """Let MSK Connect do something to a connector, and wait until that is done. Raises:
-    ConnectorError: it came to nothing.
+def run_operation(world: World, name: str, operation: str, **params: Any) -> None:
+    """Run an operation on a connector, and wait until it is complete.
+
+    Args:
+        world: the world of the deployment.
+        name: of the connector.
+        operation: boto3's name of the operation.
+        **params: its parameters.
+
+    Raises:
+        ConnectorError: the operation failed, or was rolled back.
     """
-    found = wait_until_stable(world, name) or require(world, name)
+    connector = wait_until_stable(world, name) or require(world, name)
     if operation == "update_connector":
-        given["currentVersion"] = found["currentVersion"]
-    done = call(world, operation, connectorArn=found["connectorArn"], **given)[
-        "connectorOperationArn"
-    ]
-    seen = aws.wait(
-        lambda: [
-            now
-            for now in [call(world, "describe_connector_operation", connectorOperationArn=done)]
-            if re.search("COMPLETE|FAILED", now["connectorOperationState"])
-        ],
-        f"{operation} of {name!r}",
-        timeout=OPERATION_TIMEOUT,
-        interval=POLL_INTERVAL,
-        error=ConnectorError,
-    )[0]
-    if re.search("FAILED|ROLLBACK", seen["connectorOperationState"]):
-        why = f"{' '.join(seen.get('errorInfo', {}).values())} … {last_logged_error(world, name, found)}"
+        params["currentVersion"] = connector["currentVersion"]
+    response = call(world, operation, connectorArn=connector["connectorArn"], **params)
+    arn = response["connectorOperationArn"]
+
+    def completed() -> Optional[dict[str, Any]]:
+        result = call(world, "describe_connector_operation", connectorOperationArn=arn)
+        is_complete = re.search("COMPLETE|FAILED", result["connectorOperationState"])
+        return result if is_complete else None
+
+    result = wait_for_operation(completed, f"{operation} of {name!r}")
+    state = result["connectorOperationState"]
+    if re.search("FAILED|ROLLBACK", state):
+        error = " ".join(result.get("errorInfo", {}).values())
+        reason = f"{error} … {last_logged_error(world, name, connector)}"
         raise ConnectorError(
-            f"{operation} of connector {name!r} came to nothing, the connector is as it was before: {why}",
-            location=f"{full_name(world, name)}: {seen['connectorOperationState']}",
-            hint=validation.likely_causes(why),
+            f"{operation} of connector {name!r} failed, the connector is as it was before: {reason}",
+            location=f"{full_name(world, name)}: {state}",
+            hint=validation.likely_causes(reason),
         )
 
 
-def failed_task_count(world: World, name: str, found: dict[str, Any]) -> int:
-    """How many tasks have failed, by what CloudWatch heard last."""
+def failed_task_count(world: World, name: str, connector: dict[str, Any]) -> int:
+    """Return the last value of CloudWatch's metric of failed tasks, 0 if it has no value yet."""
     now = dt.datetime.now(dt.timezone.utc)
-    begin = max(now - dt.timedelta(seconds=METRIC_DELAY), found.get("creationTime", now))
-    heard = aws.call(
+    start = max(now - dt.timedelta(seconds=METRIC_DELAY), connector.get("creationTime", now))
+    response = aws.call(
         world.region,
         "cloudwatch",
         "get_metric_statistics",
@@ -141,63 +163,68 @@ def failed_task_count(world: World, name: str, found: dict[str, Any]) -> int:
         Period=60,
         MetricName="ErroredTaskCount",
         Dimensions=[{"Name": "ConnectorName", "Value": full_name(world, name)}],
-        StartTime=begin,
+        StartTime=start,
         EndTime=now,
         Statistics=["Maximum"],
-    ).get("Datapoints", [])
-    return int(max(heard, key=lambda point: point["Timestamp"])["Maximum"]) if heard else 0
+    )
+    datapoints = sorted(
+        response.get("Datapoints", []), key=lambda datapoint: datapoint["Timestamp"]
+    )
+    return int(datapoints[-1]["Maximum"]) if datapoints else 0
 
 
-def failure_reason(world: World, name: str, found: dict[str, Any]) -> str:
-    """Why a connector has failed: the last error in its log, else what MSK Connect says of it,
-    which is seldom more than that the log has the reason.
+def failure_reason(world: World, name: str, connector: dict[str, Any]) -> str:
+    """Return why a connector has failed.
+
+    Returns:
+        The last error in its log. Without one, the description of MSK Connect, which usually
+        only refers to the log.
     """
-    said = found.get("stateDescription", {})
+    description = connector.get("stateDescription", {})
     return (
-        last_logged_error(world, name, found)
-        or f"{said.get('code', 'no reason given')}: {said.get('message', '')}"
+        last_logged_error(world, name, connector)
+        or f"{description.get('code', 'no reason given')}: {description.get('message', '')}"
     )
 
 
-def last_logged_error(world: World, name: str, found: dict[str, Any]) -> str:
-    """The last error in a connector's log, "" where there is none. An event is a line,
-    `[Worker-…] [time] ERROR …`, of a stack trace one each (developer guide, "Logging for MSK
-    Connect").
+def last_logged_error(world: World, name: str, connector: dict[str, Any]) -> str:
+    """Return the last error in a connector's log; empty without an error.
+
+    An event is one line, `[Worker-…] [time] ERROR …`; a stack trace has one event for each line
+    (developer guide, "Logging for MSK Connect").
     """
-    group = (
-        found.get("logDelivery", {})
-        .get("workerLogDelivery", {})
-        .get("cloudWatchLogs", {})
-        .get("logGroup")
-    )
-    since = dt.datetime.now(dt.timezone.utc) - dt.timedelta(hours=6)
-    try:  # the newest come first
-        events = (
-            aws.paginate(
-                world.region,
-                "logs",
-                "filter_log_events",
-                "events",
-                logGroupName=group,
-                startFromHead=False,
-                startTime=int(since.timestamp() * 1000),
-                PaginationConfig={"MaxItems": 2000},
-                filterPattern='?ERROR ?FATAL ?Exception ?"Caused by"',
-            )
-            if group
-            else []
+    delivery = connector.get("logDelivery", {}).get("workerLogDelivery", {})
+    log_group = delivery.get("cloudWatchLogs", {}).get("logGroup")
+    if not log_group:
+        return ""
+    since = dt.datetime.now(dt.timezone.utc) - LOG_PERIOD
+    try:
+        events = aws.paginate(
+            world.region,
+            "logs",
+            "filter_log_events",
+            "events",
+            logGroupName=log_group,
+            startFromHead=False,  # newest first
+            startTime=int(since.timestamp() * 1000),
+            PaginationConfig={"MaxItems": 2000},
+            filterPattern='?ERROR ?FATAL ?Exception ?"Caused by"',
         )
     except StackError as e:
         return f"its log cannot be read: {e.message}"
-    # All connectors have one group. A stream is of one worker, of one connector: which one its name
-    # tells, or its lines
-    mine = re.compile(re.escape(full_name(world, name)) + r"(?!\w)")
+    # All connectors share one group. A stream is one worker of one connector, which is named in the
+    # name of the stream or in its lines.
+    own_name = re.compile(re.escape(full_name(world, name)) + r"(?!\w)")
     streams = {
-        e["logStreamName"] for e in events if mine.search(f"{e['logStreamName']} {e['message']}")
+        event["logStreamName"]
+        for event in events
+        if own_name.search(f"{event['logStreamName']} {event['message']}")
     }
     trace: list[str] = []
-    for event in (e for e in events if e["logStreamName"] in streams):
-        trace.insert(0, re.sub(r"^(\[Worker-\w+\] )?(\[[\d\s,:-]+\] )?", "", event["message"]))
-        if re.match("ERROR|FATAL", trace[0]):
-            break
+    for event in events:
+        if event["logStreamName"] in streams:
+            line = re.sub(r"^(\[Worker-\w+\] )?(\[[\d\s,:-]+\] )?", "", event["message"])
+            trace.insert(0, line)
+            if re.match("ERROR|FATAL", line):
+                break
     return validation.summarize_stacktrace("\n".join(trace))

@@ -1,96 +1,100 @@
-"""The verbs of a Kafka Connect, over its REST API: plugins, validate, apply, names, status,
-failure, wait_running, restart, delete. Use them through `connect`.
-"""
+"""The operations of a Kafka Connect, over its REST API. Use them via `connect`."""
 
 import contextlib
-from typing import Any, Optional, Union
+from typing import Any, Optional
 from urllib.parse import quote
 
 from .. import stack
-from ..base import ConnectorError, ParamsError, StackError, World, did_you_mean, wait_until
+from ..base import ConnectorError, ParamsError, StackError, World, wait_until
 from ..stack import connect_api
 from . import validation
 from .configs import unknown_keys
-from .validation import (
-    likely_causes,
-    raise_for_problems,
-    reject_plaintext_secrets,
-    require_free_slot,
-    require_plugin,
-    states,
-    summarize_stacktrace,
-    unknown_key_message,
-)
+from .validation import ConnectorStatus, PartStatus
 
-INSTALL_HINT = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
+INSTALL_HINT = (
+    "put the plugin's folder of jars into var/plugins and run `workbench up` "
+    "(or into the worker's plugin.path)"
+)
 
 
 def plugins(world: World) -> list[dict[str, str]]:
-    """Return the connector plugins there are, as dicts with class, type ("source" or "sink") and
-    version.
+    """Return the connector plugins.
+
+    Returns:
+        Dicts with class, type ("source" or "sink") and version.
     """
-    return _call(world, "GET", "/connector-plugins")
+    response: list[dict[str, str]] = _call(world, "GET", "/connector-plugins")
+    return response
 
 
 def validate(world: World, config: dict[str, str], name: str = "") -> None:
-    """Let the plugin itself judge a configuration, without deploying it.
+    """Let the plugin validate a configuration, without deploying it.
 
-    Asks `PUT /connector-plugins/<class>/config/validate`, which for Debezium also tries the
-    database. Beyond that, keys no definition knows are refused (Connect and Debezium ignore them
-    silently), and so is a secret written out.
+    The request is `PUT /connector-plugins/<class>/config/validate`, which for Debezium also
+    connects to the database. In addition, keys without a definition are rejected (Connect and
+    Debezium ignore them silently), and so are secrets in plain text.
+
+    Args:
+        world: the world of the Connect.
+        config: the configuration.
+        name: of the connector, for the error.
 
     Raises:
-        ConnectorError: one, that lists every refused key with its message.
+        ConnectorError: one, that lists every rejected key with its message.
     """
     name = name or config.get("name") or "to-be-validated"
-    wanted = require_plugin(config, name, plugins(world), world.connect.url, INSTALL_HINT)
-    reject_plaintext_secrets(world, name, config)
-    validation.reject_error_tolerance(name, config)
-    answer = _call(
-        world,
-        "PUT",
-        f"/connector-plugins/{quote(wanted)}/config/validate",
-        {"name": name, **config},
+    class_name = validation.require_plugin(
+        config, name, plugins(world), world.connect.url, INSTALL_HINT
     )
-    known = {c["definition"]["name"] for c in answer["configs"] if c.get("definition")}
-    problems = {
-        c["value"]["name"]: c["value"]["errors"]
-        for c in answer["configs"]
-        if c["value"].get("errors")
-    }
-    for key, guess in unknown_keys(config, known).items():
-        problems.setdefault(key, [unknown_key_message(wanted, guess)])
-    raise_for_problems(name, wanted, problems)
+    validation.reject_plaintext_secrets(world, name, config)
+    validation.reject_error_tolerance(name, config)
+    path = f"/connector-plugins/{quote(class_name)}/config/validate"
+    response = _call(world, "PUT", path, {"name": name, **config})
+    defined_keys = set()
+    problems = {}
+    for key in response["configs"]:
+        if key.get("definition"):
+            defined_keys.add(key["definition"]["name"])
+        if key["value"].get("errors"):
+            problems[key["value"]["name"]] = key["value"]["errors"]
+    for unknown, suggestion in unknown_keys(config, defined_keys).items():
+        message = validation.unknown_key_message(class_name, suggestion)
+        problems.setdefault(unknown, [message])
+    validation.raise_for_problems(name, class_name, problems)
 
 
-def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
-    """Deploy a connector, or bring it to this configuration; the same again changes nothing.
-    Returns its `status`.
+def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
+    """Deploy a connector, or change it to this configuration; repeating it changes nothing.
 
-    A changed or failed connector is stopped first, so that no state seen afterwards is of its
-    former self.
+    A changed or failed connector is stopped first, so that no later state is one of before.
+
+    Args:
+        world: the world of the Connect.
+        name: of the connector.
+        config: its configuration.
+
+    Returns:
+        Its `status`.
 
     Raises:
-        ConnectorError: the configuration is not valid (nothing is deployed then), or no plugin for
-            it.
+        ConnectorError: the configuration is not valid (nothing is deployed then), or there is no
+            plugin for it.
     """
     validate(world, config, name)
-    require_free_slot(
-        name, config, connect_api.configurations(_call(world, "GET", connect_api.CONNECTORS_PATH))
-    )
+    listed = _call(world, "GET", connect_api.CONNECTORS_PATH)
+    validation.require_free_slot(name, config, connect_api.configurations(listed))
     validation.require_root_publication(world, name, config)
-    url = _connector_path(name)
-    before = _call(world, "GET", f"{url}/config", none_if_missing=True)
-    wanted = {**config, "name": name}
-    if before is not None:
-        if before == wanted and states(status(world, name)) == {"RUNNING"}:
+    path = _connector_path(name)
+    current, target = deployed(world, name), {**config, "name": name}
+    if current:
+        if current == target and validation.states(status(world, name)) == {"RUNNING"}:
             return status(world, name)
         _stop(world, name)
-    _call(world, "PUT", f"{url}/config", wanted)
-    if before is not None:
-        _call(world, "PUT", f"{url}/resume")
+    _call(world, "PUT", f"{path}/config", target)
+    if current:
+        _call(world, "PUT", f"{path}/resume")
     return wait_until(
-        lambda: _status(world, name),
+        lambda: _get_status(world, name),
         f"connector {name!r} to appear",
         timeout=30,
         error=ConnectorError,
@@ -102,80 +106,80 @@ def _connector_path(name: str) -> str:
 
 
 def names(world: World) -> list[str]:
-    """Return the names of the connectors deployed now."""
+    """Return the names of the deployed connectors."""
     return sorted(_call(world, "GET", "/connectors"))
 
 
 def deployed(world: World, name: str) -> dict[str, str]:
-    """Return the configuration with which a connector is deployed; empty where there is no such
-    connector.
-    """
+    """Return the configuration of a deployed connector; empty if it does not exist."""
     return _call(world, "GET", f"{_connector_path(name)}/config", none_if_missing=True) or {}
 
 
-def status(world: World, name: str) -> dict[str, Any]:
-    """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}; `error`
-    begins the trace.
+def status(world: World, name: str) -> ConnectorStatus:
+    """Return the status of a connector.
+
+    Returns:
+        {name, type, state, worker, error, tasks: [{id, state, worker, error}]}; `error` is a
+        summary of the stack trace.
 
     Raises:
-        ConnectorError: there is no such connector.
+        ConnectorError: the connector does not exist.
     """
-    found = _status(world, name)
-    if found is None:
-        raise ConnectorError(
-            f"there is no connector {name!r}",
-            location=world.connect.url,
-            expected=did_you_mean(name, names(world)),
-            hint="deploy it with connect.apply",
-        )
-    return found
+    connector_status = _get_status(world, name)
+    if connector_status is None:
+        raise validation.missing_connector_error(name, world.connect.url, names(world))
+    return connector_status
 
 
-def _status(world: World, name: str) -> Optional[dict[str, Any]]:
-    answer = _call(world, "GET", f"{_connector_path(name)}/status", none_if_missing=True)
-    without_kafka = stack.process_down_error(world, "kafka")
-    if (
-        without_kafka
-    ):  # Connect goes on answering what it last read there: a wait for another state would not end
-        raise without_kafka
-    if answer is None:
+def _get_status(world: World, name: str) -> Optional[ConnectorStatus]:
+    response = _call(world, "GET", f"{_connector_path(name)}/status", none_if_missing=True)
+    # Without Kafka, Connect responds with what it last read there: a wait for another state would
+    # not end.
+    kafka_error = stack.process_down_error(world, "kafka")
+    if kafka_error:
+        raise kafka_error
+    if response is None:
         return None
 
-    def part(raw: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "state": raw["state"],
-            "worker": raw.get("worker_id", ""),
-            "error": summarize_stacktrace(raw.get("trace", "")),
-        }
+    def part_status(raw: dict[str, Any]) -> PartStatus:
+        error = validation.summarize_stacktrace(raw.get("trace", ""))
+        return {"state": raw["state"], "worker": raw.get("worker_id", ""), "error": error}
 
     return {
         "name": name,
-        "type": answer["type"],
-        **part(answer["connector"]),
-        "tasks": [{"id": t["id"], **part(t)} for t in answer["tasks"]],
+        "type": response["type"],
+        **part_status(response["connector"]),
+        "tasks": [{"id": task["id"], **part_status(task)} for task in response["tasks"]],
     }
 
 
 def failure(world: World, name: str) -> Optional[str]:
-    """Return a sentence (first line of the trace, likely causes) when a connector or task is
-    FAILED, else None.
+    """Return why a connector or a task is FAILED, None if it is not.
+
+    Returns:
+        A sentence: a summary of the stack trace, and likely causes.
     """
-    return validation.failure_message(name, _status(world, name))
+    return validation.failure_message(name, _get_status(world, name))
 
 
-def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> dict[str, Any]:
-    """Wait until a connector and all its tasks are RUNNING, and stay so for `steady` seconds;
-    return its `status`.
+def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> ConnectorStatus:
+    """Wait until a connector and all its tasks are RUNNING and stay so.
 
     Args:
-        steady: Debezium opens the replication stream after its task is RUNNING, so a missing
-            publication, say, fails it half a second later. A slot in use, or a database that went
-            away, it retries for ever (errors.max.retries) and stays RUNNING: only messages prove
-            that it works (topics.wait_for_messages).
+        world: the world of the Connect.
+        name: of the connector.
+        stable_for: seconds for which they must be RUNNING. Debezium opens the replication stream
+            when its task is RUNNING already, so a missing publication, for example, fails the task
+            half a second later. It retries a slot in use, or a database that is down, for ever
+            (errors.max.retries), and stays RUNNING: only messages prove that it works
+            (topics.wait_for_messages).
+
+    Returns:
+        Its `status`.
 
     Raises:
-        ConnectorError: at once when one of them is FAILED, with the first line of the trace and
-            likely causes.
+        ConnectorError: at once when one of them is FAILED, with the first line of the stack trace
+            and likely causes.
     """
     return wait_until(
         validation.running_for(lambda: status(world, name), stable_for),
@@ -183,21 +187,21 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> dict[st
         interval=0.2,
         error=ConnectorError,
         failure_reason=lambda: failure(world, name),
-        hint="read Connect's log: `workbench status` names it",
+        hint="read Connect's log: `workbench status` shows its path",
     )
 
 
 def restart(world: World, name: str) -> None:
-    """Start again what has FAILED of a connector, itself and its tasks (KIP-745); what runs is left
-    alone. It goes on where it was. See `wait_running`: no state that is seen after this is of
-    before.
+    """Restart a connector and its tasks if they have FAILED (KIP-745).
+
+    They resume at their offsets. What runs is not restarted. No state that is seen after this call
+    is one of before. See `wait_running`.
     """
     _call(world, "POST", f"{_connector_path(name)}/restart?includeTasks=true&onlyFailed=true")
-    with contextlib.suppress(
-        ConnectorError
-    ):  # Connect answers first; what fails again is told by who asks next
+    # Connect responds before the restart. A new failure is reported by the next call.
+    with contextlib.suppress(ConnectorError):
         wait_until(
-            lambda: "FAILED" not in states(status(world, name)),
+            lambda: "FAILED" not in validation.states(status(world, name)),
             f"connector {name!r} to start again",
             timeout=10,
             interval=0.02,
@@ -206,56 +210,50 @@ def restart(world: World, name: str) -> None:
 
 
 def delete(world: World, name: str) -> None:
-    """Delete a connector and wait until it is gone; one that is not there is fine.
+    """Delete a connector, which need not exist, and wait until it is gone.
 
-    How far it had read is forgotten, too (KIP-875), so that the next `apply` takes a new snapshot
-    (a new connector of MSK Connect always does). The replication slot stays: see
-    postgres.drop_slot.
+    Its offsets are deleted, too (KIP-875), so that the next `apply` takes a new snapshot, like a
+    new connector of MSK Connect. The replication slot stays: see postgres.drop_slot.
     """
-    url = _connector_path(name)
-    if _call(world, "GET", f"{url}/config", none_if_missing=True) is None:
+    if not deployed(world, name):
         return
     _stop(world, name)
-    _delete_offsets(world, url)
-    _call(world, "DELETE", url, none_if_missing=True)
+    _delete_offsets(world, _connector_path(name))
+    _call(world, "DELETE", _connector_path(name), none_if_missing=True)
     wait_until(
-        lambda: _status(world, name) is None and name not in names(world),
+        lambda: _get_status(world, name) is None and name not in names(world),
         f"connector {name!r} to be gone",
         timeout=30,
         error=ConnectorError,
     )
 
 
-def _delete_offsets(world: World, url: str) -> None:
-    """Delete the offsets of a stopped connector. After a restart of Kafka, Connect refuses it until
-    a sink's consumer group has no member, and says that the request can be safely retried.
+def _delete_offsets(world: World, path: str) -> None:
+    """Delete the offsets of a stopped connector.
+
+    After a restart of Kafka, Connect refuses it until a sink's consumer group has no member, and
+    responds that the request can be safely retried.
     """
 
-    def forgotten() -> Union[bool, ConnectorError]:
-        try:
-            _call(world, "DELETE", f"{url}/offsets")
-            return True
-        except ConnectorError as e:
-            if "safely retried" in e.message:
-                raise
-            return e
+    def delete_offsets() -> bool:
+        _call(world, "DELETE", f"{path}/offsets")
+        return True
 
-    done = wait_until(
-        forgotten,
-        f"the offsets of {url} to be deleted",
+    wait_until(
+        delete_offsets,
+        f"the offsets of {path} to be deleted",
         timeout=60,
         interval=0.5,
+        is_transient=lambda e: not isinstance(e, ConnectorError) or "safely retried" in e.message,
         error=ConnectorError,
     )
-    if isinstance(done, ConnectorError):
-        raise done
 
 
 def _stop(world: World, name: str) -> None:
     """Stop a connector (its offsets stay) and wait until its tasks are gone."""
     _call(world, "PUT", f"{_connector_path(name)}/stop")
     wait_until(
-        lambda: states(status(world, name)) == {"STOPPED", "NO TASK"},
+        lambda: validation.states(status(world, name)) == {"STOPPED", "NO TASK"},
         f"connector {name!r} to stop",
         timeout=60,
         error=ConnectorError,
@@ -263,7 +261,10 @@ def _stop(world: World, name: str) -> None:
 
 
 def _service_lost_error(world: World) -> Optional[StackError]:
-    """Connect keeps all that it knows in Kafka: without it, it answers with time-outs."""
+    """Return the error for a Connect or Kafka that is down.
+
+    Connect stores everything in Kafka: without it, its requests time out.
+    """
     return stack.service_down_error(
         world, "connect", world.connect.url
     ) or stack.service_down_error(world, "kafka", world.kafka.bootstrap)
@@ -272,14 +273,25 @@ def _service_lost_error(world: World) -> Optional[StackError]:
 def _call(
     world: World, method: str, path: str, body: Any = None, *, none_if_missing: bool = False
 ) -> Any:
-    """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no
-    error.
+    """Call Connect's REST API.
+
+    Args:
+        world: the world of the Connect.
+        method: HTTP method.
+        path: path below the URL of the Connect.
+        body: sent as JSON.
+        none_if_missing: return None for status 404, in place of an error.
+
+    Returns:
+        The decoded response.
     """
     try:
-        # it waits 90 s for a Kafka that is gone
+        # without Kafka, Connect responds only after 90 s
         return stack.run_watched(
             world,
-            lambda wanted: connect_api.call(world, method, path, body, should_retry=wanted),
+            lambda should_retry: connect_api.call(
+                world, method, path, body, should_retry=should_retry
+            ),
             "connect",
             "kafka",
         )
@@ -288,8 +300,10 @@ def _call(
     except connect_api.ConnectApiError as e:
         if e.status == 404 and none_if_missing:
             return None
-        lost = _service_lost_error(world) if e.status >= 500 else None
-        next_step = e.hint or likely_causes(e.reason)
-        raise lost or ConnectorError(
-            e.message, location=e.location, expected=e.expected, hint=next_step
+        lost_error = _service_lost_error(world) if e.status >= 500 else None
+        raise lost_error or ConnectorError(
+            e.message,
+            location=e.location,
+            expected=e.expected,
+            hint=e.hint or validation.likely_causes(e.reason),
         ) from None

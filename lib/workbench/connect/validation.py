@@ -1,199 +1,287 @@
-"""What both kinds of Connect have to say of a connector: what is refused before it is deployed, why
-one has failed.
-"""
+"""What both backends of Connect share: checks before a deployment, and reasons of failures."""
 
 import contextlib
 import re
 import time
-from typing import Any, Callable, Optional
+from typing import Callable, Optional, TypedDict
 
 from ..base import ConnectorError, SourceError, StackError, World, did_you_mean
+from ..base.text import plural
 from ..source import postgres
 from .configs import CONNECTOR_CATALOG, plaintext_secret_keys
 
 
-def require_plugin(
-    config: dict[str, str], name: str, have: list[dict[str, str]], where: str, install: str
-) -> str:
-    """Return the connector class of `config`, having made sure that it is among the plugins that a
-    Connect has.
+class PartStatus(TypedDict):
+    """The status of a connector or a task.
 
-    install: what to do about it where it is not, and where no job of ours does its work.
+    Attributes:
+        state: RUNNING, FAILED, PAUSED, STOPPED, UNASSIGNED …
+        worker: where it runs.
+        error: a summary of its stack trace, empty if it has not failed.
     """
-    wanted, classes = config.get("connector.class", ""), [plugin["class"] for plugin in have]
-    if wanted in classes:
-        return wanted
-    short = wanted.rsplit(".", 1)[-1].lower()
-    known = next(
-        (
-            step
-            for start, step in CONNECTOR_CATALOG["without_plugin"].items()
-            if short.startswith(start)
-        ),
-        "",
-    )
+
+    state: str
+    worker: str
+    error: str
+
+
+class TaskStatus(PartStatus):
+    """The status of a task, and its number."""
+
+    id: int
+
+
+class ConnectorStatus(PartStatus):
+    """The status of a connector; its type is "source" or "sink"."""
+
+    name: str
+    type: str
+    tasks: list[TaskStatus]
+
+
+def require_plugin(
+    config: dict[str, str], name: str, plugins: list[dict[str, str]], location: str, install: str
+) -> str:
+    """Return the connector class of a configuration, which must be one of the plugins.
+
+    Args:
+        config: the configuration.
+        name: of the connector.
+        plugins: the plugins of the Connect.
+        location: the Connect, for the error.
+        install: hint for a missing plugin that no job of ours replaces.
+
+    Raises:
+        ConnectorError: there is no such plugin.
+    """
+    class_name = config.get("connector.class", "")
+    classes = [plugin["class"] for plugin in plugins]
+    if class_name in classes:
+        return class_name
+    short_name = class_name.rsplit(".", 1)[-1].lower()
+    expected, hint = did_you_mean(class_name, classes), install
+    for prefix, replacement in CONNECTOR_CATALOG["plugin_hints"].items():
+        if short_name.startswith(prefix):
+            expected, hint = "", replacement
     raise ConnectorError(
-        f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
-        location=f"connector {name!r} at {where}",
-        expected="" if known else did_you_mean(wanted, classes),
-        hint=known or install,
+        f"this Connect has no plugin {class_name!r}"
+        if class_name
+        else "'connector.class' is missing",
+        location=f"connector {name!r} at {location}",
+        expected=expected,
+        hint=hint,
     )
 
 
 def reject_plaintext_secrets(world: World, name: str, config: dict[str, str]) -> None:
-    """Raise ConnectorError where a secret stands in plain text: before anything is sent, for a
-    Connect stores and logs what it is sent.
+    """Reject a configuration with a secret in plain text, before anything is sent.
+
+    A Connect stores and logs its configurations.
+
+    Raises:
+        ConnectorError: there is one.
     """
-    literal = plaintext_secret_keys(config)
-    if literal:
+    for key in plaintext_secret_keys(config):
         raise ConnectorError(
-            f"connector {name!r} is refused: '{literal[0]}' holds a secret as plain text",
-            location=f"{name}: {literal[0]}",
-            expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}",
+            f"connector {name!r} is rejected: '{key}' contains a secret as plain text",
+            location=f"{name}: {key}",
+            expected=f"a reference that the Connect worker resolves: {world.connect.password_reference}",
         )
 
 
 def reject_error_tolerance(name: str, config: dict[str, str]) -> None:
-    """Refuse errors.tolerance=all of a source: it would pass over what it cannot send, a row too
-    large or of a schema that the registry refuses, and stay RUNNING. (A dead-letter topic is for
-    sinks: KIP-298.)
+    """Reject errors.tolerance=all of a source connector.
+
+    It would skip what it cannot send, such as a row that is too large, or of a schema that the
+    registry refuses, and stay RUNNING. Only sinks have dead-letter topics (KIP-298).
+
+    Raises:
+        ConnectorError: the source connector has this setting.
     """
-    if config.get("errors.tolerance") == "all" and not {"topics", "topics.regex"} & config.keys():
+    is_source = not {"topics", "topics.regex"} & config.keys()
+    if is_source and config.get("errors.tolerance") == "all":
         raise ConnectorError(
-            f"connector {name!r} is refused: a source would lose what it cannot send, without a word",
+            f"connector {name!r} is rejected: a source would silently lose what it cannot send",
             location="errors.tolerance: all",
-            expected="none, with which it fails and says why",
+            expected="none, with which it fails and reports the reason",
         )
 
 
-def require_free_slot(name: str, config: dict[str, str], others: dict[str, dict[str, str]]) -> None:
-    """Refuse a replication slot that another connector reads: Debezium would retry for ever, and
-    look RUNNING.
+def require_free_slot(
+    name: str, config: dict[str, str], deployed: dict[str, dict[str, str]]
+) -> None:
+    """Reject a replication slot that another connector reads.
 
-    others: the configurations of all connectors, by their names.
+    Debezium would retry for ever, and stay RUNNING.
+
+    Args:
+        name: of the connector.
+        config: its configuration.
+        deployed: the configurations of all connectors, by their names.
+
+    Raises:
+        ConnectorError: another connector reads it.
     """
+    slot = config.get("slot.name")
     keys = ("slot.name", "database.hostname", "database.port")
-    mine = [config.get(k) for k in keys]
-    for other, known in others.items():
-        if other != name and mine[0] and [known.get(k) for k in keys] == mine:
+    for other_name, other_config in deployed.items():
+        is_same = all(other_config.get(key) == config.get(key) for key in keys)
+        if slot and other_name != name and is_same:
             raise ConnectorError(
-                f"connector {name!r} is refused; nothing was deployed: connector {other!r} reads its replication slot",
-                location=f"slot.name: {mine[0]}",
+                f"connector {name!r} is rejected; nothing was deployed: "
+                f"connector {other_name!r} reads its replication slot",
+                location=f"slot.name: {slot}",
                 expected="a slot.name of its own for each connector",
             )
 
 
 def require_root_publication(world: World, name: str, config: dict[str, str]) -> None:
-    """Refuse a publication of the world's PostgreSQL that publishes the changes of a captured table
-    under the names of its partitions: table.include.list would drop them, and the connector stay
-    RUNNING.
+    """Reject a publication that publishes the changes of a captured table under its partitions.
 
-    Where that server cannot be reached from here, nothing is refused.
+    table.include.list would drop them, and the connector would stay RUNNING. Only the world's
+    PostgreSQL is checked; if it cannot be reached from here, nothing is rejected.
+
+    Raises:
+        ConnectorError: there is such a table.
     """
-    publication, host, port = (
-        config.get(key) for key in ("publication.name", "database.hostname", "database.port")
-    )
-    if not publication or (host, port) != (world.postgres.host, str(world.postgres.port)):
+    publication = config.get("publication.name")
+    server = config.get("database.hostname"), config.get("database.port")
+    if not publication or server != (world.postgres.host, str(world.postgres.port)):
         return
-    database, split = config.get("database.dbname"), []
+    database, tables = config.get("database.dbname"), []
     with contextlib.suppress(SourceError, StackError):
-        roots = postgres.tables_published_by_partition(world, database)
-        split = list(roots[roots["publication"] == publication]["table"])
-    captured = [table for table in split if _includes(config.get("table.include.list", ""), table)]
+        published = postgres.tables_published_by_partition(world, database)
+        tables = list(published[published["publication"] == publication]["table"])
+    patterns = config.get("table.include.list", "")
+    captured = ", ".join(table for table in tables if _includes(patterns, table))
     if captured:
         raise ConnectorError(
-            f"connector {name!r} is refused; nothing was deployed: publication {publication} publishes the changes of "
-            f"{', '.join(captured)} under the names of the partitions, and table.include.list would drop them",
+            f"connector {name!r} is rejected; nothing was deployed: publication {publication} "
+            f"publishes the changes of {captured} under the names of the partitions, "
+            "and table.include.list would drop them",
             location=f"publication.name: {publication}, database {database}",
             expected="publish_via_partition_root = true",
-            hint=f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true), which "
-            "postgres.create_publication does, too; then apply again. A connector that has run before has "
-            "lost changes: connect.delete and postgres.drop_slot make the next one take a new snapshot",
+            hint=f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true), as "
+            "postgres.create_publication does; then apply again. A connector that has run before "
+            "has lost changes: after connect.delete and postgres.drop_slot the next one takes a "
+            "new snapshot",
         )
 
 
 def _includes(patterns: str, table: str) -> bool:
-    """Whether a list of regular expressions, as Debezium takes them, holds a table."""
+    """Return whether a list of regular expressions, as of Debezium, includes a table."""
     with contextlib.suppress(re.error):
         return any(re.fullmatch(pattern.strip(), table, re.I) for pattern in patterns.split(","))
     return False
 
 
-def unknown_key_message(wanted: str, guess: str) -> str:
-    """What is said of a key that a connector class does not know; guess: what is nearest to it."""
-    return f"{wanted.rsplit('.', 1)[-1]} has no such key and would ignore it; {guess}".rstrip("; ")
+def unknown_key_message(class_name: str, suggestion: str) -> str:
+    """Return the message for a key that a connector class does not know."""
+    message = f"{class_name.rsplit('.', 1)[-1]} has no such key and would ignore it; {suggestion}"
+    return message.rstrip("; ")
 
 
-def raise_for_problems(name: str, wanted: str, problems: dict[str, list[str]]) -> None:
-    """Raise ConnectorError where there are problems: one, that lists every refused key with its
-    messages.
+def raise_for_problems(name: str, class_name: str, problems: dict[str, list[str]]) -> None:
+    """Raise one ConnectorError that lists every rejected key with its messages, if there are any.
+
+    Args:
+        name: of the connector.
+        class_name: its class.
+        problems: messages by key.
     """
-    if problems:
-        lines = "".join(
-            f"\n    {key}: {' '.join(dict.fromkeys(m.strip() for m in errors))}"
-            for key, errors in problems.items()
-        )
-        raise ConnectorError(
-            f"connector {name!r} is refused for {len(problems)} key(s); nothing was deployed{lines}",
-            location=wanted,
-            hint=likely_causes(lines) or "correct the keys and apply again",
-        )
+    if not problems:
+        return
+    lines = ""
+    for key, messages in problems.items():
+        lines += f"\n    {key}: {' '.join(dict.fromkeys(message.strip() for message in messages))}"
+    keys = plural(len(problems), "key")
+    raise ConnectorError(
+        f"connector {name!r} is rejected for {keys}; nothing was deployed{lines}",
+        location=class_name,
+        hint=likely_causes(lines) or "correct the keys and apply again",
+    )
+
+
+def missing_connector_error(name: str, location: str, names: list[str]) -> ConnectorError:
+    """Return the error for a connector that does not exist.
+
+    Args:
+        name: of the connector.
+        location: the Connect.
+        names: its connectors.
+    """
+    return ConnectorError(
+        f"there is no connector {name!r}",
+        location=location,
+        expected=did_you_mean(name, names),
+        hint="deploy it with connect.apply",
+    )
 
 
 def summarize_stacktrace(trace: str) -> str:
-    """Return a Java stack trace's first line and, where it has one, its innermost cause."""
+    """Return the first line of a Java stack trace and, if it has one, its innermost cause."""
     lines = [line.strip() for line in trace.strip().splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    # a lost offset is told with its whole inner state, a screenful
+    # the error of a lost offset contains the whole inner state, a screenful
     return re.sub(r"\[.{120,}\]", "[…]", " … ".join(lines[:1] + causes[-1:]))
 
 
 def likely_causes(text: str) -> str:
-    """What is likely behind a message of Connect or of a plugin; "" where nothing is known of
-    it.
-    """
-    found = [
+    """Return the likely causes of a message of Connect or of a plugin; empty if none is known."""
+    causes = [
         cause
         for pattern, cause in CONNECTOR_CATALOG["likely_causes"]
         if re.search(pattern, text, re.I)
     ]
-    return "likely: " + "; or ".join(found) if found else ""
+    return "likely: " + "; or ".join(causes) if causes else ""
 
 
-def states(seen: dict[str, Any]) -> set[str]:
-    """The states of a connector and of its tasks, of what `status` returns."""
-    return {seen["state"], *(t["state"] for t in seen["tasks"] or [{"state": "NO TASK"}])}
+def states(status: ConnectorStatus) -> set[str]:
+    """Return the states of a connector and of its tasks; NO TASK if it has none."""
+    return {status["state"], *([task["state"] for task in status["tasks"]] or ["NO TASK"])}
 
 
-def failure_message(name: str, seen: Optional[dict[str, Any]]) -> Optional[str]:
-    """What connect.failure tells of a connector: of what `status` returns, None where there is no
-    such connector.
+def failure_message(name: str, status: Optional[ConnectorStatus]) -> Optional[str]:
+    """Return why a connector or one of its tasks is FAILED, None if it is not.
+
+    Args:
+        name: of the connector.
+        status: its status, None if it does not exist.
     """
-    if seen is None:
+    if status is None:
         return f"there is no connector {name!r}"
-    for what, part in [("it", seen), *((f"its task {t['id']}", t) for t in seen["tasks"])]:
-        if part["state"] == "FAILED":
-            likely = likely_causes(part["error"])
-            return f"{what} is FAILED: {part['error']}" + (f"\n  {likely}" if likely else "")
+    parts = [("it", status["state"], status["error"])]
+    parts += [(f"its task {t['id']}", t["state"], t["error"]) for t in status["tasks"]]
+    for subject, state, error in parts:
+        if state == "FAILED":
+            causes = likely_causes(error)
+            return f"{subject} is FAILED: {error}" + (f"\n  {causes}" if causes else "")
     return None
 
 
 def running_for(
-    status: Callable[[], dict[str, Any]], steady: float
-) -> Callable[[], Optional[dict[str, Any]]]:
-    """A condition to wait for: what `status` returns, once a connector and its tasks were RUNNING
-    for `steady` seconds.
+    get_status: Callable[[], ConnectorStatus], stable_for: float
+) -> Callable[[], Optional[ConnectorStatus]]:
+    """Return a condition for `wait_until`: a connector and its tasks are RUNNING and stay so.
+
+    Args:
+        get_status: returns the status of the connector.
+        stable_for: seconds for which they must be RUNNING. A call in between that sees another
+            state, or fails, starts them again.
+
+    Returns:
+        A function that returns the status once the condition is met, else None.
     """
-    since: Optional[float] = (
-        None  # when it was first seen so, without a look between that saw otherwise or nothing
-    )
+    running_since: Optional[float] = None
 
-    def running() -> Optional[dict[str, Any]]:
-        nonlocal since
-        first, since = since, None
-        seen = status()
-        if states(seen) == {"RUNNING"}:
-            since = time.monotonic() if first is None else first
-        return seen if since is not None and time.monotonic() - since >= steady else None
+    def condition() -> Optional[ConnectorStatus]:
+        nonlocal running_since
+        since, running_since = running_since, None
+        status = get_status()
+        if states(status) != {"RUNNING"}:
+            return None
+        now = time.monotonic()
+        running_since = now if since is None else since
+        return status if now - running_since >= stable_for else None
 
-    return running
+    return condition

@@ -1,5 +1,6 @@
-"""Hudi's procedures, `CALL name(argument => value)`, that find a table by its entries in the
-catalog (see ddl.py); and the table service that nobody else runs, compaction.
+"""Hudi's procedures, `CALL name(argument => value)`, and compaction, which no other service runs here.
+
+A procedure finds a table by its entries in the catalog (see ddl.py).
 """
 
 from __future__ import annotations
@@ -14,42 +15,51 @@ from ..spark import java_stacktraces, translate_errors
 from . import evolution
 from .ddl import literal, refresh, register, sync_catalog
 from .tables import OPTION_GROUPS, Table, commit_lock, needs_record_writer
-from .timeline import check_clock, completed_actions, pending_compactions
+from .timeline import CompletedAction, check_clock, pending_compactions, require_commits
 
 
 def call_procedure(
     spark: SparkSession, procedure: str, **arguments: str | bool | int
 ) -> pd.DataFrame:
-    """Call one of Hudi's procedures (its documentation, "Procedures", lists them), and return what
-    it answers.
+    """Call one of Hudi's procedures (its documentation, "Procedures", lists them).
 
-    The values stand in the statement: Hudi's parser takes constants only, and hands a statement
+    The values are constants in the statement. Hudi's parser takes no others: it hands a statement
     with a bound parameter on to Spark's parser, which has no CALL (HoodieSqlCommon.g4,
     `callArgument`; tried with 1.0.2).
 
+    Args:
+        spark: the session.
+        procedure: its name.
+        arguments: text, whole number or bool.
+
+    Returns:
+        The rows that the procedure returns.
+
     Raises:
-        LakeError: a name that is none; a value that is neither text nor whole number nor bool.
+        LakeError: an invalid name, or a value of another type.
     """
     for name in (procedure, *arguments):
         if not name.isidentifier():
             raise LakeError(f"{name!r} is not a name", location=f"CALL {procedure}")
-    given = ", ".join(f"{name} => {literal(value)}" for name, value in arguments.items())
-    return spark.sql(f"CALL {procedure}({given})").toPandas()
+    values = ", ".join(f"{name} => {literal(value)}" for name, value in arguments.items())
+    return spark.sql(f"CALL {procedure}({values})").toPandas()
 
 
 def compact(spark: SparkSession, table: Table, *operations: str) -> None:
-    """Compact a Merge-on-Read table: base files and logs become new base files.
+    """Compact a Merge-on-Read table: merge base files and logs into new base files.
 
-    The table's catalog entries are made where they are missing, and show the new files afterwards.
-    An ingest may go on beside it: the plan waits for the batch under way, and the next batch for
-    the plan.
+    The table's catalog entries are created if they are missing, and show the new files afterwards.
+    An ingest may run at the same time: the plan waits for the current batch, and the next batch
+    waits for the plan.
 
     Args:
-        operations: both by default, "schedule", which writes the plan, then "run", which runs what
-            is scheduled; where nothing is, Hudi plans it first.
+        spark: the session.
+        table: the table.
+        operations: "schedule" writes the plan, "run" executes what is scheduled; by default both. If
+            nothing is scheduled, "run" makes Hudi plan first.
 
     Raises:
-        LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused.
+        LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi failed.
     """
     if table.type != "mor":
         raise LakeError(
@@ -58,53 +68,39 @@ def compact(spark: SparkSession, table: Table, *operations: str) -> None:
             expected='a table of type "mor"',
             hint="read it: every commit writes whole base files",
         )
-    if not completed_actions(table):
-        raise LakeError(
-            f"table {table.name} has no completed commit to compact",
-            location=table.base,
-            hint="ingest something into it first",
-        )
+    actions = require_commits(table, "compact")
     check_clock(table)
-    written = {
-        *OPTION_GROUPS["base files"],
-        *OPTION_GROUPS["no bloom filter"],
-    }  # it takes none of the table's options by itself
-    columns = evolution.table_columns(completed_actions(table))
-    options = {
-        # by default a plan is made of five commits or more
-        "hoodie.compact.inline.max.delta.commits": "1",
-        **{name: value for name, value in table.options().items() if name in written},
-        **(
-            OPTION_GROUPS["compaction by records"]
-            if columns and needs_record_writer(columns)
-            else {}
-        ),
-        **{
-            name: value
-            for name, value in table.extra.items()
-            if name in OPTION_GROUPS["compaction by records"]
-        },
-    }
+    options = ",".join(
+        f"{name}={value}" for name, value in _compaction_options(table, actions).items()
+    )
     with (
         translate_errors(
             spark,
             f"a compaction of {table.name} failed",
             table.base,
-            "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
-            "did not finish changes nothing that a reader sees",
+            "if another process was writing to the table, stop it or wait for it, and run the compaction again; "
+            "one that did not finish changes no query result",
         ),
         java_stacktraces(spark),
     ):
         entry = register(spark, table)
         for operation in operations or ("schedule", "run"):
-            plans = operation == "schedule" or not pending_compactions(table)
-            with commit_lock(table) if plans else contextlib.nullcontext():
-                call_procedure(
-                    spark,
-                    "run_compaction",
-                    op=operation,
-                    table=entry,
-                    options=",".join(f"{name}={value}" for name, value in options.items()),
-                )
+            makes_plan = operation == "schedule" or not pending_compactions(table)
+            with commit_lock(table) if makes_plan else contextlib.nullcontext():
+                call_procedure(spark, "run_compaction", op=operation, table=entry, options=options)
         sync_catalog(spark, table)
         refresh(spark, table)
+
+
+def _compaction_options(table: Table, actions: list[CompletedAction]) -> dict[str, str]:
+    """Return the options of a compaction; it takes none of the table's by itself."""
+    by_records = OPTION_GROUPS["compaction by records"]
+    file_options = {*OPTION_GROUPS["base files"], *OPTION_GROUPS["no bloom filter"]}
+    # by default a plan is made of five commits or more
+    options = {"hoodie.compact.inline.max.delta.commits": "1"}
+    options.update({k: v for k, v in table.options().items() if k in file_options})
+    columns = evolution.table_columns(actions)
+    if columns and needs_record_writer(columns):
+        options.update(by_records)
+    options.update({k: v for k, v in table.extra.items() if k in by_records})
+    return options

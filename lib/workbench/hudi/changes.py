@@ -1,15 +1,17 @@
-"""Where changes come from, a topic or landed files, and what is new in them.
+"""The sources of changes, a topic or landed files, and their batches of new changes.
 
-A reader's `next(mine, number)` gives the next `Batch`, or None when there is nothing new. `mine` is
-how far the table's last commit says that the source has been read, and `Batch.progress` what the
-next commit is to say.
+`next(progress, batch_id)` of a reader returns the next `Batch`, or None if nothing is new. `progress`
+is the position in the source that the table's last commit holds. `Batch.progress` is the position that
+the next commit will hold.
 """
+
+from __future__ import annotations
 
 import contextlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, TypedDict
 
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +31,7 @@ _PARQUET_HINT = (
     "hudi.Landed reads no Parquet: let the sink write JsonFormat or AvroFormat into another folder, and ingest "
     "that; to look at the files: spark.read.parquet"
 )
-# {format: {the ending of a file that is of another one: what to do}}
+# {format of a source: {extension of a file of another format: hint}}
 FOREIGN_FORMATS = {
     "json": {".parquet": _PARQUET_HINT, ".avro": 'hudi.Landed(…, format="avro") reads Avro'},
     "avro": {".parquet": _PARQUET_HINT},
@@ -38,19 +40,46 @@ REPLAY_HINT = (
     "read it from its beginning with hudi.ingest(…, replay=True), where rows change only if the ordering field "
     "says so; or start clean: hudi.drop"
 )
-# A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to
-# start.
+# This process consumes a small batch itself: Spark's Kafka reader takes half a second to start.
 SMALL_BATCH_MESSAGES, SMALL_BATCH_BYTES = 2_000, 16 << 20
+
+
+class SourceProgress(TypedDict, total=False):
+    """How far a source was read, as a commit of the ingest holds it.
+
+    Attributes:
+        batch: number of the last batch; -1 if it is unknown.
+        since: number of the first batch after the last replay.
+        fields: the source's schema then, {name: type}.
+        topic_id: Kafka's id of the topic.
+        offsets: of a topic, {partition: committed offset}, the next one to read.
+        first: of landed files, the first batch whose list of files counts.
+        replaced_by: the topic from which the table was captured anew.
+    """
+
+    batch: int
+    since: int
+    fields: dict[str, str]
+    topic_id: Optional[str]
+    offsets: dict[str, int]
+    first: int
+    replaced_by: str
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where changes come from: a Topic or Landed. format: "json", or "avro"."""
+    """A source of changes: a Topic or Landed.
+
+    Attributes:
+        name: of the topic, or of the folder below the landing.
+        format: "json" or "avro".
+    """
 
     name: str
     format: str = "json"
 
     def __post_init__(self) -> None:
+        """Raise LakeError if the format is unknown."""
         if self.format not in FORMATS:
             raise LakeError(
                 f"format of {self.name} is {self.format!r}",
@@ -59,47 +88,50 @@ class Source:
 
     @property
     def id(self) -> str:
+        """The name of the source in the progress of a table."""
         return f"{type(self).__name__.lower()}-{safe_file_name(self.name)}"
-
-
-class Topic(Source):
-    """A Kafka topic as the source; the schemas of Avro are in the world's registry."""
 
     @property
     def topic(self) -> str:
-        """Its name, under which the registry has the schemas of Avro."""
+        """The topic whose Avro schemas the source has; the registry has them under this name."""
         return self.name
 
 
-class Landed(Source):
-    """Files below `<world.lake.landing>/<name>` as the source: lines of JSON, or container files of
-    Avro, each read by the schema that stands in it. Parquet is refused.
+class Topic(Source):
+    """A Kafka topic as the source. Avro schemas are in the world's registry."""
 
-    Read in the order of the offsets in their names (see reading_order); files that are still being
-    written are not.
+
+class Landed(Source):
+    """Files below `<world.lake.landing>/<name>` as the source.
+
+    They are lines of JSON, or Avro container files, each read with the schema that it contains.
+    Parquet is refused. They are read in the order of the offsets in their names (see reading_order).
+    Files that are still being written are left out.
     """
 
     @property
     def folder(self) -> str:
-        """The prefix of all partitions of the topic: without the folder of one of them
-        (DefaultPartitioner).
-        """
+        """The folder of all partitions of the topic, without that of one (DefaultPartitioner)."""
         return re.sub(r"/partition=\d+$", "", self.name.rstrip("/"))
 
     @property
     def topic(self) -> str:
-        """The topic whose messages lie there as Avro; its name is that of the folder."""
+        """The topic whose messages were landed; the folder has its name."""
         return self.folder.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes, decoded (see decode.rows). few: the rows travel with the query, so asking them twice
-    costs no job.
+    """Decoded changes.
+
+    Attributes:
+        rows: as decode.rows returns them.
+        progress: the position in the source after this batch.
+        in_memory: whether the rows are part of the query, so that a second action costs no job.
     """
 
     rows: DataFrame
-    progress: dict[str, Any]
+    progress: SourceProgress
     in_memory: bool = False
 
 
@@ -110,246 +142,288 @@ def create_reader(
     table: Table,
     max_records: int,
     schema: Optional[T.StructType] = None,
-) -> Union["_TopicReader", "_LandedReader"]:
-    """The reader of a source for a table; `most` messages or files in one batch. schema: as of
-    `hudi.ingest`.
+) -> _Reader:
+    """Create the reader of a source for a table.
+
+    Args:
+        spark: the session.
+        world: the world.
+        source: a Topic or Landed.
+        table: the table that the rows are for.
+        max_records: greatest number of messages, or of landed files, in one batch.
+        schema: reader schema, as for `hudi.ingest`.
     """
-    kinds = {Topic: _TopicReader, Landed: _LandedReader}
-    if type(source) not in kinds:
+    readers: dict[type, type[_Reader]] = {Topic: _TopicReader, Landed: _LandedReader}
+    if type(source) not in readers:
         raise LakeError(
             f"a source cannot be {source!r}",
             location="hudi.ingest",
             expected="Topic(name) or Landed(prefix)",
         )
-    return kinds[type(source)](spark, world, source, table, max_records, schema)
+    return readers[type(source)](spark, world, source, table, max_records, schema)
 
 
+@dataclass
 class _Reader:
-    """What both have: where they read, for which table, and the schemas by which they decode."""
+    """Reads the changes of a source for a table."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        world: World,
-        source: Any,
-        table: Table,
-        most: int,
-        schema: Optional[T.StructType],
-    ):
-        self.spark, self.world, self.source, self.table, self.max_records = (
-            spark,
-            world,
-            source,
-            table,
-            most,
-        )
-        self.is_avro = source.format == "avro"
-        self.schema: Any = schema
-        if self.is_avro:
-            self.schema = decode_avro.SchemaResolver(
-                world, source.topic, schema, _source_columns(table)
+    spark: SparkSession
+    world: World
+    source: Source
+    table: Table
+    max_records: int
+    schema: Optional[T.StructType]
+
+    def __post_init__(self) -> None:
+        self.resolver: Optional[decode_avro.SchemaResolver] = None
+        if self.source.format == "avro":
+            self.resolver = decode_avro.SchemaResolver(
+                self.world, self.source.topic, self.schema, _source_columns(self.table)
             )
-        elif schema is None:
-            self.schema = decode.reader_schema(table.name)
+        elif self.schema is None:
+            self.json_schema = decode.reader_schema(self.table.name)
+        else:
+            self.json_schema = self.schema
+
+    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
+        """Read the changes after `progress`; None if there are none."""
+        raise NotImplementedError
 
     @property
-    def schemas(self) -> tuple[T.StructType, ...]:
-        """The schema that the last batch's rows have, and the one that the source has now, of which
-        they may hold more.
+    def schemas(self) -> tuple[T.StructType, T.StructType]:
+        """The schema of the last batch's rows, and the source's latest one.
+
+        The rows may have more fields.
         """
-        both = (
-            (self.schema.reader_schema, self.schema.latest_schema)
-            if self.is_avro
-            else (self.schema, self.schema)
+        if self.resolver is None:
+            rows = latest = self.json_schema
+        else:
+            rows = self.resolver.row_schema
+            latest = self.resolver.latest_schema or rows
+        return (
+            decode.classified_schema(rows, self.table),
+            decode.classified_schema(latest, self.table),
         )
-        return tuple(decode.classified_schema(each, self.table) for each in both)
+
+    def _require_topic_id(
+        self, progress: SourceProgress, topic_id: Optional[str], message: str, location: str
+    ) -> None:
+        """Raise LakeError if the topic has another id than when it was last read."""
+        if progress.get("topic_id", topic_id) != topic_id:
+            raise LakeError(
+                message,
+                location=f"{location}, topic id {topic_id}",
+                expected=f"id {progress['topic_id']}",
+                hint=REPLAY_HINT,
+            )
 
 
 def _source_columns(table: Table) -> Optional[T.StructType]:
-    """The columns of a table that come from its source; None before its first commit."""
-    found = evolution.table_columns(completed_actions(table))
-    return found and T.StructType([f for f in found if f.name != COMBINED_ORDERING_COLUMN])
+    """Return the columns of a table that come from its source; None before its first commit."""
+    columns = evolution.table_columns(completed_actions(table))
+    return columns and T.StructType([f for f in columns if f.name != COMBINED_ORDERING_COLUMN])
 
 
 class _TopicReader(_Reader):
     """Reads a topic by offsets."""
 
-    def __init__(self, *given: Any):
-        super().__init__(*given)
-        self.name, self._admin = self.source.name, AdminClient(topics.settings(self.world))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._admin = AdminClient(topics.settings(self.world))
 
-    def next(self, progress: dict[str, Any], batch_id: int) -> Optional[Batch]:
-        bounds = topics.watermark_offsets(self.world, self.name)
-        now = topics.topic_id(self.world, self.name, self._admin)
-        if progress.get("topic_id", now) != now:
-            raise LakeError(
-                "the topic was deleted and made anew: what has been read of the old one says nothing about the new one",
-                location=f"{self.name}, id {now}",
-                expected=f"id {progress['topic_id']}",
-                hint=REPLAY_HINT,
-            )
-        start, stop, left = {}, {}, self.max_records
-        for partition, (begin, end) in sorted(bounds.items()):
-            at = progress.get("offsets", {}).get(str(partition), begin)
-            if at < begin or at > end:
-                raise LakeError(
-                    f"the topic holds offsets {begin} to {end}, and {at} is the next to be read",
-                    location=f"{self.name}, partition {partition}",
-                    hint=f"messages expired unread: {REPLAY_HINT}",
-                )
-            start[partition], stop[partition] = at, min(end, at + left)
-            left -= stop[partition] - at
+    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
+        """Read the messages from the committed offsets on."""
+        topic = self.source.name
+        watermarks = topics.watermark_offsets(self.world, topic)
+        topic_id = topics.topic_id(self.world, topic, self._admin)
+        self._require_topic_id(
+            progress,
+            topic_id,
+            "the topic was deleted and made anew: the committed offsets are those of the old topic",
+            topic,
+        )
+        start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
         if start == stop:
             return None
-        few = self.max_records - left <= SMALL_BATCH_MESSAGES
-        if few:
+        in_memory = sum(stop.values()) - sum(start.values()) <= SMALL_BATCH_MESSAGES
+        if in_memory:
             rows, stop = self._fetch(start, stop)
             messages = self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS)
         else:
             messages = self._read_with_spark(start, stop)
-        reached = {"offsets": {str(p): n for p, n in stop.items()}, "topic_id": now}
-        if (
-            not self.is_avro
-        ):  # the bytes are taken for text; decode.rows finds those that are not UTF-8
-            texts = (
-                F.col(name).cast("string").alias(to)
-                for name, to in (("key", "key"), ("value", "text"))
-            )
-            return Batch(
-                decode.rows(messages.select(*texts, *decode.ORIGIN), self.schema, self.table),
-                reached,
-                few,
-            )
-        raw = wire.with_wire_columns(messages, self.world)
-        ids = (
-            raw.select("schema") if few else raw.select("schema").distinct()
-        )  # of few Spark knows them without a job
-        found = {r["schema"] for r in ids.collect() if r["schema"]}
-        return Batch(decode_avro.rows(raw, found, self.schema, self.table), reached, few)
+        offsets = {str(partition): offset for partition, offset in stop.items()}
+        return Batch(
+            self._decode(messages, in_memory), {"offsets": offsets, "topic_id": topic_id}, in_memory
+        )
+
+    def _plan_offsets(
+        self, committed: dict[str, int], watermarks: dict[int, tuple[int, int]]
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Return the offsets of the next batch, {partition: first} and {partition: after the last}.
+
+        Args:
+            committed: {partition: next offset to read}, as the progress holds them.
+            watermarks: {partition: (low, high)} of the topic.
+
+        Raises:
+            LakeError: the topic does not have the next message any more, or never had it.
+        """
+        start, stop, room = {}, {}, self.max_records
+        for partition, (low, high) in sorted(watermarks.items()):
+            offset = committed.get(str(partition), low)
+            if not low <= offset <= high:
+                raise LakeError(
+                    f"the topic holds offsets {low} to {high}, and {offset} is the next to be read",
+                    location=f"{self.source.name}, partition {partition}",
+                    hint=f"messages expired unread: {REPLAY_HINT}",
+                )
+            start[partition], stop[partition] = offset, min(high, offset + room)
+            room -= stop[partition] - offset
+        return start, stop
 
     def _fetch(
         self, start: dict[int, int], stop: dict[int, int]
-    ) -> tuple[list[tuple], dict[int, int]]:
-        """Messages from `start` up to before `stop`, and up to where: an earlier place where they
-        are large.
+    ) -> tuple[list[tuple[Any, ...]], dict[int, int]]:
+        """Consume the messages from `start` up to before `stop`.
+
+        Returns:
+            Rows of wire.MESSAGE_COLUMNS, and the offsets after them: earlier than `stop` if the messages
+            are more than SMALL_BATCH_BYTES.
         """
-        rows: list[tuple] = []
-        size, at = 0, dict(start)
-        with contextlib.closing(topics.consume(self.world, self.name, start, stop)) as found:
-            for m in found:
-                rows.append((m.key(), m.value(), self.name, m.partition(), m.offset(), None))
+        rows: list[tuple[Any, ...]] = []
+        size, offsets = 0, dict(start)
+        with contextlib.closing(
+            topics.consume(self.world, self.source.name, start, stop)
+        ) as messages:
+            for m in messages:
+                rows.append((m.key(), m.value(), self.source.name, m.partition(), m.offset(), None))
                 size += len(m.value() or b"")
-                at[m.partition()] = m.offset() + 1
+                offsets[m.partition()] = m.offset() + 1
                 if size >= SMALL_BATCH_BYTES:
-                    return rows, at
+                    return rows, offsets
         return rows, stop
 
     def _read_with_spark(self, start: dict[int, int], stop: dict[int, int]) -> DataFrame:
-        messages = self.spark.read.format("kafka").options(
-            **{
-                **topics.spark_options(self.world),
-                "subscribe": self.name,
-                # at the topic's end the consumer asks for more, and its next question waits behind
-                # that for half a second
-                "kafka.fetch.max.wait.ms": "20",
-                "minPartitions": str(
-                    self.world.spark.parallelism
-                ),  # one partition is one task otherwise
-                "startingOffsets": json.dumps({self.name: start}),
-                "endingOffsets": json.dumps({self.name: stop}),
-            }
-        )
-        return messages.load().select(
-            "key", "value", "topic", "partition", "offset", F.lit(None).cast("string").alias("file")
-        )
+        options = {
+            **topics.spark_options(self.world),
+            "subscribe": self.source.name,
+            # At the end of the topic the consumer polls for more, and its next request waits behind
+            # that poll for half a second.
+            "kafka.fetch.max.wait.ms": "20",
+            # otherwise one task for each partition
+            "minPartitions": str(self.world.spark.parallelism),
+            "startingOffsets": json.dumps({self.source.name: start}),
+            "endingOffsets": json.dumps({self.source.name: stop}),
+        }
+        messages = self.spark.read.format("kafka").options(**options).load()
+        file = F.lit(None).cast("string").alias("file")
+        return messages.select("key", "value", "topic", "partition", "offset", file)
+
+    def _decode(self, messages: DataFrame, in_memory: bool) -> DataFrame:
+        if self.resolver is None:
+            # the bytes are taken for text; decode.rows finds those that are not UTF-8
+            key, text = F.col("key").cast("string"), F.col("value").cast("string")
+            texts = messages.select(key.alias("key"), text.alias("text"), *decode.ORIGIN)
+            return decode.rows(texts, self.json_schema, self.table)
+        messages = wire.with_wire_columns(messages, self.world)
+        schemas = messages.select("schema")
+        if not in_memory:  # rows that are part of the query are collected without a job
+            schemas = schemas.distinct()
+        ids = {row["schema"] for row in schemas.collect() if row["schema"]}
+        return decode_avro.rows(messages, ids, self.resolver, self.table)
 
 
 class _LandedReader(_Reader):
     """Reads the files that no earlier commit has read."""
 
-    def __init__(self, *given: Any):
-        super().__init__(*given)
-        self.folder = join_uri(self.world.lake.landing, self.source.name.rstrip("/"))
-        self.file_lists: dict[
-            int, Optional[list[str]]
-        ] = {}  # what was read of them: a committed list does not change
+    source: Landed
 
-    def next(self, progress: dict[str, Any], batch_id: int) -> Optional[Batch]:
-        # the landing names files by offset: those of a topic made anew have the names of the old
-        # ones
-        now = files.read_text(topic_id_path(self.world, self.source.folder))
-        if progress.get("topic_id", now) != now:
-            raise LakeError(
-                "the landed files are of another topic than those read so far, by the same name",
-                location=f"{self.folder}, topic id {now}",
-                expected=f"id {progress['topic_id']}",
-                hint=REPLAY_HINT,
-            )
-        # a list of files can be long, so each batch writes its own only, and the commit says those
-        # that count
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.folder = join_uri(self.world.lake.landing, self.source.name.rstrip("/"))
+        # {batch id: paths}; a committed list does not change
+        self.file_lists: dict[int, list[str]] = {}
+
+    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
+        """Read the landed files that are in no list of an earlier batch."""
+        # Landed files are named by offset: those of a topic that was made anew have the old names.
+        topic_id = files.read_text(topic_id_path(self.world, self.source.folder))
+        self._require_topic_id(
+            progress,
+            topic_id,
+            "the landed files are of another topic than those read so far, by the same name",
+            self.folder,
+        )
+        # A list can be long. So each batch writes a list of its files only, and the commit holds the
+        # number of the first one that counts.
         first = progress.get("first", batch_id)
-        for n in range(first, batch_id):
-            if n not in self.file_lists:
-                self.file_lists[n] = landed_list(self.world, self.table, self.source.id, n)
-            if self.file_lists[n] is None:
+        read_paths = {path for n in range(first, batch_id) for path in self._committed_list(n)}
+        unread = {
+            path: info
+            for path, info in files.list_files(self.folder).items()
+            if not is_hidden(path) and info.path not in read_paths
+        }
+        paths = sorted(unread, key=lambda path: reading_order(path, unread[path].mtime_ns))
+        paths = paths[: self.max_records]
+        if not paths:
+            return None
+        uris = [f"{self.folder}/{path}" for path in paths]
+        _check_format(self.source, uris)
+        # the list of a batch that was not committed is replaced when the batch is repeated
+        self.file_lists[batch_id] = [unread[path].path for path in paths]
+        list_path = _list_path(self.world, self.table, self.source.id, batch_id)
+        files.write_text(list_path, json.dumps(self.file_lists[batch_id]))
+        return Batch(self._decode(uris), {"first": first, "topic_id": topic_id})
+
+    def _committed_list(self, batch_id: int) -> list[str]:
+        if batch_id not in self.file_lists:
+            paths = landed_list(self.world, self.table, self.source.id, batch_id)
+            if paths is None:
                 raise LakeError(
                     f"the list of the files that were read of {self.source} is gone",
-                    location=_list_path(self.world, self.table, self.source.id, n),
-                    hint="was it removed, or is the table one of an older workbench, which kept the "
-                    f"list elsewhere? Whichever it is, {REPLAY_HINT}",
+                    location=_list_path(self.world, self.table, self.source.id, batch_id),
+                    hint="the list was removed, or an older version of the workbench wrote it elsewhere. "
+                    f"Either way: {REPLAY_HINT}",
                 )
-        seen = {path for n in range(first, batch_id) for path in self.file_lists[n]}
-        there = {
-            info.path: (reading_order(path, info.mtime_ns), f"{self.folder}/{path}")
-            for path, info in files.list_files(self.folder).items()
-            if not is_hidden(path)
-        }
-        new = sorted(there.keys() - seen, key=there.get)[: self.max_records]
-        if not new:
-            return None
-        _check_format(self.source, [there[path][1] for path in new])
-        self.file_lists[batch_id] = (
-            new  # of a batch that was not committed it is replaced when that is done again
+            self.file_lists[batch_id] = paths
+        return self.file_lists[batch_id]
+
+    def _decode(self, uris: list[str]) -> DataFrame:
+        if self.resolver:
+            return decode_avro.read_files(self.spark, uris, self.resolver, self.table)
+        lines = self.spark.read.format("text").load(uris).where("length(trim(value)) > 0")
+        texts = lines.select(
+            *decode.null_message_columns(),
+            F.col("value").alias("text"),
+            F.input_file_name().alias("file"),
         )
-        files.write_text(
-            _list_path(self.world, self.table, self.source.id, batch_id), json.dumps(new)
-        )
-        reached = {"first": first, "topic_id": now}
-        addresses = [there[path][1] for path in new]
-        if self.is_avro:
-            return Batch(
-                decode_avro.read_files(self.spark, addresses, self.schema, self.table), reached
-            )
-        lines = (
-            self.spark.read.format("text")
-            .load(addresses)
-            .where("length(trim(value)) > 0")
-            .select(
-                *decode.null_message_columns(),
-                F.col("value").alias("text"),
-                F.input_file_name().alias("file"),
-            )
-        )
-        return Batch(decode.rows(lines, self.schema, self.table), reached)
+        return decode.rows(texts, self.json_schema, self.table)
 
 
-def _check_format(source: Landed, addresses: list[str]) -> None:
-    """Raise LakeError where the ending of a file says that it is of another format than its
-    source.
-    """
-    for ending, hint in FOREIGN_FORMATS[source.format].items():
-        wrong = [address for address in addresses if address.endswith(ending)]
-        if wrong:
+def _check_format(source: Landed, uris: list[str]) -> None:
+    """Raise LakeError if the extension of a file belongs to another format than the source's."""
+    for extension, hint in FOREIGN_FORMATS[source.format].items():
+        foreign = [uri for uri in uris if uri.endswith(extension)]
+        if foreign:
             raise LakeError(
-                f"{len(wrong)} landed files end with {ending}, and are read as {source.format}",
-                location=wrong[0],
+                f"{len(foreign)} landed files end with {extension}, and are read as {source.format}",
+                location=foreign[0],
                 hint=hint,
             )
 
 
 def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:
-    """Paths of the landed files that a batch has read, None where nobody knows. source: its id."""
-    return json.loads(files.read_text(_list_path(world, table, source, batch)) or "null")
+    """Return the paths of the landed files that a batch read; None if the list does not exist.
+
+    Args:
+        world: the world.
+        table: the table.
+        source: id of the source.
+        batch: number of the batch.
+    """
+    text = files.read_text(_list_path(world, table, source, batch))
+    paths: Optional[list[str]] = json.loads(text or "null")
+    return paths
 
 
 def _list_path(world: World, table: Table, source: str, batch: int) -> str:
@@ -357,25 +431,45 @@ def _list_path(world: World, table: Table, source: str, batch: int) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a landed path is of a file that is still being written, or of a writer's own
-    bookkeeping.
-    """
+    """Return whether a landed path is that of an unfinished file, or of a writer's bookkeeping."""
     hidden = (
-        part.startswith(".") or part.startswith("_") and "=" not in part for part in path.split("/")
+        name.startswith(".") or (name.startswith("_") and "=" not in name)
+        for name in path.split("/")
     )
     return any(hidden) or path.endswith((".tmp", ".crc", ".inprogress"))
 
 
-def reading_order(path: str, mtime: Optional[int]) -> tuple[Any, ...]:
-    """Sort key of landed files: by topic, partition and first offset where the name has them, else
-    by time.
+class ReadingOrder(NamedTuple):
+    """Sort key of landed files: by topic, partition and first offset, else by time.
 
-    `<topic>-<partition>-<first offset>.json` as the landing writes it,
-    `<topic>(<partition>_<offset>).json` as Lenses, `<topic>+<partition>+<first offset>.avro` as
-    Confluent.
+    Attributes:
+        has_offset: whether the file name contains an offset.
+        topic: the topic.
+        partition: the partition.
+        position: first offset, or without one the time of the file in nanoseconds.
+        path: path of the file.
+    """
+
+    has_offset: bool
+    topic: str
+    partition: int
+    position: int
+    path: str
+
+
+def reading_order(path: str, mtime: Optional[int]) -> ReadingOrder:
+    """Return the sort key of a landed file.
+
+    File names with an offset are `<topic>-<partition>-<first offset>.json` (the landing),
+    `<topic>(<partition>_<offset>).json` (Lenses) and `<topic>+<partition>+<first offset>.avro`
+    (Confluent).
+
+    Args:
+        path: path of the file.
+        mtime: time of the file in nanoseconds.
     """
     name = path.rpartition("/")[2]
-    found = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.(json|avro)", name)
-    if found:
-        return True, found[1], int(found[2]), int(found[3]), path
-    return False, "", 0, mtime or 0, path
+    match = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.(json|avro)", name)
+    if match:
+        return ReadingOrder(True, match[1], int(match[2]), int(match[3]), path)
+    return ReadingOrder(False, "", 0, mtime or 0, path)

@@ -1,9 +1,8 @@
-"""A table's entries in Spark's catalog, made by Hudi's own SQL: Hive's here, Glue on EMR, by which
-Athena reads them.
+"""A table's entries in Spark's catalog (the Hive metastore here, Glue on EMR, which Athena uses).
 
-Spark looks into a table for its partitions and columns. Athena looks at its timeline, so it sees a
-commit at once, but only those partitions and columns that the catalog has (Athena's guide, "Query
-Apache Hudi datasets"): whoever commits says so (`committed`).
+Hudi's own SQL makes them. Spark reads partitions and columns from the table itself. Athena reads the
+timeline, so it sees a commit at once, but only the partitions and columns that the catalog has
+(Athena's guide, "Query Apache Hudi datasets"). Therefore each commit is followed by `sync_catalog`.
 """
 
 from __future__ import annotations
@@ -14,42 +13,41 @@ from pyspark.sql import SparkSession
 from ..base import LakeError, files
 from ..spark import query_engine
 from .tables import Table, catalog_names
-from .timeline import check_version, completed_actions, properties, write_stats
+from .timeline import (
+    check_version,
+    completed_actions,
+    extra_metadata,
+    properties,
+    write_stats,
+)
 
-catalog_synced: dict[
-    str, set[str]
-] = {}  # {base: partitions and schemas that its entries were told of by this process}
+# {base: the partitions and schemas that this process has registered}
+catalog_synced: dict[str, set[str]] = {}
 
 
 def create_database(spark: SparkSession, name: str) -> None:
-    """Make a database of the catalog where it is missing."""
+    """Create a database in the catalog if it does not exist."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {identifier(name)}")
 
 
 def register(spark: SparkSession, table: Table) -> str:
-    """Make the table's catalog entries, and return the name of the one that shows it as it is; one
-    of another place, or of other columns, is replaced.
+    """Create the table's catalog entries, and return the name of the `snapshot` one.
 
-    Raises: LakeError: there is no such table, or it is not of version 6.
+    An existing entry of another location or with other columns is replaced.
+
+    Raises:
+        LakeError: there is no such table, or it has another table version than 6.
     """
     properties(table)
     check_version(table)
     create_database(spark, table.database)
     for entry, kind in catalog_names(table).items():
-        if spark.catalog.tableExists(entry):
-            told = {
-                row[0]: row[1]
-                for row in spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()
-            }
-            place = files.open_filesystem(told.get("Location", "file:/"))[1]
-            if (
-                place != files.open_filesystem(table.base)[1]
-                or not {*spark.table(entry).dtypes} <= told.items()
-            ):
-                unregister(spark, entry)
-        as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
+        if spark.catalog.tableExists(entry) and not _is_current(spark, table, entry):
+            unregister(spark, entry)
+        read_optimized = str(kind == "read_optimized").lower()
+        options = f"OPTIONS ('hoodie.query.as.ro.table' = '{read_optimized}')"
         spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {as_ro if table.type == 'mor' else ''} "
+            f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {options if table.type == 'mor' else ''} "
             f"LOCATION {literal(table.base)}"
         )
         if table.partition and query_engine(spark) == "athena":
@@ -58,15 +56,22 @@ def register(spark: SparkSession, table: Table) -> str:
     return next(entry for entry, kind in catalog_names(table).items() if kind == "snapshot")
 
 
+def _is_current(spark: SparkSession, table: Table, entry: str) -> bool:
+    """Return whether a catalog entry has the table's location and columns."""
+    rows = spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()
+    description = {row[0]: row[1] for row in rows}
+    _, path = files.open_filesystem(description.get("Location", "file:/"))
+    _, table_path = files.open_filesystem(table.base)
+    return path == table_path and set(spark.table(entry).dtypes) <= description.items()
+
+
 def is_registered(spark: SparkSession, table: Table) -> bool:
-    """Whether the catalog has the table's entries (the last that `register` makes)."""
+    """Return whether the catalog has the table's entries (the last that `register` makes)."""
     return bool(spark.catalog.tableExists(list(catalog_names(table))[-1]))
 
 
 def unregister(spark: SparkSession, entry: str) -> None:
-    """Remove an entry from the catalog, also where somebody has put a view there; an absent one is
-    fine.
-    """
+    """Remove an entry from the catalog if it exists; it may also be a view."""
     try:
         spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
     except AnalysisException as e:
@@ -76,39 +81,44 @@ def unregister(spark: SparkSession, entry: str) -> None:
 
 
 def sync_catalog(spark: SparkSession, table: Table) -> None:
-    """Tell the entries that are there of new partitions and columns, where a query sees no others.
-    Raises as `register`.
+    """Register new partitions and columns of the last commit, where queries need that (Athena).
+
+    A table without catalog entries gets none.
+
+    Raises:
+        LakeError: as `register`.
     """
-    done = completed_actions(table)
-    if not done or query_engine(spark) != "athena" or not is_registered(spark, table):
+    actions = completed_actions(table)
+    if not actions or query_engine(spark) != "athena" or not is_registered(spark, table):
         return
-    commit = done[-1].metadata
-    new = {
-        str(commit.get("extraMetadata", {}).get("schema")),
-        *(folder for folder, _ in write_stats(commit)),
-    }
-    if not new <= catalog_synced.setdefault(table.base, set()):
+    metadata = actions[-1].metadata
+    partitions = {partition for partition, _ in write_stats(metadata)}
+    current = {str(extra_metadata(metadata).get("schema")), *partitions}
+    synced = catalog_synced.setdefault(table.base, set())
+    if not current <= synced:
         register(spark, table)
-        catalog_synced[table.base] |= new
+        synced |= current
 
 
 def refresh(spark: SparkSession, table: Table) -> None:
-    """Let Spark forget which files the table's entries had."""
+    """Make Spark forget which files the table's entries had."""
     for entry in catalog_names(table):
         spark.sql(f"REFRESH TABLE {identifier(entry)}")
 
 
 def identifier(name: str) -> str:
-    """`table` or `database.table`, each part quoted."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+    """Quote each part of `table` or `database.table`."""
+    return ".".join("`" + word.replace("`", "``") + "`" for word in name.split("."))
 
 
 def literal(value: str | bool | int) -> str:
-    """A value as a constant of Spark's SQL. A quote gets a backslash: one that is doubled gets
-    lost, for to Spark 3.5 'it''s' are two constants side by side, and those are one text
-    (SqlBaseParser.g4, `constant`).
+    """Format a value as a constant of Spark's SQL.
 
-    Raises: LakeError: another type.
+    A quote is escaped by a backslash. A doubled one is lost: in Spark 3.5 'it''s' are two constants
+    side by side, which are concatenated (SqlBaseParser.g4, `constant`).
+
+    Raises:
+        LakeError: the value has another type.
     """
     if isinstance(value, (bool, int)):
         return str(value).lower()

@@ -1,11 +1,14 @@
-"""From Avro to rows: messages and landed files are decoded with the schema they were written with,
-into the newest one and what earlier ones had beside, by field name.
+"""Decode Avro messages and landed Avro files to rows, with the schemas they were written with.
 
-In: the messages with `framed`'s columns `schema` (which one, null where the wire format is another)
-    and `body` (the
-Avro), or the addresses of files; `examine` looks at what they are in this process. Out: what
-decode.rows gives. Spark expressions only, no Python inside Spark.
+The rows have the latest schema of the topic, plus the fields that only earlier schemas have. Fields
+are matched by name.
+
+In: messages with the columns `schema` (its id; null if the message has another wire format) and `body`
+(the Avro) of topic.wire, or the URIs of files. `group_by_schema` reads the files in this process. Out:
+what decode.rows returns. Spark expressions only, no Python inside Spark.
 """
+
+from __future__ import annotations
 
 import contextlib
 import json
@@ -21,14 +24,14 @@ from pyspark.sql.avro.functions import from_avro
 from ..base import LakeError, World, files
 from ..topic import avro, registry, wire
 from . import decode
-from .evolution import TEXT_CONVERSIONS, is_wider_decimal, leaf_paths, merge_schemas
+from .evolution import TEXT_CONVERSIONS, is_wider_decimal, leaf_types, merge_schemas
 from .tables import Table
 
-# Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes
-# that are left over, and gives a row of nulls for bytes that do not decode; with this a message
-# decoded exactly or not at all.
+# Appended to the Avro of each message, and read as one more field. from_avro itself overlooks
+# trailing bytes, and returns a row of nulls for bytes that it cannot decode. With the marker a message
+# is decoded exactly or not at all.
 END_MARKER = b"\xffworkbench: end\xff"
-# (from, to): what a reader may widen, by the Avro specification, "Schema Resolution"
+# (from, to): the promotions of the Avro specification, "Schema Resolution"
 AVRO_PROMOTIONS = {
     ("int", "bigint"),
     ("int", "float"),
@@ -39,94 +42,88 @@ AVRO_PROMOTIONS = {
     ("string", "binary"),
     ("binary", "string"),
 }
-
-
-# Columns that the schemas of one batch may add to a table. More are a mistake, or meant to make the
-# table useless.
+# Greatest number of columns that the schemas of one batch may add to a table. More are a mistake, or
+# an attempt to make the table useless.
 MAX_NEW_COLUMNS = 200
 
 
 class SchemaResolver:
-    """The schemas of one topic's values: the writers' as they are met, and the reader's.
+    """The schemas of one topic's values: those of the writers, and the reader's.
 
-    newest: where it is given it stays; else it is the newest one of `<topic>-value`, asked for
-        whenever a schema is met
-    for the first time.
-    (Landed files say it themselves, and no registry is asked.)
-    reader: the one that is given; else the newest one with what those that were met had before it:
-        a message that was
-    written before a column was dropped still brings its value.
-    refused: {id: why no message of a schema is decoded}. Unless a reader is given: its record has
-        not the newest one's
-    name, as the versions of a topic's rows do, or it adds too many columns (see NEW_COLUMNS).
-    table: the columns that the table has, None before its first commit.
+    Attributes:
+        latest_schema: the latest version of `<topic>-value`, fetched whenever a schema is resolved
+            for the first time; or the explicit reader schema. Landed files contain their schemas, and
+            no registry is used.
+        reader_schema: the explicit one; else the latest schema plus the fields that only resolved
+            schemas have. So a message from before a column was dropped still has its value.
+        is_explicit: whether a reader schema was given.
+        table_schema: the columns of the table; None before its first commit.
+        rejected: {id: why no message of a schema is decoded}. Only without an explicit reader schema:
+            its record has another name than the latest one, or it adds more than MAX_NEW_COLUMNS.
     """
 
     def __init__(
         self,
         world: World,
         topic: str,
-        reader: Optional[T.StructType] = None,
-        table: Optional[T.StructType] = None,
+        reader_schema: Optional[T.StructType] = None,
+        table_schema: Optional[T.StructType] = None,
     ):
-        self.world, self.topic, self.reader_schema, self.latest_schema = (
-            world,
-            topic,
-            reader,
-            reader,
-        )
-        self.is_explicit, self.table_schema, self.rejected = reader is not None, table, {}  # type: ignore[var-annotated]
-        self._resolved = {}  # type: ignore[var-annotated]
+        """Start without schemas, except those given."""
+        self.world, self.topic = world, topic
+        self.reader_schema = self.latest_schema = reader_schema
+        self.is_explicit = reader_schema is not None
+        self.table_schema = table_schema
+        self.rejected: dict[str, str] = {}
+        self._resolved: dict[str, Any] = {}
+
+    @property
+    def row_schema(self) -> T.StructType:
+        """The reader schema after the first `resolve`."""
+        assert self.reader_schema is not None, "no schema is resolved"
+        return self.reader_schema
 
     def resolve(
-        self, ids: Iterable[str], latest: Optional[dict[str, Any]] = None, use_registry: bool = True
+        self,
+        ids: Iterable[str],
+        latest: Optional[dict[str, Any]] = None,
+        use_registry: bool = True,
     ) -> dict[str, Any]:
-        """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and
-        is asked for again with each batch.
+        """Return {id: Avro schema} of a batch's schemas, and update the reader schema.
+
+        A schema that the registry does not know is None, and is fetched again with each batch.
 
         Args:
-            ids: Framed.schema, or of a landed file the JSON that stands in it.
-            newest: of landed files, the newest of their schemas; without it the registry is asked
-                for the topic's.
-            ask: whether it may be. Where it may not, and no `newest` is given, the reader stays as
-                it is.
+            ids: schema ids of messages; of landed files the JSON of their schemas.
+            latest: of landed files, the latest of their schemas; by default the registry's version of
+                the topic.
+            use_registry: whether the registry may be used. If not, and without `latest`, the reader
+                schema stays as it is.
 
-        Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`, or
-            no table holds what is written by its versions. Where the newest one is unsafe, or adds
-            too many columns, a table stays as it is; only where there is none yet, that is an
-            error.
+        Raises:
+            StackError: the registry does not answer.
+            LakeError: it has no `<topic>-value`, or no table can hold the data of its versions. If
+                the latest one is unsafe, or adds too many columns, a table stays as it is; this is
+                an error only before the first commit.
         """
-        found = (
-            (id, self._fetch(id))
-            for id in sorted(set(ids) - set(self._resolved), key=lambda id: (len(id), id))
-        )
-        new = {id: avro.for_spark(avsc) for id, avsc in found if avsc is not None}
-        if (
-            not self.is_explicit
-            and (new or self.reader_schema is None)
-            and (latest or use_registry)
-        ):
-            self._update_reader_schema(
-                new, avro.for_spark(latest or registry.latest(self.world, f"{self.topic}-value"))
-            )
-        self._resolved.update(new)  # last: after an error everything is asked for again
+        new = {}
+        for id in sorted(set(ids) - set(self._resolved), key=lambda id: (len(id), id)):
+            avsc = self._fetch(id)
+            if avsc is not None:
+                new[id] = avro.for_spark(avsc)
+        needs_update = not self.is_explicit and (new or self.reader_schema is None)
+        if needs_update and (latest or use_registry):
+            latest = latest or registry.latest(self.world, f"{self.topic}-value")
+            self._update_reader_schema(new, avro.for_spark(latest))
+        self._resolved.update(new)  # last: after an error all are fetched again
         return {id: self._resolved.get(id) for id in sorted(ids)}
 
-    def _update_reader_schema(self, new: dict[str, Any], newest: dict[str, Any]) -> None:
-        """Make the reader of what it was, the new schemas, and the newest one."""
-        name, known = avro.full_name(newest), self.reader_schema or self.table_schema
-        try:
-            latest = avro.to_spark(newest)
-            excess = _excess_reason(leaf_paths(latest) - leaf_paths(known)) if known else ""
-        except avro.UnsafeSchema:
-            if known is None:
-                raise
-            excess = "it is unsafe"
-        if not excess:
-            self.latest_schema = latest
-        elif self.latest_schema is None:
-            self.latest_schema = known
-        base, added = leaf_paths(known or self.latest_schema), set()  # type: ignore[var-annotated]
+    def _update_reader_schema(self, new: dict[str, Any], latest: dict[str, Any]) -> None:
+        """Merge the present reader schema, the new schemas and the latest one."""
+        name, previous = avro.full_name(latest), self.reader_schema or self.table_schema
+        self.latest_schema = self._accept_latest(latest, previous)
+        previous_paths = leaf_types(previous or self.latest_schema).keys()
+        added: set[tuple[str, ...]] = set()
         versions = [self.reader_schema] if self.reader_schema else []
         for id, avsc in new.items():
             if avro.is_record(avsc) and avro.full_name(avsc) != name:
@@ -136,202 +133,249 @@ class SchemaResolver:
                 continue
             with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
                 version = avro.to_spark(avsc)
-                more = added | leaf_paths(version) - base
-                self.rejected[id] = _excess_reason(more)
+                paths = added | leaf_types(version).keys() - previous_paths
+                self.rejected[id] = _excess_reason(paths)
                 if not self.rejected[id]:
                     versions.append(version)
-                    added = more
+                    added = paths
         self.reader_schema = merge_schemas(name, *versions, self.latest_schema)
+
+    def _accept_latest(
+        self, latest: dict[str, Any], previous: Optional[T.StructType]
+    ) -> T.StructType:
+        """Return the latest schema; the previous one if it is unsafe or adds too many columns.
+
+        Raises:
+            UnsafeSchema: it is unsafe, and there is no previous one.
+        """
+        if not previous:
+            return avro.to_spark(latest)
+        with contextlib.suppress(avro.UnsafeSchema):
+            schema = avro.to_spark(latest)
+            if not _excess_reason(leaf_types(schema).keys() - leaf_types(previous).keys()):
+                return schema
+        return self.latest_schema or previous
 
     def _fetch(self, id: str) -> Any:
         kind, _, number = id.partition(" ")
         return registry.find(self.world, number, kind) if kind in wire.ID_KINDS else json.loads(id)
 
+    def convert(self, record: Column, id: str, name: str) -> tuple[Column, str]:
+        """Convert a record of a resolved schema to the reader schema.
 
-def rows(raw: DataFrame, ids: Iterable[str], known: SchemaResolver, table: Table) -> DataFrame:
+        Args:
+            record: the record as from_avro returns it.
+            id: id of its schema.
+            name: name of the schema in the reason.
+
+        Returns:
+            The record and ""; or null, and why no message of the schema is decoded.
+        """
+        reason, avsc = self.rejected.get(id, ""), self._resolved[id]
+        if not reason:
+            try:
+                have, path = avro.to_spark(avsc), avro.full_name(avsc)
+                return _convert(record, have, self.row_schema, path, self.is_explicit), ""
+            except LakeError as e:
+                reason = _unreadable_reason(e)
+        return F.lit(None).cast(self.row_schema), f"schema {name} cannot be read: {reason}"
+
+
+def rows(raw: DataFrame, ids: Iterable[str], resolver: SchemaResolver, table: Table) -> DataFrame:
     """Decode Avro messages.
 
     Args:
         raw: columns `key`, `value`, `schema`, `body`, `topic`, `partition`, `offset`, `file`.
-        ids: of all schemas in it; `known` meets them.
-        table: that the rows are for.
+        ids: ids of all schemas in it.
+        resolver: the schemas of the topic.
+        table: the table that the rows are for.
 
     Returns:
         `key`, `topic`, `partition`, `offset`, `file`, plus `row`, `outcome`, `reason` and `text` as
-        decode.rows gives them; the text is the base64 of the message.
+        decode.rows returns them. The text is the base64 of the message.
 
     Raises:
-        LakeError: the reader schema lacks a key, ordering or partition field. And what `meet`
-            raises.
+        LakeError: the reader schema lacks a key, ordering or partition field; and as
+            SchemaResolver.resolve.
+        StackError: the registry does not answer.
     """
-    found, wrong = decode_messages(raw, ids, known)
-    found = decode.classify(found, known.reader_schema, F.col("value").isNull(), wrong, table)
-    return found.withColumn("text", F.base64("value")).select(*decode.OUTPUT_COLUMNS)
+    decoded, errors = decode_messages(raw, ids, resolver)
+    is_tombstone = F.col("value").isNull()
+    classified = decode.classify(decoded, resolver.row_schema, is_tombstone, errors, table)
+    return classified.withColumn("text", F.base64("value")).select(*decode.OUTPUT_COLUMNS)
 
 
 def decode_messages(
-    raw: DataFrame, ids: Iterable[str], known: SchemaResolver
+    raw: DataFrame, ids: Iterable[str], resolver: SchemaResolver
 ) -> tuple[DataFrame, list[tuple[Column, Column]]]:
-    """The same messages, which may be a stream, with a column `row`, null where one cannot be
-    decoded; and the reasons for that, (condition, text) each. Arguments and errors as of `rows`.
-    """
-    met, which = known.resolve(ids), F.col("schema")
-    wrong = [(which.isNull(), F.lit(wire.not_avro_reason(known.world)))]
-    found, row = raw, F.lit(None).cast(known.reader_schema)
-    for n, (id, avsc) in enumerate(met.items()):
-        column, mine = f"_avro{n}", which == id
-        if avsc is None:
-            wrong.append((mine, F.lit(wire.unknown_schema_reason(known.world).format(id))))
-            continue
-        if known.rejected.get(id):
-            wrong.append((mine, F.lit(f"schema {id} cannot be read: {known.rejected[id]}")))
-            continue
-        try:
-            written, name = avro.to_spark(avsc), avro.full_name(avsc)
-            read = _convert(
-                F.col(f"{column}.row"), written, known.reader_schema, name, known.is_explicit
-            )
-        except LakeError as e:
-            wrong.append((mine, F.lit(_unreadable_reason(id, e))))
-            continue
-        found = found.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
-        row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END_MARKER)), read).otherwise(
-            row
-        )
-    wrong.append(
-        (F.col("row").isNull(), F.concat(F.lit("the bytes are not Avro of schema "), which))
-    )
-    return found.withColumn("row", row), wrong
-
-
-def group_by_schema(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Sort Avro files by the schema they were written with: {JSON of the schema: addresses} of
-    those that can be read, {address: why not} else. They are read whole: one that is cut off would
-    fail the batch of all others when Spark comes to its end.
-    """
-    whole: dict[str, list[str]] = {}
-    broken = {}
-    for address in addresses:
-        try:
-            whole.setdefault(avro.container_schema(files.read_bytes(address)), []).append(address)
-        except ValueError as e:
-            broken[address] = f"not a whole Avro file: {e}"
-    return whole, broken
-
-
-def latest_of(whole: dict[str, list[str]], addresses: Sequence[str]) -> Optional[dict[str, Any]]:
-    """The newest schema of landed files, None where no file holds records: that of the last file,
-    among those of the record's name that most files have.
+    """Decode Avro messages without a classification; they may be a stream.
 
     Args:
-        whole: as `examine` gives it. addresses: of all files, in the order in which they are read.
+        raw: as for `rows`.
+        ids: ids of all schemas in it.
+        resolver: the schemas of the topic.
+
+    Returns:
+        `raw` plus `row`, which is null where a message cannot be decoded; and the (condition, reason)
+        of each kind of error.
+
+    Raises:
+        LakeError: as SchemaResolver.resolve.
+        StackError: the registry does not answer.
     """
-    order = {address: n for n, address in enumerate(addresses)}
-    records = {
-        text: avsc
-        for text, avsc in ((text, json.loads(text)) for text in whole)
-        if avro.is_record(avsc)
-    }
+    schemas, schema_id = resolver.resolve(ids), F.col("schema")
+    errors = [(schema_id.isNull(), F.lit(wire.not_avro_reason(resolver.world)))]
+    decoded, row = raw, F.lit(None).cast(resolver.row_schema)
+    for n, (id, avsc) in enumerate(schemas.items()):
+        is_written_so, column = schema_id == id, f"_avro{n}"
+        if avsc is None:
+            errors.append(
+                (is_written_so, F.lit(wire.unknown_schema_reason(resolver.world).format(id)))
+            )
+            continue
+        value, reason = resolver.convert(F.col(f"{column}.row"), id, id)
+        if reason:
+            errors.append((is_written_so, F.lit(reason)))
+            continue
+        message = F.when(is_written_so, _from_avro(F.col("body"), avsc))
+        decoded = decoded.withColumn(column, message)
+        is_exact = F.col(f"{column}.end").eqNullSafe(F.lit(END_MARKER))
+        row = F.when(is_written_so & is_exact, value).otherwise(row)
+    not_decoded = F.concat(F.lit("the bytes are not Avro of schema "), schema_id)
+    errors.append((F.col("row").isNull(), not_decoded))
+    return decoded.withColumn("row", row), errors
+
+
+def group_by_schema(uris: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Group Avro files by the schema they were written with.
+
+    The files are read completely. A truncated one would fail the batch of all others when Spark
+    reaches its end.
+
+    Returns:
+        {JSON of the schema: URIs} of the valid files, and {URI: reason} of the others.
+    """
+    valid: dict[str, list[str]] = {}
+    broken = {}
+    for uri in uris:
+        try:
+            valid.setdefault(avro.container_schema(files.read_bytes(uri)), []).append(uri)
+        except ValueError as e:
+            broken[uri] = f"not a whole Avro file: {e}"
+    return valid, broken
+
+
+def latest_of(valid: dict[str, list[str]], uris: Sequence[str]) -> Optional[dict[str, Any]]:
+    """Return the latest schema of landed files; None if no file holds records.
+
+    It is the schema of the last file whose record has the name that most files have.
+
+    Args:
+        valid: the valid files, as `group_by_schema` returns them.
+        uris: all files, in reading order.
+    """
+    schemas: dict[str, Any] = {}
+    for text, group in valid.items():
+        schemas.update(dict.fromkeys(group, json.loads(text)))
+    records = [schemas[uri] for uri in uris if uri in schemas and avro.is_record(schemas[uri])]
     if not records:
         return None
-    count: Counter[str] = Counter()
-    for text, avsc in records.items():
-        count[avro.full_name(avsc)] += len(whole[text])
-    name = max(count, key=lambda name: count[name])
-    last = max(
-        (text for text, avsc in records.items() if avro.full_name(avsc) == name),
-        key=lambda text: max(order[address] for address in whole[text]),
-    )
-    return records[last]
+    ((most_common, _),) = Counter(map(avro.full_name, records)).most_common(1)
+    latest: dict[str, Any] = [r for r in records if avro.full_name(r) == most_common][-1]
+    return latest
 
 
 def read_files(
-    spark: SparkSession, addresses: Sequence[str], known: SchemaResolver, table: Table
+    spark: SparkSession, uris: Sequence[str], resolver: SchemaResolver, table: Table
 ) -> DataFrame:
-    """Read the records of landed files, by the schemas that stand in them. No registry is asked.
+    """Read the records of landed files, with the schemas that they contain. No registry is used.
 
     Args:
-        known: meets the schemas of all of them.
-        table: that the rows are for.
+        spark: the session.
+        uris: the files, in reading order.
+        resolver: the schemas of the topic.
+        table: the table that the rows are for.
 
     Returns:
         As `rows`; topic, partition and offset are null, the text is the record as JSON. A file that
         cannot be read is one dead letter without a text.
 
     Raises:
-        LakeError: the reader schema lacks a key, ordering or partition field; or there is no table
-            yet, no reader is given, and no file holds records.
+        LakeError: the reader schema lacks a key, ordering or partition field. Or no file holds
+            records, and there is neither a table nor a reader schema.
     """
-    whole, broken = group_by_schema(addresses)
-    newest = latest_of(whole, addresses)
-    known.reader_schema = known.reader_schema or (known.table_schema if newest is None else None)
-    if newest is None and known.reader_schema is None:
-        raise LakeError(
-            "none of the landed files holds records of Avro",
-            location=addresses[0],
-            expected="Avro object container files",
-            hint="; ".join([*broken.values()][:1] or ["look at the files"]),
-        )
-    met = known.resolve(whole, newest, use_registry=False)
-    no_row, no_text = F.lit(None).cast(known.reader_schema), F.lit(None).cast("string")
+    valid, broken = group_by_schema(uris)
+    latest = latest_of(valid, uris)
+    if latest is None and resolver.reader_schema is None:
+        resolver.reader_schema = resolver.table_schema
+        if resolver.reader_schema is None:
+            raise LakeError(
+                "none of the landed files holds records of Avro",
+                location=uris[0],
+                expected="Avro object container files",
+                hint=next(iter(broken.values()), "look at the files"),
+            )
+    schemas = resolver.resolve(valid, latest, use_registry=False)
     parts = []
-    for text, places in whole.items():
-        avsc, row, why = met[text], no_row, no_text
-        name = avro.full_name(avsc)
+    for id, group in valid.items():
+        name = avro.full_name(schemas[id])
         try:
-            written = avro.to_spark(avsc)
+            avro.to_spark(schemas[id])
         except LakeError as e:
-            broken.update(dict.fromkeys(places, _unreadable_reason(name, e)))
+            reason = f"schema {name} cannot be read: {_unreadable_reason(e)}"
+            broken.update(dict.fromkeys(group, reason))
             continue
-        try:
-            row = _convert(F.col("record"), written, known.reader_schema, name, known.is_explicit)
-        except LakeError as e:
-            why = F.lit(_unreadable_reason(name, e))
-        if known.rejected.get(text):
-            row, why = no_row, F.lit(f"schema {name} cannot be read: {known.rejected[text]}")
-        read = spark.read.format("avro").options(
-            avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED"
-        )
-        records = read.load(places).select(
-            F.struct("*").alias("record"), F.input_file_name().alias("file")
-        )
+        row, reason = resolver.convert(F.col("record"), id, name)
         parts.append(
-            records.select(
+            _read_records(spark, group, schemas[id]).select(
                 "file",
                 row.alias("row"),
-                why.alias("why"),
+                F.lit(reason or None).cast("string").alias("error"),
                 F.to_json("record", {"ignoreNullFields": "false"}).alias("text"),
             )
         )
     if broken:
-        letters = spark.createDataFrame(sorted(broken.items()), "file string, why string")
-        parts.append(letters.select("file", no_row.alias("row"), "why", no_text.alias("text")))
-    raw = reduce(lambda a, b: a.unionByName(b), parts).select("*", *decode.null_message_columns())
-    wrong = [(F.col("why").isNotNull(), F.col("why"))]
-    return decode.classify(raw, known.reader_schema, F.lit(False), wrong, table).select(
-        *decode.OUTPUT_COLUMNS
+        errors = spark.createDataFrame(sorted(broken.items()), "file string, error string")
+        no_row, no_text = F.lit(None).cast(resolver.row_schema), F.lit(None).cast("string")
+        parts.append(errors.withColumns({"row": no_row, "text": no_text}))
+    decoded = reduce(lambda a, b: a.unionByName(b), parts).select(
+        "*", *decode.null_message_columns()
+    )
+    classified = decode.classify(
+        decoded,
+        resolver.row_schema,
+        F.lit(False),
+        [(F.col("error").isNotNull(), F.col("error"))],
+        table,
+    )
+    return classified.select(*decode.OUTPUT_COLUMNS)
+
+
+def _read_records(spark: SparkSession, uris: list[str], avsc: dict[str, Any]) -> DataFrame:
+    reader = spark.read.format("avro").options(
+        avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED"
+    )
+    return reader.load(uris).select(
+        F.struct("*").alias("record"), F.input_file_name().alias("file")
     )
 
 
-def _excess_reason(added: set[str]) -> str:
-    """Why a schema is refused with which a batch adds these columns; "" where they are not too
-    many.
-    """
+def _excess_reason(added: set[tuple[str, ...]]) -> str:
+    """Return why a schema is rejected with which a batch adds these columns; "" if they are few."""
     if len(added) <= MAX_NEW_COLUMNS:
         return ""
     return (
-        f"with it a batch adds {len(added):,} columns, and at most {MAX_NEW_COLUMNS} are taken without being asked for "
-        "(hudi.ingest with schema=… names those that are meant)"
+        f"with it a batch adds {len(added):,} columns; at most {MAX_NEW_COLUMNS} are added automatically "
+        "(hudi.ingest with schema=… names the intended ones)"
     )
 
 
-def _unreadable_reason(schema: str, why: LakeError) -> str:
-    """Why a message of a schema is a dead letter."""
-    return f"schema {schema} cannot be read: {why.message} ({why.location})"
+def _unreadable_reason(error: LakeError) -> str:
+    return f"{error.message} ({error.location})"
 
 
 def _from_avro(body: Column, avsc: dict[str, Any]) -> Column:
-    """struct<row, end>, `end` being END where the bytes are exactly one record of this schema."""
+    """Return struct<row, end>; `end` is END_MARKER if the bytes are exactly one record of the schema."""
     message = {
         "type": "record",
         "name": "workbench_message",
@@ -349,44 +393,49 @@ def _from_avro(body: Column, avsc: dict[str, Any]) -> Column:
 
 
 def _convert(
-    column: Column, have: T.DataType, want: T.DataType, where: str, is_explicit: bool = False
+    column: Column, have: T.DataType, want: T.DataType, path: str, is_explicit: bool = False
 ) -> Column:
-    """A value of type `have` as type `want`: records by field name (one that is missing is null),
-    numbers widened.
+    """Convert a value: records by field name (a missing one is null), numbers to wider ones.
 
-    Args: given: whether a person has said what a field is to be: a whole number may be a text then,
-        too.
+    Args:
+        column: the value.
+        have: its type.
+        want: the type of the result.
+        path: name of the value, for error messages.
+        is_explicit: whether a user chose the type: then a whole number may also become a text.
 
     Raises:
-        LakeError: Avro lets no reader see the one as the other; names the field.
+        LakeError: Avro does not allow this conversion; names the field.
     """
-    if have.simpleString() == want.simpleString():
+    names = have.simpleString(), want.simpleString()
+    if names[0] == names[1]:
         return column
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):
-        there = {f.name: f.dataType for f in have}
-        parts = [
-            _convert(
-                column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}", is_explicit
-            )
-            if f.name in there
-            else F.lit(None).cast(f.dataType)
-            for f in want
-        ]
-        made = F.struct(*[part.alias(f.name) for part, f in zip(parts, want)])
-        return F.when(column.isNotNull(), made)
+        return _convert_record(column, have, want, path, is_explicit)
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
         return F.transform(
-            column, lambda v: _convert(v, have.elementType, want.elementType, f"{where}[]")
+            column, lambda v: _convert(v, have.elementType, want.elementType, f"{path}[]")
         )
     if isinstance(have, T.MapType) and isinstance(want, T.MapType):
         return F.transform_values(
-            column, lambda _, v: _convert(v, have.valueType, want.valueType, f"{where}{{}}")
+            column, lambda _, v: _convert(v, have.valueType, want.valueType, f"{path}{{}}")
         )
-    if (have.simpleString(), want.simpleString()) in (
-        AVRO_PROMOTIONS | TEXT_CONVERSIONS if is_explicit else AVRO_PROMOTIONS
-    ) or is_wider_decimal(have, want):
+    is_text = is_explicit and names in TEXT_CONVERSIONS
+    if names in AVRO_PROMOTIONS or is_text or is_wider_decimal(have, want):
         return column.cast(want)
-    raise LakeError(
-        f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}",
-        location=where,
-    )
+    raise LakeError(f"it is written as {names[0]} and cannot be read as {names[1]}", location=path)
+
+
+def _convert_record(
+    column: Column, have: T.StructType, want: T.StructType, path: str, is_explicit: bool
+) -> Column:
+    types = {f.name: f.dataType for f in have}
+    fields = []
+    for f in want:
+        if f.name in types:
+            field, field_path = column.getField(f.name), f"{path}.{f.name}"
+            value = _convert(field, types[f.name], f.dataType, field_path, is_explicit)
+        else:
+            value = F.lit(None).cast(f.dataType)
+        fields.append(value.alias(f.name))
+    return F.when(column.isNotNull(), F.struct(*fields))

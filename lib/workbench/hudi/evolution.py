@@ -1,115 +1,122 @@
-"""A table whose source changes its columns: which columns it has then, and what is said of the
-change.
+"""Schema evolution: which columns a table has when its source's schema changes, and its description.
 
-The lake outlives each version of a schema, so a table has the columns of all of them, every one may
-be null, and a column only becomes wider. A column that is new is put behind the others and reads as
-null in older rows; one that is gone stays and is null in newer rows; one that is renamed is both.
-What no column holds stops the ingest.
+The lake outlives each version of a schema. So a table has the columns of all versions, each column is
+nullable, and a column only becomes wider. A new column is added behind the others and is null in older
+rows. A dropped one stays and is null in newer rows. A renamed one is both. A change that no column can
+hold stops the ingest.
 """
 
+from __future__ import annotations
+
 import json
-from functools import reduce
 from typing import Callable, Collection, Mapping, Optional
 
 from pyspark.sql import types as T
 
 from ..base import LakeError
 from ..topic import avro
-from .timeline import CompletedAction
+from .timeline import CompletedAction, extra_metadata
 
-# (from, to): of numbers that lose nothing. (Avro lets a reader see a long as a double, too, of
-# which not all digits are there.) Hudi reads them so in older files; a float as the double of the
-# same few digits, 0.1 as 0.1.
+# (from, to): number types without loss. (Avro also lets a reader see a long as a double, which drops
+# digits.) Hudi applies these to older files; a float becomes the double of the same decimal digits.
 LOSSLESS_WIDENINGS = {("int", "bigint"), ("int", "double"), ("float", "double")}
-# Hudi has no smaller whole number than int: a column of these becomes one.
+# Hudi's smallest whole number is int: a column of these types becomes one.
 SMALL_INTEGERS = {
     (small, wide) for small in ("tinyint", "smallint") for wide in ("int", "bigint", "double")
 } | {("tinyint", "smallint")}
-# What Hudi reads so, too, but no reader of Avro, and no query expects: where a person says so.
+# Hudi applies these to older files, too, but no Avro reader does, and no query expects it: only on
+# request.
 TEXT_CONVERSIONS = {("int", "string"), ("bigint", "string")}
 RECAPTURE_HINT = (
     "capture it anew, as topic and registry keep both types: recapture.run(spark, world, connector, config, "
     "recapture.CapturedTable(source, table)) takes a new snapshot into a new topic and then replaces the table"
 )
 INCOMPATIBLE_HINT = (
-    "say which type it is to be with hudi.ingest(…, schema=…): the old one, and what it cannot read is a dead "
-    "letter, which a replay brings in once the source is mended; or string for a whole number that is no key, "
-    f"which the column becomes. Or {RECAPTURE_HINT}"
+    "set the column's type with hudi.ingest(…, schema=…). With the old type, messages that it cannot read "
+    "become dead letters; a replay ingests them once the source is fixed. With string, a whole number that is "
+    f"no key becomes a text. Or {RECAPTURE_HINT}"
 )
-WideningRule = Callable[
-    [T.DataType, T.DataType], bool
-]  # whether a column of one type may become one of another
+# Decides whether a column of one type may become one of another.
+WideningRule = Callable[[T.DataType, T.DataType], bool]
 
 
-def table_columns(done: list[CompletedAction]) -> Optional[T.StructType]:
-    """The columns that the last of a table's commits says, without Hudi's own; None before the
-    first one.
+def table_columns(actions: list[CompletedAction]) -> Optional[T.StructType]:
+    """Return the columns in the last commit that has a schema, without Hudi's own; None before it."""
+    for action in reversed(actions):
+        schema = extra_metadata(action.metadata).get("schema")
+        if schema:
+            columns = avro.to_spark(json.loads(schema))
+            return T.StructType([f for f in columns if not f.name.startswith("_hoodie_")])
+    return None
+
+
+def merge_schemas(path: str, *schemas: T.StructType) -> T.StructType:
+    """Merge schemas into one that holds the values of all, the fields of the oldest first.
+
+    Messages of all these schemas are read into the result.
+
+    Args:
+        path: name of the table or record, for error messages.
+        schemas: oldest first.
+
+    Raises:
+        LakeError: a field has no such type (names the field and both types), or names differ only in
+            case.
     """
-    texts = (commit.metadata.get("extraMetadata", {}).get("schema") for commit in reversed(done))
-    text = next(filter(None, texts), None)
-    found = avro.to_spark(json.loads(text)) if text else None
-    return found and T.StructType([f for f in found if not f.name.startswith("_hoodie_")])
-
-
-def merge_schemas(where: str, *types: T.StructType) -> T.StructType:
-    """The fields of all, the oldest first, each of a type that holds the values of all: what
-    messages are read into.
-
-    Args: where: whose they are, for what is said of them.
-    Raises: LakeError: there is no such type; names the field and both. Or names differ in upper and
-        lower case only.
-    """
-    return reduce(
-        lambda old, new: _merge_fields(old, new, where, _can_widen, _can_widen), types, types[0]
-    )
+    merged = schemas[0]
+    for schema in schemas:  # the first one with itself: its names are checked, its fields nullable
+        merged = _merge_fields(merged, schema, path, _can_widen, _can_widen)
+    return merged
 
 
 def evolve(
-    where: str, table: T.StructType, rows: T.StructType, as_text: bool, key: Collection[str] = ()
+    path: str,
+    table: T.StructType,
+    rows: T.StructType,
+    as_text: bool,
+    key: Collection[str] = (),
 ) -> T.StructType:
-    """The columns of a table that takes rows in. Some are wider than Hudi's readers see in older
-    files: see `needs_rewrite`.
+    """Return the columns of a table after rows of another schema are added to it.
+
+    Hudi's readers do not apply all of these changes to older files: see `needs_rewrite`.
 
     Args:
+        path: name of the table, for error messages.
+        table: its columns.
+        rows: the columns of the new rows.
         as_text: whether a whole number may become a text.
-        key: columns of the table's key, whose type stays (but for int to bigint): Hudi finds a row
-            by its key's text.
-    Raises: LakeError: a key column would change its type; and as `merged`.
+        key: record key fields. Their types stay (except int to bigint): Hudi finds a row by the text
+            of its key.
+
+    Raises:
+        LakeError: a key field would change its type; and as `merge_schemas`.
     """
-    _check_key_types(where, table, rows, key)
-    texts = TEXT_CONVERSIONS if as_text else set()
-    return _merge_fields(
-        table,
-        rows,
-        where,
-        lambda old, new: _can_widen(old, new) or _type_names(old, new) in texts,
-        _can_widen,
-    )
+    _check_key_types(path, table, rows, key)
+
+    def can_widen(old: T.DataType, new: T.DataType) -> bool:
+        return _can_widen(old, new) or (as_text and _type_names(old, new) in TEXT_CONVERSIONS)
+
+    return _merge_fields(table, rows, path, can_widen, _can_widen)
 
 
-def needs_rewrite(old: T.DataType, new: T.DataType, inside: bool = False) -> bool:
-    """Whether no reader of Hudi sees the values of older files as those of the new columns: a
-    decimal of more digits anywhere, and a wider number inside a struct, a list or a map (Spark
-    3.5.7, Hudi 1.0.2).
+def needs_rewrite(old: T.StructType, new: T.StructType) -> bool:
+    """Return whether Hudi's readers cannot apply the new columns to older files.
 
-    Args: old, new: columns of a table; the new ones as `grown` returns them.
+    This is so for a decimal of more digits anywhere, and for a wider number inside a struct, a list
+    or a map (Spark 3.5.7, Hudi 1.0.2).
+
+    Args:
+        old: the columns of a table.
+        new: its columns as `evolve` returns them.
     """
-    if isinstance(old, T.StructType) and isinstance(new, T.StructType):
-        after = {f.name: f.dataType for f in new}
-        return any(
-            needs_rewrite(f.dataType, after[f.name], inside or _is_nested(f.dataType)) for f in old
-        )
-    if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
-        return needs_rewrite(old.elementType, new.elementType, True)
-    if isinstance(old, T.MapType) and isinstance(new, T.MapType):
-        return needs_rewrite(old.valueType, new.valueType, True)
-    return old != new and (
-        inside or _type_names(old, new) not in LOSSLESS_WIDENINGS | TEXT_CONVERSIONS
-    )
-
-
-def _is_nested(kind: T.DataType) -> bool:
-    return isinstance(kind, (T.StructType, T.ArrayType, T.MapType))
+    applied, new_types = LOSSLESS_WIDENINGS | TEXT_CONVERSIONS, leaf_types(new)
+    for path, old_type in leaf_types(old).items():
+        is_nested, new_type = len(path) > 1, new_types[path]
+        if old_type == new_type:
+            continue
+        if is_nested or _type_names(old_type, new_type) not in applied:
+            return True
+    return False
 
 
 def _type_names(old: T.DataType, new: T.DataType) -> tuple[str, str]:
@@ -117,14 +124,16 @@ def _type_names(old: T.DataType, new: T.DataType) -> tuple[str, str]:
 
 
 def _check_key_types(
-    where: str, table: T.StructType, rows: T.StructType, key: Collection[str]
+    path: str, table: T.StructType, rows: T.StructType, key: Collection[str]
 ) -> None:
-    after = {f.name: f.dataType for f in rows}
-    for name, old in ((f.name, f.dataType) for f in table if f.name in key):
-        new = after.get(name, old)
-        if not (old == new or _can_widen(new, old) or _type_names(old, new) == ("int", "bigint")):
+    new_types = {f.name: f.dataType for f in rows}
+    for field in table:
+        old, new = field.dataType, new_types.get(field.name, field.dataType)
+        if field.name not in key or old == new or _can_widen(new, old):
+            continue
+        if _type_names(old, new) != ("int", "bigint"):
             raise LakeError(
-                f"{where}.{name} is {old.simpleString()} and would become {new.simpleString()}: a key "
+                f"{path}.{field.name} is {old.simpleString()} and would become {new.simpleString()}: a key "
                 "column keeps its type",
                 expected="the same type, or bigint after int",
                 hint="leave its type as it was: of a bigint unsigned set the connector's "
@@ -134,111 +143,117 @@ def _check_key_types(
 
 
 def _merge_fields(
-    old: T.StructType, new: T.StructType, where: str, wider: WideningRule, inside: WideningRule
+    old: T.StructType, new: T.StructType, path: str, rule: WideningRule, nested_rule: WideningRule
 ) -> T.StructType:
-    """wider: for these fields; inside: for what is in them."""
-    before, after = ({f.name: f.dataType for f in of} for of in (old, new))
-    alike = {name.lower(): name for name in (*after, *before)}
-    twice = [name for name in {**before, **after} if alike[name.lower()] != name]
-    if twice:
-        raise LakeError(
-            f"{where} has {alike[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for one",
-            hint="rename one at the source; or leave one out: hudi.ingest(…, schema=…)",
-        )
-    return T.StructType(
-        [
-            T.StructField(
-                name,
-                _merge_types(
-                    before.get(name, after.get(name)),
-                    after.get(name, before.get(name)),
-                    f"{where}.{name}",
-                    wider,
-                    inside,
-                ),
+    """Merge two schemas.
+
+    Args:
+        old: the older schema.
+        new: the newer schema.
+        path: of the fields' parent, for error messages.
+        rule: for these fields.
+        nested_rule: for the types within these fields.
+    """
+    old_types, new_types = ({f.name: f.dataType for f in schema} for schema in (old, new))
+    names: dict[str, str] = {}
+    for name in (*new_types, *old_types):
+        names[name.lower()] = name
+    for name in (*old_types, *new_types):
+        if names[name.lower()] != name:
+            raise LakeError(
+                f"{path} has {names[name.lower()]} and {name}, which Spark and Athena take for one",
+                hint="rename one at the source; or leave one out: hudi.ingest(…, schema=…)",
             )
-            for name in {**before, **after}
-        ]
-    )
+    fields = []
+    for name, new_type in {**old_types, **new_types}.items():
+        old_type = old_types.get(name, new_type)
+        merged = _merge_types(old_type, new_type, f"{path}.{name}", rule, nested_rule)
+        fields.append(T.StructField(name, merged))
+    return T.StructType(fields)
 
 
 def _merge_types(
-    old: T.DataType, new: T.DataType, where: str, wider: WideningRule, inside: WideningRule
+    old: T.DataType, new: T.DataType, path: str, rule: WideningRule, nested_rule: WideningRule
 ) -> T.DataType:
     if isinstance(old, T.StructType) and isinstance(new, T.StructType):
-        return _merge_fields(old, new, where, inside, inside)
+        return _merge_fields(old, new, path, nested_rule, nested_rule)
     if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
         return T.ArrayType(
-            _merge_types(old.elementType, new.elementType, f"{where}[]", inside, inside)
+            _merge_types(old.elementType, new.elementType, f"{path}[]", nested_rule, nested_rule)
         )
     if isinstance(old, T.MapType) and isinstance(new, T.MapType):
-        return T.MapType(
-            T.StringType(),
-            _merge_types(old.valueType, new.valueType, f"{where}{{}}", inside, inside),
-        )
+        value = _merge_types(old.valueType, new.valueType, f"{path}{{}}", nested_rule, nested_rule)
+        return T.MapType(T.StringType(), value)
     if old == new or _can_widen(new, old):
         return old
-    if wider(old, new):
+    if rule(old, new):
         return new
+    widenings = ", ".join(f"{a} to {b}" for a, b in sorted(LOSSLESS_WIDENINGS))
     raise LakeError(
-        f"{where} was {old.simpleString()} and becomes {new.simpleString()}: its column cannot follow",
-        expected="a new column, or a wider one: "
-        + ", ".join(f"{a} to {b}" for a, b in sorted(LOSSLESS_WIDENINGS)),
+        f"{path} was {old.simpleString()} and becomes {new.simpleString()}: its column cannot follow",
+        expected=f"a new column, or a wider one: {widenings}",
         hint=INCOMPATIBLE_HINT,
     )
 
 
 def _can_widen(old: T.DataType, new: T.DataType) -> bool:
-    return _type_names(old, new) in LOSSLESS_WIDENINGS | SMALL_INTEGERS or is_wider_decimal(
-        old, new
-    )
+    widenings = LOSSLESS_WIDENINGS | SMALL_INTEGERS
+    return _type_names(old, new) in widenings or is_wider_decimal(old, new)
 
 
-def is_wider_decimal(have: T.DataType, want: T.DataType) -> bool:
-    """Whether every decimal of type `have` is one of type `want`. (Avro wants equal types here;
-    nothing gets lost.)
+def is_wider_decimal(old: T.DataType, new: T.DataType) -> bool:
+    """Return whether the decimal type `new` holds every value of the decimal type `old`.
+
+    Avro demands equal types here, although nothing is lost.
     """
-    if not (isinstance(have, T.DecimalType) and isinstance(want, T.DecimalType)):
+    if not (isinstance(old, T.DecimalType) and isinstance(new, T.DecimalType)):
         return False
-    return want.scale >= have.scale and want.precision - want.scale >= have.precision - have.scale
+    return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
 
 
-def leaf_paths(schema: T.DataType, path: str = "") -> set[str]:
-    """Paths of the columns of a schema, those within structs too."""
-    if isinstance(schema, T.StructType):
-        return {leaf for f in schema for leaf in leaf_paths(f.dataType, f"{path}.{f.name}")}
-    if isinstance(schema, T.ArrayType):
-        return leaf_paths(schema.elementType, f"{path}[]")
-    if isinstance(schema, T.MapType):
-        return leaf_paths(schema.valueType, f"{path}{{}}")
-    return {path}
+def leaf_types(kind: T.DataType, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], T.DataType]:
+    """Return {path: type} of all columns of a schema, those within structs, lists and maps included.
+
+    A path has the names of the fields, `[]` for a list's elements and `{}` for a map's values.
+    """
+    if isinstance(kind, T.StructType):
+        leaves = (leaf_types(f.dataType, (*path, f.name)) for f in kind)
+        return {leaf: leaf_type for types in leaves for leaf, leaf_type in types.items()}
+    if isinstance(kind, T.ArrayType):
+        return leaf_types(kind.elementType, (*path, "[]"))
+    if isinstance(kind, T.MapType):
+        return leaf_types(kind.valueType, (*path, "{}"))
+    return {path: kind}
 
 
 def field_types(schema: T.StructType) -> dict[str, str]:
-    """{name: type} of a schema's fields."""
+    """Return {name: type} of a schema's fields."""
     return {f.name: f.dataType.simpleString() for f in schema}
 
 
 def describe_change(
-    before: Mapping[str, str], now: Mapping[str, str], table: Mapping[str, str]
+    old: Mapping[str, str], new: Mapping[str, str], table: Mapping[str, str]
 ) -> str:
-    """What has changed from one schema of the source to the next, in the columns of the table; ""
-    if nothing. Each as `fields` gives it.
+    """Describe how the schema of a source changed; "" if it did not.
+
+    Args:
+        old: the older fields, as `field_types` returns them.
+        new: the newer fields.
+        table: the columns of the table.
     """
-    return "; ".join(
-        [
-            *(f"added {name} {kind}" for name, kind in now.items() if name not in before),
-            *(
-                f"widened {name} {before[name]} to {kind}"
-                if table[name] == kind
-                else f"changed {name} {before[name]} to {kind}, in a column of {table[name]}"
-                for name, kind in now.items()
-                if before.get(name, kind) != kind
-            ),
-            *(
-                f"dropped {name} {kind}, which stays and is null in new rows"
-                for name, kind in before.items()
-                if name not in now
-            ),
-        ]
-    )
+    added, changed = [], []
+    for name, kind in new.items():
+        if name not in old:
+            added.append(f"added {name} {kind}")
+        elif old[name] == kind:
+            continue
+        elif table[name] == kind:
+            changed.append(f"widened {name} {old[name]} to {kind}")
+        else:
+            changed.append(f"changed {name} {old[name]} to {kind}, in a column of {table[name]}")
+    dropped = [
+        f"dropped {name} {kind}, which stays and is null in new rows"
+        for name, kind in old.items()
+        if name not in new
+    ]
+    return "; ".join([*added, *changed, *dropped])

@@ -1,7 +1,6 @@
-"""One batch of decoded changes into a table: it is counted, its dead letters are put aside, the
-rest is one commit.
+"""Write one batch of decoded changes: count it, write its dead letters, commit the rest to the table.
 
-The first commit of a table has nothing to merge with, and so other ways to write it are quicker.
+The first commit of a table has nothing to merge with, so quicker ways to write it exist.
 """
 
 from __future__ import annotations
@@ -23,30 +22,35 @@ OUTCOMES = {
     decode.TOMBSTONE: "tombstones",
     decode.DEAD: "dead_letters",
 }
-LARGE_LOAD_ROWS = 50_000  # rows
+LARGE_LOAD_ROWS = 50_000
 
 
 def write_batch(
     spark: SparkSession,
     rows: DataFrame,
     table: Table,
-    letters: str,
+    dead_letters: str,
     *,
     in_memory: bool,
     is_first_commit: bool,
     columns: T.StructType,
     options: dict[str, str],
 ) -> dict[str, int]:
-    """Write a batch, and return how many it had of each of OUTCOMES.
+    """Write a batch.
 
     Args:
-        rows: as decode gives them.
-        letters: address of this batch's dead letters. Written over when it is done again, hence
-            exactly once.
-        few: the rows travel with the query.
-        new: the table has no commit yet.
-        columns: those of the table from now on; what the rows lack of them is null.
-        options: go before the table's own.
+        spark: the session.
+        rows: as decode.rows returns them.
+        table: the table.
+        dead_letters: URI of this batch's dead letters. They are overwritten when the batch is
+            repeated: exactly once.
+        in_memory: whether the rows are part of the query.
+        is_first_commit: whether the table has no commit yet.
+        columns: the columns of the table from now on; those that the rows lack are null.
+        options: Hudi options, which take precedence over the table's own.
+
+    Returns:
+        The number of rows of each of OUTCOMES; without those that do not occur.
     """
     is_dead = F.col("outcome") == decode.DEAD
     rows = rows.select(
@@ -54,106 +58,108 @@ def write_batch(
     )
     view = f"workbench_batch_{uuid.uuid4().hex}"
     if not in_memory:
-        # Parsed once for the counts, the dead letters and the table. By way of a view: Spark
-        # Connect analyses a DataFrame anew for each action, and then takes what it reads from Kafka
-        # for something else than what persist() has put into the cache.
+        # Parsed once for the counts, the dead letters and the table. A view is needed: Spark Connect
+        # analyzes a DataFrame anew for each action, and then does not recognize what it reads from
+        # Kafka as what persist() has cached.
         rows.createOrReplaceTempView(view)
         spark.catalog.cacheTable(view)
         rows = spark.table(view)
     try:
         key = F.struct(*[f"row.{name}" for name in table.key])
-        counts, once = (
-            _count_in_memory(rows, key)
-            if in_memory
-            else _count_in_spark(rows, key, is_first_commit)
-        )
-        if counts.get("dead_letters"):
-            (
-                rows.where(is_dead)
-                .select("reason", *decode.ORIGIN, "text")
-                .coalesce(1)
-                .write.mode("overwrite")
-                .json(letters)
-            )
+        if in_memory:
+            counts, unique_keys = _count_in_memory(rows, key)
         else:
-            files.remove(letters)  # of a try that failed
-        # without otherwise(): nullable, so that a table written without this column takes it in
-        flag = F.when(F.col("outcome") == decode.DELETE, True).when(
-            F.col("outcome") == decode.UPSERT, False
-        )
-        flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
-        written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select(
-            "row.*", *flags
-        )
-        written = written.to(
-            T.StructType(
-                [*columns, *(T.StructField(decode.DELETED, T.BooleanType()) for _ in flags)]
-            )
-        )
-        if is_first_commit and not once:
-            written = deduplicate(written, table)
-        first = bulk_insert_options(counts.get("upserts", 0), columns) if is_first_commit else {}
-        written.write.format("hudi").options(
-            **{**table.options(), **first, **table.extra, **options}
-        ).mode("append").save(table.base)
+            counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
+        if counts.get("dead_letters"):
+            dead = rows.where(is_dead).select("reason", *decode.ORIGIN, "text")
+            dead.coalesce(1).write.mode("overwrite").json(dead_letters)
+        else:
+            files.remove(dead_letters)  # of a failed attempt
+        changes = _to_changes(rows, table, columns)
+        hudi_options = table.options()
+        if is_first_commit:
+            if not unique_keys:
+                changes = deduplicate(changes, table)
+            hudi_options.update(bulk_insert_options(counts.get("upserts", 0), columns))
+        hudi_options.update({**table.extra, **options})
+        changes.write.format("hudi").options(**hudi_options).mode("append").save(table.base)
     finally:
         if not in_memory:
             spark.catalog.dropTempView(view)
     return counts
 
 
-def _count_in_spark(rows: DataFrame, key: Column, compare: bool) -> tuple[dict[str, int], bool]:
-    """How many of each outcome, and whether all are upserts of different keys (if they are to be
-    compared: that takes two shuffles), in one job.
+def _to_changes(rows: DataFrame, table: Table, columns: T.StructType) -> DataFrame:
+    """Return the upserts and deletes with the columns of the table, and Hudi's flag of hard deletes."""
+    changes = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE))
+    if table.deletes != "hard":
+        return changes.select("row.*").to(columns)
+    # without otherwise(): nullable, so that a table written without this column accepts it
+    is_deleted = F.when(F.col("outcome") == decode.DELETE, True).when(
+        F.col("outcome") == decode.UPSERT, False
+    )
+    return changes.select("row.*", is_deleted.alias(decode.DELETED)).to(
+        T.StructType([*columns]).add(decode.DELETED, "boolean")
+    )
+
+
+def _count_in_spark(rows: DataFrame, key: Column, count_keys: bool) -> tuple[dict[str, int], bool]:
+    """Count the rows of each outcome in one job.
+
+    Args:
+        rows: the batch.
+        key: the record key.
+        count_keys: whether to compare the keys, which takes two shuffles.
+
+    Returns:
+        The counts, and whether all rows are upserts of different keys (if they were compared).
     """
-    keys = F.count_distinct(key) if compare else F.lit(0)
-    found = rows.groupBy("outcome").agg(F.count("*").alias("n"), keys.alias("keys")).collect()
-    counts = {OUTCOMES[r["outcome"]]: r["n"] for r in found}
-    unique = all(r["n"] == r["keys"] for r in found if r["outcome"] == decode.UPSERT)
-    return counts, unique and "deletes" not in counts
+    keys = F.count_distinct(key) if count_keys else F.lit(0)
+    groups = rows.groupBy("outcome").agg(F.count("*").alias("n"), keys.alias("keys")).collect()
+    counts = {OUTCOMES[group["outcome"]]: group["n"] for group in groups}
+    is_unique = all(g["n"] == g["keys"] for g in groups if g["outcome"] == decode.UPSERT)
+    return counts, is_unique and "deletes" not in counts
 
 
 def _count_in_memory(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
-    """The same for rows that travel with the query: without an aggregation Spark answers from them,
-    without a job.
+    """Count rows that are part of the query: without an aggregation Spark needs no job for them.
+
+    Returns:
+        As `_count_in_spark`.
     """
-    found = rows.select("outcome", key.alias("key")).collect()
-    keys = Counter(tuple(r["key"]) for r in found if r["outcome"] == decode.UPSERT)
-    counts = Counter(OUTCOMES[r["outcome"]] for r in found)
+    outcomes = rows.select("outcome", key.alias("key")).collect()
+    keys = {tuple(row["key"]) for row in outcomes if row["outcome"] == decode.UPSERT}
+    counts = Counter(OUTCOMES[row["outcome"]] for row in outcomes)
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
 
 
 def bulk_insert_options(rows: int, schema: T.StructType | None = None) -> dict[str, str]:
-    """The Hudi options of the first commit of a table, for about so many rows, of each key one (see
-    newest).
+    """Return the Hudi options of the first commit of a table.
+
+    Args:
+        rows: approximate number of rows, one for each key (see `deduplicate`).
+        schema: their columns.
     """
-    return {
-        **OPTION_GROUPS["first load"],
-        **(OPTION_GROUPS["large first load"] if rows >= LARGE_LOAD_ROWS else {}),
-        **(
-            OPTION_GROUPS["first load by records"] if schema and needs_record_writer(schema) else {}
-        ),
-    }
+    options = dict(OPTION_GROUPS["first load"])
+    if rows >= LARGE_LOAD_ROWS:
+        options.update(OPTION_GROUPS["large first load"])
+    if schema and needs_record_writer(schema):
+        options.update(OPTION_GROUPS["first load by records"])
+    return options
 
 
 def deduplicate(rows: DataFrame, table: Table) -> DataFrame:
-    """Of each key the row with the greatest ordering value, and none where that is a hard delete.
+    """Return the row with the greatest ordering value of each key; none if that is a hard delete.
 
-    As in an upsert, a key that is in two partitions counts as two where the index is not a global
-    one.
+    As in an upsert, a key in two partitions counts as two unless the index is global.
 
-    Hudi would do it too (hoodie.combine.before.insert), but then with its writer of records instead
-    of that of rows, which takes twice as long.
+    Hudi can do this, too (hoodie.combine.before.insert), but then with its record writer in place of
+    the row writer, which takes twice as long.
     """
-    fields = (
-        table.key
-        if table.index.startswith("GLOBAL_")
-        else dict.fromkeys((*table.key, *table.partition))
-    )
+    fields = list(table.key)
+    if not table.index.startswith("GLOBAL_"):
+        fields += [name for name in table.partition if name not in fields]
     versions = Window.partitionBy(*fields).orderBy(F.col(table.ordering_column).desc())
-    last = (
-        rows.withColumn("_version", F.row_number().over(versions))
-        .where("_version = 1")
-        .drop("_version")
-    )
-    return last.where(~F.col(decode.DELETED)) if decode.DELETED in rows.columns else last
+    numbered = rows.withColumn("_version", F.row_number().over(versions))
+    latest = numbered.where("_version = 1").drop("_version")
+    return latest.where(~F.col(decode.DELETED)) if decode.DELETED in rows.columns else latest

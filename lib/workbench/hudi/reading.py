@@ -1,10 +1,11 @@
-"""Reading a table: as it is, as of an instant, what changed between two; by Spark, and by a reader
-that shares nothing.
+"""Read a table: as it is, as of an instant, or the changes between two; with Spark or with hudi-rs.
 
-Instants go by labels (see keeping). Athena has no time travel for Hudi, so these run on Spark. The
-bounds of an incremental read are Hudi's own, and a test pins them for the version in use: begin is
-exclusive, end inclusive.
+An instant may be given as a label (see labeling.py). Athena has no time travel for Hudi, so these reads
+run on Spark. The bounds of an incremental read are Hudi's own, and a test pins them for the version in
+use: begin is exclusive, end inclusive.
 """
+
+from __future__ import annotations
 
 import importlib.util
 from typing import Any, Mapping, Optional
@@ -28,46 +29,56 @@ HUDI_RS_MISSING = "hudi-rs is not in this Python"
 
 
 def read(spark: SparkSession, table: Table) -> DataFrame:
-    """The rows of the table as of its last commit."""
+    """Return the rows of the table as of its last commit."""
     return spark_reader(spark).load(table.base)
 
 
-def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFrame:
-    """The rows of the table as they were at a label or instant; none before its first commit.
+def as_of(spark: SparkSession, world: World, table: Table, instant: str) -> DataFrame:
+    """Return the rows of the table as of an instant; none before its first commit.
+
+    Args:
+        spark: the session.
+        world: the world.
+        table: the table.
+        instant: label or instant.
 
     Raises:
-        LakeError: unknown label, an instant that is still to come, or one whose files were cleaned
-            away.
+        LakeError: the label is unknown, the instant is in the future, or its files were cleaned away.
     """
-    instant = resolve_instant(world, table, when)
+    instant = resolve_instant(world, table, instant)
     if not check_readable(table, instant):
-        return spark_reader(spark).load(table.base).limit(0)
+        return read(spark, table).limit(0)
     return spark_reader(spark).option("as.of.instant", instant).load(table.base)
 
 
 def between(
     spark: SparkSession, world: World, table: Table, begin: str = "", end: str = ""
 ) -> DataFrame:
-    """Rows that were written after `begin` (exclusive; from the first on) up to `end` (inclusive;
-    up to the last).
+    """Return the rows that were written after `begin` (exclusive) up to `end` (inclusive).
 
-    Of a row that was written several times in between, the last version is given.
+    Of a row that was written several times in between, only the last version is returned.
+
+    Args:
+        spark: the session.
+        world: the world.
+        table: the table.
+        begin: label or instant; by default from the first commit on.
+        end: label or instant; by default up to the last commit.
 
     Raises:
-        LakeError: an unknown label or an instant still to come, on either side; the files that
-            `end` needs were cleaned away (those of `begin` are not read); the commits of either
-            were archived; `end` is before `begin`.
+        LakeError: a label is unknown or an instant in the future; the files that `end` needs were
+            cleaned away (those of `begin` are not read); the commits of either were archived; or
+            `end` is before `begin`.
     """
-    if not begin and archive_folder(
-        table
-    ):  # Hudi reads the active timeline, and says nothing of what it leaves out
+    if not begin and archive_folder(table):  # Hudi would silently read the active timeline only
         raise LakeError(
             f"the first commits of {table.name} were archived, an increment from the beginning lacks them",
             location=archive_folder(table),
             expected="a begin",
             hint="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits",
         )
-    first, last = (when and resolve_instant(world, table, when) for when in (begin, end))
+    first = begin and resolve_instant(world, table, begin)
+    last = end and resolve_instant(world, table, end)
     if first:
         check_not_archived(table, first, completed_actions(table))
     if last:
@@ -78,29 +89,24 @@ def between(
                 location=f"begin {first}, end {last}",
                 expected="the earlier one first",
             )
-    bounds = {
-        "begin.instanttime": first or BEGINNING,
-        **({"end.instanttime": last} if last else {}),
-    }
-    options = {f"hoodie.datasource.read.{name}": instant for name, instant in bounds.items()}
-    return (
-        spark_reader(spark)
-        .option("hoodie.datasource.query.type", "incremental")
-        .options(**options)
-        .load(table.base)
-    )
+    reader = spark_reader(spark).option("hoodie.datasource.query.type", "incremental")
+    reader = reader.option("hoodie.datasource.read.begin.instanttime", first or BEGINNING)
+    if last:
+        reader = reader.option("hoodie.datasource.read.end.instanttime", last)
+    return reader.load(table.base)
 
 
 def read_with_all_engines(spark: SparkSession, table: Table) -> dict[str, pd.DataFrame]:
-    """The rows of a table as each reader sees them that this Python has: {"Spark": …, "hudi-rs":
-    …}.
+    """Return the rows of a table as each available engine reads them: {"Spark": …, "hudi-rs": …}.
 
-    Raises: LakeError: as `read_independent`.
+    Raises:
+        LakeError: as `read_independent`.
     """
     rows = {"Spark": read(spark, table).toPandas()}
     if importlib.util.find_spec("hudi"):
-        return {**rows, "hudi-rs": read_independent(table)}
-    print(f"{HUDI_RS_MISSING}: {table.name} is read by Spark only")
+        rows["hudi-rs"] = read_independent(table)
+    else:
+        print(f"{HUDI_RS_MISSING}: {table.name} is read by Spark only")
     return rows
 
 
@@ -111,19 +117,20 @@ def read_independent(
     optimized: bool = False,
     where: Optional[Mapping[str, Any]] = None,
 ) -> pd.DataFrame:
-    """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java.
+    """Read the rows of the table with hudi-rs, which shares no code with Spark or Hudi's Java.
 
     Args:
-        as_of: the world and a label or instant in it, instead of now.
-        optimized: base files only, what a `…_ro` view shows.
-        where: {field: value} that the rows have; the value is not null.
+        table: the table.
+        as_of: the world and a label or instant in it; by default now.
+        optimized: base files only, as a `…_ro` view.
+        where: {field: value} of the rows to return; the value is not null.
 
     Raises:
-        LakeError: as `hudi.as_of` does. Or a compaction is pending, and was followed by commits:
-            hudi-rs (0.5.0) does not see what they wrote. Or it cannot read the table: of a "mor"
-            table, a log by one commit that deleted a record and moved another out of the same file,
-            because Hudi puts both into one block and gives the second an ordering value of its own
-            type. Compaction cures both.
+        LakeError: as `hudi.as_of`. Or a compaction is pending and later commits follow it, which
+            hudi-rs (0.5.0) does not see. Or hudi-rs cannot read the table. An example is a "mor"
+            table with a log of a commit that deleted one record and moved another out of the same
+            file: Hudi puts both into one block, and gives the second an ordering value of its own
+            type. Compaction fixes both cases.
     """
     if not importlib.util.find_spec("hudi"):
         raise LakeError(
@@ -132,35 +139,23 @@ def read_independent(
             hint="Spark reads it: hudi.read(spark, table)",
         )
     import pyarrow
-    from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
+    from hudi import HudiReadOptions, HudiTableBuilder
 
     instant = resolve_instant(as_of[0], table, as_of[1]) if as_of else ""
     if instant and not check_readable(table, instant):
         return pd.DataFrame()
-    first = next(iter(pending_compactions(table)), None)
-    if (
-        first
-        and not optimized
-        and any(first < c.instant <= (instant or c.instant) for c in completed_actions(table))
-    ):
-        raise LakeError(
-            f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
-            location=table.base,
-            hint="run the compaction: hudi.compact(spark, table, 'run')",
-        )
+    if not optimized:
+        _require_no_pending_compaction(table, instant)
     options = HudiReadOptions(
         filters=[(name, "=", str(value)) for name, value in (where or {}).items()],
-        hudi_options={HudiReadConfig.USE_READ_OPTIMIZED_MODE.value: str(optimized).lower()},
+        hudi_options={"hoodie.read.use.read_optimized.mode": str(optimized).lower()},
     )
     if instant:
         options = options.with_as_of_timestamp(instant)
     try:
         builder = HudiTableBuilder.from_base_uri(table.base.replace("s3a:", "s3:"))
-        batches = (
-            builder.with_storage_options(files.object_store_options(table.base))
-            .build()
-            .read(options)
-        )
+        builder = builder.with_storage_options(files.object_store_options(table.base))
+        batches = builder.build().read(options)
     except Exception as e:
         raise LakeError(
             f"hudi-rs cannot read {table.name}: {e}",
@@ -168,3 +163,17 @@ def read_independent(
             hint="Spark reads it: hudi.read(spark, table)",
         ) from e
     return pyarrow.Table.from_batches(batches).to_pandas() if batches else pd.DataFrame()
+
+
+def _require_no_pending_compaction(table: Table, instant: str) -> None:
+    """Raise LakeError if commits up to an instant ("" for all) follow a pending compaction."""
+    pending = pending_compactions(table)
+    if pending and any(
+        pending[0] < action.instant <= (instant or action.instant)
+        for action in completed_actions(table)
+    ):
+        raise LakeError(
+            f"the compaction {pending[0]} of {table.name} is pending: hudi-rs does not see what came after it",
+            location=table.base,
+            hint="run the compaction: hudi.compact(spark, table, 'run')",
+        )

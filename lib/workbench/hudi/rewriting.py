@@ -1,9 +1,11 @@
-"""All rows of a table replaced in one commit.
+"""Replace all rows of a table in one commit.
 
-An ingest rewrites a table when a column gets a type that Hudi's readers do not apply to older
-files. A recapture replaces the rows with those of a copy. Before the commit every reader sees the
-old rows, after it the new ones.
+An ingest rewrites a table when a column gets a type that Hudi's readers do not apply to older files. A
+recapture replaces the rows with those of a copy. Before the commit every reader sees the old rows,
+after it the new ones.
 """
+
+from __future__ import annotations
 
 import contextlib
 from typing import Mapping
@@ -23,7 +25,7 @@ from .timeline import (
     timeline_files,
 )
 
-REWRITE_OPERATION = "INSERT_OVERWRITE_TABLE"  # of the commit, as its metadata names it
+REWRITE_OPERATION = "INSERT_OVERWRITE_TABLE"  # in the commit's metadata
 
 
 def rewrite(
@@ -33,15 +35,17 @@ def rewrite(
     columns: T.StructType,
     options: Mapping[str, str],
 ) -> None:
-    """Replace the rows and the columns of a table, or make it of them.
+    """Replace the rows and the columns of a table; create it if it does not exist.
 
     Instants before the commit can still be read as they were. To an incremental read every row is
     new.
 
     Args:
+        spark: the session.
+        table: the table.
         rows: the new rows, one for each key; they may be read from the table itself.
         columns: the columns of the table from now on. A column that the rows lack is null.
-        options: take precedence over the table's own.
+        options: Hudi options, which take precedence over the table's own.
     """
     options = {**table.options(), **OPTION_GROUPS["rewrite"], **table.extra, **options}
     while not _try_commit(table, rows.to(columns), options):
@@ -50,8 +54,9 @@ def rewrite(
 
 
 def _try_commit(table: Table, rows: DataFrame, options: Mapping[str, str]) -> bool:
-    """Commit the rows; False, and nothing is done, where a compaction is planned: of files that the
-    commit replaces.
+    """Commit the rows. If a compaction is planned, do nothing and return False.
+
+    The commit replaces the files of the plan.
     """
     check_clock(table)
     with commit_lock(table) if completed_actions(table) else contextlib.nullcontext():
@@ -62,19 +67,21 @@ def _try_commit(table: Table, rows: DataFrame, options: Mapping[str, str]) -> bo
 
 
 def _run_compactions(spark: SparkSession, table: Table) -> None:
-    """Run what is planned. Raises LakeError: one is under way and does not end; run twice, it would
-    undo itself.
+    """Run the planned compactions, after the one that is running: run twice, it would undo itself.
+
+    Raises:
+        LakeError: the running one does not end.
     """
 
-    def under_way() -> set[str]:
-        return {
-            instant
-            for instant, action, _ in timeline_files(table)
-            if action == "compaction.inflight"
-        } & {*pending_compactions(table)}
+    def is_running() -> bool:
+        pending = pending_compactions(table)
+        return any(
+            file.suffix == "compaction.inflight" and file.instant in pending
+            for file in timeline_files(table)
+        )
 
     wait_until(
-        lambda: not under_way(),
+        lambda: not is_running(),
         f"the compaction of {table.name} to end",
         timeout=120,
         interval=0.5,
@@ -86,21 +93,21 @@ def _run_compactions(spark: SparkSession, table: Table) -> None:
 
 
 def finish_interrupted_rewrite(
-    spark: SparkSession, table: Table, commits: list[CompletedAction]
+    spark: SparkSession, table: Table, actions: list[CompletedAction]
 ) -> None:
-    """Finish a rewriting that is the table's last commit: its process may have been killed after
-    the commit.
+    """Finish a rewrite that is the table's last commit: its process may have been killed after it.
 
-    Args: commits: as `completed` returns them.
+    Args:
+        spark: the session.
+        table: the table.
+        actions: as `completed_actions` returns them.
     """
-    if commits and commits[-1].metadata.get("operationType") == REWRITE_OPERATION:
+    if actions and actions[-1].metadata.get("operationType") == REWRITE_OPERATION:
         finish_rewrite(spark, table)
 
 
 def finish_rewrite(spark: SparkSession, table: Table) -> None:
-    """Check the table's version, and update the table's entries in the catalog, if it has any, to
-    its columns.
-    """
+    """Check the table's version, and update its catalog entries, if any, to its columns."""
     check_version(table)
     if ddl.is_registered(spark, table):
         ddl.register(spark, table)

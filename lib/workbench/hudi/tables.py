@@ -1,9 +1,7 @@
-"""What a Hudi table is (`Table`), the Hudi options that it becomes, and where what the workbench
-keeps of it lies.
+"""What a Hudi table is (`Table`), its Hudi options, and the paths of its state in the workbench.
 
-Everything is written as table version 6, which Athena v3 reads; Hudi 1.x upgrades a table without a
-word when a writer forgets to say so, therefore the version is looked up after each ingest
-(timeline.check_version).
+Everything is written as table version 6, which Athena v3 reads. Hudi 1.x upgrades a table silently
+if a writer omits the version. Therefore each ingest checks it afterwards (timeline.check_version).
 """
 
 import hashlib
@@ -22,54 +20,60 @@ from ..base.paths import join_uri
 
 TABLE_TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 ALLOWED_VALUES = {
-    "type": TABLE_TYPES,
+    "type": tuple(TABLE_TYPES),
     "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
     "deletes": ("hard", "soft"),
 }
 TABLE_VERSION = "6"
-ORDERING_DIGITS = 20  # of a number in POSITION, so that texts are ordered as numbers are
-COMBINED_ORDERING_COLUMN = (
-    "__position"  # column of a table that is ordered by several fields: what they say, as one text
+# Digits of a number in COMBINED_ORDERING_COLUMN, so that texts sort as the numbers do.
+ORDERING_DIGITS = 20
+# Column of a table that is ordered by several fields: their values as one text.
+COMBINED_ORDERING_COLUMN = "__position"
+BUCKETS_KEY = (
+    "_workbench_buckets"  # key in a commit's extra metadata: the table's number of buckets
 )
-BUCKETS_KEY = "_workbench_buckets"  # in a commit's extra metadata how many the table has
-# Of Hudi's options: {part: {option: value}}, all text
-OPTION_GROUPS = yaml.load(
+# {group: {Hudi option: value}}, all text
+OPTION_GROUPS: dict[str, dict[str, str]] = yaml.load(
     Path(__file__).with_name("options.yaml").read_text(encoding="utf-8"), yaml.BaseLoader
 )
 
 
 @dataclass(frozen=True)
 class Table:
-    """A Hudi table. `options()` shows the Hudi options that it becomes.
-
-    name: of the table. database, catalog: of its entry in the catalog, the table's name by default
-        (see `entries`).
-    base: address of its folder. key: record key fields. partition: partition fields.
-    ordering: of two versions of a key the one with the greater value wins, whichever comes last,
-        deletes too. Several
-    fields, "__source_file,__source_pos,__source_row", where a place in the source's log is in none
-    alone (MariaDB's, MySQL's): the first that differs counts. They are whole numbers, or texts
-        whose order is the log's. The
-    ordering field of a "mor" table is no decimal and no date.
-    type: "cow" or "mor". parallelism: tasks of a shuffle.
-    index: how the file of a key is found. SIMPLE and BLOOM look into the files of the key's
-        partition, GLOBAL_SIMPLE
-    and GLOBAL_BLOOM into all, so that a row may move to another partition. BUCKET reckons the file
-    from the key and reads none, which keeps an upsert into a large table quick; it knows the key's
-    own partition only.
-    buckets: how many files a partition has then. It cannot be changed later: the ingest refuses
-        another number.
-    deletes: "hard" removes the row of a key; "soft" keeps it as the delete event has it (S5: the
-        key, `__deleted`
-    "true" and nulls, in Hudi's partition for null), so that it is still there to be read.
-    extra: options that go before the ones made here.
+    """A Hudi table. `options()` returns its Hudi options.
 
     Limits. Hudi has one partition for null and for an empty text, and Spark takes the value from
     the partition's name: an empty text in a partition field reads as null. A delete that was
-    committed to a "cow" table leaves nothing behind, so an older event of the same key that comes
-    in a later batch brings the row back. A "mor" table remembers the delete until it is compacted.
-    Within one batch the order does not matter, and a topic and landed files are read in the order
-    of their offsets, so this needs a source that sends out of order.
+    committed to a "cow" table leaves no trace, so an older event of the same key in a later batch
+    restores the row. A "mor" table keeps the delete until it is compacted. Within one batch the
+    order does not matter, and a topic and landed files are read in the order of their offsets. So
+    only a source that sends out of order is affected.
+
+    Attributes:
+        name: name of the table.
+        base: URI of its folder.
+        key: record key fields.
+        ordering: ordering field. Of two versions of a key the one with the greater value wins,
+            whichever comes last; this includes deletes. Several fields, separated by commas, are
+            needed where no single one has the position in the source's log (MariaDB, MySQL):
+            "__source_file,__source_pos,__source_row". The first that differs decides. They are
+            whole numbers, or texts that sort as the log does. The ordering field of a "mor" table
+            is no decimal and no date.
+        partition: partition fields.
+        database: database of its catalog entry.
+        catalog: name of its catalog entry, the table's name by default (see `catalog_names`).
+        type: "cow" (Copy-on-Write) or "mor" (Merge-on-Read).
+        index: how the file of a key is found. SIMPLE and BLOOM search the files of the key's
+            partition; GLOBAL_SIMPLE and GLOBAL_BLOOM search all, so that a row may move to another
+            partition. BUCKET computes the file from the key and reads none: an upsert into a large
+            table stays quick. It covers the key's own partition only.
+        buckets: files in a partition with index BUCKET. It cannot be changed later: the ingest
+            refuses another number.
+        parallelism: tasks of a shuffle.
+        deletes: "hard" removes the row of a key. "soft" keeps it as the delete event has it (S5:
+            the key, `__deleted` "true" and nulls, in Hudi's partition for null), so that it can
+            still be read.
+        extra: Hudi options that take precedence over the ones made here.
     """
 
     name: str
@@ -87,29 +91,24 @@ class Table:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        given = vars(self)
-        names = {
-            name: isinstance(given[name], tuple) and all(isinstance(f, str) for f in given[name])
-            for name in ("key", "partition")
-        }
-        for name, right, expected in (
-            ("key", names["key"] and self.key, "a tuple of field names, one at least"),
-            ("partition", names["partition"], "a tuple of field names"),
-            (
-                "ordering",
-                all(self.ordering_fields),
-                "the name of a field, or several with commas between",
-            ),
-            ("buckets", type(self.buckets) is int and self.buckets > 0, "a whole number from 1 on"),
-            *(
-                (name, given[name] in of, did_you_mean(str(given[name]), of))
-                for name, of in ALLOWED_VALUES.items()
-            ),
-        ):
-            if not right:
-                raise LakeError(
-                    f"{name} of table {self.name} is {given[name]!r}", expected=expected
-                )
+        """Raise LakeError if a field is invalid."""
+        if not (_is_tuple_of_names(self.key) and self.key):
+            raise self._invalid("key", "a tuple of field names, one at least")
+        if not _is_tuple_of_names(self.partition):
+            raise self._invalid("partition", "a tuple of field names")
+        if not all(self.ordering_fields):
+            raise self._invalid("ordering", "the name of a field, or several with commas between")
+        if type(self.buckets) is not int or self.buckets < 1:
+            raise self._invalid("buckets", "a whole number from 1 on")
+        for name, allowed in ALLOWED_VALUES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise self._invalid(name, did_you_mean(str(value), allowed))
+
+    def _invalid(self, name: str, expected: str) -> LakeError:
+        return LakeError(
+            f"{name} of table {self.name} is {getattr(self, name)!r}", expected=expected
+        )
 
     @property
     def ordering_fields(self) -> list[str]:
@@ -118,138 +117,139 @@ class Table:
 
     @property
     def ordering_column(self) -> str:
-        """The column that Hudi orders by: the field itself, or what decode.classify makes of
-        several.
-        """
-        return COMBINED_ORDERING_COLUMN if len(self.ordering_fields) > 1 else self.ordering
+        """The column that Hudi orders by: the field itself, or the combination of several."""
+        return self.ordering if len(self.ordering_fields) == 1 else COMBINED_ORDERING_COLUMN
 
     def ordering_value(self, record: Mapping[str, Any]) -> Any:
-        """Which version of its key a row or a record is: what stands, or will stand, in the
-        ordering column.
-        """
+        """Return the value of the ordering column for a row, or for a record of the source."""
         values = [record[name] for name in self.ordering_fields]
-        return (
-            values[0]
-            if len(values) == 1
-            else "/".join(
-                value if isinstance(value, str) else f"{int(value):0{ORDERING_DIGITS}}"
-                for value in values
-            )
+        if len(values) == 1:
+            return values[0]
+        return "/".join(
+            value if isinstance(value, str) else f"{int(value):0{ORDERING_DIGITS}}"
+            for value in values
         )
 
     def options(self) -> dict[str, str]:
-        """The Hudi write options of this table: parts of options.yaml, then `extra`."""
-        several = len(self.partition) > 1 or len(self.key) > 1
-        keys = "Nonpartitioned" if not self.partition else "Complex" if several else "Simple"
-        said = {
+        """Return the Hudi write options of this table: groups of options.yaml, then `extra`."""
+        if not self.partition:
+            key_generator = "Nonpartitioned"
+        elif len(self.partition) > 1 or len(self.key) > 1:
+            key_generator = "Complex"
+        else:
+            key_generator = "Simple"
+        values = {
             **vars(self),
             "type": TABLE_TYPES[self.type],
             "key": ",".join(self.key),
-            "keys": keys,
+            "keys": key_generator,
             "partition": ",".join(self.partition),
             "version": TABLE_VERSION,
             "ordering": self.ordering_column,
         }
-        parts = [
-            "every table",
-            "base files",
-            "bloom filter" if self.index.endswith("BLOOM") else "no bloom filter",
-            *(["partitions"] if self.partition else []),
-            *(["buckets"] if self.index == "BUCKET" else []),
-        ]
-        made = {
-            option: Template(value).substitute(said)
-            for part in parts
-            for option, value in OPTION_GROUPS[part].items()
+        has_filter = self.index.endswith("BLOOM")
+        groups = ["every table", "base files", "bloom filter" if has_filter else "no bloom filter"]
+        if self.partition:
+            groups.append("partitions")
+        if self.index == "BUCKET":
+            groups.append("buckets")
+        options = {
+            option: Template(value).substitute(values)
+            for group in groups
+            for option, value in OPTION_GROUPS[group].items()
         }
-        return {**made, **self.extra}
+        return {**options, **self.extra}
+
+
+def _is_tuple_of_names(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
 
 
 def needs_record_writer(schema: T.StructType) -> bool:
-    """Whether only Hudi's writer of records writes files of these columns that a merge can read:
-    there is a list or a map, and a decimal of at most 18 digits, for which the writer of rows
-    changes to Spark's old format (Hudi 1.0.2).
+    """Return whether a merge can read files of these columns only if Hudi's record writer wrote them.
+
+    This is so for a list or a map beside a decimal of at most 18 digits: for such a decimal the row
+    writer changes to Spark's legacy format (Hudi 1.0.2).
     """
     text = schema.simpleString()
-    small = any(int(digits) <= 18 for digits in re.findall(r"decimal\((\d+),", text))
-    return small and ("array<" in text or "map<" in text)
+    has_small_decimal = any(int(digits) <= 18 for digits in re.findall(r"decimal\((\d+),", text))
+    return has_small_decimal and ("array<" in text or "map<" in text)
 
 
 def table(world: World, name: str, **fields: Any) -> Table:
-    """A Table in the world's lake and catalog database; `fields` are those of Table. By default its
-    folder is called after it, in one that is called after its database.
+    """Make a Table in the world's lake and catalog database.
+
+    Args:
+        world: the world.
+        name: name of the table. By default its folder has this name, below the database's.
+        fields: fields of Table.
     """
     base = join_uri(world.lake.tables, f"{fields.get('database', Table.database)}/{name}")
     return Table(**{"name": name, "base": base, "parallelism": world.spark.parallelism, **fields})
 
 
 def catalog_names(table: Table) -> dict[str, str]:
-    """The table's names in the catalog and what each shows: `snapshot`, and of a Merge-on-Read
-    table two views.
+    """Return {name in the catalog: query type}: one `snapshot`, or of a Merge-on-Read table two views.
 
-    `…_ro` is read-optimised (base files only: fast, and as old as the last compaction), `…_rt`
-    real-time (base files and logs). The names are those that Hudi's Hive sync gives.
+    `…_ro` is read-optimized (base files only: fast, and as old as the last compaction). `…_rt` is
+    real-time (base files and logs). Hudi's Hive sync uses the same names.
     """
     name = f"{table.database}.{table.catalog or table.name}"
-    return (
-        {f"{name}_ro": "read_optimized", f"{name}_rt": "snapshot"}
-        if table.type == "mor"
-        else {name: "snapshot"}
-    )
+    if table.type == "mor":
+        return {f"{name}_ro": "read_optimized", f"{name}_rt": "snapshot"}
+    return {name: "snapshot"}
 
 
 def all_catalog_names(table: Table) -> list[str]:
-    """Every name that the catalog may have for the table: its entries, and those that Hudi's own
-    sync adds after UPDATE, DELETE, MERGE or INSERT in SQL, under the name that stands in the
-    table's properties (Hudi 1.0.2).
+    """Return every name that the catalog may have for the table, sorted.
+
+    Besides `catalog_names` these are the ones that Hudi's own sync adds after UPDATE, DELETE, MERGE
+    or INSERT in SQL, from the name in the table's properties (Hudi 1.0.2).
     """
-    return sorted(
-        {
-            *catalog_names(table),
-            *(f"{table.database}.{table.name}{view}" for view in ("", "_ro", "_rt")),
-        }
-    )
+    synced = {f"{table.database}.{table.name}{suffix}" for suffix in ("", "_ro", "_rt")}
+    return sorted(synced.union(catalog_names(table)))
 
 
 def table_state_dir(world: World, table: Table) -> str:
-    """Folder of what the workbench keeps of a table: labels, lists of landed files. It goes with
-    hudi.drop.
-    """
+    """Return the folder of a table's labels and lists of landed files. hudi.drop removes it."""
     return join_uri(world.lake.checkpoints, _relative_path(world, table))
 
 
 def dead_letters_path(world: World, table: Table) -> str:
-    """Folder of the dead letters of a table."""
+    """Return the folder of a table's dead letters."""
     return join_uri(world.lake.dead_letters, _relative_path(world, table))
 
 
 def _relative_path(world: World, table: Table) -> str:
-    """Of each base one, for two tables may have the same name: the way below the lake's tables, or
-    else the address as one name; a checksum keeps apart what differs in a / only.
+    """Return a path that is unique for the table's base; two tables may have the same name.
+
+    It is the path below the lake's tables, or else the URI as a file name with a checksum: URIs
+    that differ only in a / have the same file name.
     """
-    start = world.lake.tables.rstrip("/") + "/"
-    if table.base.startswith(start):
-        return table.base[len(start) :].strip("/")
-    return f"elsewhere/{safe_file_name(table.base)}-{hashlib.sha256(table.base.encode()).hexdigest()[:8]}"
+    root = world.lake.tables.rstrip("/") + "/"
+    if table.base.startswith(root):
+        return table.base[len(root) :].strip("/")
+    checksum = hashlib.sha256(table.base.encode()).hexdigest()[:8]
+    return f"elsewhere/{safe_file_name(table.base)}-{checksum}"
 
 
 def spark_reader(spark: SparkSession) -> DataFrameReader:
-    """How every Hudi table is read here: without data skipping, which answers wrong (a test shows
-    it).
-    """
+    """Return a reader of Hudi tables without data skipping, whose results are wrong (a test shows it)."""
     return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false")
 
 
 def safe_file_name(text: str) -> str:
-    """A text as the name of a file."""
+    """Replace the characters that a file name may not have by _."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", text)
 
 
-def table_lock(world: World, table: Table) -> ContextManager[None]:
-    """Hold a table: two jobs that write one would read the same progress, and each roll the other's
-    commit back.
+def table_lock(world: World, table: Table) -> ContextManager[object]:
+    """Lock a table for one ingest.
 
-    Raises (when it is entered): LakeError: an ingest into it is going on; names its process.
+    Two jobs that write one table would read the same progress and roll back each other's commit.
+
+    Raises (on entering):
+        LakeError: another ingest holds the lock; names its process.
     """
     return files.exclusive_lock(
         table_state_dir(world, table),
@@ -258,13 +258,13 @@ def table_lock(world: World, table: Table) -> ContextManager[None]:
     )
 
 
-def commit_lock(table: Table) -> ContextManager[None]:
-    """Hold a table while a commit is written, or a compaction planned; whoever comes second waits.
+def commit_lock(table: Table) -> ContextManager[object]:
+    """Lock a table while a commit is written or a compaction planned; wait for the lock.
 
-    A plan that is made while a commit begins may not see it, and then the commit's log goes to
-    files that the compaction replaces: its rows are lost (seen with 1.0.2). In table version 6 a
-    log belongs to a base file, not to a time of completion as in version 8 (Hudi's RFC-66). What a
-    plan found may be run beside commits, which know of it. For a table that has a commit: the first
-    one makes the folder, and there is nothing to compact before it.
+    A plan that is made while a commit begins may not see it. Then the commit's log belongs to files
+    that the compaction replaces, and its rows are lost (seen with 1.0.2). In table version 6 a log
+    belongs to a base file, not to a completion time as in version 8 (Hudi's RFC-66). A plan may be
+    executed beside commits, which know of it. Use this for a table that has a commit: the first one
+    makes the folder, and there is nothing to compact before it.
     """
     return files.exclusive_lock(f"{table.base}/.hoodie/.writing")

@@ -1,120 +1,178 @@
-"""The timeline of a Hudi table, read from its files: what was committed when, and what can still be
-read.
+"""Read the timeline of a Hudi table from its files: commits, and which instants can still be read.
 
-Table version 6 has one clock: an instant is the time at which its action was *requested*, and it is
-what orders commits, time travel and incremental reads (Hudi's table versions from 8 on know the
-completion time as well). It is
-UTC: the Javas here run in UTC, and new tables say it (hoodie.table.timeline.timezone), for who else
-    writes to them.
+Table version 6 has one clock. An instant is the time at which its action was *requested*; it orders
+commits, time travel and incremental reads. (From table version 8 on Hudi also records the completion
+time.) Instants are UTC. The JVMs here run in UTC, and new tables set hoodie.table.timeline.timezone
+for every other writer.
 """
+
+from __future__ import annotations
 
 import datetime as dt
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, NamedTuple, Optional, TypedDict
 
 import pandas as pd
+from pyarrow.fs import FileInfo
 
 from ..base import LakeError, files, wait_until
 from .tables import TABLE_VERSION, Table
 
-# in a commit's extra metadata what the source changed (see evolving.describe_change)
+# Key in a commit's extra metadata: how the source's schema changed (see evolution.describe_change).
 SCHEMA_CHANGE_KEY = "_workbench_schema_change"
-WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that change what a query sees
-MAX_CLOCK_SKEW_S = (
-    10  # seconds that the clocks of this machine and of the one that writes may differ by
-)
-BASE_FILE_PATTERN = re.compile(
-    r"_[^_/]+_(\d+)\.parquet$"
-)  # <file id>_<try of a task>_<instant>.parquet
+WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that change query results
+MAX_CLOCK_SKEW_S = 10  # tolerated difference between the clocks of two machines
+# <file group>_<write token>_<instant>.parquet
+BASE_FILE_PATTERN = re.compile(r"(?P<group>.+)_[^_/]+_(?P<instant>\d+)\.parquet")
+
+
+WriteStat = dict[str, Any]  # what a commit records about a file that it wrote; Hudi's names
 
 
 class HistoryRemoved(LakeError):
     """The files or the commits that a read of the past needs were removed."""
 
 
+class CommitMetadata(TypedDict, total=False):
+    """The metadata of a commit, as far as it is used here; Hudi's names."""
+
+    operationType: str
+    extraMetadata: dict[str, str]
+    partitionToWriteStats: dict[str, list[WriteStat]]
+    partitionToReplaceFileIds: Optional[dict[str, list[str]]]
+
+
+class TimelineFile(NamedTuple):
+    """A file of the active timeline, `<instant>.<suffix>`, such as `….compaction.requested`."""
+
+    instant: str
+    suffix: str
+    info: FileInfo
+
+
+@dataclass(frozen=True)
+class CompletedAction:
+    """A completed action on the timeline.
+
+    Attributes:
+        instant: time at which the action was requested (digits, UTC).
+        action: Hudi's name of it, such as `deltacommit`.
+        uri: its file on the timeline.
+        seconds: duration; None if the request's file is gone.
+    """
+
+    instant: str
+    action: str
+    uri: str
+    seconds: Optional[float]
+
+    @cached_property
+    def metadata(self) -> CommitMetadata:
+        """The metadata of the commit; JSON in table version 6."""
+        text = files.read_text(self.uri)
+        metadata: CommitMetadata = json.loads(text or "{}")
+        return metadata
+
+
+@dataclass
+class FileSlice:
+    """The files of one file group that a read as of an instant needs.
+
+    Attributes:
+        paths: base file and log files that the commits of the timeline name.
+        archived_base: instant of the base file that an archived commit wrote; "" if that instant is
+            unknown, None if no such file is needed.
+    """
+
+    paths: set[str] = field(default_factory=set)
+    archived_base: Optional[str] = None
+
+
 def check_readable(table: Table, instant: str) -> bool:
-    """Whether there is anything at that instant; False before the first commit.
+    """Check that the table can still be read as of an instant.
+
+    Returns:
+        False before the first commit, where there is nothing to read.
 
     Raises:
-        HistoryRemoved: files that a read as of then needs were cleaned away, or the commits of then
-            were archived. Hudi itself would answer with what is left.
+        HistoryRemoved: files that the read needs were cleaned away, or the commits of the instant
+            were archived. Hudi itself would return the rows that are left.
     """
-    done = completed_actions(table)
-    check_not_archived(table, instant, done)
-    there = {
-        name
-        for path in files.list_files(
-            table.base
-        )  # each also as `_gone` calls it, where it knows less of it
-        for name in (
-            path,
-            BASE_FILE_PATTERN.sub(r"_…_\1.parquet", path),
-            BASE_FILE_PATTERN.sub("_….parquet", path),
-        )
-    }
-    gone = sorted(missing_files(done, instant, there))
-    if gone:
-        whole = (c.instant for c in done if not missing_files(done, c.instant, there))
+    actions = completed_actions(table)
+    check_not_archived(table, instant, actions)
+    existing = set(files.list_files(table.base))
+    missing = missing_files(actions, instant, existing)
+    if missing:
+        readable = (a.instant for a in actions if not missing_files(actions, a.instant, existing))
         raise HistoryRemoved(
-            f"{len(gone)} of the files that {instant} needs were cleaned away",
-            location=gone[0],
-            expected=f"an instant from {next(whole, 'none')} on",
+            f"{len(missing)} of the files that {instant} needs were cleaned away",
+            location=min(missing),
+            expected=f"an instant from {next(readable, 'none')} on",
             hint="keep more: hoodie.cleaner.commits.retained or hoodie.cleaner.fileversions.retained, by the "
             "cleaner's policy; or set a savepoint",
         )
-    return any(c.instant <= instant for c in done)
+    return any(action.instant <= instant for action in actions)
 
 
-def check_not_archived(table: Table, instant: str, done: list["CompletedAction"]) -> None:
-    """Raise HistoryRemoved where the commits of an instant were archived: no reader looks at those.
-    done: completed().
+def check_not_archived(table: Table, instant: str, actions: list[CompletedAction]) -> None:
+    """Raise HistoryRemoved if the commits of an instant were archived: no reader looks at those.
+
+    Args:
+        table: the table.
+        instant: digits, UTC.
+        actions: as `completed_actions` returns them.
     """
-    if done and instant < done[0].instant and archive_folder(table):
+    if actions and instant < actions[0].instant and archive_folder(table):
         raise HistoryRemoved(
             f"the commits of {instant} were archived",
             location=archive_folder(table),
-            expected=f"an instant from {done[0].instant} on",
+            expected=f"an instant from {actions[0].instant} on",
             hint="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits",
         )
 
 
 def parse_instant(instant: str) -> dt.datetime:
-    """The time, in UTC, that the digits of an instant say."""
+    """Convert an instant, with or without milliseconds, to a time in UTC."""
     return dt.datetime.strptime(f"{instant:0<17}000", "%Y%m%d%H%M%S%f").replace(
         tzinfo=dt.timezone.utc
     )
 
 
 def check_clock(table: Table) -> None:
-    """Raise LakeError where the table has an instant that is still to come: what is written now
-    would sort before it, and its rows would not be seen. What the clocks of two machines may differ
-    by is waited for.
-    """
-    newest = max((instant for instant, _, _ in timeline_files(table)), default="19700101")
+    """Raise LakeError if the newest instant of the table lies in the future.
 
-    def ahead() -> float:
+    A commit made now would sort before that instant, and its rows would not be seen. A difference of
+    up to MAX_CLOCK_SKEW_S is waited for: the clocks of two machines may differ.
+    """
+    newest = max((file.instant for file in timeline_files(table)), default="19700101")
+
+    def seconds_ahead() -> float:
         return (parse_instant(newest) - dt.datetime.now(dt.timezone.utc)).total_seconds()
 
-    if 0 < ahead() <= MAX_CLOCK_SKEW_S:
-        wait_until(lambda: ahead() <= 0, f"instant {newest} to pass", timeout=60)
-    if ahead() > 0:
-        now, how_far = dt.datetime.now(dt.timezone.utc), dt.timedelta(seconds=math.ceil(ahead()))
+    if 0 < seconds_ahead() <= MAX_CLOCK_SKEW_S:
+        wait_until(lambda: seconds_ahead() <= 0, f"instant {newest} to pass", timeout=60)
+    if seconds_ahead() > 0:
+        now = dt.datetime.now(dt.timezone.utc)
+        ahead = dt.timedelta(seconds=math.ceil(seconds_ahead()))
         raise LakeError(
-            f"the newest commit of {table.name} lies {how_far} (hours:minutes:seconds) ahead of this machine's clock",
-            location=f"instant {newest}, the clock says {now:%Y%m%d%H%M%S} (UTC); {table.base}",
+            f"the newest commit of {table.name} lies {ahead} (hours:minutes:seconds) ahead of this machine's clock",
+            location=f"instant {newest}, clock {now:%Y%m%d%H%M%S} (UTC); {table.base}",
             expected="instants of the past: a commit that is made now would sort before it, and not be seen",
-            hint="was the clock set back? Put it right. Was the table written in local time, east of Greenwich, "
-            f"as this workbench once did? Wait {how_far}, or start clean: hudi.drop, then ingest anew",
+            hint="if the clock was set back, correct it. If the table was written in local time, east of Greenwich, "
+            f"as older versions of this workbench did: wait {ahead}, or start clean: hudi.drop, then ingest anew",
         )
 
 
 def commits(table: Table) -> pd.DataFrame:
-    """The completed instants of the active timeline, oldest first: action, rows and bytes written,
-    seconds.
+    """List the completed write actions of the active timeline, oldest first.
+
+    Returns:
+        instant, action, operation (Hudi's name); inserted, updated, deleted and written (rows);
+        files and bytes written; seconds.
     """
     columns = [
         "instant",
@@ -129,167 +187,198 @@ def commits(table: Table) -> pd.DataFrame:
         "seconds",
     ]
     rows = []
-    for done in completed_actions(table):
-        stats = [stat for _, stat in write_stats(done.metadata)]
-        *counts, size = (
-            sum(max(s.get(k) or 0, 0) for s in stats)
-            for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes")
-        )
+    for action in completed_actions(table):
+        stats = [stat for _, stat in write_stats(action.metadata)]
+
+        def total(counter: str, stats: list[WriteStat] = stats) -> int:
+            return sum(max(stat.get(counter) or 0, 0) for stat in stats)
+
         rows.append(
             (
-                done.instant,
-                done.action,
-                done.metadata.get("operationType"),
-                *counts,
+                action.instant,
+                action.action,
+                action.metadata.get("operationType"),
+                total("numInserts"),
+                total("numUpdateWrites"),
+                total("numDeletes"),
+                total("numWrites"),
                 len(stats),
-                size,
-                done.seconds,
+                total("totalWriteBytes"),
+                action.seconds,
             )
         )
     return pd.DataFrame(rows, columns=columns)
 
 
 def schema_changes(table: Table) -> pd.DataFrame:
-    """The commits of the active timeline with which the source's schema changed, oldest first:
-    instant, change.
+    """List the commits of the active timeline with which the source's schema changed, oldest first.
+
+    Returns:
+        instant, change (text).
     """
-    said = (
-        (done.instant, done.metadata.get("extraMetadata", {}).get(SCHEMA_CHANGE_KEY))
-        for done in completed_actions(table)
+    changes = [
+        (action.instant, extra_metadata(action.metadata).get(SCHEMA_CHANGE_KEY))
+        for action in completed_actions(table)
+    ]
+    return pd.DataFrame(
+        [(instant, change) for instant, change in changes if change], columns=["instant", "change"]
     )
-    return pd.DataFrame([each for each in said if each[1]], columns=["instant", "change"])
 
 
-@dataclass(frozen=True)
-class CompletedAction:
-    """A completed action: `name` is its file below .hoodie of the table at `base`."""
-
-    instant: str
-    action: str
-    file_name: str
-    base: str
-    seconds: Optional[float]
-
-    @cached_property
-    def metadata(self) -> dict[str, Any]:
-        """The commit's metadata; in table version 6 that is JSON."""
-        return json.loads(files.read_text(f"{self.base}/.hoodie/{self.file_name}") or "{}")
+def extra_metadata(metadata: CommitMetadata) -> dict[str, str]:
+    """Return the key-value pairs that the writer added to a commit's metadata."""
+    return metadata.get("extraMetadata", {})
 
 
-def write_stats(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the metadata of a commit says of each file that it wrote, with the file's partition."""
-    for partition, stats in body.get("partitionToWriteStats", {}).items():
+def write_stats(metadata: CommitMetadata) -> Iterator[tuple[str, WriteStat]]:
+    """Yield (partition path, statistics) of each file that a commit wrote."""
+    for partition, stats in metadata.get("partitionToWriteStats", {}).items():
         for stat in stats:
             yield partition, stat
 
 
-def timeline_files(table: Table) -> list[tuple[str, str, Any]]:
-    """The files of the active timeline, in no order: instant, what the name ends in (`commit`,
-    `compaction.requested`, …), pyarrow's FileInfo.
-    """
-    parts = (
-        (*info.base_name.partition("."), info) for info in files.list_dir(f"{table.base}/.hoodie")
-    )
-    return [(instant, action, info) for instant, _, action, info in parts if instant.isdigit()]
-
-
-def completed_actions(table: Table, *actions: str) -> list[CompletedAction]:
-    """The completed actions of the active timeline, oldest first: those that write, or the ones
-    named.
-    """
-    found, asked = [], {}
-    for instant, action, info in timeline_files(table):
-        if action.endswith("requested"):
-            asked[instant] = info.mtime
-        elif action in (actions or WRITE_ACTIONS):
-            found.append((instant, action, info))
-    return [
-        CompletedAction(
-            instant,
-            action,
-            info.base_name,
-            table.base,
-            (info.mtime - asked[instant]).total_seconds() if instant in asked else None,
-        )
-        for instant, action, info in sorted(found, key=lambda f: f[0])
-    ]
-
-
-def pending_compactions(table: Table) -> list[str]:
-    """Instants of compactions that were scheduled and are not done, oldest first."""
-    asked = {
-        instant
-        for instant, action, _ in timeline_files(table)
-        if action in ("compaction.requested", "compaction.inflight")
-    }
-    return sorted(asked - {done.instant for done in completed_actions(table, "commit")})
-
-
-def missing_files(done: list[CompletedAction], instant: str, there: set[str]) -> set[str]:
-    """The files that a read as of an instant needs and that are not there any more."""
-    needed: dict[str, set[str]] = {}  # of each file group: its base file and the logs after it
-    for commit in done:
-        past = commit.instant <= instant
-        for partition, stat in write_stats(commit.metadata):
-            # a table without partitions has one named ""
-            group, path = (
-                "/".join(filter(None, (partition, stat["fileId"]))),
-                stat.get("path") or "",
-            )
-            if not past:
-                # the version of then, if an archived commit has written it: this one says which
-                # that was
-                before = stat.get("prevCommit") or "null"
-                needed.setdefault(
-                    group, {f"{group}_…_{before}.parquet"} if before <= instant else set()
-                )
-            elif path.endswith(".parquet"):
-                needed[group] = {path}  # a base file holds all that came before
-            elif path:
-                needed.setdefault(group, set()).add(path)
-        for group in map(
-            "/".join, (filter(None, each) for each in replaced_file_groups(commit.metadata))
-        ):
-            if past:
-                needed.pop(group, None)
-            else:  # the same of one that no commit has written between
-                needed.setdefault(group, {f"{group}_….parquet"})
-    return set().union(*needed.values()) - there
-
-
-def replaced_file_groups(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The file groups that a commit, a clustering say, has replaced by others: partition, file
-    id.
-    """
-    for partition, ids in (body.get("partitionToReplaceFileIds") or {}).items():
-        for file_id in ids:
+def replaced_file_groups(metadata: CommitMetadata) -> Iterator[tuple[str, str]]:
+    """Yield (partition path, file id) of each file group that a commit, such as a clustering, replaced."""
+    for partition, file_ids in (metadata.get("partitionToReplaceFileIds") or {}).items():
+        for file_id in file_ids:
             yield partition, file_id
 
 
+def timeline_files(table: Table) -> list[TimelineFile]:
+    """List the files of the active timeline, in no order."""
+    timeline = []
+    for info in files.list_dir(f"{table.base}/.hoodie"):
+        instant, _, suffix = info.base_name.partition(".")
+        if instant.isdigit():
+            timeline.append(TimelineFile(instant, suffix, info))
+    return timeline
+
+
+def completed_actions(table: Table, *actions: str) -> list[CompletedAction]:
+    """List the completed actions of the active timeline, oldest first.
+
+    Args:
+        table: the table.
+        actions: Hudi's names of the actions to list; by default those that write.
+    """
+    timeline = timeline_files(table)
+    requested = {f.instant: f.info.mtime for f in timeline if f.suffix.endswith("requested")}
+    completed = []
+    for instant, action, info in sorted(timeline, key=lambda file: file.instant):
+        if action in (actions or WRITE_ACTIONS):
+            seconds = None
+            if instant in requested:
+                seconds = (info.mtime - requested[instant]).total_seconds()
+            uri = f"{table.base}/.hoodie/{info.base_name}"
+            completed.append(CompletedAction(instant, action, uri, seconds))
+    return completed
+
+
+def require_commits(table: Table, purpose: str) -> list[CompletedAction]:
+    """List the completed write actions; raise LakeError if the table has none.
+
+    Args:
+        table: the table.
+        purpose: verb for the error message.
+    """
+    actions = completed_actions(table)
+    if not actions:
+        raise LakeError(
+            f"table {table.name} has no completed commit to {purpose}",
+            location=table.base,
+            hint="ingest something into it first",
+        )
+    return actions
+
+
+def pending_compactions(table: Table) -> list[str]:
+    """List the instants of the compactions that were scheduled and are not complete, oldest first."""
+    scheduled = {
+        file.instant
+        for file in timeline_files(table)
+        if file.suffix in ("compaction.requested", "compaction.inflight")
+    }
+    return sorted(scheduled - {action.instant for action in completed_actions(table, "commit")})
+
+
+def missing_files(actions: list[CompletedAction], instant: str, existing: set[str]) -> set[str]:
+    """Return the files that a read as of an instant needs and that do not exist any more.
+
+    Args:
+        actions: all of the active timeline, as `completed_actions` returns them.
+        instant: digits, UTC.
+        existing: paths of the files of the table.
+
+    Returns:
+        Paths. A `*` replaces an unknown part of the name of a file whose commit was archived.
+    """
+    base_files = set()
+    for match in filter(None, map(BASE_FILE_PATTERN.fullmatch, existing)):
+        base_files.update([(match["group"], match["instant"]), (match["group"], "")])
+    missing = set()
+    for group, file_slice in _file_slices(actions, instant).items():
+        missing |= file_slice.paths - existing
+        base = file_slice.archived_base
+        if base is not None and (group, base) not in base_files:
+            missing.add(f"{group}_*{base}.parquet")
+    return missing
+
+
+def _file_slices(actions: list[CompletedAction], instant: str) -> dict[str, FileSlice]:
+    """Return {file group: the files that a read as of an instant needs}.
+
+    Commits up to the instant name their files. A later commit implies a base file of an archived
+    commit, if no earlier commit mentions the file group. The prevCommit of a write is the instant of
+    that base file. If the file group was replaced, its instant is unknown.
+    """
+    slices: dict[str, FileSlice] = {}
+    for action in actions:
+        is_past = action.instant <= instant
+        for partition, stat in write_stats(action.metadata):
+            group, path = _file_group(partition, stat["fileId"]), stat.get("path") or ""
+            if not is_past:
+                previous = stat.get("prevCommit") or "null"  # "null" sorts after every instant
+                base = previous if previous <= instant else None
+                slices.setdefault(group, FileSlice(archived_base=base))
+            elif path.endswith(".parquet"):
+                slices[group] = FileSlice({path})  # a base file holds all that came before it
+            elif path:
+                slices.setdefault(group, FileSlice()).paths.add(path)
+        for partition, file_id in replaced_file_groups(action.metadata):
+            group = _file_group(partition, file_id)
+            if is_past:
+                slices.pop(group, None)
+            else:
+                slices.setdefault(group, FileSlice(archived_base=""))
+    return slices
+
+
+def _file_group(partition: str, file_id: str) -> str:
+    """Return the path prefix of a file group; a table without partitions has one named ""."""
+    return f"{partition}/{file_id}" if partition else file_id
+
+
 def exists(table: Table) -> bool:
-    """Whether something has been written to the table yet."""
+    """Return whether the table was written to."""
     return bool(_read_properties(table))
 
 
 def properties(table: Table) -> dict[str, str]:
-    """What `.hoodie/hoodie.properties` of the table says. Raises LakeError when there is no
-    table.
-    """
-    found = _read_properties(table)
-    if not found:
+    """Read `.hoodie/hoodie.properties` of the table. Raises LakeError if there is no table."""
+    entries = _read_properties(table)
+    if not entries:
         raise LakeError(
             f"there is no Hudi table {table.name}",
             location=table.base,
             hint="ingest something into it first (a run without any row makes no table)",
         )
-    return found
+    return entries
 
 
 def check_version(table: Table) -> None:
-    """Raise LakeError when the table is there and has another version than 6."""
-    found = _read_properties(table)
-    version = found.get("hoodie.table.version")
-    if found and version != TABLE_VERSION:
+    """Raise LakeError if the table exists and has another table version than 6."""
+    version = _read_properties(table).get("hoodie.table.version", TABLE_VERSION)
+    if version != TABLE_VERSION:
         raise LakeError(
             f"table {table.name} has Hudi table version {version}",
             location=f"{table.base}/.hoodie",
@@ -300,17 +389,15 @@ def check_version(table: Table) -> None:
 
 def _read_properties(table: Table) -> dict[str, str]:
     text = files.read_text(f"{table.base}/.hoodie/hoodie.properties") or ""
-    lines = (
-        line.partition("=")
-        for line in text.splitlines()
-        if "=" in line and not line.startswith("#")
-    )
-    return {name.strip(): value.strip() for name, _, value in lines}
+    lines = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
+    return {name.strip(): value.strip() for name, separator, value in lines if separator}
 
 
 def archive_folder(table: Table) -> str:
-    """The folder into which Hudi has put old commits, "" where it has put none there: the table
-    says which it is; 1.0.2 makes tables with `history`.
+    """Return the folder of the archived timeline; "" if it is empty.
+
+    The table's properties name the folder. Tables made by Hudi 1.0.2 have `history`.
     """
-    place = f"{table.base}/.hoodie/{_read_properties(table).get('hoodie.archivelog.folder') or 'archived'}"
-    return place if files.list_files(place) else ""
+    name = _read_properties(table).get("hoodie.archivelog.folder") or "archived"
+    folder = f"{table.base}/.hoodie/{name}"
+    return folder if files.list_files(folder) else ""

@@ -1,11 +1,29 @@
-"""Landing: topic to raw files, as a sink connector's JSON says; and polling, table to topic, as a
-source's says.
+"""The landing: from topics to raw files by a sink connector's JSON; the polling: from tables to topics.
 
-`run` and `poll` do it once, from a configuration; `apply`, `names`, `status`, `step` and `delete`
-are the verbs of a Connect, for those that it has no plugin for (see jobs.py).
+`run` and `poll` do one run from a configuration. `apply`, `names`, `status`, `run_once` and
+`delete` are the verbs of a Kafka Connect, for connectors without a plugin in the environment's
+Kafka Connect (see builtin_runner.py).
 """
 
 from .builtin_runner import apply, delete, names, run_once, status
 from .job import LandingCounts, dead_letters, dead_letters_path, drop, folders, run
 from .polling import Polled, poll, reset_offsets
 from .sinks import parse
+
+__all__ = (
+    "LandingCounts",
+    "Polled",
+    "apply",
+    "dead_letters",
+    "dead_letters_path",
+    "delete",
+    "drop",
+    "folders",
+    "names",
+    "parse",
+    "poll",
+    "reset_offsets",
+    "run",
+    "run_once",
+    "status",
+)

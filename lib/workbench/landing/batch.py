@@ -1,49 +1,57 @@
-"""What the jobs that go through messages batch by batch have in common, the landing and the ingest:
-how they tell what they did, and which messages are dead letters.
+"""What the landing and the ingest, the two jobs that work in batches, have in common.
+
+These are the counts that they return, and the dead letters that they write to files.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ..base import files
+from ..base.text import plural
 
 DEAD_LETTER_COLUMNS = (
     "reason string, topic string, partition int, offset long, file string, text string"
 )
+C = TypeVar("C", bound="Counts")
 
 
-def read_dead_letters(spark: SparkSession, place: str) -> DataFrame:
-    """The dead letters that lie below an address, as JSON; none where nothing is there."""
-    if not files.list_dir(place):
+def read_dead_letters(spark: SparkSession, uri: str) -> DataFrame:
+    """Return the dead letters in the JSON files below a URI; none where there are no files.
+
+    Returns:
+        The columns of DEAD_LETTER_COLUMNS.
+    """
+    if not files.list_dir(uri):
         return spark.createDataFrame([], DEAD_LETTER_COLUMNS)
-    return spark.read.schema(DEAD_LETTER_COLUMNS).option("recursiveFileLookup", "true").json(place)
+    return spark.read.schema(DEAD_LETTER_COLUMNS).option("recursiveFileLookup", "true").json(uri)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What one run did: its messages, and what became of them. What two runs did is their sum."""
+    """The number of messages of one run, by result. The sum of two counts is that of both runs."""
 
     messages: int = 0
     tombstones: int = 0
     dead_letters: int = 0
     batches: int = 0
 
-    def __add__(self, more: Counts) -> Any:
-        return type(self)(**{name: n + getattr(more, name) for name, n in asdict(self).items()})
+    def __add__(self: C, counts: C) -> C:
+        """Return the counts of two runs."""
+        return type(self)(**{name: n + getattr(counts, name) for name, n in asdict(self).items()})
 
     def describe(self, verb: str, **parts: int) -> str:
-        """One line for a person: `landed 830 messages: 830 files, 830 records, 0 tombstones, 0 dead
-        letters`.
+        """Return a line such as `landed 830 messages: 830 files, 830 records, 0 tombstones, …`.
+
+        Args:
+            verb: what the run did.
+            parts: further counts, each by its noun in the plural.
         """
         if not self.messages:
             return f"{verb} nothing: no message was new"
-
-        def counted(name: str, n: int) -> str:
-            return f"{n:,} {name.replace('_', ' ')[: -1 if n == 1 else None]}"
-
         parts.update(tombstones=self.tombstones, dead_letters=self.dead_letters)
-        return f"{verb} {counted('messages', self.messages)}: {', '.join(counted(*part) for part in parts.items())}"
+        listed = [plural(n, name.replace("_", " ")[:-1]) for name, n in parts.items()]
+        return f"{verb} {plural(self.messages, 'message')}: {', '.join(listed)}"

@@ -1,13 +1,13 @@
-"""Connectors that run as jobs of ours where the Kafka Connect has no plugin for them. The verbs are
-those of `connect`.
+"""The built-in runner: connectors that run here where Kafka Connect has no plugin for them.
 
-A Connect works on its own, again and again; such a job works when `step` is called. What is
-deployed so is kept below the lake's checkpoints: each one's configuration, state and error. Whose
-plugin is there is deployed in the Connect, and the job steps aside.
+The functions are those of `connect`. Kafka Connect works continuously; a connector here works when
+`run_once` is called. The runner keeps the configuration, state and error of each connector below
+the lake's checkpoints. A connector whose plugin exists is deployed in Kafka Connect and removed
+here.
 """
 
 import json
-from typing import Any, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, TypedDict, Union
 
 from pyspark.sql import SparkSession
 
@@ -17,36 +17,56 @@ from ..connect.validation import reject_plaintext_secrets
 from ..stack.addresses import LANDING_JOBS
 from . import job, polling, settings, sinks, sources
 
-WORKER = "workbench.landing"  # in the place of a Connect worker's address
-# {kind of connector: (what reads its JSON, what does its work, what forgets how far it came)},
-# sources first
+WORKER = "workbench.landing"  # in place of the address of a Connect worker
+Config = dict[str, str]
+
+
+class ConnectorState(TypedDict):
+    """What the runner keeps of a connector."""
+
+    config: Config
+    state: str
+    error: str
+
+
+class ConnectorKind(NamedTuple):
+    """The functions of a kind of connector: check its JSON, do its work, delete its progress."""
+
+    parse: Callable[[Config, World], Any]
+    run: Callable[[SparkSession, World, Config], Any]
+    reset: Callable[[World, Config], None]
+
+
+# sources first: `run_once` works in this order
 CONNECTOR_KINDS = {
-    "source": (
+    "source": ConnectorKind(
         sources.parse,
         lambda spark, world, config: polling.poll(world, config),
         polling.reset_offsets,
     ),
-    "sink": (sinks.parse, job.run, job.delete_checkpoint),
+    "sink": ConnectorKind(sinks.parse, job.run, job.delete_checkpoint),
 }
 
 
-def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
-    """Deploy a connector, or bring it to this configuration; the same again changes nothing.
-    Returns its `status`.
+def apply(world: World, name: str, config: Config) -> dict[str, Any]:
+    """Deploy a connector with this configuration; an unchanged configuration changes nothing.
 
-    Raises: ConnectorError: the configuration cannot be honoured, or there is neither a plugin for
-        it nor a job; nothing is deployed then. The Connect runs another connector of this name.
+    Returns:
+        The connector's `status`.
+
+    Raises:
+        ConnectorError: the configuration is not supported, or neither Kafka Connect nor this runner
+            can run it, or Kafka Connect runs another connector of this name. Nothing is deployed
+            then.
     """
     kind = _kind(config)
-    if kind is None or config["connector.class"] in [
-        plugin["class"] for plugin in connect.plugins(world)
-    ]:
+    plugins = [plugin["class"] for plugin in connect.plugins(world)] if kind else []
+    if not kind or config["connector.class"] in plugins:
         applied = connect.apply(world, name, config)
         _save_state(world, name, None)
-        return applied
+        return dict(applied)
     reject_plaintext_secrets(world, name, config)  # the configuration is kept in a file
-    parse, _, _ = CONNECTOR_KINDS[kind]
-    parse({"name": name, **config}, world)
+    CONNECTOR_KINDS[kind].parse({"name": name, **config}, world)
     if name in connect.names(world):
         raise ConnectorError(
             f"connector {name!r} runs in the Connect",
@@ -54,118 +74,137 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
             expected="another name",
             hint=f"connect.delete(world, {name!r}) removes that one",
         )
-    if _load_state(world).get(name, {}).get("config") != config:
+    current = _load_state(world).get(name)
+    if current is None or current["config"] != config:
         _save_state(world, name, {"config": config, "state": "UNASSIGNED", "error": ""})
     return status(world, name)
 
 
 def names(world: World) -> list[str]:
-    """Return the names of the connectors deployed now, of the Connect and of ours."""
+    """Return the names of the deployed connectors, in Kafka Connect and here."""
     return sorted({*connect.names(world), *_load_state(world)})
 
 
 def status(world: World, name: str) -> dict[str, Any]:
-    """Return as `connect.status` does; `worker` says which side it runs on. A job of ours has one
-    task, UNASSIGNED before its first step, RUNNING after one that went well, else FAILED.
+    """Return the status of a connector, as `connect.status` does.
 
-    Raises: ConnectorError: there is no such connector.
+    `worker` is WORKER for a connector of this runner. It has one task: UNASSIGNED before its first
+    run, RUNNING after a successful run, else FAILED.
+
+    Raises:
+        ConnectorError: there is no such connector.
     """
-    kept = _load_state(world).get(name)
-    if kept is None:
-        return connect.status(world, name)
-    now = {"state": kept["state"], "worker": WORKER, "error": kept["error"]}
-    return {"name": name, "type": _kind(kept["config"]), **now, "tasks": [{"id": 0, **now}]}
+    connector = _load_state(world).get(name)
+    if connector is None:
+        return dict(connect.status(world, name))
+    state = {"state": connector["state"], "worker": WORKER, "error": connector["error"]}
+    kind = _kind(connector["config"])
+    return {"name": name, "type": kind, **state, "tasks": [{"id": 0, **state}]}
 
 
 def run_once(
     spark: SparkSession, world: World, *only: str
 ) -> dict[str, Union[polling.Polled, job.LandingCounts]]:
-    """One poll of each source that is a job of ours, then one landing of each sink; of these
-    connectors, or of all.
+    """Poll once for each source of this runner, then land once for each sink.
 
-    Those in the Connect do their work by themselves. One that fails does not keep the others from
-    theirs; the next step tries it again.
+    Connectors in Kafka Connect work by themselves. A failed connector does not stop the others; the
+    next call runs it again.
 
-    Returns: {name: counts}.
-    Raises: ConnectorError: there is no such connector. WorkbenchError: what the first one that
-        failed has said.
+    Args:
+        spark: for the sinks.
+        world: the environment profile.
+        only: names of the connectors to run; by default all.
+
+    Returns:
+        {name: counts}.
+
+    Raises:
+        ConnectorError: there is no such connector.
+        WorkbenchError: the error of the first connector that failed.
     """
     for name in only:
         status(world, name)
-    ours = {
-        name: kept["config"]
-        for name, kept in _load_state(world).items()
-        if not only or name in only
-    }
-    done: dict[str, Any] = {}
-    failed: list[WorkbenchError] = []
-    for name, config in sorted(
-        ours.items(), key=lambda one: [*CONNECTOR_KINDS].index(_kind(one[1]))
-    ):
-        _, work, _ = CONNECTOR_KINDS[_kind(config)]
-        try:
-            done[name] = work(spark, world, {"name": name, **config})
-            _save_state(world, name, {"config": config, "state": "RUNNING", "error": ""}, config)
-        except Exception as e:
-            _save_state(
-                world,
-                name,
-                {"config": config, "state": "FAILED", "error": getattr(e, "message", repr(e))},
-                config,
-            )
-            if not isinstance(e, WorkbenchError):
-                raise
-            failed.append(e)
-    if failed:
-        raise failed[0]
-    return done
+    connectors = _load_state(world)
+    counts = {}
+    errors = []
+    for kind, connector_kind in CONNECTOR_KINDS.items():
+        for name, connector in connectors.items():
+            config = connector["config"]
+            if _kind(config) != kind or (only and name not in only):
+                continue
+            state: ConnectorState = {"config": config, "state": "RUNNING", "error": ""}
+            try:
+                counts[name] = connector_kind.run(spark, world, {"name": name, **config})
+            except Exception as e:
+                state["state"], state["error"] = "FAILED", getattr(e, "message", repr(e))
+                _save_state(world, name, state, config)
+                if not isinstance(e, WorkbenchError):
+                    raise
+                errors.append(e)
+            else:
+                _save_state(world, name, state, config)
+    if errors:
+        raise errors[0]
+    return counts
 
 
 def delete(world: World, name: str) -> None:
-    """Delete a connector; one that is not there is fine. How far it had come is forgotten, too;
-    topics and landed files stay. Raises: LakeError: its job is at work.
+    """Delete a connector and its progress. A missing connector is ignored.
+
+    Topics and landed files stay.
+
+    Raises:
+        LakeError: the connector is running.
     """
-    kept = _load_state(world).get(name)
-    if kept is None:
+    connector = _load_state(world).get(name)
+    if connector is None:
         connect.delete(world, name)
         return
-    _, _, forget = CONNECTOR_KINDS[_kind(kept["config"])]
-    forget(world, {"name": name, **kept["config"]})
+    config = connector["config"]
+    CONNECTOR_KINDS[_kind(config)].reset(world, {"name": name, **config})
     _save_state(world, name, None)
 
 
-def _kind(config: dict[str, str]) -> Optional[str]:
-    return next(
-        (
-            kind
-            for kind in CONNECTOR_KINDS
-            if config.get("connector.class") in settings.SUPPORTED[kind]
-        ),
-        None,
-    )
+def _kind(config: Config) -> str:
+    """Return the kind of a connector, "" where this runner cannot run it."""
+    connector_class = config.get("connector.class")
+    kinds = [kind for kind in CONNECTOR_KINDS if connector_class in settings.SUPPORTED[kind]]
+    return kinds[0] if kinds else ""
 
 
 def _state_path(world: World) -> str:
     return f"{world.lake.checkpoints}/{LANDING_JOBS}"
 
 
-def _load_state(world: World) -> dict[str, dict[str, Any]]:
-    """{name: {"config": …, "state": …, "error": …}}"""
-    return json.loads(files.read_text(_state_path(world)) or "{}")
+def _load_state(world: World) -> dict[str, ConnectorState]:
+    """Return {name: what is kept of the connector}."""
+    return dict(json.loads(files.read_text(_state_path(world)) or "{}"))
 
 
 def _save_state(
-    world: World, name: str, kept: Optional[dict[str, Any]], of: Optional[dict[str, str]] = None
+    world: World,
+    name: str,
+    state: Optional[ConnectorState],
+    expected_config: Optional[Config] = None,
 ) -> None:
-    """Keep a connector, or forget it where `kept` is None. of: only where it still has this
-    configuration: what was applied or deleted while it was at work stays so.
+    """Keep a connector, or remove it where `state` is None.
+
+    Args:
+        world: the environment profile.
+        name: name of the connector.
+        state: its state.
+        expected_config: keep the state only where the connector still has this configuration. So a
+            connector that was applied or deleted while it ran is left as it is.
     """
-    with files.exclusive_lock(_state_path(world)):  # another notebook may keep one at the same time
-        ours = _load_state(world)
-        if of is not None and ours.get(name, {}).get("config") != of:
-            return
-        ours[name] = kept
-        files.write_text(
-            _state_path(world),
-            json.dumps({name: one for name, one in ours.items() if one}, indent=1),
-        )
+    path = _state_path(world)
+    with files.exclusive_lock(path):  # another notebook may keep one at the same time
+        connectors = _load_state(world)
+        if expected_config is not None:
+            current = connectors.get(name)
+            if current is None or current["config"] != expected_config:
+                return
+        if state:
+            connectors[name] = state
+        else:
+            connectors.pop(name, None)
+        files.write_text(path, json.dumps(connectors, indent=1))

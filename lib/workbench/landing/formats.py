@@ -1,8 +1,7 @@
-"""What becomes of a message: read, transformed, given a folder, and made a record of one of the
-formats of files.
+"""From a message to a record of a file: read, transform, choose the folder, encode.
 
-It travels to the worker by value. There it needs the pandas and pyarrow that mapInPandas needs, and
-for Avro fastavro.
+This module is pickled by value for the worker. There it needs the pandas and pyarrow that
+mapInPandas needs, and for Avro fastavro.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import base64
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ..topic.avro import encode_container
 from .messages import AvroConverter, JsonConverter
@@ -19,27 +18,45 @@ from .parquet import Parquet
 from .sinks import Sink
 from .transforms import Record, apply
 
-SCHEMA_ID_KEY = (
-    "workbench.schema"  # metadata of a file: the id by which its messages named the schema
-)
+# metadata of a file: the schema id in its messages
+SCHEMA_ID_KEY = "workbench.schema"
+ValueEncoder = Callable[[Any, Optional[str]], Any]  # of a value and its line of JSON
+
+
+class EncodedRecord(NamedTuple):
+    """A record for a file.
+
+    Attributes:
+        folder: of the file, below that of the topic.
+        schema: of the file.
+        content: the record as the format of the file has it.
+        time_ms: the record's time, 0 where the folders are not by time.
+    """
+
+    folder: str
+    schema: Any
+    content: Any
+    time_ms: int
 
 
 @dataclass(frozen=True)
 class JsonLines:
-    """Lines of JSON: a value's own text where nothing has changed it. Bytes become base64, as in
-    Connect.
+    """Lines of JSON. An unchanged value keeps its text; bytes become base64, as in Connect.
 
-    A format has an `extension` of names; holder(schema), which gives what makes (value, its line of
-    JSON) a record, and raises ValueError where files of the format cannot hold such values; and
-    data(schema, records, name): the bytes of a file, the same whenever they are asked for.
+    Each format has the extension of its files, and two methods. `encoder_for` returns a function
+    that encodes a value as a record; it raises ValueError where files of the format cannot hold
+    values of the schema. `encode_file` returns the bytes of a file, the same for the same
+    arguments.
     """
 
     extension = ".json"
 
-    def encoder_for(self, schema: Any) -> Callable[[Any, Optional[str]], bytes]:
+    def encoder_for(self, schema: Any) -> ValueEncoder:
+        """Return the function that encodes a value as its line."""
         return _to_json_line
 
     def encode_file(self, schema: Any, records: list[bytes], name: str) -> bytes:
+        """Return the bytes of a file."""
         return b"".join(record + b"\n" for record in records)
 
 
@@ -50,74 +67,85 @@ def _to_json_line(value: Any, line: Optional[str]) -> bytes:
             ensure_ascii=False,
             separators=(",", ":"),
             allow_nan=False,
-            default=lambda part: base64.b64encode(part).decode("ascii"),
+            default=lambda data: base64.b64encode(data).decode(),
         )
-    return line.encode("utf-8")
+    return line.encode()
 
 
 @dataclass(frozen=True)
 class AvroContainer:
-    """Container files of Avro, of records as they came; schema: id and JSON of Avro's."""
+    """Container files of Avro, with the records as they came. The schema is Avro's id and JSON."""
 
     extension = ".avro"
 
-    def encoder_for(self, schema: Any) -> Callable[[Any, Any], Any]:
+    def encoder_for(self, schema: Any) -> ValueEncoder:
+        """Return the function that returns a value unchanged."""
         return lambda value, line: value
 
     def encode_file(self, schema: tuple[str, str], records: list[Any], name: str) -> bytes:
-        sync = hashlib.md5(name.encode(), usedforsecurity=False).digest()
-        return encode_container(json.loads(schema[1]), records, sync, **{SCHEMA_ID_KEY: schema[0]})
+        """Return the bytes of a file; its name gives the sync marker."""
+        id, avsc = schema
+        sync_marker = hashlib.md5(name.encode(), usedforsecurity=False).digest()
+        return encode_container(json.loads(avsc), records, sync_marker, **{SCHEMA_ID_KEY: id})
+
+
+FileFormat = Union[JsonLines, AvroContainer, Parquet]
+MessageConverter = Union[JsonConverter, AvroConverter]
 
 
 @dataclass(frozen=True)
 class RecordEncoder:
-    """What a sink makes of the messages of its topics.
+    """Encodes the messages of a sink's topics as records of its files.
 
-    settled: the schemas seen, each with what makes its values records: messages of one schema name
-        the same object,
-    so whether another follows is asked quickly.
+    Attributes:
+        sink: what the sink connector's JSON asks for.
+        converter: reads the values of messages.
+        format: of the files.
+        encoders_by_schema: the schemas so far, each with the encoder of its values. Messages of one
+            schema get the same object, so the comparison with the schema of a file is fast.
     """
 
     sink: Sink
-    converter: Union[JsonConverter, AvroConverter]
-    format: Union[JsonLines, AvroContainer, Parquet]
-    encoders_by_schema: list[tuple[Any, Callable[[Any, Any], Any]]] = field(default_factory=list)
+    converter: MessageConverter
+    format: FileFormat
+    encoders_by_schema: list[tuple[Any, ValueEncoder]] = field(default_factory=list)
 
     def encode(
-        self, topic: str, partition: int, sent: int, value: bytes, *more: Any
-    ) -> Optional[tuple[str, Any, Any, int]]:
-        """(folder, schema, record, time) of a message; None where it holds nothing.
+        self, topic: str, partition: int, timestamp_ms: int, value: Optional[bytes], *columns: Any
+    ) -> Optional[EncodedRecord]:
+        """Encode a message; return None where it has no payload.
 
         Args:
-            sent: its timestamp, in ms; more: the columns that the converter needs besides its
-                value.
+            topic: name of its topic.
+            partition: number of its partition.
+            timestamp_ms: its timestamp.
+            value: its value.
+            columns: the columns that the converter needs beside the value.
 
-        Raises: ValueError, and nothing else that a message could cause: why it is a dead letter.
+        Raises:
+            ValueError: the reason for a dead letter. A message causes no other error.
         """
+        if value is None:
+            return None
         try:
-            schema, value, line = self.converter.read(value, *more)
-            if value is None:
+            schema, content, line = self.converter.read(value, *columns)
+            if content is None:
                 return None
             if self.sink.transforms:
-                made = apply(self.sink.transforms, Record(topic, None, None, value, schema))
-                schema, value, line = made.value_schema, made.value, None
-            folder, time = self.sink.partition_folder(value, partition, sent)
-            schema, record = self._encoder_for(schema)
-            return folder, schema, record(value, line), time
-        except (
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as e:  # made by no converter
+                record = apply(self.sink.transforms, Record(topic, None, None, content, schema))
+                schema, content, line = record.value_schema, record.value, None
+            folder, time_ms = self.sink.partition_folder(content, partition, timestamp_ms)
+            schema, encode = self._encoder_for(schema)
+            return EncodedRecord(folder, schema, encode(content, line), time_ms)
+        except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:
+            # no converter wrote this message
             raise ValueError(
                 f"its schema or a value cannot be read: {type(e).__name__}: {e}"
             ) from None
 
-    def _encoder_for(self, schema: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
-        for known in self.encoders_by_schema:
-            if known[0] is schema or known[0] == schema:
-                return known
+    def _encoder_for(self, schema: Any) -> tuple[Any, ValueEncoder]:
+        for entry in self.encoders_by_schema:
+            if entry[0] is schema or entry[0] == schema:
+                return entry
         self.encoders_by_schema.append((schema, self.format.encoder_for(schema)))
         return self.encoders_by_schema[-1]

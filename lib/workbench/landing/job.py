@@ -1,14 +1,14 @@
-"""Topics → files: the work of an S3 sink connector, done from that connector's own JSON (see
-sinks.py).
+"""The landing, from topics to files: the work of an S3 sink connector, by that connector's own JSON.
 
-For a world whose Kafka Connect has no such plugin. Spark reads the topics, one task per topic
-partition and in offset order; Python in the task writes the objects. Their names say topic,
-partition and first offset, so a batch that is done again after a crash (Spark repeats the very same
-offsets) writes the same names over: exactly once.
+See sinks.py for the JSON. The landing is for an environment whose Kafka Connect does not have this
+plugin. Spark reads the topics, with one task per topic partition and in the order of the offsets.
+Python in the task writes the files. Their names contain topic, partition and first offset. A batch
+that is repeated after a crash has the same offsets, so it overwrites the same files: exactly once.
 """
 
 import contextlib
 import json
+import logging
 import time
 from dataclasses import dataclass
 from typing import Any, ContextManager, Mapping
@@ -22,25 +22,24 @@ from ..spark import java_stacktraces, translate_errors
 from ..topic import dlq, registry, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
-from .formats import AvroContainer, JsonLines, RecordEncoder
+from .formats import AvroContainer, FileFormat, JsonLines, MessageConverter, RecordEncoder
 from .messages import AvroConverter, JsonConverter, parse_unresolved
 from .parquet import Parquet
 from .sinks import Sink, parse
 from .writing import COUNTERS
 
-MAX_UNKNOWN_ROUNDS = (
-    3  # rounds in which the registry may know none of the schemas that it is asked for
-)
-
-_glue_schema_cache: dict[
-    str, str
-] = {}  # schemas of Glue that landings of this process have met: what an id stands for never changes
+LOGGER = logging.getLogger(__name__)
+# rounds in which the registry may know none of the requested schemas
+MAX_UNKNOWN_ROUNDS = 3
+# schemas of Glue, for all landings of this process: the schema of an id never changes
+_glue_schema_cache: dict[str, str] = {}
 
 
 @dataclass(frozen=True, repr=False)
 class LandingCounts(Counts):
-    """What one run did, counted by Spark while it ran; messages = records + tombstones +
-    dead_letters.
+    """The counts of one run, as Spark observed them.
+
+    messages = records + tombstones + dead_letters; objects are the files.
     """
 
     records: int = 0
@@ -48,6 +47,7 @@ class LandingCounts(Counts):
     bytes: int = 0
 
     def __repr__(self) -> str:
+        """Return the counts in one line."""
         return self.describe("landed", files=self.objects, records=self.records)
 
 
@@ -59,30 +59,36 @@ def run(
     timeout: float = 600,
     batch: int = 50_000,
 ) -> LandingCounts:
-    """Land what is in the sink's topics and has not been landed yet.
+    """Land the messages of the sink's topics that have not been landed yet.
 
-    One run is one flush: at its end everything is on disk, so nothing waits longer than a run,
-    whatever WITH_FLUSH_INTERVAL says. Run it again whenever there is more to land. Where the sink
-    names a topic for dead letters, they are sent to it at the end of the run: those that an earlier
-    run has left, too.
+    One run is one flush: at its end all messages are in files, whatever WITH_FLUSH_INTERVAL is.
+    Call it again for later messages. Where the sink names a topic for dead letters, the end of the
+    run publishes them, also those that an earlier run has left.
 
     Args:
+        spark: the session that lands.
+        world: the environment profile.
         config: the sink connector's JSON (see connect.config).
-        timeout: seconds until it gives up.
-        batch: most messages in one batch; bounds the memory of a task.
+        timeout: in seconds.
+        batch: largest number of messages in one batch; it bounds the memory of a task.
 
     Raises:
-        ConnectorError: the config cannot be honoured. LakeError: a batch failed, the next run does
-            it again; the topic was made anew since the last run; another landing into the same
-            folder is going on; or `timeout` is over.
-            StackError: Spark or Kafka is gone; the next run goes on from there.
+        ConnectorError: a setting is not supported.
+        LakeError: a batch failed, and the next run repeats it; a topic was recreated since the last
+            run; another landing into the same folder is running; `timeout` is over.
+        StackError: Spark or Kafka is down; the next run continues from there.
     """
     sink = parse(config, world)
-    place = f"{sink.description}, checkpoint {checkpoint_path(world, sink)}"
-    next_step = "mend the cause and run the landing again; nothing is landed twice"
+    checkpoint = checkpoint_path(world, sink)
     with (
         _landing_lock(world, sink),
-        translate_errors(spark, "a batch was not landed", place, next_step, world),
+        translate_errors(
+            spark,
+            "a batch was not landed",
+            f"{sink.description}, checkpoint {checkpoint}",
+            "fix the cause and run the landing again; nothing is landed twice",
+            world,
+        ),
         java_stacktraces(spark),
     ):
         verify_topic_ids(world, sink)
@@ -92,20 +98,27 @@ def run(
                 world,
                 sink.dlq_topic,
                 dead_letters_path(world, sink),
-                f"{checkpoint_path(world, sink)}/dead_letters.json",
+                f"{checkpoint}/dead_letters.json",
                 sink.name or sink.description,
                 "workbench.landing.run",
                 lambda topic: files.read_text(topic_id_path(world, sink.prefix_of(topic))),
             )
-    return sum(
-        (LandingCounts(batches=1, **counts) for counts in map(observed_metrics, reports) if counts),
-        LandingCounts(),
-    )
+    total = LandingCounts()
+    for report in reports:
+        metrics = observed_metrics(report)
+        if metrics:
+            counts = LandingCounts(batches=1, **metrics)
+            seconds = report.get("batchDuration", 0) / 1000
+            LOGGER.info("%s: %s in %.1f s", sink.name or sink.description, counts, seconds)
+            total += counts
+    return total
 
 
-def _landing_lock(world: World, sink: Sink) -> ContextManager[None]:
-    """Of two landings of one topic, Spark would stop the first when the second starts, and that one
-    would take its end for the end of the topic.
+def _landing_lock(world: World, sink: Sink) -> ContextManager[object]:
+    """Lock the checkpoint.
+
+    When a second landing of a topic starts, Spark would stop the first one, which would take this
+    for the end of the topic.
     """
     return files.exclusive_lock(
         checkpoint_path(world, sink),
@@ -116,52 +129,59 @@ def _landing_lock(world: World, sink: Sink) -> ContextManager[None]:
 
 def _land_available(
     spark: SparkSession, world: World, sink: Sink, timeout: float, batch: int
-) -> list[dict]:
-    """Land what is there now; return the progress reports.
+) -> list[dict[str, Any]]:
+    """Land the available messages; return Spark's progress reports.
 
-    No task asks the registry. This process does: before the first batch for the versions of the
-    sink's topics, and where a task meets another schema for that one; then the batch is done again.
-    Where the registry has known none of them for some rounds, what else it was not asked for is
-    unknown, too: poison of many ids would take a round for each hundred.
+    A task does not query the registry. This process fetches the versions of the sink's topics
+    before the first batch. When a task reports further schemas, this process fetches them, and the
+    batch is repeated. After some rounds in which the registry knew none of them, all further
+    schemas count as unknown: poison messages with many ids would take a round for each hundred.
     """
-    reports: list[dict] = []
-    met = _glue_schema_cache if world.registry.kind == "glue" else {}
-    asked, wanted, in_vain, end = dict(met), set(), 0, time.monotonic() + timeout
+    deadline = time.monotonic() + timeout
+    cache = _glue_schema_cache if world.registry.kind == "glue" else {}
+    schemas = dict(cache)
+    requested: set[str] = set()
     if sink.message_format == "avro":
-        wanted = {
-            *registry.versions_by_schema_id(
-                world, [f"{topic}-value" for topic in sink.matching_topics(topics.names(world))]
-            )
-        }
+        landed = sink.matching_topics(topics.names(world))
+        requested = {*registry.versions_by_schema_id(world, [f"{topic}-value" for topic in landed])}
+    unknown_rounds = 0
+    reports: list[dict[str, Any]] = []
     while True:
-        asked.update({id: _fetch_schema(world, id) for id in sorted(wanted - set(asked))})
-        met.update({id: text for id, text in asked.items() if text != "null"})
-        in_vain += not any(asked[id] != "null" for id in wanted)
-        query = _start_query(spark, world, sink, batch, asked, in_vain <= MAX_UNKNOWN_ROUNDS)
+        schemas.update({id: _fetch_schema(world, id) for id in sorted(requested - schemas.keys())})
+        cache.update({id: text for id, text in schemas.items() if text != "null"})
+        if all(schemas[id] == "null" for id in requested):
+            unknown_rounds += 1
+        query = _start_query(
+            spark, world, sink, batch, schemas, unknown_rounds <= MAX_UNKNOWN_ROUNDS
+        )
         try:
-            return reports + _await_query(query, sink, end - time.monotonic())
-        except Exception as e:  # noqa: BLE001 - it has another class in each kind of session
-            wanted = parse_unresolved(str(e)) - set(asked)
-            if not wanted:
+            return reports + _await_query(query, sink, deadline - time.monotonic())
+        except Exception as e:  # noqa: BLE001 - its class depends on the kind of session
+            requested = parse_unresolved(str(e)) - schemas.keys()
+            if not requested:
                 raise
             reports += query.recentProgress
 
 
-def _fetch_schema(world: World, id: str) -> str:
-    """JSON of a schema; null where the registry has none with this id, or something that is
-    none.
-    """
-    kind, _, number = id.partition(" ")
+def _fetch_schema(world: World, schema: str) -> str:
+    """Return the JSON of a schema; null where the registry has none with this id, or no JSON."""
+    kind, _, id = schema.partition(" ")
     with contextlib.suppress(LakeError):
-        return json.dumps(registry.find(world, number, kind))
+        return json.dumps(registry.find(world, id, kind))
     return "null"
 
 
 def _start_query(
-    spark: SparkSession, world: World, sink: Sink, batch: int, schemas: dict[str, str], ask: bool
+    spark: SparkSession,
+    world: World,
+    sink: Sink,
+    batch: int,
+    schemas: dict[str, str],
+    fail_on_unknown: bool,
 ) -> Any:
-    """Start the stream that lands what is there now; return its query. schemas, ask: see
-    messages.AvroConverter.
+    """Start the stream that lands the available messages; return its query.
+
+    `schemas` and `fail_on_unknown` are those of messages.AvroConverter.
     """
     messages = (
         spark.readStream.format("kafka")
@@ -173,29 +193,23 @@ def _start_query(
         )
         .load()
     )
-    columns = [
-        "topic",
-        "partition",
-        "offset",
-        F.col("key").isNotNull().alias("keyed"),
-        F.unix_millis("timestamp").alias("sent"),
-        "value",
-    ]
+    columns = ["topic", "partition", "offset", "key IS NOT NULL", "unix_millis(timestamp)", "value"]
     if sink.message_format == "avro":
         messages = wire.with_wire_columns(messages, world)
         columns += ["schema", "body"]
-    target = join_uri(world.lake.landing, sink.folder)
-    write = writing.landing_task(
-        record_encoder(world, sink, schemas, ask), target, dead_letters_path(world, sink)
+    task = writing.landing_task(
+        record_encoder(world, sink, schemas, fail_on_unknown),
+        join_uri(world.lake.landing, sink.folder),
+        dead_letters_path(world, sink),
     )
-    # each batch's is counted at the end, also in a session that is not ours and has not what ours
-    # are given
+    # the reports of all batches are read at the end, also in a session that is not ours
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
-    sums = [F.sum(n).alias(n) for n in COUNTERS]
-    # the noop sink: the task has written already, only the counts come out
-    counts = messages.select(*columns).mapInPandas(write, ", ".join(f"{n} long" for n in COUNTERS))
+    # the task itself writes the files, so only its counts leave the query, to a sink without effect
+    counts = messages.selectExpr(*columns).mapInPandas(
+        task, ", ".join(f"{n} long" for n in COUNTERS)
+    )
     return (
-        counts.observe("landing", *sums)
+        counts.observe("landing", *(F.sum(name).alias(name) for name in COUNTERS))
         .writeStream.format("noop")
         .trigger(availableNow=True)
         .start(checkpointLocation=checkpoint_path(world, sink))
@@ -205,112 +219,130 @@ def _start_query(
 def record_encoder(
     world: World, sink: Sink, schemas: Mapping[str, str] = {}, fail_on_unknown: bool = True
 ) -> RecordEncoder:
-    """What a sink makes of a message. schemas, ask: of Avro's, see messages.AvroConverter."""
-    converter: Any = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
+    """Return the encoder of a sink's messages.
+
+    Args:
+        world: the environment profile.
+        sink: what the sink connector's JSON asks for.
+        schemas: of Avro, see messages.AvroConverter.
+        fail_on_unknown: of Avro, see messages.AvroConverter.
+    """
     if sink.message_format == "avro":
-        converter = AvroConverter(
-            {**schemas},
+        converter: MessageConverter = AvroConverter(
+            dict(schemas),
             wire.not_avro_reason(world),
             wire.unknown_schema_reason(world),
             sink.file_format != "avro",
             fail_on_unknown,
         )
-    return RecordEncoder(
-        sink,
-        converter,
-        {"json": JsonLines(), "avro": AvroContainer(), "parquet": Parquet(sink.codec)}[
-            sink.file_format
-        ],
-    )
+    else:
+        converter = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
+    formats: dict[str, FileFormat] = {
+        "json": JsonLines(),
+        "avro": AvroContainer(),
+        "parquet": Parquet(sink.codec),
+    }
+    return RecordEncoder(sink, converter, formats[sink.file_format])
 
 
-def _await_query(query: Any, sink: Sink, timeout: float) -> list[dict]:
-    """Wait until the query has ended; return its progress reports. Raises: LakeError: after
-    `timeout`. What ended it.
+def _await_query(query: Any, sink: Sink, timeout: float) -> list[dict[str, Any]]:
+    """Wait until a query has ended; return its progress reports.
+
+    Raises:
+        LakeError: `timeout` is over, and the query was stopped.
     """
     try:
         if query.awaitTermination(max(timeout, 0.001)):
-            return query.recentProgress
+            return list(query.recentProgress)
         raise LakeError(
             f"waited {max(timeout, 0):.0f} s for the landing of {sink.description}",
-            hint="run it again: it goes on where the last finished batch ended",
+            hint="run it again: it continues where the last finished batch ended",
         )
-    except (
-        KeyboardInterrupt,
-        LakeError,
-    ):  # nobody waits for it any more, and the next landing may begin
-        with contextlib.suppress(Exception):  # the error that is on its way says more
+    except (KeyboardInterrupt, LakeError):
+        # this process stops waiting, and the next landing may start
+        with contextlib.suppress(Exception):  # the first error says more
             query.stop()
         raise
 
 
-def observed_metrics(report: dict) -> dict[str, int]:
-    """What one progress report has counted; Spark Connect and classic give it in two forms."""
+def observed_metrics(report: dict[str, Any]) -> dict[str, int]:
+    """Return the counts in a progress report; Spark Connect and classic Spark have two formats."""
     metrics = report.get("observedMetrics", {}).get("landing") or {}
     if "schema" in metrics:
-        metrics = dict(zip([f["name"] for f in metrics["schema"]["fields"]], metrics["values"]))
-    return {k: v or 0 for k, v in metrics.items()}
+        names = [field["name"] for field in metrics["schema"]["fields"]]
+        metrics = dict(zip(names, metrics["values"]))
+    return {name: n or 0 for name, n in metrics.items()}
 
 
 def checkpoint_path(world: World, sink: Sink) -> str:
-    """Where the progress of this landing is kept."""
-    return join_uri(f"{world.lake.checkpoints}/landing", sink.state_path)
+    """Return the URI of a landing's progress."""
+    return join_uri(_checkpoints(world), sink.state_path)
 
 
 def topic_id_path(world: World, prefix: str) -> str:
-    """Address of the file that holds the id of the topic that is landed below a prefix: beside the
-    checkpoint, for Spark's own progress knows a topic by its name only.
+    """Return the URI of the file with the id of the topic that is landed below a prefix.
+
+    It is beside the checkpoint, because Spark's own progress identifies a topic only by its name.
     """
-    return join_uri(f"{world.lake.checkpoints}/landing", f"{prefix}.topic-id")
+    return join_uri(_checkpoints(world), f"{prefix}.topic-id")
+
+
+def _checkpoints(world: World) -> str:
+    return f"{world.lake.checkpoints}/landing"
 
 
 def verify_topic_ids(world: World, sink: Sink) -> None:
-    """Raise LakeError when a topic is not the one whose progress is kept; note the id of one that
-    is new.
+    """Check that the topics are those of the last landing; record the id of a new topic.
 
-    Raises also when a topic that the sink names is not there, or none that its pattern means: it
-    would land nothing of it without a word.
+    Raises:
+        LakeError: a topic was recreated, a topic that the sink names is missing, or no topic
+            matches its pattern. Without this error nothing would be landed silently.
     """
-    now = topics.names(world)
-    absent = [name for name in sink.topic_names if name not in now] or [sink.description] * (
-        not sink.matching_topics(now)
-    )
-    if absent:
+    existing = topics.names(world)
+    landed = sink.matching_topics(existing)
+    missing = [name for name in sink.topic_names if name not in existing]
+    if not landed:
+        missing = missing or [sink.description]
+    if missing:
         raise LakeError(
             "there is no topic for the sink",
-            location=f"{', '.join(absent)} at {world.kafka.bootstrap}",
-            expected=did_you_mean(absent[0], now) if now else "Kafka has no topics yet",
-            hint="the first message makes it: is the source connector RUNNING? (connect.status)",
+            location=f"{', '.join(missing)} at {world.kafka.bootstrap}",
+            expected=did_you_mean(missing[0], existing) if existing else "Kafka has no topics yet",
+            hint="the first message creates it: is the source connector RUNNING? (connect.status)",
         )
-    for topic in sink.matching_topics(now):
-        place, id = topic_id_path(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
-        then = files.read_text(place)
-        if then is None:
-            files.write_text(place, id)
-        elif then != id:
+    for topic in landed:
+        uri, id = topic_id_path(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
+        last_id = files.read_text(uri)
+        if last_id is None:
+            files.write_text(uri, id)
+        elif last_id != id:
             raise LakeError(
-                f"the topic {topic} was deleted and made anew since the last landing",
-                location=f"{topic}, id {id}; {place}",
-                expected=f"id {then}",
+                f"the topic {topic} was deleted and recreated since the last landing",
+                location=f"{topic}, id {id}; {uri}",
+                expected=f"id {last_id}",
                 hint="start clean with landing.drop(world, config) and hudi.drop of its tables",
             )
 
 
 def dead_letters_path(world: World, sink: Sink) -> str:
-    """Folder of the messages of these topics that could not be landed."""
+    """Return the folder of the messages that could not be landed."""
     return join_uri(f"{world.lake.dead_letters}/landing", sink.state_path)
 
 
 def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> DataFrame:
-    """The messages that could not be landed: reason, topic, partition, offset, file, text (base64
-    where it is none).
+    """Return the messages that could not be landed.
+
+    Returns:
+        Columns reason, topic, partition, offset, file, text (base64 where it is no text).
     """
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
 def delete_checkpoint(world: World, config: dict[str, str]) -> None:
-    """Forget how far it came: the next run lands everything again, over what is there. Raises
-    LakeError as `drop`.
+    """Delete the progress: the next run lands everything again and overwrites the files.
+
+    Raises:
+        LakeError: a landing of these topics is running.
     """
     sink = parse(config)
     with _landing_lock(world, sink):
@@ -318,44 +350,41 @@ def delete_checkpoint(world: World, config: dict[str, str]) -> None:
 
 
 def drop(world: World, config: dict[str, str]) -> None:
-    """Start clean: remove the progress, the landed objects and the dead letters. Those in a topic
-    stay there.
+    """Remove the progress, the landed files and the dead letters. Those in a topic stay there.
 
-    Raises: LakeError: a landing of these topics is going on.
+    Raises:
+        LakeError: a landing of these topics is running.
     """
     sink = parse(config)
-    # The progress first. Killed after that, the next run lands everything again: objects that are
-    # left may then hold a message a second time, which the ingest tells by key and order. The other
-    # way round it would go on behind objects that are gone, and their messages would be lost. The
-    # topic's id last: a topic made anew meanwhile is still seen.
+    # The progress is removed first. If the process is killed after that, the next run lands
+    # everything again. Files that are left may then contain a message twice, which the ingest
+    # recognizes by key and order. In the opposite order the run would continue after files that are
+    # gone, and their messages would be lost. The topic ids are removed last, so that a topic that
+    # was recreated meanwhile is still recognized.
     with _landing_lock(world, sink):
-        for place in (
-            *folders(world, config),
-            *(topic_id_path(world, prefix) for prefix in _prefixes(world, sink)),
-        ):
-            files.remove(place)
+        topic_ids = [topic_id_path(world, prefix) for prefix in _prefixes(world, sink)]
+        for uri in [*folders(world, config), *topic_ids]:
+            files.remove(uri)
 
 
 def folders(world: World, config: dict[str, str]) -> list[str]:
-    """Addresses of the folders that a landing makes, there or not: progress, landed objects, dead
-    letters.
+    """Return the URIs of the folders of a landing: progress, landed files, dead letters.
+
+    They need not exist.
     """
     sink = parse(config)
-    landed = (join_uri(world.lake.landing, prefix) for prefix in _prefixes(world, sink))
+    landed = [join_uri(world.lake.landing, prefix) for prefix in _prefixes(world, sink)]
     return [checkpoint_path(world, sink), *landed, dead_letters_path(world, sink)]
 
 
 def _prefixes(world: World, sink: Sink) -> list[str]:
-    """The folders that this sink has landed into; of a topic that is gone, too."""
+    """Return the folders into which this sink has landed, also those of deleted topics."""
     if not sink.is_confluent:
         return [sink.folder]
-    # an id is noted before anything is landed; files may be there without one, where somebody
-    # removed the checkpoints
-    places = (
-        join_uri(root, sink.folder)
-        for root in (f"{world.lake.checkpoints}/landing", world.lake.landing)
-    )
-    seen = {
-        i.base_name.removesuffix(".topic-id") for place in places for i in files.list_dir(place)
-    }
-    return [sink.prefix_of(topic) for topic in sink.matching_topics(sorted(seen))]
+    # A landing records the topic's id before it writes files. Files without an id exist
+    # after a removal of the checkpoints.
+    names: set[str] = set()
+    for root in (_checkpoints(world), world.lake.landing):
+        entries = files.list_dir(join_uri(root, sink.folder))
+        names |= {entry.base_name.removesuffix(".topic-id") for entry in entries}
+    return [sink.prefix_of(topic) for topic in sink.matching_topics(sorted(names))]

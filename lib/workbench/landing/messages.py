@@ -1,9 +1,8 @@
-"""What a message says, as Connect's converters find it: JSON with or without its schema, and Avro
-with its schema's id.
+"""The values of messages, as Connect's converters read them: JSON and Avro.
 
-Both give (schema, value, line), value None where the message holds nothing, line the value's own
-text where it is JSON; and raise ValueError, which says why it cannot be read. They travel into
-Spark tasks by value; Avro needs fastavro there.
+JSON comes with or without its schema, Avro with the id of its schema. A converter raises ValueError
+with the reason why a value cannot be read. This module is pickled by value into Spark tasks; Avro
+requires fastavro there.
 """
 
 from __future__ import annotations
@@ -13,32 +12,52 @@ import platform
 import re
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Union
 
-from ..topic.avro import create_reader
+from ..topic.avro import Reader, create_reader
 from ..topic.connect_schema import from_avro
 
-Converted = tuple[Any, Any, Optional[str]]
-# a task says so, and the landing asks (see `unmet`)
+# a task reports this, and the landing fetches the schemas (see `parse_unresolved`)
 UNRESOLVED_SCHEMA = "the registry has not been asked for schema"
+
+
+class Converted(NamedTuple):
+    """A value that was read.
+
+    Attributes:
+        schema: the schema of the value.
+        value: None where the message has no payload.
+        line: the value's own text where it is JSON on one line, else None.
+    """
+
+    schema: Any
+    value: Any
+    line: Optional[str]
 
 
 @dataclass(frozen=True)
 class JsonConverter:
-    """envelope: values come as {"schema": …, "payload": …}. strict: all of them do, as Connect's
-    JsonConverter wants, and their schema is asked for; else what has no envelope is the value
-    itself.
+    """Reads JSON.
+
+    Attributes:
+        has_envelope: whether values come as {"schema": …, "payload": …}.
+        strict: whether all of them do, as Connect's JsonConverter requires, and their schema is
+            returned. Otherwise a text without envelope is the value itself.
+        last_schema: {text of the last message up to its payload: its schema}.
     """
 
     has_envelope: bool
     strict: bool = False
-    last_schema: dict[str, Any] = field(
-        default_factory=dict
-    )  # {the last message's text up to its payload: its schema}
+    last_schema: dict[str, Any] = field(default_factory=dict)
 
     def read(self, value: bytes) -> Converted:
+        """Read the value of a message.
+
+        Raises:
+            ValueError: the value cannot be read.
+        """
         try:
-            text = str(value, "utf-8").rstrip()
+            text = value.decode().rstrip()
         except UnicodeDecodeError:
             raise ValueError("not UTF-8, the text is its base64") from None
         try:
@@ -47,10 +66,8 @@ class JsonConverter:
         except ValueError:
             raise ValueError("malformed JSON") from None
         if self.has_envelope and line is text:
-            if isinstance(payload, dict) and payload.keys() == {
-                "schema",
-                "payload",
-            }:  # in another order
+            # an envelope in another order, or none
+            if isinstance(payload, dict) and payload.keys() == {"schema", "payload"}:
                 schema, payload, line = payload["schema"], payload["payload"], ""
             elif self.strict:
                 raise ValueError(
@@ -58,25 +75,22 @@ class JsonConverter:
                 )
         if payload is not None and not isinstance(payload, dict):
             raise ValueError("not a JSON object")
-        return (
-            schema if self.strict else None,
-            payload,
-            None if "\n" in line or "\r" in line else line or None,
-        )
+        is_line = line and "\n" not in line and "\r" not in line
+        return Converted(schema if self.strict else None, payload, line if is_line else None)
 
     def _split_envelope(self, text: str) -> tuple[Any, str]:
-        """The schema, and the payload's own text, in which numbers keep every digit they came with;
-        None and the text where it does not begin as JsonConverter writes it. A schema that the last
-        message had is not read again.
+        """Return the schema and the payload's own text, in which numbers keep all their digits.
+
+        Where the text does not begin as JsonConverter writes it, return None and the text. The
+        schema of the last message is not parsed again.
         """
-        for before, schema in self.last_schema.items():
-            if text.startswith(before) and text.endswith("}"):
-                return schema, text[len(before) : -1].rstrip()
+        for prefix, schema in self.last_schema.items():
+            if text.startswith(prefix) and text.endswith("}"):
+                return schema, text[len(prefix) : -1].rstrip()
         start = re.match(r'\s*\{\s*"schema"\s*:\s*', text)
         if start and text.endswith("}"):
-            schema, end = json.JSONDecoder(parse_constant=_reject_constant).raw_decode(
-                text, start.end()
-            )
+            decoder = json.JSONDecoder(parse_constant=_reject_constant)
+            schema, end = decoder.raw_decode(text, start.end())
             payload = re.compile(r'\s*,\s*"payload"\s*:\s*').match(text, end)
             if payload:
                 self.last_schema.clear()
@@ -86,29 +100,31 @@ class JsonConverter:
 
 
 def parse_unresolved(error: str) -> set[str]:
-    """The schemas that tasks have said nobody asked for, out of the text of an error. That may be
-    cut anywhere: half an id has neither of the signs that stand behind a whole one.
+    """Return the schema ids that tasks report as unresolved in the text of an error.
+
+    The text may be cut anywhere: an incomplete id has neither of the characters that follow a
+    complete one.
     """
-    return {
-        *re.findall(
-            r"\w+ [0-9a-f-]+(?=[,;])",
-            " ".join(re.findall(rf"{UNRESOLVED_SCHEMA} ([\w ,;-]+)", error)),
-        )
-    }
+    lists = re.findall(rf"{UNRESOLVED_SCHEMA} ([\w ,;-]+)", error)
+    return {*re.findall(r"\w+ [0-9a-f-]+(?=[,;])", " ".join(lists))}
 
 
-def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")  # Python reads NaN and Infinity, nobody else does
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")  # only Python reads NaN and Infinity
 
 
 @dataclass(frozen=True)
 class AvroConverter:
-    """texts: {schema id: JSON of the schema, null of one that is not there}, for a task asks no
-    registry. not_avro,
-    unknown: reasons of dead letters. {} stands for the id. connect: give Connect's schema; else the
-        id and the JSON of
-    Avro's. ask: end a batch with schemas that are not among the texts; else the registry has none
-    of them.
+    """Reads Avro. A task does not query the registry: it gets the schemas with the converter.
+
+    Attributes:
+        schemas_by_id: {schema id: JSON of the schema, null where the registry has none}.
+        not_avro_reason: reason of a dead letter that is not Avro.
+        unknown_reason: reason of a dead letter with an unknown schema, with {} for the id.
+        use_connect_schema: whether to return Connect's schema, else the id and the JSON of Avro's.
+        fail_on_unknown: whether a schema that is not in `schemas_by_id` ends the batch. Otherwise
+            it counts as unknown.
+        resolved: {schema id: result of `_resolve`}.
     """
 
     schemas_by_id: dict[str, str]
@@ -116,38 +132,49 @@ class AvroConverter:
     unknown_reason: str
     use_connect_schema: bool
     fail_on_unknown: bool = True
-    resolved: dict[str, tuple[Any, Any]] = field(
-        default_factory=dict
-    )  # {schema id: what `_known` says}
+    resolved: dict[str, Union[str, tuple[Any, Reader]]] = field(default_factory=dict)
 
     def require_schemas(self, schemas: Iterable[Optional[str]]) -> None:
-        """Look at the schemas of messages before they are read.
+        """Check the schema ids of messages before the messages are read.
 
-        Raises: ConnectionError, which names those that nobody has asked the registry for, a hundred
-            at most. That ends the batch: it is done again.
+        Raises:
+            ConnectionError: names the unresolved schemas, a hundred at most. It ends the batch,
+                which is repeated.
         """
-        unmet = sorted({*schemas} - {None, *self.schemas_by_id})
-        if unmet and self.fail_on_unknown:
-            raise ConnectionError(f"{UNRESOLVED_SCHEMA} {', '.join(unmet[:100])};")
+        unresolved = sorted({id for id in schemas if id is not None} - self.schemas_by_id.keys())
+        if unresolved and self.fail_on_unknown:
+            raise ConnectionError(f"{UNRESOLVED_SCHEMA} {', '.join(unresolved[:100])};")
 
-    def read(self, value: bytes, schema: Optional[str], body: Optional[bytes]) -> Converted:
+    def read(self, value: bytes, schema: Optional[str], body: bytes) -> Converted:
+        """Read the value of a message.
+
+        Args:
+            value: the whole value.
+            schema: its schema id, None where the value is not in the wire format.
+            body: the Avro in the value.
+
+        Raises:
+            ValueError: the value cannot be read.
+        """
         if schema is None:
             raise ValueError(self.not_avro_reason)
         if schema not in self.resolved:
             self.resolved[schema] = self._resolve(schema)
-        found, read = self.resolved[schema]
-        if read is None:
-            raise ValueError(found)
+        resolved = self.resolved[schema]
+        if isinstance(resolved, str):
+            raise ValueError(resolved)
+        value_schema, read = resolved
         try:
-            return found, read(body), None
+            return Converted(value_schema, read(body), None)
         except ValueError as e:
             raise ValueError(f"the bytes are not Avro of schema {schema}: {e}") from None
 
-    def _resolve(self, schema: str) -> tuple[Any, Any]:
-        """A schema and what reads its records; or why there is none, and None.
+    def _resolve(self, schema: str) -> Union[str, tuple[Any, Reader]]:
+        """Return a schema and the reader of its records, or the reason why they cannot be read.
 
-        Raises: ModuleNotFoundError, on one line, for the landing says that line: the worker's
-            Python has no fastavro.
+        Raises:
+            ModuleNotFoundError: the worker's Python has no fastavro. The message is one line, which
+                the landing reports.
         """
         try:
             import fastavro  # noqa: F401
@@ -156,14 +183,12 @@ class AvroConverter:
                 f"landing Avro needs fastavro, and {sys.executable} on {platform.node()} has no fastavro: install it "
                 "on every machine that runs executors of Spark, or send it along with spark.archives"
             ) from None
+        text = self.schemas_by_id.get(schema, "null")
         try:
-            avsc = json.loads(self.schemas_by_id.get(schema, "null"))
+            avsc = json.loads(text)
             if avsc is None:
-                return self.unknown_reason.format(schema), None
+                return self.unknown_reason.format(schema)
             read = create_reader(avsc, raw_values=True)
-            return from_avro(avsc) if self.use_connect_schema else (
-                schema,
-                self.schemas_by_id[schema],
-            ), read
+            return from_avro(avsc) if self.use_connect_schema else (schema, text), read
         except (ValueError, KeyError, TypeError) as e:
-            return f"schema {schema} cannot be read: {e}", None
+            return f"schema {schema} cannot be read: {e}"

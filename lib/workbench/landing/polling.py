@@ -1,20 +1,23 @@
-"""Tables → topics: the work of Confluent's JDBC source, done from that connector's own JSON (see
-sources.py).
+"""Polling, from tables to topics: the work of Confluent's JDBC source, by that connector's own JSON.
 
-For a world whose Kafka Connect has no such plugin. As the connector's task it is one process, this
-one: one poll reads all its tables in one snapshot of the database, some rows at a time, and sends
-    what is new since the last as JSON with
-its schema. How far it came is written when Kafka has all of a table: a poll that is killed before
-is done again, and its messages come twice (at least once). No row is skipped between two polls,
-also where several share the last timestamp, for one poll is one read and ends with all of them.
-What no poll sees stands in docs/limits.md.
+See sources.py for the JSON. Polling is for an environment whose Kafka Connect does not have this
+plugin. Like the connector's task it is one process. One poll reads all tables in one snapshot of
+the database, some rows at a time, and produces the rows that are new since the last poll as JSON
+with a schema.
+
+The progress is written when Kafka has all rows of a table. A poll that is killed before that is
+repeated, and produces its messages again (at least once). No row is skipped between two polls, also
+where several rows share the last timestamp, because one poll is one read and ends with all of them.
+docs/limits.md lists the changes that polling misses.
 """
 
 import base64
 import json
+import logging
 import re
+import time
 from dataclasses import dataclass, field
-from typing import Any, ContextManager, Iterator, Optional
+from typing import Any, ContextManager, Iterator, NamedTuple, Optional
 
 import psycopg
 from psycopg import sql
@@ -27,9 +30,10 @@ from ..topic import topics
 from . import transforms
 from .sources import Source, connect_field, parse, topic_name
 
-# m.*, for a column may be called m, too
-NUMBER_MARK = "\0"  # begins a number among the values of a row, until JSON is written
+LOGGER = logging.getLogger(__name__)
+NUMBER_MARK = "\0"  # precedes a number among the values of a row, until the JSON is written
 MARKED_NUMBER = re.compile(r'"\\u0000(-?[\d.]+)"')
+# m.*, because a column may be called m, too
 JSON_ROWS_QUERY = sql.SQL(
     "SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m"
 )
@@ -37,8 +41,13 @@ JSON_ROWS_QUERY = sql.SQL(
 
 @dataclass(frozen=True)
 class Polled:
-    """What one poll did. messages: {topic: how many it sent}; statements: {topic: what it read by};
-    unseen: {topic: rows that no poll sees, for what polling goes by is null in them}.
+    """The result of one poll, by topic.
+
+    Attributes:
+        messages: number of messages.
+        statements: the statement that was read.
+        null_key_rows: number of rows that polling never reads, because a column of its mode is
+            null in them.
     """
 
     messages: dict[str, int] = field(default_factory=dict)
@@ -46,69 +55,74 @@ class Polled:
     null_key_rows: dict[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        sent = ", ".join(f"{topic} {n:,}" for topic, n in self.messages.items())
-        unseen = "".join(
-            f"; {n:,} more are never polled, for what polling goes by is null in them ({topic})"
+        """Return the result in one line."""
+        by_topic = ", ".join(f"{topic} {n:,}" for topic, n in self.messages.items())
+        missed = [
+            f"; {n:,} more are never polled, because a column of the polling mode is null in them "
+            f"({topic})"
             for topic, n in self.null_key_rows.items()
             if n
-        )
-        return f"polled {sum(self.messages.values()):,} messages: {sent}{unseen}"
+        ]
+        return f"polled {sum(self.messages.values()):,} messages: {by_topic}{''.join(missed)}"
+
+
+class TableColumns(NamedTuple):
+    """The columns of a table or query: the schema of its messages, the SQL of their values."""
+
+    schema: dict[str, Any]
+    values: sql.Composed
 
 
 def poll(world: World, config: dict[str, str]) -> Polled:
-    """Send what is new in the tables, or in the query, of a JDBC source.
+    """Produce the new rows of the tables, or of the query, of a JDBC source.
 
     Args:
+        world: the environment profile.
         config: the source connector's JSON (see connect.config).
 
     Raises:
-        ConnectorError: the config cannot be honoured. SourceError: a table, a column or the query
-            is not as the config has it; nothing is sent then. LakeError: another poll of this
-            connector is going on; or a row has what no message can hold. StackError: Kafka does not
-            take them. Not all was sent then, and the next poll sends it again.
+        ConnectorError: a setting is not supported.
+        SourceError: a table, a column or the query does not match the configuration. Nothing is
+            produced then.
+        LakeError: another poll of this connector is running, or a message cannot hold a row.
+        StackError: Kafka does not accept the messages. The next poll produces them again.
     """
-    source, done = parse(config, world), Polled()
-    place = _offsets_path(world, source)
+    source, polled = parse(config, world), Polled()
+    path = _offsets_path(world, source)
     with _poll_lock(world, source), postgres.session(world, source.database, "replication") as c:
-        now = _begin_snapshot(c, source)
-        # {table: {"timestamp": …, "incrementing": …}}, behind which this poll begins; the query is
-        # the table ""
-        offsets = json.loads(files.read_text(place) or "{}")
-        looked = {table: _describe_columns(c, source, table) for table in source.tables}
-        for table, (schema, values) in looked.items():
-            topic, statement = (
-                topic_name(config, table),
-                source.statement(table, offsets.get(table, {}), now),
-            )
-            count, last, unseen = _inspect(c, source, table, statement)
+        end = _begin_snapshot(c, source)
+        # {table: {"timestamp": …, "incrementing": …}}, after which this poll reads; "" for a query
+        offsets = json.loads(files.read_text(path) or "{}")
+        columns = {table: _describe_columns(c, source, table) for table in source.tables}
+        for table, (schema, values) in columns.items():
+            started, topic = time.monotonic(), topic_name(config, table)
+            statement = source.statement(table, offsets.get(table, {}), end)
+            count, last, null_key_rows = _inspect(c, source, table, statement)
             topics.create(world, topic)
             if count:
                 rows = _fetch_rows(c, source, JSON_ROWS_QUERY.format(values, statement))
-                numeric = [
-                    source.settings[f"{side}.converter.decimal.format"] == "NUMERIC"
-                    for side in ("key", "value")
-                ]
-                topics.produce(
-                    world,
-                    topic,
-                    (
-                        _encode_row(place, text, topic, schema, source.transform_chain, *numeric)
-                        for text in rows
-                    ),
-                )
+                messages = (_encode_row(path, text, topic, schema, source) for text in rows)
+                topics.produce(world, topic, messages)
                 offsets[table] = dict(zip(source.offset_columns, last[1:]))
-                files.write_text(place, json.dumps(offsets, indent=1))
-            done.messages[topic], done.statements[topic], done.null_key_rows[topic] = (
+                files.write_text(path, json.dumps(offsets, indent=1))
+            polled.messages[topic] = count
+            polled.statements[topic] = statement.as_string(c)
+            polled.null_key_rows[topic] = null_key_rows
+            LOGGER.info(
+                "%s: %d rows to %s in %.1f s",
+                source.settings.location,
                 count,
-                statement.as_string(c),
-                unseen,
+                topic,
+                time.monotonic() - started,
             )
-    return done
+    return polled
 
 
 def reset_offsets(world: World, config: dict[str, str]) -> None:
-    """Start clean: the next poll begins anew. Raises LakeError: a poll of this connector is going
-    on.
+    """Delete the progress: the next poll starts from the beginning.
+
+    Raises:
+        LakeError: a poll of this connector is running.
     """
     source = parse(config, world)
     with _poll_lock(world, source):
@@ -116,124 +130,132 @@ def reset_offsets(world: World, config: dict[str, str]) -> None:
 
 
 def _offsets_path(world: World, source: Source) -> str:
-    name = re.sub(
-        r"[^A-Za-z0-9._-]",
-        "_",
-        source.settings.config.get("name") or source.settings["topic.prefix"],
-    )
-    return join_uri(f"{world.lake.checkpoints}/polling", f"{name}.json")
+    name = source.settings.config.get("name") or source.settings["topic.prefix"]
+    file_name = re.sub(r"[^A-Za-z0-9._-]", "_", name) + ".json"
+    return join_uri(f"{world.lake.checkpoints}/polling", file_name)
 
 
-def _poll_lock(world: World, source: Source) -> ContextManager[None]:
+def _poll_lock(world: World, source: Source) -> ContextManager[object]:
     return files.exclusive_lock(
         _offsets_path(world, source), f"poll of {source.settings.location}", "wait until it is done"
     )
 
 
 def _begin_snapshot(c: psycopg.Connection, source: Source) -> str:
-    """Open the snapshot that all is read in. Returns the database's time, less the connector's
-    delay.
+    """Begin the snapshot of a poll; return the database's time minus the connector's delay.
 
-    The time is that of the source, as the connector has it: a poller whose clock goes wrong loses
-    nothing by it.
+    As in the connector the time is the database's, so a wrong clock of the poller loses no row.
     """
-    c.autocommit, c.read_only, c.isolation_level = (
-        False,
-        True,
-        psycopg.IsolationLevel.REPEATABLE_READ,
-    )
-    c.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")  # a role may have others
-    return c.execute(
+    c.autocommit, c.read_only = False, True
+    c.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    # the role may have other defaults
+    c.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")
+    [[end]] = c.execute(
         "SELECT (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
         [source.settings["timestamp.delay.interval.ms"]],
-    ).fetchone()[0]
+    )
+    return str(end)
 
 
-def _describe_columns(
-    c: psycopg.Connection, source: Source, table: str
-) -> tuple[dict[str, Any], sql.Composable]:
-    """Of a table, or of the query: the schema of its messages, and the SQL of their values. Raises
-    SourceError.
+def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> TableColumns:
+    """Return the columns of a table, or of the query for "".
+
+    Raises:
+        SourceError: a message cannot hold a column, or the columns do not match the configuration.
     """
-    # asked by the extended protocol, which takes one statement and no more
-    found = c.execute(source.select_all(table) + sql.SQL(" LIMIT 0"), binary=True).description
-    kinds = dict(c.execute(QUERIES["kinds_of_types"], [[of.type_code for of in found]]).fetchall())
-    # those of a query may all be null: of an outer join, say, whatever its tables allow
-    named = [postgres.identifier(table).as_string(c) if table else None]
-    never_null = {name for (name,) in c.execute(QUERIES["never_null"], named)}
-    fields = {
-        of.name: connect_field(
-            of, kinds[of.type_code], of.name not in never_null, source.settings["numeric.mapping"]
+    # by the extended protocol, which accepts only one statement
+    cursor = c.execute(source.select_all(table) + sql.SQL(" LIMIT 0"), binary=True)
+    described = cursor.description or []
+    kinds: dict[int, str] = dict(
+        c.execute(QUERIES["type_names"], [[column.type_code for column in described]]).fetchall()
+    )
+    # every column of a query may be null, in an outer join, say, whatever its tables declare
+    identifier = postgres.identifier(table).as_string(c) if table else None
+    not_null = {name for (name,) in c.execute(QUERIES["not_null_columns"], [identifier])}
+    fields, values, unsupported = {}, [], []
+    for column in described:
+        kind, is_optional = kinds[column.type_code], column.name not in not_null
+        field_and_value = connect_field(
+            column, kind, is_optional, source.settings["numeric.mapping"]
         )
-        for of in found
-    }
-    left_out = [f"{of.name} ({kinds[of.type_code]})" for of in found if fields[of.name] is None]
-    where = f"database {source.database}, {table or 'query'}"
-    if left_out:
+        if field_and_value is None:
+            unsupported.append(f"{column.name} ({kind})")
+        else:
+            fields[column.name], value = field_and_value
+            values.append(value)
+    location = f"database {source.database}, {table or 'query'}"
+    if unsupported:
         raise SourceError(
-            f"no message can hold {', '.join(left_out)}",
-            location=where,
-            expected="types that Connect has; the connector leaves the others out without a word",
+            f"no message can hold {', '.join(unsupported)}",
+            location=location,
+            expected="types that Connect has; the connector silently leaves the others out",
             hint="poll a query that names the columns, and casts these",
         )
     for key, name in source.offset_columns.items():
         if name not in fields:
             raise SourceError(
-                f"there is no column {name}", location=where, expected=did_you_mean(name, fields)
+                f"there is no column {name}", location=location, expected=did_you_mean(name, fields)
             )
-        if table and source.settings["validate.non.null"] and name not in never_null:
+        if table and source.settings["validate.non.null"] and name not in not_null:
             raise SourceError(
                 f"{name} may be null: such a row would never be polled",
-                location=where,
+                location=location,
                 expected=f"a NOT NULL column for {key}.column.name",
                 hint="ALTER TABLE … SET NOT NULL; or validate.non.null=false: they are counted",
             )
-    schema = {
-        "type": "struct",
-        "fields": [field for field, _ in fields.values()],
-        "optional": False,
-        **({"name": table.rpartition(".")[2]} if table else {}),
-    }
-    return schema, sql.SQL(", ").join(value for _, value in fields.values())
+    schema = {"type": "struct", "fields": [*fields.values()], "optional": False}
+    if table:
+        schema["name"] = table.rpartition(".")[2]
+    return TableColumns(schema, sql.SQL(", ").join(values))
 
 
 def _inspect(
     c: psycopg.Connection, source: Source, table: str, statement: sql.Composable
 ) -> tuple[int, list[Any], int]:
-    """How many rows a statement reads, what the last one has in the columns that the mode goes by
-    (behind a 0, for bulk goes by none, and no row of PostgreSQL is empty), and how many rows of the
-    table no poll sees.
+    """Return what one poll will read.
+
+    Returns:
+        The number of rows that the statement reads; the last row's values of the columns that the
+        mode goes by, after a 0 (bulk has none, and a row of PostgreSQL is never empty); the number
+        of rows in the table that polling never reads.
     """
-    may_be_null = not table or not source.settings["validate.non.null"]
-    return c.execute(
-        sql.SQL(QUERIES["polled"]).format(
-            keys=sql.SQL(", ").join(
-                [sql.SQL("0"), *map(sql.Identifier, source.offset_columns.values())]
-            ),
-            statement=statement,
-            all=source.select_all(table),
-            may_be_null=may_be_null,
-        )
-    ).fetchone()
+    names = map(sql.Identifier, source.offset_columns.values())
+    query = sql.SQL(QUERIES["poll_summary"]).format(
+        keys=sql.SQL(", ").join([sql.SQL("0"), *names]),
+        statement=statement,
+        all=source.select_all(table),
+        may_be_null=not table or not source.settings["validate.non.null"],
+    )
+    [(count, last, null_key_rows)] = c.execute(query)
+    return count, last, null_key_rows
 
 
-def _fetch_rows(c: psycopg.Connection, source: Source, query: sql.Composable) -> Iterator[str]:
-    """The rows of a query in their order, batch.max.rows of them in memory at a time."""
+def _fetch_rows(c: psycopg.Connection, source: Source, query: sql.Composed) -> Iterator[str]:
+    """Yield the rows of a query in their order, with batch.max.rows of them in memory at a time."""
     with c.cursor("polled") as cursor:
         cursor.itersize = source.settings["batch.max.rows"]
         yield from (text for (text,) in cursor.execute(query))
 
 
-def _encode_row(place: str, text: str, topic: str, *made_by: Any) -> list[Optional[str]]:
-    """As `message`. Raises: LakeError: no message can hold the row."""
+def _encode_row(
+    path: str, text: str, topic: str, schema: dict[str, Any], source: Source
+) -> list[Optional[str]]:
+    """Return key and value of a row, see `encode_row`.
+
+    Raises:
+        LakeError: a message cannot hold the row.
+    """
+    numeric = [
+        source.settings[f"{side}.converter.decimal.format"] == "NUMERIC"
+        for side in ("key", "value")
+    ]
     try:
-        return encode_row(text, topic, *made_by)
+        return encode_row(text, topic, schema, source.transform_chain, *numeric)
     except ValueError as e:
         raise LakeError(
             f"{topic} was not polled: {e}",
-            location=place,
-            hint="mend the cause and poll again; what "
-            "was sent of a table that was not finished is sent again",
+            location=path,
+            hint="fix the cause and poll again; the part of a table that was sent is sent again",
         ) from e
 
 
@@ -245,46 +267,47 @@ def encode_row(
     numeric_key: bool = False,
     numeric_value: bool = False,
 ) -> list[Optional[str]]:
-    """Return key and value of a row that comes as PostgreSQL's JSON, as Connect's JsonConverter
-    writes them.
+    """Return key and value of a row as Connect's JsonConverter writes them.
 
     Args:
-        numeric_key, numeric_value: whether a Decimal is a number there (its decimal.format is
-        NUMERIC), else base64.
+        text: the row as PostgreSQL's JSON.
+        topic: the topic of the message.
+        schema: Connect's schema of the row.
+        chain: the transforms of the message.
+        numeric_key: whether a Decimal in the key is a number (decimal.format is NUMERIC), else
+            base64.
+        numeric_value: the same for the value.
 
     Raises:
-        ValueError: a number that Connect's Decimal cannot hold; a transform fails.
+        ValueError: Connect's Decimal cannot hold a number, or a transform fails.
     """
     row = json.loads(text)
-    for column_ in schema["fields"]:
-        name, value = column_["field"], row[column_["field"]]
-        if value is not None and column_.get("name", "").endswith("Decimal"):
+    for column in schema["fields"]:
+        name, value = column["field"], row[column["field"]]
+        if value is not None and column.get("name", "").endswith("Decimal"):
             if not value.lstrip("-").replace(".", "").isdecimal():
                 raise ValueError(f"{name} is {value}, which a Decimal cannot hold")
-            row[name] = NUMBER_MARK + value  # a text of PostgreSQL holds no NUL
-    made = transforms.apply(chain, transforms.Record(topic, None, None, row, schema))
-    parts = (
-        (made.key_schema, made.key, numeric_key),
-        (made.value_schema, made.value, numeric_value),
-    )
+            row[name] = NUMBER_MARK + value  # a text of PostgreSQL has no NUL
+    record = transforms.apply(chain, transforms.Record(topic, None, None, row, schema))
     return [
-        of
-        and MARKED_NUMBER.sub(
-            _to_number if numeric else _to_base64, _json({"schema": of, "payload": part})
-        )
-        for of, part, numeric in parts
+        _to_envelope(record.key_schema, record.key, numeric_key),
+        _to_envelope(record.value_schema, record.value, numeric_value),
     ]
 
 
-def _json(value: Any) -> str:
+def _to_envelope(schema: Optional[dict[str, Any]], payload: Any, numeric: bool) -> Optional[str]:
+    if not schema:
+        return None
+    text = _to_json({"schema": schema, "payload": payload})
+    return MARKED_NUMBER.sub(r"\1" if numeric else _to_base64, text)
+
+
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _to_number(marked: re.Match[str]) -> str:
-    return marked[1]
-
-
-def _to_base64(marked: re.Match[str]) -> str:
-    unscaled = int(marked[1].replace(".", ""))  # a numeric's text has all the digits of its scale
+def _to_base64(match: "re.Match[str]") -> str:
+    # the text of a numeric has all digits of its scale
+    unscaled = int(match[1].replace(".", ""))
     size = max(unscaled, ~unscaled).bit_length() // 8 + 1  # as Java's BigInteger has it
-    return _json(base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode("ascii"))
+    return _to_json(base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode())

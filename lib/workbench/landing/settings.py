@@ -1,6 +1,4 @@
-"""Which settings of connectors, and of the transforms in them, are honoured: settings.yaml says it,
-and here a JSON is checked by it.
-"""
+"""The supported settings of connectors and of their transforms: a JSON is checked by settings.yaml."""
 
 import re
 from dataclasses import dataclass, field
@@ -19,19 +17,22 @@ CLASS_KEYS = {
     "transform": "type",
     "kcql": "SELECT",
 }
-USE_CONNECTOR_HINT, REMOVE_HINT = (
-    "nothing else is honoured here; run the real connector for it",
-    "remove it, or run the real connector",
-)
+USE_CONNECTOR_HINT = "nothing else is supported here; run the real connector for it"
+REMOVE_HINT = "remove it, or run the real connector"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings. `settings["flush.size"]` is a whole number, a list of names, a text, what
-    settings.yaml calls it, or the default; None where it means nothing and has no default.
+    """Checked settings.
 
-    given: the JSON, of a transform its part. where: the connector, prefix: of the settings' names;
-        both for people.
+    `settings["flush.size"]` is a whole number, a list of names, a text, the name in settings.yaml
+    for the value, or the default. It is None where the setting has no effect and no default.
+
+    Attributes:
+        config: the JSON, of a transform its part.
+        location: the connector, for errors.
+        prefix: of the names of the settings, for errors.
+        values: {name: checked value}.
     """
 
     config: dict[str, str]
@@ -40,88 +41,111 @@ class Settings:
     values: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
+        """Return a checked value."""
         return self.values[key]
 
     def error_for(self, key: str, expected: str, hint: str = "") -> ConnectorError:
-        """The error that says what a setting is, and what was expected."""
-        what = f"is {self.config[key]!r}" if key in self.config else "is missing"
+        """Return the error that shows the value of a setting and what was expected."""
+        value = f"is {self.config[key]!r}" if key in self.config else "is missing"
         return ConnectorError(
-            f"{self.prefix}{key} {what}", location=self.location, expected=expected, hint=hint
+            f"{self.prefix}{key} {value}", location=self.location, expected=expected, hint=hint
         )
 
-    def parse_with(self, key: str, make: Callable[[str], Any], expected: str) -> Any:
-        """What a function makes of a setting. Raises: ConnectorError: the function has refused
-        it.
+    def parse_with(self, key: str, parse: Callable[[str], Any], expected: str) -> Any:
+        """Return the result of a function for a setting.
+
+        Raises:
+            ConnectorError: the function rejects the setting.
         """
         try:
-            return make(self[key])
+            return parse(self[key])
         except (ValueError, KeyError, OSError, re.error) as e:
             raise self.error_for(key, f"{expected} ({e})") from e
 
 
-def validate(kind: str, given: dict[str, str], where: str, prefix: str = "") -> Settings:
-    """Check the settings of a plugin, and fill in those that are not there.
+def validate(kind: str, config: dict[str, str], location: str, prefix: str = "") -> Settings:
+    """Check the settings of a plugin, and add the defaults.
 
     Args:
         kind: a part of settings.yaml: "sink", "source", "transform" or "kcql".
+        config: the settings.
+        location: the connector, for errors.
+        prefix: of the names of the settings, for errors.
 
-    Raises: ConnectorError: a setting is not known or not there, means nothing, or has a value that
-        is not honoured.
+    Raises:
+        ConnectorError: a setting is unknown, missing or without effect, or its value is not
+            supported.
     """
-    settings, plugin = Settings(given, where, prefix), given.get(CLASS_KEYS[kind], "")
-    if plugin not in SUPPORTED[kind]:
+    settings = Settings(config, location, prefix)
+    plugin, plugins = config.get(CLASS_KEYS[kind], ""), SUPPORTED[kind]
+    if plugin not in plugins:
         raise settings.error_for(
-            CLASS_KEYS[kind], did_you_mean(plugin, SUPPORTED[kind]), USE_CONNECTOR_HINT
+            CLASS_KEYS[kind], did_you_mean(plugin, plugins), USE_CONNECTOR_HINT
         )
-    rules, flaws = SUPPORTED[kind][plugin]["read"], SUPPORTED[kind][plugin].get("flaws", {})
-    known = [*rules, *SUPPORTED[kind][plugin]["passed over"]]
-    for key in given:
-        if not any(fnmatchcase(key, name) for name in known):
+    rules = plugins[plugin]["settings"]
+    allowed = [*rules, *plugins[plugin]["ignored"]]
+    mistakes = plugins[plugin].get("known_mistakes", {})
+    for key in config:
+        if not any(fnmatchcase(key, pattern) for pattern in allowed):
             raise ConnectorError(
-                f"{prefix}{key} is not honoured",
-                location=where,
+                f"{prefix}{key} is not supported",
+                location=location,
+                expected=mistakes.get(key) or did_you_mean(key, allowed),
                 hint=REMOVE_HINT,
-                expected=flaws.get(key) or did_you_mean(key, known),
             )
     for key, rule in rules.items():
-        other, *values = rule.get("only with", [None])
-        idle = other is not None and settings[other] not in values
-        if idle and given.get(key):
-            raise settings.error_for(
-                key, f"nothing: it has no effect with {other}={given.get(other)}", "remove it"
-            )
+        if not _has_effect(rule, settings):
+            if config.get(key):
+                required = rule["requires"][0]
+                raise settings.error_for(
+                    key,
+                    f"nothing: it has no effect with {required}={config.get(required)}",
+                    "remove it",
+                )
+            settings.values[key] = rule.get("default")
+            continue
         try:
-            settings.values[key] = (
-                rule.get("default") if idle else _parse_value(rule, given.get(key))
-            )
+            settings.values[key] = _parse_value(rule, config.get(key))
         except ValueError as e:
             raise settings.error_for(key, str(e), USE_CONNECTOR_HINT) from None
     return settings
 
 
+def _has_effect(rule: dict[str, Any], settings: Settings) -> bool:
+    if "requires" not in rule:
+        return True
+    required, *values = rule["requires"]
+    return settings[required] in values
+
+
 def _parse_value(rule: dict[str, Any], text: Optional[str]) -> Any:
-    """What a setting says. Raises: ValueError: that is not honoured; it says what is."""
+    """Return the checked value of a setting.
+
+    Raises:
+        ValueError: the value is not supported. The message is what was expected.
+    """
     if text is None and "default" in rule:
         return rule["default"]
     text = text or ""
-    if "one of" in rule:
-        values = rule["one of"]
+    if "enum" in rule:
+        values = rule["enum"]
         if text not in values:
             raise ValueError(did_you_mean(text, values))
         return values[text] if isinstance(values, dict) else text
-    if "number from" in rule:
-        if not re.fullmatch(r"-?\d+", text, re.ASCII) or int(text) < rule["number from"]:
-            raise ValueError(f"a whole number from {rule['number from']}")
+    if "minimum" in rule:
+        if not re.fullmatch(r"-?\d+", text, re.ASCII) or int(text) < rule["minimum"]:
+            raise ValueError(f"a whole number from {rule['minimum']}")
         return int(text)
-    parts = (
-        list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
-        if "list" in rule
-        else [text]
-    )
-    if (
-        not any(parts)
-        and "default" not in rule
-        or not all(re.fullmatch(rule.get("like", "(?s).*"), p) for p in parts)
-    ):
+    value = split_list(text) if "list" in rule else text
+    parts = value if "list" in rule else [text]
+    is_missing = "default" not in rule and not any(parts)
+    pattern = re.compile(rule.get("pattern", "(?s).*"))
+    if is_missing or not all(map(pattern.fullmatch, parts)):
         raise ValueError(rule["expected"])
-    return parts if "list" in rule else text
+    return value
+
+
+def split_list(text: str) -> list[str]:
+    """Return the names in a text with commas between them, each once."""
+    names = [name.strip() for name in text.split(",")]
+    return list(dict.fromkeys(name for name in names if name))

@@ -1,7 +1,7 @@
-"""What a sink connector's JSON asks for: the Lenses S3 sink (JSON lines) and the Confluent S3 sink
-(JSON lines, Avro or Parquet files).
+"""What a sink connector's JSON asks for.
 
-A setting that the landing does not honour is an error that names it.
+Supported are the Lenses S3 sink (JSON lines) and the Confluent S3 sink (JSON lines, Avro or Parquet
+files). A setting that the landing does not support is an error that names it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from zoneinfo import ZoneInfo
 from ..base import World
 from ..base.paths import is_safe_relative_path
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
-from . import settings, transforms
+from . import transforms
 from .partitioners import TimePartitioner, get_field, partition_folder, to_strftime
+from .settings import REMOVE_HINT, Settings, validate
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
-REGISTRY_URL_KEY, REGISTRY_NAME_KEY = (
-    "value.converter.apicurio.registry.url",
-    "value.converter.registry.name",
-)
-ENVELOPE_KEY, DLQ_TOPIC_KEY = "value.converter.schemas.enable", "errors.deadletterqueue.topic.name"
+REGISTRY_URL_KEY = "value.converter.apicurio.registry.url"
+REGISTRY_NAME_KEY = "value.converter.registry.name"
+ENVELOPE_KEY = "value.converter.schemas.enable"
+DLQ_TOPIC_KEY = "errors.deadletterqueue.topic.name"
 KCQL_CLAUSE = re.compile(
     r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I
 )
@@ -30,20 +30,27 @@ KCQL_CLAUSE = re.compile(
 
 @dataclass(frozen=True)
 class Sink:
-    """What the JSON of a sink connector asks for, whichever plugin it is for.
+    """What the JSON of a sink connector asks for, of either plugin.
 
-    format: of the files, "json" (lines), "avro" or "parquet". folder: of objects, below the world's
-        landing address.
-    flush_count: most records of one object. pattern: of the topics' names; names: those, where the
-        JSON has them.
-    fields: those that name partitions. envelope: JSON values come as {"schema": …, "payload": …}.
-    confluent: objects are named and cut as Confluent's sink does it; else as Lenses'. messages:
-        "json" or "avro".
-    codec: of Parquet. times: folders by time. rotate: most milliseconds between the times of the
-        first and the last
-    record of an object, below 1 for any. transforms: of values, before all else. null_fails: a
-    message without a value is an error. name: of the connector. dead_letters: the topic that they
-    are sent to.
+    Attributes:
+        file_format: "json" (lines), "avro" or "parquet".
+        folder: of the files, below the environment's landing folder.
+        flush_count: largest number of records in a file.
+        topic_pattern: regular expression of the topics' names.
+        topic_names: the names, where the JSON has them.
+        partition_fields: the fields that name folders.
+        has_envelope: whether JSON values come as {"schema": …, "payload": …}.
+        is_confluent: whether files are named and rotated as Confluent's sink does it, else as
+            Lenses'.
+        message_format: "json" or "avro".
+        codec: of Parquet.
+        time_partitioner: of folders by time.
+        rotate_interval_ms: longest time between the first and the last record of a file; below 1
+            for any.
+        transforms: of the values, before everything else.
+        fail_on_null: whether a message without a value is an error.
+        name: of the connector.
+        dlq_topic: the topic for dead letters.
     """
 
     file_format: str
@@ -65,155 +72,166 @@ class Sink:
 
     @property
     def description(self) -> str:
-        """What it lands, for people."""
+        """The topics of the sink, for people."""
         return ",".join(self.topic_names) or self.topic_pattern
 
     @property
     def state_path(self) -> str:
-        """The name of its progress and of its dead letters."""
+        """The path of its checkpoint and of its dead letters, below their folders."""
         if not self.is_confluent:
             return self.folder
         return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]|^\.{1,2}$", "_", self.description)
 
     def matching_topics(self, topics: Iterable[str]) -> list[str]:
-        """Those of these topics that it lands."""
-        return [t for t in topics if re.fullmatch(self.topic_pattern, t)]
+        """Return those of these topics that the sink lands."""
+        return [topic for topic in topics if re.fullmatch(self.topic_pattern, topic)]
 
     def prefix_of(self, topic: str) -> str:
-        """The folder of a topic's objects, below the world's landing address."""
+        """Return the folder of a topic's files, below the environment's landing folder."""
         return f"{self.folder}/{topic}" if self.is_confluent else self.folder
 
-    def partition_folder(self, value: Any, partition: int, sent: int) -> tuple[str, int]:
-        """The folder of a record, below that of its topic, and its time, where folders are by time;
-        both times in ms.
+    def partition_folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
+        """Return the folder of a record, below that of its topic, and its time.
 
-        Raises: ValueError: the record has none, or it cannot be the name of a folder.
+        Args:
+            value: the record.
+            partition: of its message.
+            timestamp_ms: of its message.
+
+        Returns:
+            The folder, and the time in ms; 0 where the folders are not by time.
+
+        Raises:
+            ValueError: the record has no folder, or its name is too long.
         """
         if self.time_partitioner:
-            return self.time_partitioner.folder(value, sent)
+            return self.time_partitioner.folder(value, timestamp_ms)
         if self.partition_fields:
-            return partition_folder(
-                value, self.partition_fields, get_field if self.is_confluent else dict.get
-            ), 0
+            get = get_field if self.is_confluent else dict.get
+            return partition_folder(value, self.partition_fields, get), 0
         return f"partition={partition}" if self.is_confluent else "", 0
 
-    def object_path(self, topic: str, partition: int, first: int, folder: str) -> str:
-        """The path of an object below `folder`, without its ending; first: the offset of its first
-        record.
-        """
+    def object_path(self, topic: str, partition: int, first_offset: int, folder: str) -> str:
+        """Return the path of a file below the landing folder, without its extension."""
         if self.is_confluent:  # filename.offset.zero.pad.width is 10
-            return f"{topic}/{folder}/{topic}+{partition}+{first:010d}"
-        return f"{folder}/{topic}-{partition}-{first:020d}".lstrip("/")
+            return f"{topic}/{folder}/{topic}+{partition}+{first_offset:010d}"
+        return f"{folder}/{topic}-{partition}-{first_offset:020d}".lstrip("/")
 
 
 def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
-    """Read a sink connector's JSON. Raises ConnectorError naming any setting that the landing does
-    not honour.
+    """Read a sink connector's JSON.
 
-    Understood, and it changes nothing: how long a sink may wait before it flushes
-    (WITH_FLUSH_INTERVAL, rotate.schedule.interval.ms), for a run is one flush and waits for
-    nothing.
+    Two settings are allowed and change nothing: how long a sink may wait before it flushes
+    (WITH_FLUSH_INTERVAL, rotate.schedule.interval.ms). One run is one flush and does not wait.
 
     Args:
-        world: where it is given, the registry that the JSON names has to be the world's.
+        config: the connector's JSON.
+        world: the environment profile. Where it is given, the JSON must name its registry.
+
+    Raises:
+        ConnectorError: names a setting that the landing does not support.
     """
-    said = settings.validate("sink", config, config.get("name", "the S3 sink's JSON"))
-    sink = (
-        _parse_lenses(said)
-        if config["connector.class"] == LENSES
-        else _parse_confluent(said, world)
-    )
-    if said[DLQ_TOPIC_KEY] and sink.matching_topics([said[DLQ_TOPIC_KEY]]):
-        raise said.error_for(DLQ_TOPIC_KEY, "a topic that the sink does not land")
-    return replace(sink, name=config.get("name", ""), dlq_topic=said[DLQ_TOPIC_KEY])
+    settings = validate("sink", config, config.get("name", "the S3 sink's JSON"))
+    if config["connector.class"] == LENSES:
+        sink = _parse_lenses(settings)
+    else:
+        sink = _parse_confluent(settings, world)
+    dlq_topic = settings[DLQ_TOPIC_KEY]
+    if dlq_topic and sink.matching_topics([dlq_topic]):
+        raise settings.error_for(DLQ_TOPIC_KEY, "a topic that the sink does not land")
+    return replace(sink, name=config.get("name", ""), dlq_topic=dlq_topic)
 
 
-def _parse_confluent(said: settings.Settings, world: Optional[World]) -> Sink:
-    """Objects `<folder>/<topic>/<partition>/<topic>+<n>+<offset>.avro`, the offset that of their
+def _parse_confluent(settings: Settings, world: Optional[World]) -> Sink:
+    """Read the JSON of Confluent's sink.
+
+    Its files are `<folder>/<topic>/<partition>/<topic>+<n>+<offset>.avro`, with the offset of their
     first record.
     """
-    names, format, converter = said["topics"], said["format.class"], said["value.converter"]
-    messages = "json" if converter == "json" else "avro"
-    if bool(names) == bool(said["topics.regex"]):
-        raise said.error_for("topics", "either topics or topics.regex")
-    said.parse_with("topics.regex", re.compile, "a regular expression")
-    if messages == "json" and (format == "avro" or format == "parquet" and not said[ENVELOPE_KEY]):
-        needed = (
-            f"{ENVELOPE_KEY}=true, or " * (format == "parquet")
-            + f"value.converter={AVRO_CONVERTER}"
+    names, file_format = settings["topics"], settings["format.class"]
+    message_format = "json" if settings["value.converter"] == "json" else "avro"
+    has_envelope, is_parquet = settings[ENVELOPE_KEY], file_format == "parquet"
+    if bool(names) == bool(settings["topics.regex"]):
+        raise settings.error_for("topics", "either topics or topics.regex")
+    settings.parse_with("topics.regex", re.compile, "a regular expression")
+    if message_format == "json" and (file_format == "avro" or (is_parquet and not has_envelope)):
+        schemas = f"value.converter={AVRO_CONVERTER}"
+        if is_parquet:
+            schemas = f"{ENVELOPE_KEY}=true, or {schemas}"
+        raise settings.error_for(
+            "format.class", f"a format that needs no schema of values, or {schemas}"
         )
-        raise said.error_for("format.class", f"one that needs no schema of values, or {needed}")
-    if format == "avro" and "transforms" in said.config:
-        raise said.error_for("transforms", "none with AvroFormat", settings.REMOVE_HINT)
-    if messages == "avro" and world:
-        if converter != world.registry.kind:
-            raise said.error_for(
-                "value.converter", f"that of the registry of {world.file}, {world.registry.kind}"
-            )
-        own = world.registry.url.rstrip("/")
-        if converter == "apicurio" and said[REGISTRY_URL_KEY].rstrip("/") not in (
-            own,
-            own + REGISTRY_V2,
-        ):
-            raise said.error_for(
-                REGISTRY_URL_KEY, f"the registry of {world.file}: {own}{REGISTRY_V2}"
-            )
-        values = glue_registries(world)["value"]
-        if converter == "glue" and said[REGISTRY_NAME_KEY] != values:
-            raise said.error_for(REGISTRY_NAME_KEY, f"the registry of {world.file}: {values}")
+    if file_format == "avro" and "transforms" in settings.config:
+        raise settings.error_for("transforms", "none with AvroFormat", REMOVE_HINT)
+    if message_format == "avro" and world:
+        _require_registry(settings, world)
+    by_time = settings["partitioner.class"] == "time"
     return Sink(
-        format,
-        said["topics.dir"],
-        said["flush.size"],
-        said["topics.regex"] or "|".join(map(re.escape, names)),
+        file_format,
+        settings["topics.dir"],
+        settings["flush.size"],
+        settings["topics.regex"] or "|".join(map(re.escape, names)),
         tuple(names),
-        tuple(said["partition.field.name"] or ()),
-        said[ENVELOPE_KEY],
+        tuple(settings["partition.field.name"] or ()),
+        has_envelope,
         is_confluent=True,
-        message_format=messages,
-        codec=said["parquet.codec"],
-        time_partitioner=_parse_time_partitioner(said)
-        if said["partitioner.class"] == "time"
-        else None,
-        rotate_interval_ms=said["rotate.interval.ms"],
-        transforms=transforms.parse(said.config, said.location),
-        fail_on_null=said["behavior.on.null.values"] == "fail",
+        message_format=message_format,
+        codec=settings["parquet.codec"],
+        time_partitioner=_parse_time_partitioner(settings) if by_time else None,
+        rotate_interval_ms=settings["rotate.interval.ms"],
+        transforms=transforms.parse(settings.config, settings.location),
+        fail_on_null=settings["behavior.on.null.values"] == "fail",
     )
 
 
-def _parse_time_partitioner(said: settings.Settings) -> TimePartitioner:
-    """What TimeBasedPartitioner is told."""
-    said.parse_with("timezone", ZoneInfo, "a name such as UTC")
-    pattern = said.parse_with(
-        "path.format", to_strftime, "a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
-    )
+def _require_registry(settings: Settings, world: World) -> None:
+    """Raise ConnectorError where the converter does not use the environment's registry."""
+    converter, registry = settings["value.converter"], f"the registry of {world.file}"
+    if converter != world.registry.kind:
+        raise settings.error_for("value.converter", f"that of {registry}, {world.registry.kind}")
+    if converter == "glue":
+        key, expected = REGISTRY_NAME_KEY, glue_registries(world)["value"]
+        accepted = [expected]
+    else:
+        url = world.registry.url.rstrip("/")
+        key, expected = REGISTRY_URL_KEY, url + REGISTRY_V2
+        accepted = [url, expected]
+    if settings[key].rstrip("/") not in accepted:
+        raise settings.error_for(key, f"{registry}: {expected}")
+
+
+def _parse_time_partitioner(settings: Settings) -> TimePartitioner:
+    """Read the settings of TimeBasedPartitioner."""
+    settings.parse_with("timezone", ZoneInfo, "a name such as UTC")
+    example = "a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
+    uses_field = settings["timestamp.extractor"] == "RecordField"
     return TimePartitioner(
-        pattern,
-        said["partition.duration.ms"],
-        said["timezone"],
-        said["timestamp.field"] if said["timestamp.extractor"] == "RecordField" else "",
+        settings.parse_with("path.format", to_strftime, example),
+        settings["partition.duration.ms"],
+        settings["timezone"],
+        settings["timestamp.field"] if uses_field else "",
     )
 
 
-def _parse_lenses(said: settings.Settings) -> Sink:
-    """Objects `<prefix>/a=1/b=x/…json` by `INSERT INTO bucket:prefix SELECT * FROM topic
-    [PARTITIONBY a,b] [STOREAS `json`] [WITH_FLUSH_… = n]…`; what is left out has the sink's own
-    default.
+def _parse_lenses(settings: Settings) -> Sink:
+    """Read the JSON of Lenses' sink; a clause that is left out has the sink's own default.
+
+    Its files are `<prefix>/a=1/b=x/…json` by `INSERT INTO bucket:prefix SELECT * FROM topic
+    [PARTITIONBY a,b] [STOREAS `json`] [WITH_FLUSH_… = n]…`.
     """
-    first, *parts = KCQL_CLAUSE.split(said["connect.s3.kcql"].strip().rstrip(";"))
-    clauses = {
-        " ".join(name.upper().split()): text.strip().strip("`")
-        for name, text in zip(parts[::2], parts[1::2])
-    }
-    if first or len(clauses) < len(parts) // 2:
-        raise said.error_for(
+    first, *parts = KCQL_CLAUSE.split(settings["connect.s3.kcql"].strip().rstrip(";"))
+    names = [" ".join(name.upper().split()) for name in parts[::2]]
+    if first or len({*names}) < len(names):
+        raise settings.error_for(
             "connect.s3.kcql",
             "one statement, INSERT INTO bucket:prefix SELECT * FROM topic "
             "PARTITIONBY a,b STOREAS `json` WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50",
         )
-    kcql = settings.validate("kcql", clauses, said.location, "KCQL: ")
-    if said["topics"] != kcql["FROM"]:
-        raise said.error_for("topics", f"{kcql['FROM']}, which the KCQL reads")
+    clauses = dict(zip(names, (text.strip().strip("`") for text in parts[1::2])))
+    kcql = validate("kcql", clauses, settings.location, "KCQL: ")
+    topic = kcql["FROM"]
+    if settings["topics"] != topic:
+        raise settings.error_for("topics", f"{topic}, which the KCQL reads")
     prefix = kcql["INSERT INTO"].partition(":")[2].rstrip("/")
     if not is_safe_relative_path(prefix):
         raise kcql.error_for(
@@ -223,9 +241,9 @@ def _parse_lenses(said: settings.Settings) -> Sink:
         "json",
         prefix,
         kcql["WITH_FLUSH_COUNT"],
-        re.escape(kcql["FROM"]),
-        (kcql["FROM"],),
+        re.escape(topic),
+        (topic,),
         tuple(kcql["PARTITIONBY"]),
-        said[ENVELOPE_KEY],
-        transforms=transforms.parse(said.config, said.location),
+        settings[ENVELOPE_KEY],
+        transforms=transforms.parse(settings.config, settings.location),
     )

@@ -1,26 +1,26 @@
-"""Single message transforms of Kafka Connect, as a connector's JSON names them: what they make of a
-message.
+"""Single message transforms of Kafka Connect, from a connector's JSON to their effect on a message.
 
-Four of them (settings.yaml), with the semantics of Kafka's own; any other is refused by name. Plain
-Python, for it travels into Spark tasks by value.
+There are four (settings.yaml), with the semantics of Kafka's own; any other is rejected by name.
+This module is plain Python, because it is pickled by value into Spark tasks.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from ..base import ConnectorError
-from . import settings
+from .settings import Settings, split_list, validate
 
 PACKAGE_PREFIX = "org.apache.kafka.connect.transforms."
-StructFields = list[
-    tuple[dict[str, Any], Any]
-]  # of a struct: what Connect's schema says of a field, and its value
+# the fields of a struct: what Connect's schema has for each, and its value
+StructFields = list[tuple[dict[str, Any], Any]]
 
 
 @dataclass(frozen=True)
 class Record:
-    """One message. Key and value are Python's objects, a struct a dict; a schema is what Connect's
-    JsonConverter writes under "schema", or None where there is none.
+    """One message.
+
+    Key and value are Python's objects; a struct is a dict. A schema is as Connect's JsonConverter
+    writes it under "schema", or None.
     """
 
     topic: str
@@ -32,66 +32,73 @@ class Record:
 
 @dataclass(frozen=True)
 class Transform:
-    """One transform. name: its alias in the JSON; side: what it changes, key or value; said: its
-    settings.
+    """One transform.
+
+    Attributes:
+        name: its alias in the JSON.
+        kind: its class, without package and side.
+        side: what it changes, "key" or "value".
+        settings: its settings.
     """
 
     name: str
     kind: str
     side: str
-    settings: settings.Settings
+    settings: Settings
 
 
-def parse(config: dict[str, str], where: str) -> tuple[Transform, ...]:
+def parse(config: dict[str, str], location: str) -> tuple[Transform, ...]:
     """Read the transforms of a connector's JSON, in their order.
 
+    Args:
+        config: the connector's JSON.
+        location: the connector, for errors.
+
     Raises:
-        ConnectorError: a transform or a setting of one is not honoured, or Kafka Connect would
-            refuse it itself.
+        ConnectorError: a transform or one of its settings is not supported, or Kafka Connect would
+            reject it itself.
     """
-    names = list(
-        dict.fromkeys(
-            name.strip() for name in config.get("transforms", "").split(",") if name.strip()
-        )
-    )
+    names = split_list(config.get("transforms", ""))
+    prefixes = tuple(f"transforms.{name}." for name in names)
     for key in config:
-        if key.startswith("transforms.") and not any(
-            key.startswith(f"transforms.{name}.") for name in names
-        ):
+        if key.startswith("transforms.") and not key.startswith(prefixes):
             raise ConnectorError(
                 f"{key} is of no transform",
-                location=where,
-                expected=f"one that transforms names: {', '.join(names) or 'it names none'}",
+                location=location,
+                expected=f"a name in transforms: {', '.join(names) or 'it has none'}",
             )
-    return tuple(_parse_transform(config, name, where) for name in names)
+    return tuple(_parse_transform(config, name, location) for name in names)
 
 
-def _parse_transform(config: dict[str, str], name: str, where: str) -> Transform:
+def _parse_transform(config: dict[str, str], name: str, location: str) -> Transform:
     prefix = f"transforms.{name}."
-    given = {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
-    said = settings.validate("transform", given, where, prefix)
-    kind, _, side = given["type"][len(PACKAGE_PREFIX) :].partition("$")
-    # Kafka Connect refuses it, too: No field insertion configured
-    if kind == "InsertField" and (
-        said["static.value"] is None if said["static.field"] else not said["topic.field"]
-    ):
-        raise said.error_for(
-            "static.value",
-            "something to insert: static.field and static.value, or topic.field; one "
-            "published connector has this flaw",
-            "add them, or leave this transform out",
-        )
-    return Transform(name, kind, side.lower() or "key", said)
+    own_config = {
+        key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)
+    }
+    settings = validate("transform", own_config, location, prefix)
+    kind, _, side = own_config["type"][len(PACKAGE_PREFIX) :].partition("$")
+    if kind == "InsertField":
+        inserts_text = settings["static.field"] and settings["static.value"] is not None
+        inserts_topic = settings["topic.field"] and not settings["static.field"]
+        if not inserts_text and not inserts_topic:
+            # Kafka Connect rejects it, too: No field insertion configured
+            raise settings.error_for(
+                "static.value",
+                "something to insert: static.field and static.value, or topic.field; one "
+                "published connector has this flaw",
+                "add them, or leave this transform out",
+            )
+    return Transform(name, kind, side.lower() or "key", settings)
 
 
-def apply(chain: tuple[Transform, ...], record: Record) -> Record:
-    """Return what these transforms make of a record, one after the other.
+def apply(transforms: tuple[Transform, ...], record: Record) -> Record:
+    """Return a record after these transforms, applied one after the other.
 
     Raises:
-        ValueError: where Kafka Connect would fail the task: a field that is not there, one that is
-            there already, a key or value without fields.
+        ValueError: Kafka Connect would fail the task: a field is missing or already exists, or a
+            key or value has no fields.
     """
-    for transform in chain:
+    for transform in transforms:
         try:
             record = _apply_one(transform, record)
         except ValueError as e:
@@ -101,67 +108,70 @@ def apply(chain: tuple[Transform, ...], record: Record) -> Record:
 
 def _apply_one(transform: Transform, record: Record) -> Record:
     kind, side = transform.kind, transform.side
-    read = "value" if kind == "ValueToKey" else side
-    struct, schema = getattr(record, read), getattr(record, f"{read}_schema")
+    source = "value" if kind == "ValueToKey" else side
+    struct, schema = getattr(record, source), getattr(record, f"{source}_schema")
     if struct is None and kind != "ValueToKey":
         return record
     if not isinstance(struct, dict):
         raise ValueError(f"it works on a struct only, found {type(struct).__name__}")
-    known = [{"field": name} for name in struct] if schema is None else schema["fields"]
-    # a null is what its schema has for a default
-    fields = [
-        (of, of.get("default") if struct.get(of["field"]) is None else struct[of["field"]])
-        for of in known
-    ]
-    made = IMPLEMENTATIONS[kind](fields, transform.settings, record.topic)
-    values = {of["field"]: value for of, value in made}
+    fields = IMPLEMENTATIONS[kind](_struct_fields(struct, schema), transform.settings, record.topic)
+    new: Any
     if kind == "ExtractField":
-        [(of, value)] = made
-        new = {key: said for key, said in of.items() if key != "field"}
-        return replace(record, **{side: value, f"{side}_schema": new or None})
-    if schema is not None:
-        if len(values) < len(made):
-            raise ValueError(
-                f"a field would be there twice, among {[of['field'] for of, _ in made]}"
-            )
-        # of the schema it was the rest stays; but it is never optional, for Kafka's transforms do
-        # not copy that
-        kept = {
-            key: schema[key]
-            for key in ("name", "version", "doc", "parameters")
-            if key in schema and side == read
-        }
-        schema = {"type": "struct", "fields": [of for of, _ in made], "optional": False, **kept}
-    return replace(record, **{side: values, f"{side}_schema": schema})
+        field, new = fields[0]
+        new_schema = {key: value for key, value in field.items() if key != "field"} or None
+    else:
+        new = {field["field"]: value for field, value in fields}
+        new_schema = schema and _struct_schema([field for field, _ in fields])
+        if schema and source == side:
+            # Kafka's transforms copy these, but not "optional"
+            copied = [key for key in ("name", "version", "doc", "parameters") if key in schema]
+            new_schema.update({key: schema[key] for key in copied})
+    return replace(record, **{side: new, f"{side}_schema": new_schema})
 
 
-def _select_fields(fields: StructFields, said: settings.Settings, _: str) -> StructFields:
-    """What ValueToKey and ExtractField make: some of the fields."""
-    by_name = {of["field"]: (of, value) for of, value in fields}
-    names = said["fields"] if "fields" in said.config else [said["field"]]
+def _struct_fields(struct: dict[str, Any], schema: Optional[dict[str, Any]]) -> StructFields:
+    """Return the fields of a struct. A null is replaced by the default in its schema."""
+    declared = [{"field": name} for name in struct] if schema is None else schema["fields"]
+    fields = []
+    for field in declared:
+        value = struct.get(field["field"])
+        fields.append((field, field.get("default") if value is None else value))
+    return fields
+
+
+def _struct_schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    names = [field["field"] for field in fields]
+    if len({*names}) < len(names):
+        raise ValueError(f"a field would be there twice, among {names}")
+    return {"type": "struct", "fields": fields, "optional": False}
+
+
+def _select_fields(fields: StructFields, settings: Settings, topic: str) -> StructFields:
+    """Return some of the fields, for ValueToKey and ExtractField."""
+    by_name = {field["field"]: (field, value) for field, value in fields}
+    names = settings["fields"] if "fields" in settings.config else [settings["field"]]
     for name in names:
         if name not in by_name:
             raise ValueError(f"there is no field {name!r}; there are {[*by_name]}")
     return [by_name[name] for name in names]
 
 
-def _insert_fields(fields: StructFields, said: settings.Settings, topic: str) -> StructFields:
-    inserted = [(said["topic.field"], topic), (said["static.field"], said["static.value"])]
-    return fields + [
-        ({"type": "string", "optional": True, "field": name}, text)
-        for name, text in inserted
-        if name
-    ]
+def _insert_fields(fields: StructFields, settings: Settings, topic: str) -> StructFields:
+    static = (settings["static.field"], settings["static.value"])
+    inserted = [(settings["topic.field"], topic), static]
+    field = {"type": "string", "optional": True}
+    return fields + [({**field, "field": name}, text) for name, text in inserted if name]
 
 
-def _replace_fields(fields: StructFields, said: settings.Settings, _: str) -> StructFields:
-    renames = dict(pair.split(":") for pair in said["renames"])
-    return [
-        ({**of, "field": renames.get(of["field"], of["field"])}, value)
-        for of, value in fields
-        if of["field"] not in said["exclude"]
-        and (of["field"] in said["include"] or not said["include"])
-    ]
+def _replace_fields(fields: StructFields, settings: Settings, topic: str) -> StructFields:
+    new_names = dict(pair.split(":") for pair in settings["renames"])
+    include, exclude = settings["include"], settings["exclude"]
+    renamed = []
+    for field, value in fields:
+        name = field["field"]
+        if name not in exclude and (not include or name in include):
+            renamed.append(({**field, "field": new_names.get(name, name)}, value))
+    return renamed
 
 
 IMPLEMENTATIONS = {

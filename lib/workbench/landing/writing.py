@@ -1,156 +1,196 @@
-"""The part of the landing that runs inside a Spark task: messages into objects and dead letters,
-whatever the format.
+"""The part of the landing that runs inside a Spark task: from messages to files and dead letters.
 
-It travels to the worker by value, with all that it uses of this package, and imports only pandas
-and pyarrow there.
+It is pickled by value for the worker, with everything that it uses of this package, and imports
+only pandas and pyarrow there.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional
 
 from ..base.files import open_filesystem, write_bytes
 from ..base.paths import join_uri
+from .messages import AvroConverter
 
-COUNTERS = (
-    "messages",
-    "records",
-    "tombstones",
-    "dead_letters",
-    "objects",
-    "bytes",
-)  # what a task counts
+if TYPE_CHECKING:
+    import pandas
+
+    from .formats import EncodedRecord, RecordEncoder
+
+COUNTERS = ("messages", "records", "tombstones", "dead_letters", "objects", "bytes")
+BatchFunction = Callable[[Iterable["pandas.DataFrame"]], Iterable["pandas.DataFrame"]]
 
 
-def landing_task(form: Any, target: str, dead: str) -> Callable:
-    """Return the function for mapInPandas: writes the objects below `target`, yields one row of
-    counts.
+def landing_task(encoder: RecordEncoder, target: str, dead_letters_uri: str) -> BatchFunction:
+    """Return the function for mapInPandas that writes the files and yields one row of COUNTERS.
 
     Args:
-        form: what becomes of a message, see formats.RecordEncoder.
-        target, dead: addresses of the objects and of the dead letters.
+        encoder: encodes the messages.
+        target: URI of the folder for the files.
+        dead_letters_uri: URI of the folder for the dead letters.
     """
-    return pickle_by_value(_land, form, target, dead)
+    return pickle_by_value(_land, encoder, target, dead_letters_uri)
 
 
-def pickle_by_value(function: Callable, *given: Any) -> Callable:
-    """Return a function for mapInPandas that is called with these and then the batches. It travels
-    to the workers by value, with all that it uses of this package: a worker elsewhere does not have
-    it.
+def pickle_by_value(function: Callable[..., Any], *arguments: Any) -> BatchFunction:
+    """Return a function for mapInPandas that is called with these arguments and the batches.
+
+    It is pickled by value, with everything that it uses of this package, because a remote worker
+    does not have the package.
     """
     from pyspark import cloudpickle
 
     import workbench
 
-    cloudpickle.register_pickle_by_value(workbench)
-    return partial(function, *given)
+    register: Callable[[Any], None] = cloudpickle.register_pickle_by_value
+    register(workbench)
+    return partial(function, *arguments)
 
 
 @dataclass
-class OpenFiles:
-    """Objects that are being filled and will be closed at the same time: {folder: (schema, first
-    offset, records)};
-    count: records in all; since: time of the first; folder: of the last.
+class OpenFile:
+    """A file that is not written yet: its schema, the offset of its first record, its records."""
+
+    schema: Any
+    first_offset: int
+    records: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class PartitionWriter:
+    """Writes the files of a topic partition that are closed together.
+
+    These are all its files with Confluent's sink (TopicPartitionWriter), those of one folder with
+    Lenses'.
+
+    Attributes:
+        encoder: knows the sink and the format of the files.
+        write: writes a file; gets its path and its bytes.
+        topic: name of the topic.
+        partition: number of the partition.
+        files: the open files by folder.
+        record_count: number of records in the open files.
+        first_time: time of the first record in them, in ms.
+        last_folder: folder of the last record.
     """
 
-    objects: dict[str, tuple[Any, int, list[Any]]] = field(default_factory=dict)
-    count: int = 0
+    encoder: RecordEncoder
+    write: Callable[[str, bytes], None]
+    topic: str
+    partition: int
+    files: dict[str, OpenFile] = field(default_factory=dict)
+    record_count: int = 0
     first_time: int = 0
     last_folder: str = ""
 
+    def add(self, offset: int, record: EncodedRecord) -> None:
+        """Add a record to the file of its folder; close the files before and after it as needed."""
+        if self.files and self._must_rotate(record):
+            self.close()
+        if not self.files:
+            self.first_time = record.time_ms
+        file = self.files.setdefault(record.folder, OpenFile(record.schema, offset))
+        file.records.append(record.content)
+        self.last_folder = record.folder
+        self.record_count += 1
+        if self.record_count == self.encoder.sink.flush_count:
+            self.close()
 
-def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
+    def _must_rotate(self, record: EncodedRecord) -> bool:
+        """Return whether a record begins new files.
+
+        It does when its schema differs from that of its file (schema.compatibility NONE), and when
+        its time is too late (rotate.interval.ms). Where files rotate by time, another folder also
+        begins new files.
+        """
+        file = self.files.get(record.folder)
+        if file and file.schema is not record.schema:
+            return True
+        interval = self.encoder.sink.rotate_interval_ms
+        is_late = record.time_ms - self.first_time >= interval
+        return interval > 0 and (is_late or record.folder != self.last_folder)
+
+    def close(self) -> None:
+        """Write the open files."""
+        sink, file_format = self.encoder.sink, self.encoder.format
+        for folder, file in self.files.items():
+            path = sink.object_path(self.topic, self.partition, file.first_offset, folder)
+            path += file_format.extension
+            self.write(path, file_format.encode_file(file.schema, file.records, path))
+        self.files.clear()
+        self.record_count = 0
+
+
+def _land(
+    encoder: RecordEncoder,
+    target: str,
+    dead_letters_uri: str,
+    batches: Iterable[pandas.DataFrame],
+) -> Iterator[pandas.DataFrame]:
     import pandas
 
-    system, root = open_filesystem(target)
-    sink, total = form.sink, dict.fromkeys(COUNTERS, 0)
-    filled: dict[tuple, OpenFiles] = {}
-    bad: list[dict[str, Any]] = []
+    sink, counts = encoder.sink, dict.fromkeys(COUNTERS, 0)
+    filesystem, root = open_filesystem(target)
+    writers: dict[tuple[str, int, str], PartitionWriter] = {}
+    dead_letters: list[dict[str, Any]] = []
 
-    def close(group: tuple) -> None:
-        for folder, (schema, first, records) in filled.pop(group).objects.items():
-            path = sink.object_path(*group[:2], first, folder) + form.format.extension
-            data = form.format.encode_file(schema, records, path)
-            write_bytes(system, join_uri(root, path), data)
-            total["objects"] += 1
-            total["bytes"] += len(data)
+    def write(path: str, data: bytes) -> None:
+        write_bytes(filesystem, join_uri(root, path), data)
+        counts["objects"] += 1
+        counts["bytes"] += len(data)
 
     for frame in batches:
-        total["messages"] += len(frame)
-        if "schema" in frame:
-            form.converter.require_schemas(frame["schema"])
-        for topic, partition, offset, keyed, sent, value, *more in frame.itertuples(
+        counts["messages"] += len(frame)
+        if isinstance(encoder.converter, AvroConverter):
+            encoder.converter.require_schemas(frame["schema"])
+        for topic, partition, offset, has_key, timestamp, value, *columns in frame.itertuples(
             index=False, name=None
         ):
             try:
-                if value is None and not keyed:
+                if value is None and not has_key:
                     raise ValueError("no value and no key")
-                found = None if value is None else form.encode(topic, partition, sent, value, *more)
+                record = encoder.encode(topic, partition, timestamp, value, *columns)
             except ValueError as e:
-                bad.append(
-                    {
-                        "reason": str(e),
-                        "topic": topic,
-                        "partition": partition,
-                        "offset": offset,
-                        "text": None if value is None else _payload_text(value),
-                    }
-                )
+                position = {"topic": topic, "partition": partition, "offset": offset}
+                dead_letters.append({"reason": str(e), **position, "text": _payload_text(value)})
                 continue
-            if found is None:
+            if record is None:
                 if sink.fail_on_null:
                     raise RuntimeError(
                         f"offset {offset} of {topic}, partition {partition}, has no value, and "
                         "behavior.on.null.values is fail"
                     )
-                total["tombstones"] += 1
+                counts["tombstones"] += 1
                 continue
-            folder, schema, record, time = found
-            group = (topic, partition) if sink.is_confluent else (topic, partition, folder)
-            if group in filled and _must_rotate(
-                filled[group], sink.rotate_interval_ms, folder, schema, time
-            ):
-                close(group)
-            now = filled.setdefault(group, OpenFiles(first_time=time))
-            now.objects.setdefault(folder, (schema, offset, []))[2].append(record)
-            now.count, now.last_folder = now.count + 1, folder
-            total["records"] += 1
-            if now.count == sink.flush_count:
-                close(group)
-    for group in list(filled):
-        close(group)
-    if bad:
-        system, root = open_filesystem(dead)
-        name = "{topic}-{partition}-{offset:020d}.json".format(**bad[0])
-        write_bytes(
-            system,
-            join_uri(root, name),
-            "".join(json.dumps(letter) + "\n" for letter in bad).encode("utf-8"),
-        )
-    yield pandas.DataFrame([{**total, "dead_letters": len(bad)}])
+            counts["records"] += 1
+            key = (topic, partition, "" if sink.is_confluent else record.folder)
+            if key not in writers:
+                writers[key] = PartitionWriter(encoder, write, topic, partition)
+            writers[key].add(offset, record)
+    for writer in writers.values():
+        writer.close()
+    if dead_letters:
+        filesystem, root = open_filesystem(dead_letters_uri)
+        name = "{topic}-{partition}-{offset:020d}.json".format(**dead_letters[0])
+        lines = "".join(json.dumps(dead_letter) + "\n" for dead_letter in dead_letters)
+        write_bytes(filesystem, join_uri(root, name), lines.encode())
+    counts["dead_letters"] = len(dead_letters)
+    yield pandas.DataFrame([counts])
 
 
-def _payload_text(value: bytes) -> str:
-    """What a dead letter shows of a message: its text, else base64. (Avro with a schema's id begins
-    with a NUL.)
+def _payload_text(value: Optional[bytes]) -> Optional[str]:
+    """Return the text of a message for its dead letter, base64 where it is not text.
+
+    Avro with a schema id begins with a NUL, so a NUL counts as not text.
     """
-    with contextlib.suppress(UnicodeDecodeError):
-        if 0 not in value:
-            return value.decode("utf-8")
-    return base64.b64encode(value).decode("ascii")
-
-
-def _must_rotate(now: OpenFiles, rotate: int, folder: str, schema: Any, time: int) -> bool:
-    """Whether a record begins new objects: it has another schema (schema.compatibility NONE), or
-    its time is too late (rotate.interval.ms), which in Confluent's TopicPartitionWriter ends all
-    objects of a topic partition at once, as flush.size does; where objects end by time, another
-    folder does so, too.
-    """
-    if folder in now.objects and now.objects[folder][0] is not schema:
-        return True
-    return rotate > 0 and (time - now.first_time >= rotate or folder != now.last_folder)
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return base64.b64encode(value).decode() if "\0" in text else text

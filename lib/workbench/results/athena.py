@@ -1,7 +1,8 @@
-"""Queries asked of Amazon Athena itself, by PyAthena; the text is its own dialect. What a query
-scanned, for which AWS charges, is shown below it, and the workgroup's limit of that ends a query
-(BytesScannedCutoffPerQuery; Athena's guide, "Configure per-query and workgroup-wide data usage
-controls").
+"""Run queries on Amazon Athena with PyAthena.
+
+A query prints the amount of data that it scanned, for which AWS charges. The workgroup's limit on
+scanned data cancels a query (BytesScannedCutoffPerQuery; Athena's guide, "Configure per-query and
+workgroup-wide data usage controls").
 """
 
 import datetime as dt
@@ -15,7 +16,7 @@ from typing import Any, Optional, Union
 
 import pandas
 from pyspark.sql import SparkSession
-from rich.filesize import decimal as size
+from rich.filesize import decimal as format_size
 from sqlglot.dialects.trino import Trino
 from sqlglot.errors import SqlglotError
 
@@ -24,9 +25,9 @@ from ..spark import world_of
 from . import dialect
 
 TIMESTAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
-POLL_SECONDS = 0.5  # seconds between two looks at a query that runs
-# Athena's types as Spark gives them to pandas; all others stay objects of Python, and nested ones
-# text (docs/limits.md)
+POLL_SECONDS = 0.5  # between two requests for the state of a query
+# {type of Athena: type in pandas, as Spark returns it}; columns of other types hold Python objects,
+# and nested values are text (docs/athena.md)
 PANDAS_TYPES = {
     "tinyint": "int8",
     "smallint": "int16",
@@ -40,30 +41,27 @@ PANDAS_TYPES = {
     "timestamp": "datetime64[ns]",
     "timestamp with time zone": "datetime64[ns]",
 }
-TEXT_TYPES = (
-    "array",
-    "map",
-    "row",
-    "json",
-    "time",
-    "time with time zone",
-)  # PyAthena would guess at what they hold
+# Types that PyAthena would convert by guessing at their content
+TEXT_TYPES = ("array", "map", "row", "json", "time", "time with time zone")
+# Statements without placeholders
 DDL_PATTERN = re.compile(
     rf"{dialect.SHARED_STATEMENT.pattern}|{dialect.CREATE_EXTERNAL_TABLE.pattern}|ALTER\b", re.I
-)  # statements without values
+)
 
 
-def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
-    """The rows of a statement; `attrs["bytes_scanned"]` says what it took. Arguments and errors:
-    see query.sql.
+def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
+    """Run one query or statement, and print the amount of scanned data and the time.
+
+    Args, Returns and Raises: see query.sql.
     """
     from pyathena import connect, error
     from pyathena.converter import DefaultTypeConverter
     from pyathena.util import RetryConfig
 
-    world = world_of(where)
-    asked = _bind(text, values)
-    log = logging.getLogger("pyathena")  # it logs, with a traceback, what it raises
+    world = world_of(target)
+    assert world is not None, "query.sql calls Athena only for a session with a world"
+    query = _bind(text, values)
+    log = logging.getLogger("pyathena")  # it logs each error that it raises, with a traceback
     log.handlers, log.propagate = [logging.NullHandler()], False
     converter = DefaultTypeConverter()
     for kind in TEXT_TYPES:
@@ -74,68 +72,65 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
         s3_staging_dir="",
         poll_interval=POLL_SECONDS,
         converter=converter,
-        retry_config=RetryConfig(attempt=1),  # the client itself tries again, for some 20 s
+        retry_config=RetryConfig(attempt=1),  # the client itself retries for about 20 s
         session=SimpleNamespace(client=lambda service, **_: aws.client(world.region, service)),
     ).cursor()
     try:
-        rows = cursor.execute(asked).fetchall()
+        rows = cursor.execute(query).fetchall()
     except error.Error as e:
-        with aws.translate_errors(f"Athena, workgroup {world.stack.deployment} in {world.region}"):
-            raise _to_error(world, asked, cursor.query_id, e) from None
-    found = _to_dataframe([column[:2] for column in cursor.description or ()], rows)
-    found.attrs["bytes_scanned"] = cursor.data_scanned_in_bytes or 0
-    print(
-        f"scanned {size(found.attrs['bytes_scanned'])}, {(cursor.total_execution_time_in_millis or 0) / 1000:.1f} s"
-    )
-    return found
+        location = f"Athena, workgroup {world.stack.deployment} in {world.region}"
+        with aws.translate_errors(location):
+            raise _to_error(world, query, cursor.query_id, e) from None
+    frame = _to_dataframe([column[:2] for column in cursor.description or ()], rows)
+    frame.attrs["bytes_scanned"] = cursor.data_scanned_in_bytes or 0
+    seconds = (cursor.total_execution_time_in_millis or 0) / 1000
+    print(f"scanned {format_size(frame.attrs['bytes_scanned'])}, {seconds:.1f} s")
+    return frame
 
 
 def _bind(text: str, values: dict[str, Any]) -> str:
-    """A statement with a literal of Athena's SQL for each `:name`, wherever that stands outside
-    quotes and comments. (Athena's own parameters stand in WHERE only; its guide, "Use parameterized
-    queries".)
+    """Replace each `:name` outside quotes and comments by a literal of Athena's SQL.
 
-    Raises: LakeError: a value is missing, left over, or of a type that has no literal.
+    Athena's own parameters are allowed in WHERE only (its guide, "Use parameterized queries").
+
+    Raises:
+        LakeError: a value is missing, left over, or of a type that has no literal.
     """
     try:
-        tokens = (
-            []
-            if DDL_PATTERN.match(dialect.LEADING_COMMENTS.sub("", text))
-            else Trino().tokenize(text)
-        )
+        is_ddl = DDL_PATTERN.match(dialect.LEADING_COMMENTS.sub("", text))
+        tokens = [] if is_ddl else Trino().tokenize(text)
     except SqlglotError as e:
-        raise LakeError(
-            f"the query is not Athena SQL: {first_line(e)}", location=text[:200]
-        ) from None
+        message = f"the query is not Athena SQL: {first_line(e)}"
+        raise LakeError(message, location=text[:200]) from None
     names = [
-        b for a, b in zip(tokens, tokens[1:]) if a.text == ":" and a.start == a.end == b.start - 1
+        name
+        for colon, name in zip(tokens, tokens[1:])
+        if colon.text == ":" and colon.start == colon.end == name.start - 1
     ]
     dialect.require_values({name.text for name in names}, values)
     for name in reversed(names):
-        text = (
-            text[: name.start - 1] + _literal(name.text, values[name.text]) + text[name.end + 1 :]
-        )
+        literal = _literal(name.text, values[name.text])
+        text = text[: name.start - 1] + literal + text[name.end + 1 :]
     return text
 
 
 def _literal(name: str, value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "NULL", True: "true", False: "false"}[value]
-    if isinstance(value, (numbers.Integral, Decimal)):
-        return f"DECIMAL '{value:f}'" if isinstance(value, Decimal) else str(value)
+    if value is None:
+        return "NULL"
+    if isinstance(value, (bool, numbers.Integral)):
+        return str(value).lower()
+    if isinstance(value, Decimal):
+        return f"DECIMAL '{value:f}'"
     if isinstance(value, float) and math.isfinite(value):
         return f"DOUBLE '{float(value)!r}'"
     if isinstance(value, dt.datetime):
-        utc = (
-            f"{value.astimezone(dt.timezone.utc):{TIMESTAMP_FORMAT}} UTC"
-            if value.tzinfo
-            else f"{value:{TIMESTAMP_FORMAT}}"
-        )
-        return f"TIMESTAMP '{utc}'"
+        if value.tzinfo:
+            return f"TIMESTAMP '{value.astimezone(dt.timezone.utc):{TIMESTAMP_FORMAT}} UTC'"
+        return f"TIMESTAMP '{value:{TIMESTAMP_FORMAT}}'"
     if isinstance(value, dt.date):
         return f"DATE '{value}'"
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"  # nothing else is special in there
+        return "'" + value.replace("'", "''") + "'"  # no other character is special
     raise LakeError(
         f"value {name} is of type {type(value).__name__}",
         location=repr(value)[:200],
@@ -143,58 +138,58 @@ def _literal(name: str, value: Any) -> str:
     )
 
 
-def _to_dataframe(columns: list[tuple[str, str]], rows: list[tuple]) -> pandas.DataFrame:
-    """The rows as Spark gives them to pandas. What DESCRIBE says comes as lines, their columns
-    apart by tabs.
+def _to_dataframe(columns: list[tuple[Any, ...]], rows: list[Any]) -> pandas.DataFrame:
+    """Convert rows to the frame that Spark would return.
+
+    Args:
+        columns: (name, type) of each column.
+        rows: the rows. DESCRIBE returns lines with tabs between the columns.
     """
     if rows and len(rows[0]) < len(columns):
-        lines = ([part.strip() for part in (row[0] or "").split("\t")] for row in rows)
+        lines = ([column.strip() for column in (row[0] or "").split("\t")] for row in rows)
         rows = [tuple(parts + [""] * (len(columns) - len(parts))) for parts in lines if any(parts)]
-    found = [_to_series(kind, [row[n] for row in rows]) for n, (_, kind) in enumerate(columns)]
-    return (
-        pandas.concat(found, axis=1, keys=[name for name, _ in columns])
-        if found
-        else pandas.DataFrame()
-    )
+    if not columns:
+        return pandas.DataFrame()
+    series = [_to_series(kind, [row[n] for row in rows]) for n, (_, kind) in enumerate(columns)]
+    return pandas.concat(series, axis=1, keys=[name for name, _ in columns])
 
 
 def _to_series(kind: str, values: list[Any]) -> pandas.Series:
     if kind == "timestamp with time zone":  # its instant, in UTC
         values = [v and v.astimezone(dt.timezone.utc).replace(tzinfo=None) for v in values]
-    form = PANDAS_TYPES.get(kind, "object")
-    if None in values and form[:3] in ("int", "boo"):
-        form = "float64" if form[:3] == "int" else "object"
+    dtype = PANDAS_TYPES.get(kind, "object")
+    if None in values and dtype.startswith("int"):
+        dtype = "float64"
+    if None in values and dtype == "bool":
+        dtype = "object"
     try:
-        return pandas.Series(values, dtype=form)
+        return pandas.Series(values, dtype=dtype)
     except pandas.errors.OutOfBoundsDatetime:  # before 1678, or after 2262
         return pandas.Series(values, dtype=object)
 
 
-def _to_error(world: World, text: str, query: Optional[str], error: Exception) -> Exception:
-    """What is raised for an error of PyAthena's: AWS's own that is behind it, or how the query
-    ended.
-    """
-    refused, said = error.__cause__, first_line(error)
-    name = str(getattr(refused, "response", {}).get("Error", {}).get("Code", ""))
-    if refused and name != "InvalidRequestException":  # it says so of a text that it cannot parse
-        return refused
-    where, stopped = text.strip()[:1000], None
-    if query and not refused:
-        seen = aws.call(world.region, "athena", "get_query_execution", QueryExecutionId=query)[
-            "QueryExecution"
-        ]
-        stopped = seen["Status"]["State"]
-        said = seen["Status"].get("StateChangeReason") or said
-    if stopped == "CANCELLED" and re.search("bytes scanned", said, re.I):
-        return LakeError(
-            f"the query was cancelled: it would scan more than workgroup {world.stack.deployment} "
-            "lets it",
-            location=f"{where}\n{said}",
-            hint="name the columns that you need, and a "
-            "partition; the limit is CutOffBytes of deploy/2-lake.yaml",
+def _to_error(world: World, text: str, query_id: Optional[str], error: Exception) -> BaseException:
+    """Return the error to raise for one of PyAthena's: AWS's own, or how the query ended."""
+    aws_error, message = error.__cause__, first_line(error)
+    # Athena reports a text that it cannot parse as an invalid request
+    if aws_error and aws.error_code(error) != "InvalidRequestException":
+        return aws_error
+    location, state = text.strip()[:1000], ""
+    if query_id and not aws_error:
+        response = aws.call(
+            world.region, "athena", "get_query_execution", QueryExecutionId=query_id
         )
-    if stopped == "CANCELLED":
+        status = response["QueryExecution"]["Status"]
+        state, message = status["State"], status.get("StateChangeReason") or message
+    if state != "CANCELLED":
         return LakeError(
-            "somebody cancelled the query", location=f"{where}\n{said}", hint="run it again"
+            f"the query failed: {message}", location=location, hint=dialect.FAILED_QUERY_HINT
         )
-    return LakeError(f"the query failed: {said}", location=where, hint=dialect.FAILED_QUERY_HINT)
+    location = f"{location}\n{message}"
+    if re.search("bytes scanned", message, re.I):
+        return LakeError(
+            f"the query was cancelled: it would scan more than the limit of workgroup {world.stack.deployment}",
+            location=location,
+            hint="name the columns that you need, and a partition; the limit is CutOffBytes of deploy/2-lake.yaml",
+        )
+    return LakeError("a user cancelled the query", location=location, hint="run it again")

@@ -1,25 +1,25 @@
-"""Checks: each compares a claim with its source of truth, shows one line with both sides, and
-raises when they differ.
+"""Compare claims with their source of truth.
 
-In a notebook the line is a MIME bundle; its JSON (`application/vnd.workbench.check+json`) is what
-the runner collects:
-  {ok, what, left, right, left_label, right_label, detail}
-Elsewhere the line is printed. A red line is shown first, then `errors.CheckFailed` is raised.
+Each check shows one line with both sides, and raises `errors.CheckFailed` if they differ; the red
+line is shown first. In a notebook the line is a MIME bundle. The runner collects its JSON
+(`application/vnd.workbench.check+json`): {ok, what, left, right, left_label, right_label, detail}.
+Outside a notebook the line is printed.
 
-What was published need not be so in data of your own. A check against it takes `own`, the folder
-that these came from (`flow.loader.loaded_from`; empty of generated data): a difference is then
-shown, `ok` is null, and nothing is raised. Checks against the source take no such thing.
+Published values can differ from those of your own data. A check against published values takes
+`custom_data`, the folder that the data came from (`flow.loader.loaded_from`, empty for generated
+data). A difference is then shown with `ok` null, and nothing is raised. Checks against the source
+have no such parameter.
 
-Values are compared by what they say, not by how Python or Arrow holds them:
-  numbers   int, float, Decimal and NumPy's alike; a float counts as its shortest text (14.4 is
-  Decimal("14.4"));
-            exact unless a tolerance is given; True is not 1
-  instants  a date is the midnight of that day; an instant without zone counts as UTC; in
-  `same_rows` a text with a zone
-            is an instant where the other side's column holds instants with a zone
-  nothing   None, NaN, NaT and pandas.NA are the same; the empty text and 0 are something else
-  JSON      a text holding an object or array equals the object or array, whatever the spacing and
-  key order
+Values are compared by meaning, not by their Python or Arrow type:
+  numbers   int, float, Decimal and NumPy's numbers are compared by value; a float counts as its
+            shortest text (14.4 is Decimal("14.4")). The comparison is exact unless a tolerance is
+            given. True is not 1.
+  instants  A date is the midnight of that day. An instant without a zone counts as UTC. In
+            `same_rows` a text with a zone is an instant if the other side's column holds zoned
+            instants.
+  null      None, NaN, NaT and pandas.NA are the same. The empty text and 0 are different from them.
+  JSON      A text that holds an object or array equals the object or array, whatever the spacing
+            and key order.
 """
 
 import contextvars
@@ -33,22 +33,16 @@ import pandas as pd
 
 from ..base import errors, paths, wait
 from ..base.terminal import LAYOUT_CHARACTERS, escape_unprintable
+from ..base.text import plural
 from . import check_values as values
 
 __all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "expect_failure"]
 MIME = "application/vnd.workbench.check+json"
-STATE_MARKS = {
-    True: ("✔", "#1a9850"),
-    False: ("✘", "#d73027"),
-    None: ("≠", "#b8860b"),
-}  # None: own data differ
-# characters up to which a list, a set or a mapping stands on its side in full; a longer one is
-# counted
-MAX_INLINE_CHARS = 60
-MAX_DIFFERENCES = 5  # differing rows that are named; the others are counted
-_quiet: contextvars.ContextVar = contextvars.ContextVar(
-    "quiet", default=False
-)  # where no check shows its line
+# {ok: (mark, color)}; None: the user's own data differ
+STATE_MARKS = {True: ("✔", "#1a9850"), False: ("✘", "#d73027"), None: ("≠", "#b8860b")}
+MAX_INLINE_CHARS = 60  # a longer collection is counted on its side, and shown in the detail
+MAX_DIFFERENCES = 5  # that are listed; the others are counted
+_quiet: contextvars.ContextVar[bool] = contextvars.ContextVar("quiet", default=False)
 
 
 def same_rows(
@@ -61,30 +55,33 @@ def same_rows(
     lake_label: str = "lake",
     source_label: str = "source",
 ) -> None:
-    """Compare two frames row by row and column by column; the order of rows and of columns does not
-    matter.
+    """Compare two frames row by row and column by column, in any order of rows and columns.
 
     Args:
-        source: the truth.
-        lake: what is checked.
-        key: column or columns that name a row.
-        allow_empty: True where no rows on both sides is a right answer; otherwise two empty frames
-            are refused, because such a check cannot fail.
-        lake_label, source_label: what the two sides are called in the line shown.
+        source: the expected rows.
+        lake: the actual rows.
+        key: column or columns that identify a row.
+        claim: what the check claims, for the line shown.
+        allow_empty: accept two empty frames. Without it they are a failure, because such a check
+            cannot fail.
+        lake_label: name of the actual side in the line shown.
+        source_label: name of the expected side in the line shown.
 
     Raises:
-        CheckFailed: naming missing, extra, duplicate and differing rows (the first five, and how
-            many more).
+        CheckFailed: rows are missing, extra, duplicate or different. The error lists the first
+            five, and counts the others.
     """
     labels = lake_label, source_label
-    found = values.differences(source, lake, [key] if isinstance(key, str) else list(key), labels)
-    if not found and source is lake:
-        found = ["both sides are the same object: this check could not have failed"]
-    if not found and not len(source) and not allow_empty:
-        found = [
-            "both sides are empty: this check could not have failed (allow_empty=True where that is right)"
+    differences = values.differences(
+        source, lake, [key] if isinstance(key, str) else list(key), labels
+    )
+    if not differences and source is lake:
+        differences = ["both sides are the same object: this check could not have failed"]
+    if not differences and not len(source) and not allow_empty:
+        differences = [
+            "both sides are empty: this check could not have failed (allow_empty=True accepts it)"
         ]
-    _report_rows(found, claim, lake, source, labels)
+    _report_rows(differences, claim, lake, source, labels)
 
 
 def equal(
@@ -96,43 +93,66 @@ def equal(
     *,
     custom_data: str = "",
 ) -> None:
-    """Check that two values say the same. Raises CheckFailed; WorkbenchError for frames (use
-    `same_rows`).
+    """Check that two values are equal.
+
+    Args:
+        claim: what the check claims, for the line shown.
+        left: the actual value.
+        right: the expected value.
+        left_label: name of the actual side in the line shown.
+        right_label: name of the expected side in the line shown.
+        custom_data: folder of the user's own data: a difference is then shown, not raised.
+
+    Raises:
+        CheckFailed: the values differ.
+        WorkbenchError: one of them is a frame (use `same_rows`).
     """
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
         raise errors.WorkbenchError(
             "check.equal compares single values", location=claim, hint="use check.same_rows"
         )
     ok = values.values_equal(left, right)
-    sides, detail = [values.format_value(side, quotes=not ok) for side in (left, right)], ""
-    if max(map(len, sides)) > MAX_INLINE_CHARS and all(
-        isinstance(side, values.COLLECTION_TYPES) for side in (left, right)
+    sides = [values.format_value(side, quotes=not ok) for side in (left, right)]
+    detail = ""
+    are_collections = isinstance(left, values.COLLECTION_TYPES) and isinstance(
+        right, values.COLLECTION_TYPES
+    )
+    if are_collections and (
+        max(map(len, sides)) > MAX_INLINE_CHARS or max(len(left), len(right)) > values.MAX_ELEMENTS
     ):
-        detail = (
-            f"both: {sides[0]}"
-            if ok
-            else values.describe_difference(left, right, left_label, right_label)
-        )
+        if ok:
+            detail = f"both: {sides[0]}"
+        else:
+            detail = values.describe_difference(left, right, left_label, right_label)
         sides = [
-            _count(len(side), *(("entry", "entries") if isinstance(side, dict) else ("value",)))
+            plural(len(side), "item" if isinstance(side, dict) else "value")
             for side in (left, right)
         ]
-    elif not ok and sides[0] == sides[1]:  # 441, "441" and {441} read alike
+    elif not ok and sides[0] == sides[1]:  # 441, "441" and {441} have one text
         detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
-    _report(ok, claim, *sides, (left_label, right_label), detail, custom_data)
+    _report(ok, claim, sides[0], sides[1], (left_label, right_label), detail, custom_data)
 
 
 def true(
-    claim: str, condition: Any, actual: Any = None, expected: str = "yes", *, custom_data: str = ""
+    claim: str,
+    condition: Any,
+    actual: Any = None,
+    expected: str = "yes",
+    *,
+    custom_data: str = "",
 ) -> None:
-    """Check a condition that has no second side. Raises CheckFailed.
-
-    Only a bool is taken: a function, a tuple or a non-empty list would count as true whatever it
-    says.
+    """Check a condition that has no second side.
 
     Args:
-        seen: what was looked at, e.g. 1,930 MB.
+        claim: what the check claims, for the line shown.
+        condition: a bool. A function, a tuple or a non-empty list would always count as true.
+        actual: what was measured, e.g. 1,930 MB.
         expected: what it had to be, in words, e.g. "below 6 GiB".
+        custom_data: folder of the user's own data: a difference is then shown, not raised.
+
+    Raises:
+        CheckFailed: the condition is False.
+        WorkbenchError: the condition is not a bool.
     """
     if not isinstance(condition, (bool, np.bool_)):
         raise errors.WorkbenchError(
@@ -140,41 +160,49 @@ def true(
             location=claim,
             expected="True or False",
         )
-    said = ("yes" if condition else "no") if actual is None else values.format_value(actual)
-    _report(bool(condition), claim, said, expected, own=custom_data)
+    if actual is None:
+        actual = "yes" if condition else "no"
+    _report(bool(condition), claim, values.format_value(actual), expected, custom_data=custom_data)
 
 
 def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, custom_data: str = "") -> None:
-    """Compare a frame with data/reference/<name>.csv: same columns, same rows, in the same order.
+    """Compare a frame with data/reference/<name>.csv: same columns and rows, in the same order.
 
     Args:
+        name: path of the reference table below data/reference, without `.csv`.
+        df: the actual rows.
         tolerance: largest difference at which two numbers count as equal.
+        custom_data: folder of the user's own data: a difference is then shown, not raised.
 
     Raises:
-        CheckFailed: naming the rows (counted from 1) that differ.
-        WorkbenchError: there is no such reference table, or it holds no rows.
+        CheckFailed: rows differ; they are counted from 1.
+        WorkbenchError: the reference table does not exist, or holds no rows.
     """
     path = paths.ROOT / "data" / "reference" / f"{name}.csv"
-    shown = path.relative_to(paths.ROOT)
+    shown_path = path.relative_to(paths.ROOT)
     if not path.is_file():
         raise errors.WorkbenchError(
             f"there is no reference table {name!r}",
-            location=str(shown),
-            hint=f"read the rows; if they are right: df.to_csv(paths.ROOT / '{shown}', "
-            "index=False)",
+            location=str(shown_path),
+            hint="inspect the rows; if they are right: "
+            f"df.to_csv(paths.ROOT / '{shown_path}', index=False)",
         )
-    truth, labels = values.read_like(path, df), ("seen", "reference")
-    if not len(truth):
+    published, labels = values.read_like(path, df), ("actual", "reference")
+    if not len(published):
         raise errors.WorkbenchError(
-            f"the reference table {name!r} holds no rows", location=str(shown)
+            f"the reference table {name!r} holds no rows", location=str(shown_path)
         )
-    found = [
-        f"columns: seen {', '.join(map(str, df.columns))}; reference {', '.join(truth.columns)}"
-    ]
-    if list(truth.columns) == list(df.columns):
-        numbered = [frame.assign(row=range(1, len(frame) + 1)) for frame in (truth, df)]
-        found = values.differences(*numbered, ["row"], labels, tolerance)
-    _report_rows(found, f"as in reference table {name}", df, truth, labels, tolerance, custom_data)
+    if list(published.columns) == list(df.columns):
+        expected_rows, actual_rows = (
+            frame.assign(row=range(1, len(frame) + 1)) for frame in (published, df)
+        )
+        differences = values.differences(expected_rows, actual_rows, ["row"], labels, tolerance)
+    else:
+        columns = (", ".join(map(str, frame.columns)) for frame in (df, published))
+        differences = ["columns: actual {}; reference {}".format(*columns)]
+    _report_rows(
+        differences, f"as in reference table {name}", df, published, labels, tolerance, custom_data
+    )
 
 
 def eventually(
@@ -185,18 +213,22 @@ def eventually(
     *,
     failure_reason: Optional[Callable[[], Optional[str]]] = None,
 ) -> Any:
-    """Wait until `condition()` is true and return what it returned.
+    """Wait until `condition()` is true, and return what it returned.
 
     Args:
-        failed: returns a sentence as soon as waiting has become pointless, as connect.failure does
-            of a connector.
+        claim: what the check claims, for the line shown.
+        condition: called without arguments.
+        timeout: seconds before the check fails.
+        interval: seconds between two calls.
+        failure_reason: returns a sentence as soon as waiting has become pointless, as
+            connect.failure does for a connector.
 
     Raises:
-        CheckFailed: after `timeout` seconds, or at once when `failed` returns a sentence.
+        CheckFailed: after `timeout` seconds, or at once when `failure_reason` returns a sentence.
     """
-    began, expected = time.perf_counter(), f"within {timeout:g} s"
+    start, expected = time.perf_counter(), f"within {timeout:g} s"
     try:
-        seen = wait.wait_until(
+        result = wait.wait_until(
             condition,
             claim,
             timeout=timeout,
@@ -206,29 +238,35 @@ def eventually(
         )
     except errors.CheckFailed as e:
         _report(False, claim, "not yet", expected, detail=e.location or e.message)
-    detail = "" if seen is True else values.format_value(seen)
-    _report(True, claim, f"after {time.perf_counter() - began:.1f} s", expected, detail=detail)
-    return seen
+    detail = "" if result is True else values.format_value(result)
+    seconds = time.perf_counter() - start
+    _report(True, claim, f"after {seconds:.1f} s", expected, detail=detail)
+    return result
 
 
 def expect_failure(
     claim: str, call: Callable[[], Any], error: type[Exception] = Exception, contains: str = ""
 ) -> Exception:
-    """Check that `call()` fails as it should, show the message that a person would read, and return
-    the exception.
+    """Check that a call fails, show its error message, and return the exception.
+
+    Args:
+        claim: what the check claims, for the line shown.
+        call: called without arguments.
+        error: type of the expected exception.
+        contains: text that its message contains, in upper or lower case.
 
     Raises:
-        CheckFailed: nothing was raised, or another exception, or its message does not contain
-            `says`.
+        CheckFailed: the call raised nothing or another exception, or its message does not contain
+            the text.
     """
-    expected = ("an error" if error is Exception else error.__name__) + (
-        f" saying {contains!r}" if contains else ""
-    )
-    own = contextvars.copy_context()  # a red line inside is the one that was asked for
-    own.run(_quiet.set, True)
+    expected = "an error" if error is Exception else error.__name__
+    if contains:
+        expected += f" saying {contains!r}"
+    quiet_context = contextvars.copy_context()  # a red line inside is the expected failure
+    quiet_context.run(_quiet.set, True)
     try:
-        returned = own.run(call)
-    except Exception as e:  # noqa: BLE001 - any other exception is the difference this check is to report
+        returned = quiet_context.run(call)
+    except Exception as e:  # noqa: BLE001 - any other exception is a difference to report
         ok = isinstance(e, error) and contains.lower() in str(e).lower()
         _report(ok, claim, type(e).__name__, expected, ("failed with", "expected"), str(e))
         return e
@@ -240,79 +278,77 @@ def expect_failure(
 
 
 def _report_rows(
-    found: list[str],
-    what: str,
+    differences: list[str],
+    claim: str,
     left: pd.DataFrame,
     right: pd.DataFrame,
     labels: tuple[str, str],
     tolerance: float = 0,
-    own: str = "",
+    custom_data: str = "",
 ) -> None:
-    """Judge two frames by the differences found: rows and columns on each side, the first
-    differences below.
-    """
-    sizes = [
-        f"{_count(len(frame), 'row')} × {_count(frame.shape[1], 'column')}"
+    """Report the differences of two frames: the sizes of both sides, and the first differences."""
+    left_size, right_size = (
+        f"{plural(len(frame), 'row')} × {plural(frame.shape[1], 'column')}"
         for frame in (left, right)
-    ]
-    none = "no value differs" + (f" by more than {tolerance:g}" if tolerance else "")
-    more = [f"… and {len(found) - MAX_DIFFERENCES:,} more"] if len(found) > MAX_DIFFERENCES else []
+    )
+    if differences:
+        result = plural(len(differences), "difference")
+    else:
+        result = "no value differs" + (f" by more than {tolerance:g}" if tolerance else "")
+    details = differences[:MAX_DIFFERENCES]
+    if len(differences) > MAX_DIFFERENCES:
+        details.append(f"… and {len(differences) - MAX_DIFFERENCES:,} more")
     _report(
-        not found,
-        what,
-        f"{sizes[0]}, {_count(len(found), 'difference') if found else none}",
-        sizes[1],
+        not differences,
+        claim,
+        f"{left_size}, {result}",
+        right_size,
         labels,
-        "\n".join(found[:MAX_DIFFERENCES] + more),
-        own,
+        "\n".join(details),
+        custom_data,
     )
 
 
 def _report(
     ok: bool,
-    what: str,
+    claim: str,
     left: str,
     right: str,
-    labels: tuple[str, str] = ("seen", "expected"),
+    labels: tuple[str, str] = ("actual", "expected"),
     detail: str = "",
-    own: str = "",
+    custom_data: str = "",
 ) -> None:
-    """Show the line; raise CheckFailed when it is a red one. Of `own` data a difference is shown
-    only.
-    """
-    if own and not ok:
-        detail = "\n".join(
-            filter(None, [f"shown, not judged: the data are your own, from {own}", detail])
-        )
+    """Show the line of a check; raise CheckFailed unless it is `ok` or of custom data."""
+    if custom_data and not ok:
+        note = f"shown, not raised: the data are your own, from {custom_data}"
+        detail = f"{note}\n{detail}".rstrip()
     line = {
-        "ok": None if own and not ok else ok,
-        "what": what,
+        "ok": ok or (None if custom_data else False),
+        "what": claim,
         "left": left,
         "right": right,
         "left_label": labels[0],
         "right_label": labels[1],
         "detail": detail,
     }
-    if not _quiet.get() and IPython.get_ipython() is None:
-        print(escape_unprintable(as_text(line), LAYOUT_CHARACTERS))
-    elif not _quiet.get():
-        IPython.display.display(
-            {MIME: line, "text/html": _as_html(line), "text/plain": as_text(line)}, raw=True
-        )
-    if not (ok or own):
+    text = as_text(line)
+    if _quiet.get():
+        pass
+    elif IPython.get_ipython() is None:
+        print(escape_unprintable(text, LAYOUT_CHARACTERS))
+    else:
+        bundle = {MIME: line, "text/html": _as_html(line), "text/plain": text}
+        IPython.display.display(bundle, raw=True)
+    if not (ok or custom_data):
         raise errors.CheckFailed(
-            f"check failed: {what}",
+            f"check failed: {claim}",
             location=detail.replace("\n", "\n            "),
             expected=f"{labels[1]} {right}, but {labels[0]} {left}",
         )
 
 
-def _count(n: int, one: str, more: str = "") -> str:
-    return f"{n:,} {one if n == 1 else more or one + 's'}"
-
-
-def as_text(line: dict) -> str:
-    """The line of a check as plain text."""
+def as_text(line: dict[str, Any]) -> str:
+    """Return the line of a check as plain text."""
     detail = "".join(f"\n    {row}" for row in line["detail"].splitlines())
     return (
         f"{STATE_MARKS[line['ok']][0]} {line['what']}: {line['left_label']} {line['left']} · "
@@ -320,17 +356,15 @@ def as_text(line: dict) -> str:
     )
 
 
-def _as_html(line: dict) -> str:
-    """The line of a check as HTML that stands in a light and in a dark notebook."""
+def _as_html(line: dict[str, Any]) -> str:
+    """Return the line of a check as HTML for light and dark notebooks."""
     e = {k: html.escape(str(v)) for k, v in line.items()}
-    sign, colour = STATE_MARKS[line["ok"]]
-    detail = (
-        f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>"
-        if line["detail"]
-        else ""
-    )
+    mark, color = STATE_MARKS[line["ok"]]
+    detail = ""
+    if line["detail"]:
+        detail = f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>"
     return (
-        f"<div style='border-left:4px solid {colour};background:{colour}14;padding:.35em .7em;margin:.2em 0'>"
-        f"<b style='color:{colour}'>{sign}</b> {e['what']}: <span style='opacity:.75;margin-left:.6em'>"
+        f"<div style='border-left:4px solid {color};background:{color}14;padding:.35em .7em;margin:.2em 0'>"
+        f"<b style='color:{color}'>{mark}</b> {e['what']}: <span style='opacity:.75;margin-left:.6em'>"
         f"{e['left_label']} <b>{e['left']}</b> · {e['right_label']} <b>{e['right']}</b></span>{detail}</div>"
     )

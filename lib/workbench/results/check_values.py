@@ -1,6 +1,4 @@
-"""Values and frames against each other, as check's docstring states it: what differs, told in
-sentences.
-"""
+"""Compare values and frames by the rules in check's docstring, and describe what differs."""
 
 import datetime as dt
 import ipaddress
@@ -15,6 +13,8 @@ from typing import Any, Iterable
 import numpy as np
 import pandas as pd
 
+MAX_TEXT_CHARS = 300  # of one value
+MAX_ELEMENTS = 12  # of a collection that are listed; the others are counted
 DIRECTLY_COMPARABLE = {
     bool,
     np.bool_,
@@ -30,7 +30,7 @@ DIRECTLY_COMPARABLE = {
     type(None),
 }
 COLLECTION_TYPES = (list, tuple, np.ndarray, set, frozenset, dict)
-# what psycopg makes of inet and cidr
+# what psycopg returns for inet and cidr
 ADDRESS_TYPES = (
     ipaddress.IPv4Address,
     ipaddress.IPv6Address,
@@ -47,63 +47,110 @@ def differences(
     labels: tuple[str, str],
     tolerance: float = 0,
 ) -> list[str]:
-    """Return one sentence per difference; `labels` are what the lake's and the source's side are
-    called in it.
+    """Compare two frames, and return one sentence per difference.
+
+    Args:
+        source: the expected rows.
+        lake: the actual rows.
+        key: columns that identify a row.
+        labels: names of the lake's side and of the source's side in the sentences.
+        tolerance: largest difference at which two numbers count as equal.
+
+    Returns:
+        Sentences about columns; if there are none, about the type of the key; if there are none,
+        about rows and values.
     """
-    ours, theirs = labels
-    found = []
-    for side, frame, other in ((theirs, source, lake), (ours, lake, source)):
-        found += [f"column {c}: only in {side}" for c in frame.columns if c not in other.columns]
-        found += [f"key column {k} is not in {side}" for k in key if k not in frame.columns]
-        found += [
-            f"column {c} stands twice in {side}" for c in frame.columns[frame.columns.duplicated()]
-        ]
-    if found:
-        return found
+    lake_label, source_label = labels
+    sentences = [
+        *_column_differences(source, lake, key, source_label),
+        *_column_differences(lake, source, key, lake_label),
+    ]
+    if sentences:
+        return sentences
     source, lake = _parse_instants(source, lake), _parse_instants(lake, source)
     source, lake = (frame.set_axis(_key_index(frame, key)) for frame in (source, lake))
-    if not source.index.isin(lake.index).any():
-        types = {k: (_type_names(lake[k]), _type_names(source[k])) for k in key}
-        found = [
-            f"key column {k} is {format_value(a)} in {ours}, {format_value(b)} in {theirs}: no keys can be equal, convert one side"
-            for k, (a, b) in types.items()
-            if a and b and not a & b
-        ]
-    if found:
-        return found
-    for side, frame in ((theirs, source), (ours, lake)):
-        counts = frame.index[frame.index.duplicated()].value_counts()
-        found += [f"{_format_key(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
+    return _key_type_differences(source, lake, key, labels) or [
+        *_row_differences(source, lake, key, labels),
+        *_value_differences(source, lake, key, labels, tolerance),
+    ]
+
+
+def _column_differences(
+    frame: pd.DataFrame, opposite: pd.DataFrame, key: list[str], label: str
+) -> list[str]:
+    columns = frame.columns
+    return [
+        *(f"column {c}: only in {label}" for c in columns if c not in opposite.columns),
+        *(f"key column {k} is not in {label}" for k in key if k not in columns),
+        *(f"column {c} is twice in {label}" for c in columns[columns.duplicated()]),
+    ]
+
+
+def _key_type_differences(
+    source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str]
+) -> list[str]:
+    """Name the key columns whose types differ, if that is why no key is on both sides."""
+    if source.index.isin(lake.index).any():
+        return []
+    sentences = []
+    for column in key:
+        lake_types, source_types = _type_names(lake[column]), _type_names(source[column])
+        if lake_types and source_types and not lake_types & source_types:
+            sentences.append(
+                f"key column {column} is {format_value(lake_types)} in {labels[0]}, "
+                f"{format_value(source_types)} in {labels[1]}: no keys can be equal, "
+                "convert one side"
+            )
+    return sentences
+
+
+def _row_differences(
+    source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str]
+) -> list[str]:
+    """Name the keys with several rows, and those that are on one side only."""
+    sentences = []
+    for index, label in ((source.index, labels[1]), (lake.index, labels[0])):
+        counts = index[index.duplicated()].value_counts()
+        sentences += [f"{_format_key(key, k)}: {n + 1} rows in {label}" for k, n in counts.items()]
+    missing = source.index.difference(lake.index, sort=False)
+    extra = lake.index.difference(source.index, sort=False)
+    return [
+        *sentences,
+        *(f"{_format_key(key, k)}: missing in {labels[0]}" for k in missing),
+        *(f"{_format_key(key, k)}: not in {labels[1]}" for k in extra),
+    ]
+
+
+def _value_differences(
+    source: pd.DataFrame,
+    lake: pd.DataFrame,
+    key: list[str],
+    labels: tuple[str, str],
+    tolerance: float,
+) -> list[str]:
+    """Name the values that differ in the first row of each key that is on both sides."""
     source, lake = (frame[~frame.index.duplicated()] for frame in (source, lake))
-    found += [
-        f"{_format_key(key, k)}: missing in {ours}"
-        for k in source.index.difference(lake.index, sort=False)
-    ]
-    found += [
-        f"{_format_key(key, k)}: not in {theirs}"
-        for k in lake.index.difference(source.index, sort=False)
-    ]
     source = source[source.index.isin(lake.index)]
     lake = lake.loc[source.index]
-    for column in (c for c in source.columns if c not in key):
-        a, b = lake[column].array, source[column].array
-        found += [
-            f"{_format_key(key, source.index[i])}, {column}: {ours} {format_value(a[i], True)}, {theirs} {format_value(b[i], True)}"
-            for i in _differing_positions(a, b, tolerance)
-        ]
-    return found
+    return [
+        f"{_format_key(key, source.index[i])}, {column}: {labels[0]} "
+        f"{format_value(lake[column].iat[i], True)}, {labels[1]} {format_value(source[column].iat[i], True)}"
+        for column in source.columns.difference(key, sort=False)
+        for i in _differing_positions(lake[column].array, source[column].array, tolerance)
+    ]
 
 
-def _parse_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """The frame with texts as instants in those columns that are instants with a zone in the other
-    frame. (Debezium publishes a timestamptz as a text.) A text without a zone, or one that is no
+def _parse_instants(frame: pd.DataFrame, opposite: pd.DataFrame) -> pd.DataFrame:
+    """Convert texts to instants in the columns that hold zoned instants in the opposite frame.
+
+    Debezium publishes a timestamptz as a text. A text without a zone, or one that is not an
     instant, stays a text.
     """
-    zoned = [c for c in frame.columns if _is_zoned(other[c]) and not _is_zoned(frame[c])]
     return frame.assign(
         **{
-            c: pd.Series(list(map(_parse_instant, frame[c])), frame.index, dtype=object)
-            for c in zoned
+            c: pd.Series([_parse_instant(v) for v in frame[c]], frame.index, dtype=object)
+            for c in frame.columns
+            if _is_zoned(opposite[c]) and not _is_zoned(frame[c])
         }
     )
 
@@ -124,7 +171,7 @@ def _parse_instant(value: Any) -> Any:
 
 
 def _type_names(column: pd.Series) -> set[str]:
-    """Names of the types of a column's values; all numbers are one type."""
+    """Return the names of the types of a column's values; all numbers are one type."""
     values = [normalize(value) for value in column]
     return {
         "number" if isinstance(value, (int, Decimal)) else type(value).__name__
@@ -134,48 +181,51 @@ def _type_names(column: pd.Series) -> set[str]:
 
 
 def _key_index(frame: pd.DataFrame, key: list[str]) -> pd.Index:
-    """The keys as an index of plain values: equal numbers hash alike, whatever their types."""
+    """Return the keys as an index of normalized values.
+
+    Equal numbers have the same hash, whatever their types.
+    """
     columns = [
         frame[k] if frame[k].dtype.kind in "iu" else [normalize(v) for v in frame[k].array]
         for k in key
     ]
-    return pd.Index(
-        columns[0] if len(key) == 1 else list(zip(*columns)), dtype=object, tupleize_cols=False
-    )
+    keys = columns[0] if len(key) == 1 else list(zip(*columns))
+    return pd.Index(keys, dtype=object, tupleize_cols=False)
 
 
 def _differing_positions(a: Iterable[Any], b: Iterable[Any], tolerance: float) -> list[int]:
-    """Positions at which two columns differ: values of one plain type are compared as they are;
-    `same` judges the rest.
+    """Return the positions at which two columns differ.
+
+    Equal values of one simple type are skipped before `values_equal`, which is slower.
     """
     return [
         i
         for i, (x, y) in enumerate(zip(a, b))
-        if not (
-            type(x) is type(y)
-            and type(x) in DIRECTLY_COMPARABLE
-            and x == y
-            or values_equal(x, y, tolerance)
-        )
+        if not (type(x) is type(y) and type(x) in DIRECTLY_COMPARABLE and x == y)
+        and not values_equal(x, y, tolerance)
     ]
 
 
 def values_equal(x: Any, y: Any, tolerance: float = 0) -> bool:
-    """Whether two values say the same."""
+    """Compare two values by the rules of `check`.
+
+    Args:
+        x: one value.
+        y: the other one.
+        tolerance: largest difference at which two numbers count as equal.
+    """
     a, b = normalize(x), normalize(y)
-    if tolerance and all(isinstance(v, (int, Decimal)) for v in (a, b)):
+    if tolerance and isinstance(a, (int, Decimal)) and isinstance(b, (int, Decimal)):
         return abs(Decimal(a) - Decimal(b)) <= Decimal(str(tolerance))
     return bool(a == b) or bool(_parse_json(a) == _parse_json(b))
 
 
 def _parse_json(value: Any) -> Any:
-    """A text that holds JSON's objects or arrays as these, anything else as it is."""
+    """Return the object or array that a text holds as JSON, any other value unchanged."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
     try:
-        return (
-            normalize(json.loads(value))
-            if isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
-            else value
-        )
+        return normalize(json.loads(value))
     except ValueError:
         return value
 
@@ -199,7 +249,7 @@ def normalize(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     if pd.isna(value):
         return None
     if isinstance(value, (float, np.floating)):
-        return Decimal(str(value))  # str: shortest text, of a float32, too
+        return Decimal(str(value))  # str: the shortest text, of a float32, too
     if isinstance(value, (dt.date, np.datetime64)):
         stamp = pd.Timestamp(value)
         return stamp.tz_localize("UTC") if stamp.tz is None else stamp.tz_convert("UTC")
@@ -207,8 +257,9 @@ def normalize(value: Any) -> Any:  # noqa: PLR0911 - a table of types
 
 
 def _format_address(value: Any) -> str:
-    """Return PostgreSQL's text of an address. Python before 3.13 writes an IPv4 address in IPv6
-    otherwise.
+    """Return PostgreSQL's text of an address.
+
+    Python before 3.13 formats an IPv4 address in IPv6 in another way.
     """
     mapped = getattr(value, "ipv4_mapped", None)
     if not mapped:
@@ -218,61 +269,75 @@ def _format_address(value: Any) -> str:
 
 
 def read_like(path: Path, df: pd.DataFrame) -> pd.DataFrame:
-    """Read a CSV, giving each cell the type of the cell that stands there in `df`; an empty cell is
-    nothing.
+    """Read a CSV file, and convert its cells to the types of a frame.
+
+    Args:
+        path: the file.
+        df: the frame; the cell in the same row and column gives the type.
+
+    Returns:
+        The rows of the file; an empty cell is None.
     """
-    found = pd.read_csv(path, dtype=str, keep_default_na=False)
-    for column in found.columns.intersection(df.columns):
-        like = [*df[column], *[None] * len(found)]
-        found[column] = pd.Series(list(map(_convert_cell, found[column], like)), dtype=object)
-    return found
+    rows = pd.read_csv(path, dtype=str, keep_default_na=False)
+    for column in rows.columns.intersection(df.columns):
+        examples = [*df[column], *[None] * len(rows)]
+        values = [_convert_cell(cell, like) for cell, like in zip(rows[column], examples)]
+        rows[column] = pd.Series(values, dtype=object)
+    return rows
 
 
-def _convert_cell(cell: str, like: Any) -> Any:
-    like = normalize(like)
-    if cell == "" and not isinstance(like, str):
+def _convert_cell(cell: str, example: Any) -> Any:
+    example = normalize(example)
+    if cell == "" and not isinstance(example, str):
         return None
-    if isinstance(like, tuple):
+    if example is None:
+        return cell
+    if isinstance(example, tuple):
         return {"true": True, "false": False}.get(cell.lower(), cell)
+    convert = Decimal if isinstance(example, (int, Decimal)) else type(example)
     try:
-        return (
-            Decimal(cell)
-            if isinstance(like, (int, Decimal))
-            else type(like)(cell)
-            if like is not None
-            else cell
-        )
+        return convert(cell)
     except (ValueError, ArithmeticError):
         return cell
 
 
 def describe_difference(left: Any, right: Any, left_label: str, right_label: str) -> str:
-    """Where two collections differ: what only one of them has, or the first place at which they
-    disagree.
+    """Describe where two collections differ.
+
+    Returns:
+        What only one of two sets or mappings has, the first position at which two sequences differ,
+        or both collections.
     """
-    sets = [
-        set(side.items())
-        if isinstance(side, dict) and all(isinstance(v, str) for v in side.values())
-        else side
-        if isinstance(side, (set, frozenset))
-        else None
-        for side in (left, right)
-    ]
-    if None not in sets:
-        only = [(left_label, sets[0] - sets[1]), (right_label, sets[1] - sets[0])]
-        return "\n".join(
-            f"only {label}: {format_value(values, True)}" for label, values in only if values
+    if isinstance(left, dict) and isinstance(right, dict):
+        return _describe_only(
+            (left_label, _items_missing(left, right)), (right_label, _items_missing(right, left))
         )
-    if all(isinstance(side, (list, tuple, np.ndarray)) for side in (left, right)):
-        at = next(
-            (i for i, (x, y) in enumerate(zip(left, right)) if not values_equal(x, y)),
-            min(len(left), len(right)),
-        )
-        sides = [
-            format_value(side[at], True) if at < len(side) else "nothing" for side in (left, right)
+    if isinstance(left, (set, frozenset)) and isinstance(right, (set, frozenset)):
+        return _describe_only((left_label, left - right), (right_label, right - left))
+    if isinstance(left, (list, tuple, np.ndarray)) and isinstance(right, (list, tuple, np.ndarray)):
+        position = 0
+        while position < min(len(left), len(right)) and values_equal(
+            left[position], right[position]
+        ):
+            position += 1
+        values = [
+            format_value(side[position], True) if position < len(side) else "nothing"
+            for side in (left, right)
         ]
-        return f"first at place {at + 1}: {left_label} {sides[0]}, {right_label} {sides[1]}"
+        return (
+            f"first at position {position + 1}: {left_label} {values[0]}, {right_label} {values[1]}"
+        )
     return f"{left_label} {format_value(left, True)}\n{right_label} {format_value(right, True)}"
+
+
+def _items_missing(mapping: dict[Any, Any], opposite: dict[Any, Any]) -> dict[Any, Any]:
+    return {
+        k: v for k, v in mapping.items() if k not in opposite or not values_equal(v, opposite[k])
+    }
+
+
+def _describe_only(*sides: tuple[str, Any]) -> str:
+    return "\n".join(f"only {label}: {format_value(v, True)}" for label, v in sides if v)
 
 
 def _format_key(key: list[str], value: Any) -> str:
@@ -280,27 +345,47 @@ def _format_key(key: list[str], value: Any) -> str:
     return ", ".join(f"{k}={format_value(v, True)}" for k, v in zip(key, values))
 
 
-@np.printoptions(legacy="1.25")  # NumPy 2 calls its numbers, inside a collection, by their type
 def format_value(value: Any, quotes: bool = False) -> str:
-    """A value as short text. Of a value that differs a text stands in quotes, so that a blank at
-    its end is seen.
+    """Format a value as a short text.
+
+    A collection shows its first MAX_ELEMENTS elements and the number of the others.
+
+    Args:
+        value: any value.
+        quotes: put a text in quotes, so that a blank at its end is visible.
     """
-    value = value.tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, str):
-        said = repr(value) if quotes or not value else value
+        text = repr(value) if quotes or not value else value
     elif isinstance(value, (bool, np.bool_)):
-        said = str(value).lower()
-    elif isinstance(value, COLLECTION_TYPES) and not value:
-        said = "none"
-    elif (
-        isinstance(value, (set, frozenset, dict)) and len(value) == 1
-    ):  # a single one needs no brackets
-        (only,) = value.items() if isinstance(value, dict) else [value]
-        said = ": ".join(format_value(v, quotes) for v in only)
-    elif isinstance(value, (set, frozenset)):  # sorted, so that two equal ones read alike
-        said = "{" + ", ".join(sorted(map(repr, value))) + "}"
+        text = str(value).lower()
+    elif isinstance(value, COLLECTION_TYPES):
+        text = _format_collection(value, quotes)
     elif isinstance(value, pd.Timestamp) and value == value.normalize() and value.tz is None:
-        said = str(value.date())
+        text = str(value.date())
     else:
-        said = str(value)
-    return said if len(said) <= 200 else said[:199] + "…"
+        text = str(value)
+    return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
+
+
+def _format_collection(value: Any, quotes: bool) -> str:
+    if not value:
+        return "none"
+    is_sequence = isinstance(value, (list, tuple))
+    is_single = len(value) == 1 and not is_sequence  # it needs no brackets
+    quotes = quotes or not is_single
+    if isinstance(value, dict):
+        elements = [
+            f"{format_value(k, quotes)}: {format_value(v, quotes)}" for k, v in value.items()
+        ]
+    else:
+        elements = [format_value(v, quotes) for v in value]
+    if isinstance(value, (set, frozenset)):
+        elements.sort()  # two equal sets have one text
+    if is_single:
+        return elements[0]
+    if len(elements) > MAX_ELEMENTS:
+        elements[MAX_ELEMENTS:] = [f"… and {len(elements) - MAX_ELEMENTS:,} more"]
+    opening, closing = "[]" if isinstance(value, list) else "()" if is_sequence else "{}"
+    return f"{opening}{', '.join(elements)}{closing}"

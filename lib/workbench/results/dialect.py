@@ -1,15 +1,14 @@
-"""Athena's dialect (engine version 3: Trino's functions) to Spark's: queries, and statements that
-make tables.
+"""Translate Athena SQL (engine version 3, Trino's functions) to Spark SQL.
 
-sqlglot knows the grammar of both. What a function, an operator or a cast becomes stands in one
-table, `athena.txt`: sqlglot's own counterparts often differ in an edge (a null, a type, an index).
-What is in neither is an error that quotes it. Where the answer depends on types, as that of a
-division does, the table has several forms; Spark is asked.
+The module covers queries and the statements that create tables. sqlglot parses and generates both
+dialects. The file `athena.txt` holds the Spark SQL of every function, operator and cast, because
+sqlglot's own translation often differs in an edge case (a null, a type, an index). A call that is
+in neither is an error that quotes the call. Some entries have several forms, because their
+translation depends on the types of the arguments, as a division does. Spark then selects the form:
+the first one that it can analyze.
 """
 
-import contextlib
 import re
-from pathlib import Path
 from typing import Any, Callable, Mapping, Optional
 
 from sqlglot import ErrorLevel, exp, parse
@@ -20,28 +19,9 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.athena import AthenaTrinoParser
 
 from ..base import LakeError, first_line
+from . import athena_functions
 
-FUNCTIONS: dict[
-    str, list[tuple[list[str], list[str]]]
-] = {}  # name: its lines, each the arguments' names and the texts
-_shared: dict[str, str] = {}  # $name: the text that stands for it in the lines below
-for _line in Path(__file__).with_name("athena.txt").read_text(encoding="utf-8").splitlines():
-    _head, _arrow, _texts = _line.partition(" -> ")
-    _name, _, _names = _head.rstrip(")").partition("(")
-    for _part, _generate in _shared.items():
-        _texts = _texts.replace(_part, _generate)
-    if _line.startswith("$"):
-        _part, _, _generate = _line.partition(" = ")
-        _shared[_part] = _generate
-    elif _arrow:
-        FUNCTIONS.setdefault(_name, []).append(
-            (_names.split(", ") if _names else [], _texts.split(" ;; "))
-        )
-    elif not _line.startswith("#"):
-        FUNCTIONS.update(
-            {name: [(["*args"], [f"{name.upper()}({{args}})"])] for name in _line.split()}
-        )
-
+# Names in athena.txt of grammar that is no function call
 NODE_NAMES = {
     exp.Div: "operator /",
     exp.Bracket: "operator []",
@@ -50,28 +30,20 @@ NODE_NAMES = {
     exp.StrPosition: "strpos",
     exp.CurrentTimestamp: "current_timestamp",
     exp.Localtimestamp: "localtimestamp",
-}  # of the grammar what is in the table
+}
+# Names in athena.txt of the target types of a cast
 CAST_KINDS = {
     exp.DType.JSON: "json",
     exp.DType.TIMESTAMPTZ: "zoned",
-    **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "whole"),  # what a cast is to
+    **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "whole"),
     **dict.fromkeys(exp.DataType.TEXT_TYPES, "text"),
     **dict.fromkeys(exp.DataType.NESTED_TYPES, "nested"),
 }
-# Of Athena's types those that Spark lacks
-UNSUPPORTED_TYPES = (
-    exp.DType.TIME,
-    exp.DType.TIMETZ,
-    exp.DType.CHAR,
-    exp.DType.IPADDRESS,
-    exp.DType.IPPREFIX,
-    exp.DType.TDIGEST,
-)
-ZONE_PATTERN = re.compile(
-    r"[A-Za-z]{2}|Z$|:.*[+-]"
-)  # within a literal of a timestamp: it names a time zone
-# Of what sqlglot calls functions, and of a table's clauses, those whose counterpart is right, in
-# Spark or in the table
+# Types of Athena that Spark does not have
+UNSUPPORTED_TYPES = {"TIME", "TIMETZ", "CHAR", "IPADDRESS", "IPPREFIX", "TDIGEST"}
+ZONE_PATTERN = re.compile(r"[A-Za-z]{2}|Z$|:.*[+-]")  # a time zone in a timestamp literal
+# Functions and table clauses (as sqlglot classifies them) whose translation by athena.txt or by
+# sqlglot is right
 SUPPORTED_NODES = (
     exp.Anonymous,
     exp.Array,
@@ -93,23 +65,19 @@ SUPPORTED_NODES = (
     exp.LocationProperty,
     exp.SchemaCommentProperty,
 )
-JSON_FUNCTIONS = (
-    "json_parse",
-    "json_extract",
-    "cast to json",
-)  # what makes a value of that type, here a text
+# Entries of athena.txt that return the type JSON, which is a text in Spark
+JSON_FUNCTIONS = ("json_parse", "json_extract", "cast to json")
 USE_STATEMENT = re.compile(r"USE\b", re.I)
-QUOTED_OR_COMMENT = re.compile(
-    r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S
-)  # where a backtick is text
+# A backtick in these is text
+QUOTED_OR_COMMENT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)
 FAILED_QUERY_HINT = (
     "see whether the table is registered (hudi.register), its name has its database (database.table), and the "
     "column exists"
-)  # of a query that failed
-WINDOW_PLACEHOLDER = "\0"  # within a form: where FILTER and OVER go
+)
+WINDOW_PLACEHOLDER = "\0"  # marks in generated SQL where FILTER and OVER go
 
-LEADING_COMMENTS = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)  # comments
-# Athena's DDL in words that are Spark's, too
+LEADING_COMMENTS = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)
+# DDL that Athena and Spark write alike
 SHARED_STATEMENT = re.compile(
     r"(MSCK|SHOW|DESC(RIBE)?|DROP\s+(TABLE|DATABASE|SCHEMA)|CREATE\s+(DATABASE|SCHEMA))\b", re.I
 )
@@ -117,7 +85,7 @@ CREATE_EXTERNAL_TABLE = re.compile(r"CREATE\s+EXTERNAL\s+TABLE\b", re.I)
 UNLOAD_STATEMENT = re.compile(
     r"UNLOAD\s*\((.*)\)\s*TO\s*('[^']+')\s*WITH\s*\((.*)\)\s*;?\s*", re.I | re.S
 )
-# What of CREATE EXTERNAL TABLE says the format, as Spark's USING
+# {storage format of CREATE EXTERNAL TABLE: its USING clause in Spark}
 STORAGE_FORMATS = {
     "parquet": "PARQUET",
     "orc": "ORC",
@@ -126,12 +94,14 @@ STORAGE_FORMATS = {
 
 
 class AthenaDialect(Trino):
-    """The grammar of what is read. No function is known to it: each call stays what is written."""
+    """Parse Athena SQL without interpreting functions: each call keeps its own name."""
 
     INDEX_OFFSET = 0
 
     class Parser(AthenaTrinoParser):
-        FUNCTIONS: dict = {}
+        """A parser that knows only the calls with a grammar of their own."""
+
+        FUNCTIONS: dict = {}  # type: ignore[misc] # sqlglot annotates it as an instance variable
         FUNCTION_PARSERS = {
             name: AthenaTrinoParser.FUNCTION_PARSERS[name]
             for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION")
@@ -139,17 +109,23 @@ class AthenaDialect(Trino):
 
 
 def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
-    """The tree of a query, or of a statement that Spark has, too; and the CREATE TABLE … AS of
-    which a query is part; an UNLOAD is one whose table has no name. Raises LakeError: it is none of
-    them.
+    """Parse one statement in Athena's dialect.
+
+    Returns:
+        The tree of the query, or of a statement that Spark has, too. Then the CREATE TABLE … AS
+        around the query, None if the query stands alone. An UNLOAD is a CREATE TABLE without a
+        name.
+
+    Raises:
+        LakeError: the text is not one of these statements.
     """
     text = LEADING_COMMENTS.sub("", text)
     if USE_STATEMENT.match(text):
         raise LakeError(
             "Athena has no statement USE",
             location=text[:200],
-            expected="database.table for each table; a "
-            "name without a database is looked up in the database `default`",
+            expected="database.table for each table; a name without a database is looked up in the "
+            "database `default`",
             hint="write the database in front of each table's name",
         )
     if SHARED_STATEMENT.match(text):
@@ -157,14 +133,12 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
     try:
         if CREATE_EXTERNAL_TABLE.match(text):
             return _parse_external_table(text), None
-        trees = parse(
-            UNLOAD_STATEMENT.sub(r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1', text),
-            read=AthenaDialect,
-        )
+        create_as = r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1'
+        trees = parse(UNLOAD_STATEMENT.sub(create_as, text), read=AthenaDialect)
     except SqlglotError as e:
         if "`" in QUOTED_OR_COMMENT.sub("", text):
             raise LakeError(
-                "the query is not Athena SQL: a backtick (`) quotes no name in it",
+                "the query is not Athena SQL: a backtick (`) does not quote a name in a query",
                 location=text[:200],
                 expected='"name" (backticks quote names in DDL only, such as CREATE EXTERNAL TABLE)',
                 hint='replace each `name` by "name"',
@@ -172,208 +146,242 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
         raise LakeError(
             f"the query is not Athena SQL: {first_line(e)}", location=text[:200]
         ) from None
-    create = trees[0] if isinstance(trees[0], exp.Create) and trees[0].kind == "TABLE" else None
-    query = create.expression if create else trees[0]
+    tree = trees[0]
+    create = tree if isinstance(tree, exp.Create) and tree.kind == "TABLE" else None
+    query = create.expression if create else tree
     if len(trees) > 1 or not isinstance(query, exp.Query):
         raise LakeError(
-            "this is not one statement of those that query.sql has",
+            "the text is not one statement of the kinds that query.sql supports",
             location=text[:200],
-            hint="what changes rows is for spark.sql, in Spark's own dialect",
+            hint="statements that change rows are for spark.sql, in Spark's own dialect",
         )
     return query, create
 
 
-def _parse_external_table(text: str) -> Any:
-    """CREATE EXTERNAL TABLE as Spark's CREATE TABLE … USING: such a table finds columns by their
-    names, and knows the partitions that it was told of, as Athena's does.
+def _parse_external_table(text: str) -> exp.Create:
+    """Parse CREATE EXTERNAL TABLE into Spark's CREATE TABLE … USING.
+
+    Such a table resolves columns by name and knows only registered partitions, as Athena's does.
     """
-    tree, *more = parse(CREATE_EXTERNAL_TABLE.sub("CREATE TABLE", text), read="hive")
-    stored = tree.find(exp.RowFormatSerdeProperty, exp.FileFormatProperty) or exp.Property()
+    tree, *more_trees = parse(CREATE_EXTERNAL_TABLE.sub("CREATE TABLE", text), read="hive")
+    assert isinstance(tree, exp.Create)
+    storage = tree.find(exp.RowFormatSerdeProperty, exp.FileFormatProperty) or exp.Property()
     if (
-        more
-        or stored.name.lower() not in STORAGE_FORMATS
-        or stored.args.get("serde_properties")
+        more_trees
+        or storage.name.lower() not in STORAGE_FORMATS
+        or storage.args.get("serde_properties")
         or not tree.find(exp.LocationProperty)
     ):
         raise LakeError(
-            "this is not one table of files: that has STORED AS PARQUET or ORC, or the ROW FORMAT SERDE of "
-            f"JSON without properties ({', '.join(STORAGE_FORMATS)}), and LOCATION",
+            "the statement does not create one table of files: such a table has STORED AS PARQUET or ORC, or the "
+            f"ROW FORMAT SERDE of JSON without properties ({', '.join(STORAGE_FORMATS)}), and LOCATION",
             location=text[:500],
         )
-    using = exp.FileFormatProperty(this=exp.var(STORAGE_FORMATS[stored.pop().name.lower()]))
+    using = exp.FileFormatProperty(this=exp.var(STORAGE_FORMATS[storage.pop().name.lower()]))
     tree.args["properties"].set("expressions", [using, *tree.args["properties"].expressions])
     return tree
 
 
-def require_values(named: set[str], values: Mapping[str, Any]) -> None:
-    """Raise LakeError where a query names other values than it is given."""
-    if named != set(values):
+def require_values(names: set[str], values: Mapping[str, Any]) -> None:
+    """Raise LakeError if the values do not match the `:name` placeholders of a query."""
+    if names != set(values):
         raise LakeError(
-            f"the query names the values {sorted(named)}", location=f"{sorted(values)} are given"
+            f"the query names the values {sorted(names)}", location=f"{sorted(values)} are given"
         )
 
 
 def to_spark_sql(tree: Any, type_check: Callable[[str], Any]) -> str:
-    """The Spark SQL of what was read.
+    """Generate the Spark SQL of a tree that `parse_statement` returned.
 
     Args:
-        ask: gives a text to Spark; raises where its types do not fit.
+        tree: the tree of a query or statement.
+        type_check: analyzes a Spark SQL text, and raises if its types do not fit.
 
     Raises:
-        LakeError: a clause has no counterpart.
+        LakeError: a type, clause or function has no counterpart in Spark.
     """
     nodes = list(tree.walk(bfs=False))
     for node in nodes:
-        if isinstance(node, exp.DataType) and node.this in UNSUPPORTED_TYPES:
-            raise _unsupported(f"the type {node.sql(AthenaDialect)}", node.parent or node)
-        if (
-            isinstance(node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup))
-            and not isinstance(node, SUPPORTED_NODES)
-            or isinstance(node, exp.Order)
-            and isinstance(node.parent, exp.Anonymous)
-            and not _ordered_signature(node.parent)
-            or node.args.get("with_ties")
-        ):
-            raise _unsupported("this clause", node)
-    # From within; those around take any types meanwhile, in their last form
-    for call in [node for node in reversed(nodes) if len(_match_function(node)[1]) > 1]:
-        for call.meta["form"] in range(len(_match_function(call)[1])):  # noqa: B020
-            with contextlib.suppress(Exception):  # if no form fits, the error is that of the last
-                type_check(_generate(tree))
-                break
+        _require_supported(node)
+    # Innermost calls first. Calls around them use their last form meanwhile: it takes any type
+    for call in reversed(nodes):
+        _, forms = _match_function(call)
+        if len(forms) > 1:
+            _select_form(tree, call, len(forms), type_check)
     return _generate(tree)
 
 
-def _unsupported(what: str, node: Any) -> LakeError:
+def _require_supported(node: Any) -> None:
+    if isinstance(node, exp.DataType) and node.this.name in UNSUPPORTED_TYPES:
+        raise _unsupported(f"the type {node.sql(AthenaDialect)}", node.parent or node)
+    is_function_or_clause = isinstance(
+        node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup)
+    )
+    is_unknown_order = (
+        isinstance(node, exp.Order)
+        and isinstance(node.parent, exp.Anonymous)
+        and not _ordered_signature(node.parent)
+    )
+    if (
+        (is_function_or_clause and not isinstance(node, SUPPORTED_NODES))
+        or is_unknown_order
+        or node.args.get("with_ties")
+    ):
+        raise _unsupported("this clause", node)
+
+
+def _select_form(tree: Any, call: Any, count: int, type_check: Callable[[str], Any]) -> None:
+    """Set `form` in the call's metadata to the number of the first form that passes the type check.
+
+    If none passes, the last form stays: the error of the query is then the error of that form.
+    """
+    for number in range(count):
+        call.meta["form"] = number
+        try:
+            type_check(_generate(tree))
+        except Exception:  # noqa: BLE001 - whatever Spark raises, the next form is tried
+            continue
+        return
+
+
+def _unsupported(clause: str, node: Any) -> LakeError:
     return LakeError(
-        f"{what} cannot be translated to Spark",
+        f"{clause} cannot be translated to Spark",
         location=node.sql(AthenaDialect)[:300],
-        hint="write it with other means, or ask Spark itself: spark.sql(…)",
+        hint="rewrite it with other functions, or use Spark directly: spark.sql(…)",
     )
 
 
 def _generate(tree: Any) -> str:
-    return tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE).replace(
-        WINDOW_PLACEHOLDER, ""
-    )
+    text = tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE)
+    return text.replace(WINDOW_PLACEHOLDER, "")
 
 
-def _signature(node: Any) -> tuple[str, list[Any]]:
-    """What the table is asked for: a name, and the arguments. No name: the node is grammar that is
-    right as it is.
+Signature = tuple[str, list[Any]]  # a name in athena.txt, and the arguments
+
+
+def _signature(node: Any) -> Signature:
+    """Return the name and the arguments with which a node is looked up in athena.txt.
+
+    The name is empty for grammar that is the same in both dialects.
     """
-    arguments = list(node.iter_expressions())
     if isinstance(node, exp.Anonymous):
-        if _ordered_signature(node):
-            return _ordered_signature(node)
-        if arguments and isinstance(arguments[0], exp.Distinct):
-            return f"distinct {node.name.lower()}", arguments[0].expressions + arguments[1:]
-        return node.name.lower(), arguments
+        return _ordered_signature(node) or _call_signature(node)
     if isinstance(node, exp.Extract):
         return node.name.lower(), [node.expression]
     if isinstance(node, exp.Cast):
-        kind, (made, of) = CAST_KINDS.get(node.to.this, "other"), _signature(node.this)
-        if (
-            node.to.this == exp.DType.TIMESTAMP
-            and node.this.is_string
-            and ZONE_PATTERN.search(node.this.name)
-        ):
-            kind = "zoned"
-        name = f"{'try ' * isinstance(node, exp.TryCast)}cast {'json ' * (made in JSON_FUNCTIONS)}to {kind}"
-        sizes = node.to.expressions if kind == "text" else []
-        return name, [of[0] if made == "json_parse" else node.this, node.to, *sizes]
+        return _cast_signature(node)
     if isinstance(node, exp.Unnest):
-        alias, arguments = node.args.get("alias"), node.expressions
-        rows = (
-            len(arguments) == 1 and alias and len(alias.columns) > 1
-        )  # of an array, or the pairs of a map
-        return "unnest numbered" if node.args.get(
-            "offset"
-        ) else "unnest rows" if rows else "unnest", arguments
-    return NODE_NAMES.get(type(node), ""), arguments
+        return _unnest_signature(node)
+    return NODE_NAMES.get(type(node), ""), list(node.iter_expressions())
 
 
-def _ordered_signature(call: exp.Anonymous) -> Optional[tuple[str, list[Any]]]:
-    """What the table is asked for an aggregate whose rows are ordered by one expression: its name
-    there; the argument, the expression and two directions (see the table). None for other calls. Of
-    DISTINCT values the order must be that of the values themselves, as in Athena.
+def _call_signature(call: exp.Anonymous) -> Signature:
+    name, arguments = call.name.lower(), list(call.iter_expressions())
+    if arguments and isinstance(arguments[0], exp.Distinct):
+        return f"distinct {name}", arguments[0].expressions + arguments[1:]
+    return name, arguments
+
+
+def _ordered_signature(call: exp.Anonymous) -> Optional[Signature]:
+    """Return the signature of an aggregate whose rows are ordered by one expression.
+
+    Its arguments are the aggregated value, the expression, and two directions (see athena.txt).
+    DISTINCT values can be ordered by themselves only, as in Athena. None for other calls.
     """
     order = call.expressions[0] if len(call.expressions) == 1 else None
     if not isinstance(order, exp.Order) or len(order.expressions) != 1:
         return None
-    key, distinct = order.expressions[0], isinstance(order.this, exp.Distinct)
-    values = order.this.expressions if distinct else [order.this]
-    name = f"ordered {'distinct ' * distinct}{call.name.lower()}"
-    if name not in FUNCTIONS or distinct and values != [key.this]:
+    key = order.expressions[0]
+    name, values = f"ordered {call.name.lower()}", [order.this]
+    if isinstance(order.this, exp.Distinct):
+        name, values = f"ordered distinct {call.name.lower()}", order.this.expressions
+        if values != [key.this]:
+            return None
+    if name not in athena_functions.FUNCTIONS:
         return None
-    up, last = not key.args.get("desc"), not key.args.get("nulls_first")
-    return name, [*values, key.this, exp.Boolean(this=up == last), exp.Boolean(this=up)]
+    is_ascending, is_nulls_last = not key.args.get("desc"), not key.args.get("nulls_first")
+    directions = [exp.Boolean(this=is_ascending == is_nulls_last), exp.Boolean(this=is_ascending)]
+    return name, [*values, key.this, *directions]
+
+
+def _cast_signature(cast: exp.Cast) -> Signature:
+    kind = CAST_KINDS.get(cast.to.this, "other")
+    is_timestamp_literal = cast.to.this == exp.DType.TIMESTAMP and cast.this.is_string
+    if is_timestamp_literal and ZONE_PATTERN.search(cast.this.name):
+        kind = "zoned"
+    source, source_arguments = _signature(cast.this)
+    verb = "try cast" if isinstance(cast, exp.TryCast) else "cast"
+    name = f"{verb} json to {kind}" if source in JSON_FUNCTIONS else f"{verb} to {kind}"
+    value = source_arguments[0] if source == "json_parse" else cast.this
+    sizes = cast.to.expressions if kind == "text" else []
+    return name, [value, cast.to, *sizes]
+
+
+def _unnest_signature(unnest: exp.Unnest) -> Signature:
+    alias, arguments = unnest.args.get("alias"), unnest.expressions
+    if unnest.args.get("offset"):
+        return "unnest numbered", arguments
+    if len(arguments) == 1 and alias and len(alias.columns) > 1:
+        return "unnest rows", arguments  # the fields of an array's rows, or the pairs of a map
+    return "unnest", arguments
 
 
 def _match_function(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
-    """What the table has for a node: its arguments by their names there, and the forms; nothing for
-    grammar.
+    """Look up a node in athena.txt.
+
+    Returns:
+        {argument name: arguments} and the forms; both are empty for grammar that is the same in
+        both dialects.
     """
     name, arguments = _signature(node)
-    for names, forms in FUNCTIONS.get(name, []):
-        fits = (
-            len(arguments) >= len(names) - 1
-            if names[-1:] == ["*args"]
-            else len(arguments) == len(names)
-        )
-        if fits and all(n[0] != "'" or n == a.sql().lower() for n, a in zip(names, arguments)):
-            return {
-                **{n: [a] for n, a in zip(names, arguments)},
-                "args": arguments[len(names) - 1 :],
-            }, forms
+    match = athena_functions.find(name, arguments)
+    if match:
+        return match
     if name:
         raise _unsupported(f"{name} of {len(arguments)} arguments", node)
     return {}, []
 
 
 def _call_sql(self: SparkGenerator, node: Any) -> str:
-    given, forms = _match_function(node)
-    texts = {
-        name: ", ".join(LITERAL_CONVERTERS.get(name, self.sql)(argument) for argument in arguments)
-        for name, arguments in given.items()
-    }
-    return re.sub(
-        r"{(\w+)}",
-        lambda found: {**texts, "over": WINDOW_PLACEHOLDER}[found[1]],
-        forms[node.meta.get("form", -1)],
-    )
+    named, forms = _match_function(node)
+    texts = {"over": WINDOW_PLACEHOLDER}
+    for name, arguments in named.items():
+        generate = LITERAL_CONVERTERS.get(name, self.sql)
+        texts[name] = ", ".join(generate(argument) for argument in arguments)
+    form = forms[node.meta.get("form", -1)]
+    return re.sub(r"{(\w+)}", lambda match: texts[match[1]], form)
 
 
 def _unnest_sql(self: SparkGenerator, node: Any) -> str:
     alias, number = node.args.get("alias"), node.args.get("offset")
-    text = ("LATERAL " if isinstance(node.parent, exp.Join) else "") + _call_sql(self, node)
+    text = _call_sql(self, node)
+    if isinstance(node.parent, exp.Join):
+        text = f"LATERAL {text}"
     if alias and number:
         alias = exp.TableAlias(this=alias.this, columns=[*alias.columns, number])
     return f"{text} AS {self.sql(alias)}" if alias else text
 
 
 def _window_sql(self: SparkGenerator, node: Any) -> str:
-    """FILTER and OVER stand behind Spark's own aggregate, wherever its form has that."""
-    plain = SparkGenerator.window_sql if isinstance(node, exp.Window) else SparkGenerator.filter_sql
-    inner, text = self.sql(node, "this"), plain(self, node)
-    return (
-        inner.replace(WINDOW_PLACEHOLDER, text[len(inner) :] + WINDOW_PLACEHOLDER)
-        if WINDOW_PLACEHOLDER in inner
-        else text
-    )
+    """Generate FILTER or OVER right after Spark's own aggregate, wherever the form has that."""
+    is_window = isinstance(node, exp.Window)
+    text = SparkGenerator.window_sql(self, node) if is_window else self.filter_sql(node)
+    inner = self.sql(node, "this")
+    if WINDOW_PLACEHOLDER not in inner:
+        return text
+    return inner.replace(WINDOW_PLACEHOLDER, text[len(inner) :] + WINDOW_PLACEHOLDER)
 
 
 class SparkDialect(Spark):
-    """What is written."""
+    """Generate Spark SQL by athena.txt."""
 
     class Generator(SparkGenerator):
+        """A generator that looks up calls in athena.txt."""
+
         TYPE_MAPPING = {**SparkGenerator.TYPE_MAPPING, exp.DType.JSON: "STRING"}
         TRANSFORMS = {
-            **{
-                kind: how
-                for kind, how in SparkGenerator.TRANSFORMS.items()
-                if kind is not exp.Select
-            },
+            **SparkGenerator.TRANSFORMS,
             **dict.fromkeys(
                 (exp.Anonymous, exp.Cast, exp.TryCast, exp.Extract, *NODE_NAMES), _call_sql
             ),
@@ -381,37 +389,37 @@ class SparkDialect(Spark):
             exp.Filter: _window_sql,
             exp.Window: _window_sql,
         }
+        del TRANSFORMS[exp.Select]  # it rewrites UNNEST, which athena.txt does
 
 
 def _date_pattern_sql(pattern: Any) -> str:
-    """A pattern of MySQL's in Java's letters; the table has its parts as it has functions without
-    arguments.
+    """Translate a date pattern of MySQL into one of Java.
+
+    Its specifiers are entries of athena.txt without arguments.
     """
-    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(FUNCTIONS):
+    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(
+        athena_functions.FUNCTIONS
+    ):
         raise _unsupported("this pattern", pattern)
-    return exp.Literal.string(
-        re.sub(
-            r"(%.)|[A-Za-z'\[\]{}#]+",
-            lambda found: (
-                FUNCTIONS[found[1]][0][1][0]
-                if found[1]
-                else "'" + found[0].replace("'", "''") + "'"
-            ),
-            pattern.name,
-        )
-    ).sql(Spark)
+
+    def to_java(match: re.Match[str]) -> str:
+        if match[1]:
+            return athena_functions.FUNCTIONS[match[1]][0].forms[0]
+        return "'" + match[0].replace("'", "''") + "'"
+
+    java = re.sub(r"(%.)|[A-Za-z'\[\]{}#]+", to_java, pattern.name)
+    return exp.Literal.string(java).sql(Spark)
 
 
 def _json_path_sql(path: Any) -> str:
-    """A path into JSON: names, numbers from 0 on, names in quotes; Spark has these in single
-    ones.
-    """
+    """Translate a JSON path of names, quoted names and indexes: Spark takes single quotes only."""
     if not path.is_string or not re.fullmatch(r'\$(\.[\w:-]+|\[\d+\]|\["[^"\']+"\])*', path.name):
         raise _unsupported("this path", path)
     return exp.Literal.string(path.name.replace('"', "'")).sql(Spark)
 
 
+# {argument name in athena.txt: function that generates it}
 LITERAL_CONVERTERS: dict[str, Callable[[Any], str]] = {
     "pattern": _date_pattern_sql,
     "path": _json_path_sql,
-}  # by the arguments' names in the table
+}

@@ -1,6 +1,4 @@
-"""The published configurations beside ours: data/reference/<walkthrough>/<part>.json, and one table
-of what differs.
-"""
+"""Compare the published configurations, data/reference/<walkthrough>/<part>.json, with ours."""
 
 import json
 from fnmatch import fnmatch
@@ -9,27 +7,31 @@ from typing import Mapping
 
 import pandas
 
-from .. import connect
 from ..base import errors, params, paths
+from ..connect.configs import placeholders
 from . import check
 
 REFERENCE_DIR = paths.ROOT / "data" / "reference"
 
 
 def compare(
-    world: params.World, name: str, here: Mapping[str, str], **more: str
+    world: params.World, name: str, config: Mapping[str, str], **variables: str
 ) -> pandas.DataFrame:
-    """Check that a configuration differs from the published one as it is known to, and in nothing
-    else.
+    """Check that a configuration has the documented differences from the published one, and no other.
 
     Args:
-        name: of the published one, such as "S1/sink_connector".
-        here: ours. A key that is not there counts as an empty text.
-        more: what `${…}` stands for in the published one and in data/reference/differences.csv,
-            beside what every world fills in (connect.placeholders) and `${deployment}`.
-    Returns: the differences: key, published, here, and the reason that differences.csv gives. What
-        is no difference in this world is left out.
-    Raises: CheckFailed: a difference without a reason, or a reason for what is no difference.
+        world: the world.
+        name: of the published configuration, such as "S1/sink_connector".
+        config: our configuration. A missing key counts as an empty text.
+        variables: values of further `${…}` in the published one and in
+            data/reference/differences.csv, besides connect.placeholders and `${deployment}`.
+
+    Returns:
+        The differences of this world: columns key, published, here, and the reason from
+        differences.csv.
+
+    Raises:
+        CheckFailed: a difference has no reason, or a reason has no difference.
         WorkbenchError: there is no such configuration.
     """
     path = REFERENCE_DIR / f"{name}.json"
@@ -40,38 +42,33 @@ def compare(
             location=f"data/reference/{name}.json",
             expected=errors.did_you_mean(name, names),
         )
+    values = {"deployment": world.stack.deployment, **placeholders(world), **variables}
 
-    values = {"deployment": world.stack.deployment, **connect.placeholders(world), **more}
-
-    def filled(text: str) -> str:
+    def render(text: str) -> str:
         return Template(text).safe_substitute(values)
 
-    both = {
-        "published": pandas.Series(json.loads(path.read_text(encoding="utf-8"))).map(filled),
-        "here": pandas.Series(here),
-    }
-    seen = pandas.DataFrame(both).fillna("").rename_axis("key").reset_index()
-    table = pandas.read_csv(REFERENCE_DIR / "differences.csv", dtype=str, keep_default_na=False)
-    which = (name, f"{name}@{world.registry.kind}", f"{name}@{world.kafka.security_protocol}")
-    known = (
-        table[
-            [
-                any(fnmatch(one, f"{row.walkthrough}/{row.part}") for one in which)
-                for row in table.itertuples()
-            ]
-        ]
-        .filter(["key", "published", "here", "reason"])
-        .map(filled)
+    published = pandas.Series(json.loads(path.read_text(encoding="utf-8"))).map(render)
+    both = pandas.DataFrame({"published": published, "here": pandas.Series(config)})
+    actual = both.fillna("").rename_axis("key").reset_index()
+
+    documented = pandas.read_csv(
+        REFERENCE_DIR / "differences.csv", dtype=str, keep_default_na=False
     )
-    seen, known = (
-        frame[frame["published"] != frame["here"]].reset_index(drop=True) for frame in (seen, known)
+    variants = (name, f"{name}@{world.registry.kind}", f"{name}@{world.kafka.security_protocol}")
+    patterns = documented["walkthrough"] + "/" + documented["part"]
+    applies = [any(fnmatch(v, pattern) for v in variants) for pattern in patterns]
+    documented = documented[applies].filter(["key", "published", "here", "reason"]).map(render)
+
+    actual, documented = (
+        frame[frame["published"] != frame["here"]].reset_index(drop=True)
+        for frame in (actual, documented)
     )
     check.same_rows(
-        known[seen.columns],
-        seen,
+        documented[actual.columns],
+        actual,
         key="key",
         claim=f"differences from {name}",
         lake_label="here",
         source_label="table",
     )
-    return known
+    return documented

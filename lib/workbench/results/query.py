@@ -1,6 +1,4 @@
-"""Queries in Athena's dialect, answered as pandas in every world: by Spark (`spark_sql`), or by
-Athena (`athena`).
-"""
+"""Query the lake in Athena's dialect, in every world: by Spark (`spark_sql`) or by Athena (`athena`)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Sequence
@@ -9,115 +7,140 @@ import pandas
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from .. import hudi
 from ..base import LakeError, files
 from ..base.backends import dispatch_by
+from ..base.text import plural
 from ..hudi import ddl
+from ..hudi.tables import Table, catalog_names
 from ..spark import query_engine
 from . import athena, spark_sql
 
+# {extension of the files: clause of CREATE EXTERNAL TABLE}
 STORED_AS = {
     "parquet": "STORED AS PARQUET",
     "json": "ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'",
 }
 
-
 sql = dispatch_by(query_engine, spark=spark_sql, athena=athena)("sql")
 
 
 def record(
-    spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *columns: str
+    spark: SparkSession, tables: Sequence[Table], key: Any, /, *columns: str
 ) -> pandas.DataFrame:
-    """A record of these tables, by their key, as each of their names in the catalog shows it:
-    seen_in, columns, __op, file (base or log), then Hudi's file name and commit time. A record that
-    comes from a log bears the name of its file group, without `.parquet`.
+    """Return a record of several tables by its key, as each name in the catalog shows it.
 
-    Raises: LakeError: there is no such table or column.
+    Args:
+        spark: the session.
+        tables: the tables.
+        key: value of the record key.
+        columns: columns to return.
+
+    Returns:
+        Columns seen_in (the name in the catalog), the requested ones, __op, file (base or log),
+        then Hudi's file name and commit time. The file name of a record from a log is its file
+        group, without `.parquet`.
+
+    Raises:
+        LakeError: a table or column does not exist.
     """
-    asked = [
+    selected = [
         exp.column(c, quoted=True)
         for c in (*columns, "__op", "_hoodie_file_name", "_hoodie_commit_time")
     ]
 
-    def one(
-        view: str, field: str
-    ) -> pandas.DataFrame:  # built, not written: a name stays a name, whatever it holds
-        table = exp.table_(*reversed(view.split(".")), quoted=True)
-        text = (
-            exp.select(exp.Literal.string(view).as_("seen_in"), *asked)
-            .from_(table)
-            .where(exp.column(field, quoted=True).eq(exp.Placeholder(this="id")))
-            .sql("athena")
-        )
-        return sql(spark, text, id=key)
+    def query_view(view: str, key_column: str) -> pandas.DataFrame:
+        # Built as a tree: a name stays a name, whatever characters it has
+        database, name = view.split(".")
+        select = exp.select(exp.Literal.string(view).as_("seen_in"), *selected)
+        condition = exp.column(key_column, quoted=True).eq(exp.Placeholder(this="id"))
+        query = select.from_(exp.table_(name, database, quoted=True)).where(condition)
+        return sql(spark, query.sql("athena"), id=key)
 
-    asks = [(view, table.key[0]) for table in tables for view in hudi.catalog_names(table)]
-    with ThreadPoolExecutor(
-        2
-    ) as pool:  # sooner than one query with UNION ALL: Spark plans its parts one by one
-        parts = list(pool.map(one, *zip(*asks)))
-    found = pandas.concat([p for p in parts if len(p)] or parts, ignore_index=True)
-    base = found["_hoodie_file_name"].str.endswith(".parquet")
-    found.insert(found.columns.get_loc("__op") + 1, "file", base.map({True: "base", False: "log"}))
-    return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
+    views = [(view, table.key[0]) for table in tables for view in catalog_names(table)]
+    # Faster than one query with UNION ALL, whose parts Spark plans one by one
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(query_view, *zip(*views)))
+    rows = pandas.concat([r for r in results if len(r)] or results, ignore_index=True)
+    is_base = rows["_hoodie_file_name"].str.endswith(".parquet")
+    kinds = is_base.map({True: "base", False: "log"})
+    rows.insert(rows.columns.get_loc("__op") + 1, "file", kinds)
+    return rows.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
 
 
-def create_table_from_files(spark: SparkSession, address: str, table: str) -> str:
-    """Make a table of the files in a folder, as a Glue crawler does: its columns are those of the
-    files, its partitions the folders `name=value` (as text). A table of that name is replaced.
+def create_table_from_files(spark: SparkSession, uri: str, table: str) -> str:
+    """Create a table of the files in a folder, as a Glue crawler does.
 
-    On AWS, too, Spark looks at the files, and a statement makes the table. A crawler of Glue's own
-    takes a role, a minute or two for each table, and shows a column that is there twice only when
-    the table is asked.
+    Its columns are those of the files, its partitions are the folders `name=value` (as text). A
+    table with the same name is replaced.
+
+    Spark inspects the files, and a statement creates the table, on AWS as well. A crawler of Glue
+    needs a role and a minute or two for each table, and it reveals a duplicate column only when the
+    table is queried.
 
     Args:
-        address: the folder of Parquet files or of JSON lines.
-        table: as `database.table`; the database is made where it is missing.
+        spark: the session.
+        uri: folder of Parquet files or of files with JSON lines.
+        table: `database.table`; a missing database is created.
 
-    Returns: the CREATE EXTERNAL TABLE that it ran.
+    Returns:
+        The CREATE EXTERNAL TABLE statement that was run.
 
     Raises:
-        LakeError: no files, or of several kinds; or a column is in the files and in the folders'
-            names, too. Athena says so when the crawled table is asked, this function at once, with
-            the statement that cures it.
+        LakeError: the folder holds no files, or files of several kinds; or a name is both a column
+            and a folder. Athena reports the latter when the table is queried; the error here holds
+            the statement that fixes it.
     """
-    paths = [path.split("/") for path in files.list_files(address)]
-    kinds = {
-        (path[-1].rpartition(".")[2], *(folder.partition("=")[0] for folder in path[:-1]))
-        for path in paths
-        if not any(part[0] in "._" for part in path)
-    }
-    form, *partitions = kinds.pop() if len(kinds) == 1 else [""]
-    if form not in STORED_AS:
-        raise LakeError(
-            "a crawler makes no one table of this",
-            location=f"{address}: {len(paths)} files",
-            expected="files .parquet or .json alone, below the same folders name=value",
-        )
-    columns = spark_sql.columns(spark, address, form)
-    twice = [name for name in columns if name.lower() in [p.lower() for p in partitions]]
-    types = ", ".join(
-        f"{_quote_name(name)} {type}" for name, type in columns.items() if name not in twice
-    )
-    by = (
-        f"PARTITIONED BY ({', '.join(f'{_quote_name(name)} string' for name in partitions)})\n"
-        * bool(partitions)
-    )
-    cure = f"CREATE EXTERNAL TABLE {table} (\n  {types})\n{by}{STORED_AS[form]}\nLOCATION {ddl.literal(address)}"
-    if twice:
+    extension, partitions = _detect_layout(uri)
+    columns = spark_sql.columns(spark, uri, extension)
+    partition_names = {name.lower() for name in partitions}
+    duplicates = [name for name in columns if name.lower() in partition_names]
+    declared = [
+        f"{_quote_name(name)} {type}" for name, type in columns.items() if name not in duplicates
+    ]
+    clauses = [f"CREATE EXTERNAL TABLE {table} (\n  {', '.join(declared)})"]
+    if partitions:
+        names = ", ".join(f"{_quote_name(name)} string" for name in partitions)
+        clauses.append(f"PARTITIONED BY ({names})")
+    clauses += [STORED_AS[extension], f"LOCATION {ddl.literal(uri)}"]
+    create = "\n".join(clauses)
+    repair = f"MSCK REPAIR TABLE {table}"
+    if duplicates:
         raise LakeError(
             f"HIVE_INVALID_METADATA: Hive metadata for table {table} is invalid: Table descriptor contains "
             "duplicate columns",
-            location=f"{', '.join(twice)}: a column and a folder of {address}",
-            hint=f"declare it once, then MSCK REPAIR TABLE {table}:\n{cure}",
+            location=f"{', '.join(duplicates)}: a column and a folder of {uri}",
+            hint=f"declare it once, then {repair}:\n{create}",
         )
-    made = [cure, f"MSCK REPAIR TABLE {table}"] if partitions else [cure]
     ddl.create_database(spark, table.split(".")[0])
-    for text in (f"DROP TABLE IF EXISTS {table}", *made):
-        sql(spark, text)
-    return cure
+    sql(spark, f"DROP TABLE IF EXISTS {table}")
+    sql(spark, create)
+    if partitions:
+        sql(spark, repair)
+    return create
+
+
+def _detect_layout(uri: str) -> tuple[str, list[str]]:
+    """Return the extension of the files in a folder, and the names of the partition fields.
+
+    Raises:
+        LakeError: there are no such files, or their extensions or folders differ.
+    """
+    paths = [path.split("/") for path in files.list_files(uri)]
+    layouts = {
+        (path[-1].rpartition(".")[2], *(folder.partition("=")[0] for folder in path[:-1]))
+        for path in paths
+        if not any(name.startswith((".", "_")) for name in path)
+    }
+    layout = layouts.pop() if len(layouts) == 1 else ("",)
+    if layout[0] not in STORED_AS:
+        raise LakeError(
+            "a crawler cannot create one table of these files",
+            location=f"{uri}: {plural(len(paths), 'file')}",
+            expected="only .parquet or only .json files, in the same folders name=value",
+        )
+    return layout[0], list(layout[1:])
 
 
 def _quote_name(name: str) -> str:
-    """Return a column's name for Athena's DDL; it may hold dots, as a file's may."""
+    """Quote a column's name for Athena's DDL; it can have dots, as in a file."""
     return "`" + name.replace("`", "``") + "`"

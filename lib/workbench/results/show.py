@@ -1,6 +1,4 @@
-"""What notebooks show: tables, folded JSON, the files of the lake, and names as short as a page
-needs them.
-"""
+"""Show tables, folded JSON, code and the files of the lake in notebooks, and shorten file names."""
 
 import html
 import inspect
@@ -9,24 +7,26 @@ import re
 import textwrap
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 import pandas as pd
 from IPython import get_ipython
 from IPython.display import HTML, Code
-from rich.filesize import decimal as size
+from rich.filesize import decimal as format_size
 
 from ..base import LakeError, did_you_mean, files, paths
-from ..hudi import Table
+from ..base.text import plural
+from ..hudi.tables import Table
 from ..hudi.timeline import timeline_files
 
-MAX_CELL_CHARS = 120  # characters of a cell that are shown
+MAX_CELL_CHARS = 600  # of a cell that are shown; a long text wraps
 SEGMENT_COLORS = ("#FBDCC8", "#D6E8F5", "#D3EEE4", "#FBEBCB")  # backgrounds of a message's parts
 NULL = "<span style='color:#8A9099'>null</span>"
-# A base file is <group>_<write token>_<instant>.parquet, a log
-# .<group>_<instant>.log.<number>_<write token>, where the group is a UUID with a number behind it
-# and the token three numbers of Spark (Hudi's FSUtils, makeBaseFileName and LOG_FILE_PATTERN). A
-# partition is field=value, of several fields one folder each.
+NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # types that pandas infers
+# A base file is <group>_<write token>_<instant>.parquet, and a log is
+# .<group>_<instant>.log.<number>_<write token>. The group is a UUID and a number, the token three
+# numbers of Spark (Hudi's FSUtils, makeBaseFileName and LOG_FILE_PATTERN). A partition is
+# field=value, one folder for each field.
 SHORTENING_RULES = {
     r"(^|/)[^/=]+=": r"\1",
     r"__HIVE_DEFAULT_PARTITION__": "(null)",
@@ -36,53 +36,72 @@ SHORTENING_RULES = {
 
 
 def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
-    """Show an object, or a text holding JSON, indented; folded it is one line to click on."""
+    """Show an object, or a text that holds JSON, with indentation.
+
+    Args:
+        obj: the object or text.
+        folded: show one line that opens on a click.
+        title: the text of that line.
+    """
     if isinstance(obj, (str, bytes)):
         obj = jsons.loads(obj)
     text = html.escape(jsons.dumps(obj, indent=2, ensure_ascii=False, default=str))
-    pre = f"<pre style='margin:.3em 0 .3em 1em;overflow-x:auto;font-family:monospace'>{text}</pre>"
-    return HTML(
-        f"<details><summary>{html.escape(title)}</summary>{pre}</details>" if folded else pre
+    block = (
+        f"<pre style='margin:.3em 0 .3em 1em;overflow-x:auto;font-family:monospace'>{text}</pre>"
     )
+    if folded:
+        block = f"<details><summary>{html.escape(title)}</summary>{block}</details>"
+    return HTML(block)
 
 
 def segments(parts: Mapping[str, bytes]) -> HTML:
-    """Show the parts of a message as hexadecimal digits, each part marked in a color of its own and
-    named below.
+    """Show the parts of a message as hexadecimal digits in colors, with their names below.
+
+    Args:
+        parts: {name: bytes}, in order.
     """
     digits, names = [], []
-    for number, (name, part) in enumerate(parts.items()):
-        mark = f"<span style='background:{SEGMENT_COLORS[number % len(SEGMENT_COLORS)]};padding:.1em .3em'>{{}}</span>"
-        digits.append(mark.format(part.hex(" ")))
+    for number, (name, content) in enumerate(parts.items()):
+        color = SEGMENT_COLORS[number % len(SEGMENT_COLORS)]
+        mark = f"<span style='background:{color};padding:.1em .3em'>{{}}</span>"
+        digits.append(mark.format(content.hex(" ")))
         names.append(mark.format(html.escape(name)))
     text = f"{' '.join(digits)}<br><br>{'<br>'.join(names)}"
     return HTML(f"<div style='font-family:monospace;line-height:1.7'>{text}</div>")
 
 
 def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
-    """Show the first `limit` rows of a frame without its index, and how many more there are.
+    """Show the first rows of a frame without its index, and the number of rows.
 
-    Whole numbers are whole, null is grey, and a column of numbers stands to the right, its
-    fractions with equally many decimals. Whole numbers in a column of bytes (it has the word in its
-    name) are in groups of three digits; of others the name does not tell a count from a key, a year
-    or an offset, which must have none.
+    Whole numbers are shown without decimals, and null is gray. A column of numbers is aligned to
+    the right, with the same number of decimals in each cell. Whole numbers have thousands
+    separators in a column with the word "bytes" in its name only: a key, a year or an offset must
+    have none.
+
+    Args:
+        df: the frame.
+        caption: a title above the table.
+        limit: number of rows shown.
     """
-    return HTML(_table_html(df, caption, limit, index=False))
+    return HTML(_table_html(df, caption, limit, has_index=False))
 
 
 def row(df: pd.DataFrame, caption: str = "") -> HTML:
-    """Show the first row of a frame with a line for each of its columns."""
-    return table(
-        df.head(1).T.reset_index().set_axis(["column", "value"], axis=1),
-        caption,
-        limit=len(df.columns),
-    )
+    """Show the first row of a frame, one line for each of its columns.
+
+    Args:
+        df: the frame.
+        caption: a title above the table.
+    """
+    columns = df.head(1).T.reset_index().set_axis(["column", "value"], axis=1)
+    return table(columns, caption, limit=len(df.columns))
 
 
 def install_dataframe_formatter() -> None:
-    """Let a notebook show every frame as `table` does, a wide one scrolling in its own box. The
-    rows' names are shown where they have a meaning. Importing this module does it; outside of
-    IPython nothing happens.
+    """Show every frame in a notebook as `table` does; a wide one scrolls in its own box.
+
+    The index is shown if it has a meaning. The import of this module calls the function; outside
+    IPython it has no effect.
     """
     shell = get_ipython()
     if shell is not None:
@@ -91,234 +110,238 @@ def install_dataframe_formatter() -> None:
 
 def _dataframe_html(df: pd.DataFrame) -> str:
     if all(name is not None and name not in df.columns for name in df.index.names):
-        return _table_html(df.reset_index(), "", 20, index=False)
-    return _table_html(df, "", 20, index=not pd.api.types.is_integer_dtype(df.index.dtype))
+        return _table_html(df.reset_index(), "", 20, has_index=False)
+    return _table_html(df, "", 20, has_index=not pd.api.types.is_integer_dtype(df.index.dtype))
 
 
-def _table_html(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
-    shown, right = df.head(limit).copy(), []
-    for at, (name, column) in enumerate(df.items()):
-        if (
-            column.dtype.kind == "f" and column.hasnans
-        ):  # whole numbers beside which one is missing are whole again
+def _table_html(df: pd.DataFrame, caption: str, limit: int, has_index: bool) -> str:
+    formatted = df.head(limit).copy()
+    # Text is aligned to the left; the style of nbconvert aligns everything to the right
+    styles = [{"selector": "th, td", "props": "text-align: left"}]
+    for position, (name, column) in enumerate(df.items()):
+        if column.dtype.kind == "f" and column.hasnans:
+            # Whole numbers are floats only because one is missing
             column = column.convert_dtypes(convert_floating=False)
-        cells, numbers = _format_column(str(name), column.head(limit))
-        shown.isetitem(at, pd.Series(cells, index=shown.index, dtype=object))
-        right += [{"selector": f".col{at}", "props": "text-align: right"}] * numbers
-    styler = shown.style.format(na_rep=NULL, escape="html")  # an HTML text in the data stays text
+        column = column.head(limit)
+        is_numeric = pd.api.types.infer_dtype(column) in NUMBERS
+        cells = _format_numbers(str(name), column) if is_numeric else map(_format_cell, column)
+        formatted.isetitem(position, pd.Series(list(cells), index=formatted.index, dtype=object))
+        if is_numeric:
+            styles.append({"selector": f".col{position}", "props": "text-align: right"})
+    styler = formatted.style.format(na_rep=NULL, escape="html")  # HTML in the data stays text
     styler.format_index(escape="html").format_index(escape="html", axis=1)
-    styler.hide(names=True, axis=1).hide(
-        names=index
-    )  # with `names` a heading above the index, without it the index
-    # text reads from the left; nbconvert's style puts everything to the right
-    styler.set_table_styles([{"selector": "th, td", "props": "text-align: left"}, *right])
+    styler.hide(names=True, axis=1)
+    styler.hide(names=has_index)  # the heading above the index, or the index itself
+    styler.set_table_styles(styles)
+    note = ""
+    if len(df) > limit:
+        note = f" – first {limit} of {len(df):,} rows"
+    elif not len(df):
+        note = " no rows"
+    head = ""
+    if caption or note:
+        head = f"<div style='margin:.2em 0'><b>{html.escape(caption)}</b>{note}</div>"
     body = styler.to_html(max_columns=60)
-    more = (
-        f" – first {limit} of {len(df):,} rows"
-        if len(df) > limit
-        else ""
-        if len(df)
-        else " no rows"
-    )
-    head = (
-        f"<div style='margin:.2em 0'><b>{html.escape(caption)}</b>{more}</div>"
-        if caption or more
-        else ""
-    )
     return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
 
 
-def _format_column(name: str, column: pd.Series) -> tuple[list[Optional[str]], bool]:
-    """A column's values as they are shown, None for what is missing, and whether they are
-    numbers.
-    """
+def _format_numbers(name: str, column: pd.Series) -> list[Optional[str]]:
+    """Format a column of numbers with the same number of decimals; None for a missing one."""
     cells = [_format_cell(value) for value in column]
-    if pd.api.types.infer_dtype(column) not in (
-        "integer",
-        "floating",
-        "mixed-integer-float",
-        "decimal",
-    ):
-        return cells, False
-    if "bytes" in re.findall("[a-z]+", name.lower()):
-        cells = [
-            f"{value:,}" if isinstance(value, Integral) else cell
-            for value, cell in zip(column, cells)
-        ]
-    most = max(
+    decimals = max(
         (len(cell.partition(".")[2]) for cell in cells if cell and "e" not in cell), default=0
     )
-    return [
-        f"{value:.{most}f}" if isinstance(value, float) and cell and "e" not in cell else cell
-        for value, cell in zip(column, cells)
-    ], True
+    is_size = "bytes" in re.findall("[a-z]+", name.lower())
+    for position, (value, cell) in enumerate(zip(column, cells)):
+        if isinstance(value, float) and cell and "e" not in cell:
+            cells[position] = f"{value:.{decimals}f}"
+        elif is_size and isinstance(value, Integral):
+            cells[position] = f"{value:,}"
+    return cells
 
 
 def _format_cell(value: Any) -> Optional[str]:
-    """A cell's value as it is shown: None for None, NaN and NA, and what was parsed from JSON as
-    JSON.
-    """
+    """Format a value as a cell; None for None, NaN and NA."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return None
-    if isinstance(value, float):  # four decimals at most, and at least one
+    if isinstance(value, float):  # at most four decimals, and at least one
         return str(value if 0 < abs(value) < 1e-3 else round(value, 4))
-    if isinstance(value, tuple):
-        value = ", ".join(map(str, value))
-    text = (
-        jsons.dumps(value, ensure_ascii=False, default=str)
-        if isinstance(value, (dict, list))
-        else str(value)
-    )
+    if isinstance(value, (dict, list)):
+        text = jsons.dumps(value, ensure_ascii=False, default=str)
+    elif isinstance(value, tuple):
+        text = ", ".join(map(str, value))
+    else:
+        text = str(value)
     return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
 
 
-def code(*of: Any) -> Code:
-    """Show the text of functions of the library: what runs is what is seen."""
-    return Code(
-        "\n\n".join(textwrap.dedent(inspect.getsource(one)) for one in of), language="python"
-    )
+def code(*objects: Any) -> Code:
+    """Show the source code of functions of the library.
+
+    Args:
+        objects: functions or classes.
+    """
+    sources = [textwrap.dedent(inspect.getsource(one)) for one in objects]
+    return Code("\n\n".join(sources), language="python")
 
 
 def avro(name: str) -> HTML:
-    """Show the fields of data/schemas/<name>.avsc: type, whether one may be missing, and what the
-    type stands for (the name that Kafka Connect gives to it, e.g. io.debezium.time.Date). Raises
-    LakeError: a name that leads elsewhere.
+    """Show the fields of an Avro schema: type, whether a value may be missing, and the meaning.
+
+    The meaning is the logical type or the name of Kafka Connect, e.g. io.debezium.time.Date.
+
+    Args:
+        name: of the file data/schemas/<name>.avsc.
+
+    Raises:
+        LakeError: the name is a path to another folder.
     """
     file = paths.join_uri(str(paths.ROOT / "data" / "schemas"), f"{name}.avsc")
     schema = jsons.loads(Path(file).read_text(encoding="utf-8"))
     rows = []
     for field in schema["fields"]:
-        kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
-        (kind,) = [k if isinstance(k, dict) else {"type": k} for k in kinds if k != "null"]
-        meaning = (
-            kind.get("logicalType") or kind.get("connect.name") or kind.get("connect.type", "")
+        types = field["type"] if isinstance(field["type"], list) else [field["type"]]
+        (kind,) = [t if isinstance(t, dict) else {"type": t} for t in types if t != "null"]
+        rows.append(
+            {
+                "field": field["name"],
+                "type": kind["type"],
+                "may be missing": "yes" if "null" in types else "",
+                "meaning": kind.get("logicalType")
+                or kind.get("connect.name")
+                or kind.get("connect.type", ""),
+            }
         )
-        rows.append((field["name"], kind["type"], "yes" if "null" in kinds else "", meaning))
-    return table(
-        pd.DataFrame(rows, columns=["field", "type", "may be missing", "meaning"]), limit=len(rows)
-    )
+    return table(pd.DataFrame(rows), limit=len(rows))
 
 
 def tree(uri: str, limit: int = 20, last: int = 0) -> HTML:
-    """Show the files below an address (or a path), with sizes; hidden files and checksums are left
-    out.
+    """Show the files below a folder, with sizes, without hidden files and checksums.
 
     Args:
-        limit: how many files are shown from the beginning. last: and how many from the end.
+        uri: URI or path of the folder.
+        limit: number of files shown from the beginning.
+        last: number of files shown from the end.
 
     Raises:
-        LakeError: there is no such folder.
+        LakeError: the folder does not exist.
     """
     from pyarrow.fs import FileType
 
-    text = str(uri).rstrip("/")
-    text = text if ":" in text else f"file:{text}"
-    system, place = files.open_filesystem(text)
-    if system.get_file_info(place).type != FileType.Directory:
+    uri = str(uri).rstrip("/")
+    if ":" not in uri:
+        uri = f"file:{uri}"
+    filesystem, folder = files.open_filesystem(uri)
+    if filesystem.get_file_info(folder).type != FileType.Directory:
         raise LakeError(
-            "there is no such folder", location=text, hint="run the cells above: they write it"
+            "there is no such folder", location=uri, hint="run the cells above: they write it"
         )
-    sizes = {Path(path): info.size for path, info in files.list_files(text).items()}
-    found = sorted(
-        p for p in sizes if p.name[0] != "_" and not any(part.startswith(".") for part in p.parts)
-    )
-    more = len(found) - limit - last
-    lines = [f"{Path(place).name}/", *_file_lines(sizes, found[:limit] if more > 0 else found)]
-    if more > 0:
-        lines += [f"  … and {more:,} more", *_file_lines(sizes, found[len(found) - last :])]
-    total = sum(sizes[p] for p in found)
-    lines.append(f"{len(found):,} file{'s'[len(found) == 1 :]}, {size(total)}")
-    return HTML(
-        f"<pre style='line-height:1.35;font-family:monospace'>{html.escape(chr(10).join(lines))}</pre>"
-    )
+    sizes = {
+        path: info.size
+        for path, info in sorted((Path(name), info) for name, info in files.list_files(uri).items())
+        if not path.name.startswith("_") and not any(p.startswith(".") for p in path.parts)
+    }
+    visible = list(sizes)
+    lines = [f"{Path(folder).name}/"]
+    hidden_count = len(visible) - limit - last
+    if hidden_count > 0:
+        lines += _file_lines(sizes, visible[:limit])
+        lines.append(f"  … and {hidden_count:,} more")
+        visible = visible[limit + hidden_count :]
+    lines += _file_lines(sizes, visible)
+    lines.append(f"{plural(len(sizes), 'file')}, {format_size(sum(sizes.values()))}")
+    text = html.escape("\n".join(lines))
+    return HTML(f"<pre style='line-height:1.35;font-family:monospace'>{text}</pre>")
 
 
-def _file_lines(sizes: dict[Path, int], found: list[Path]) -> list[str]:
-    """A line for each file, with its size, and for each folder before the first file in it."""
+def _file_lines(sizes: Mapping[Path, int], visible: Iterable[Path]) -> list[str]:
+    """Return a line for each file with its size, and one for each folder before its first file."""
     lines: dict[Path, str] = {}
-    for file in found:
+    for file in visible:
         for path in (*reversed(file.parents), file):
-            end = f"  ({size(sizes[path])})" if path == file else "/"
+            end = f"  ({format_size(sizes[path])})" if path == file else "/"
             lines.setdefault(path, "  " * len(path.parts) + path.name + end)
     return list(lines.values())[1:]  # the first one is the folder itself
 
 
 def short_names(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """A copy of a frame in which the file names and partition paths in these columns are short.
-    What tells versions apart is left: where the file group begins, its number, the instant, and of
-    a log its number.
+    """Return a copy of a frame with short file names and partition paths.
 
-    Of
+    What distinguishes versions stays: the beginning of the file group and its number, the instant,
+    and the number of a log. The short name of
     `nationality=American/18b75394-b518-415d-959b-e50fc55f4cdb-3_0-9236-0_20261121215023167.parquet`
-    is left `American/18b75394…-3_20261121215023167.parquet`; the partition of null is `(null)`, and
-    what is missing stays so.
+    is `American/18b75394…-3_20261121215023167.parquet`. The partition of null is `(null)`.
+
+    Args:
+        frame: the frame.
+        columns: columns with file names or partition paths; missing values stay.
 
     Raises:
         LakeError: the frame has no such column.
     """
-    shown = frame.copy()
+    formatted = frame.copy()
     for name in columns:
         if name not in frame.columns:
             raise LakeError(
-                f"the frame has no column {name!r}",
-                expected=did_you_mean(name, list(frame.columns)),
+                f"the frame has no column {name!r}", expected=did_you_mean(name, frame.columns)
             )
         for pattern, short in SHORTENING_RULES.items():
-            shown[name] = shown[name].str.replace(pattern, short, regex=True)
-    return shown
+            formatted[name] = formatted[name].str.replace(pattern, short, regex=True)
+    return formatted
 
 
 def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
-    """The files that the last actions left on a table's timeline, in the order in which they were
-    written: instant, step, what the file's name ends in. An action is requested (step 1), then
-        inflight (2), then done (3).
+    """List the files of the last actions on a table's timeline, in the order of writing.
+
+    Args:
+        table: the table.
+        last: number of actions.
+
+    Returns:
+        Columns instant, step, "file ends in". An action is requested (step 1), then inflight (2),
+        then completed (3).
     """
     steps = {"requested": 1, "inflight": 2}
-    rows = sorted(
-        (instant, steps.get(ends.rpartition(".")[2], 3), ends)
-        for instant, ends, _ in timeline_files(table)
-    )
-    newest = sorted({instant for instant, _, _ in rows})[-last:]
-    return pd.DataFrame(
-        [row for row in rows if row[0] in newest], columns=["instant", "step", "file ends in"]
-    )
+    rows = [
+        (instant, steps.get(suffix.rpartition(".")[2], 3), suffix)
+        for instant, suffix, _ in timeline_files(table)
+    ]
+    frame = pd.DataFrame(sorted(rows), columns=["instant", "step", "file ends in"])
+    newest = frame["instant"].drop_duplicates().tail(last)
+    return frame[frame["instant"].isin(newest)].reset_index(drop=True)
 
 
 def field_mapping(event: dict[str, Any], record: dict[str, Any], added: str) -> pd.DataFrame:
-    """A change event of Debezium beside the flat record that its transform made of it: each field
-    of the envelope with its value, and the name and value in the record, empty where it was
-    dropped. Fields of the record that come from nowhere in the envelope are the last rows.
+    """Compare a change event of Debezium with the flat record that its transform made.
 
     Args:
-        added: `add.fields` of the transform. A name without a point is looked for in the envelope,
-            then in its `source` (Debezium's documentation, "New Record State Extraction").
+        event: the envelope.
+        record: the flat record.
+        added: `add.fields` of the transform. A name without a point is a field of the envelope,
+            else of its `source` (Debezium's documentation, "New Record State Extraction").
+
+    Returns:
+        Columns envelope, value, flattened, "its value": a row for each field of the envelope, with
+        empty texts if the record does not have it. The last rows are fields of the record that are
+        not in the envelope.
     """
-    fields = {
-        f"{name}.{inner}" if inner else name: v
-        for name, value in event.items()
-        for inner, v in (value.items() if value and isinstance(value, dict) else [("", value)])
-    }
+    fields = {}
+    for name, value in event.items():
+        if value and isinstance(value, dict):
+            fields.update({f"{name}.{inner}": v for inner, v in value.items()})
+        else:
+            fields[name] = value
     names = {f"after.{name}": name for name in event["after"]}
-    names.update(
-        {
-            name if name in fields else f"source.{name}": "__" + name.replace(".", "_")
-            for name in added.split(",")
-        }
-    )
-    rows = [
-        (
-            path,
-            _format_null(value),
-            names.get(path, ""),
-            _format_null(record.get(names[path])) if path in names else "",
-        )
-        for path, value in fields.items()
-    ]
-    rows += [
-        ("", "", name, _format_null(value))
-        for name, value in record.items()
-        if name not in names.values()
-    ]
+    for name in added.split(","):
+        names[name if name in fields else f"source.{name}"] = "__" + name.replace(".", "_")
+    rows = []
+    for path, value in fields.items():
+        target = names.get(path, "")
+        target_value = _format_null(record.get(target)) if target else ""
+        rows.append((path, _format_null(value), target, target_value))
+    for name, value in record.items():
+        if name not in names.values():
+            rows.append(("", "", name, _format_null(value)))
     return pd.DataFrame(rows, columns=["envelope", "value", "flattened", "its value"])
 
 

@@ -1,10 +1,10 @@
-"""Streaming queries over topics in Avro: their messages as rows, rows as messages, and what a query
-tells of itself.
-"""
+"""Streaming queries over topics in Avro: decode messages, encode rows, and report on a query."""
 
 import json
+import logging
+import threading
 from functools import partial
-from typing import Any
+from typing import Any, Union
 
 import pandas
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,8 +16,26 @@ from ..hudi import decode_avro
 from ..spark import translate_errors
 from ..topic import registry, topics, wire
 
-# that an event may be ahead of this clock; beyond it, it would move a watermark, and all be late
+# How far the time of an event may be ahead of this clock. A later event would advance the watermark,
+# and all others would be late
 MAX_FUTURE_SKEW = "10 minutes"
+LOG_INTERVAL = 2  # seconds between two looks at the progress of a query that is logged
+PROGRESS_COLUMNS = [
+    "batch",
+    "at",
+    "rows",
+    "rows_per_second",
+    "processed_per_second",
+    "seconds",
+    "watermark",
+    "newest",
+    "state_rows",
+    "dropped_groups",
+    "written",
+    "begin",
+    "end",
+]
+log = logging.getLogger(__name__)
 
 
 def messages(
@@ -29,99 +47,128 @@ def messages(
     stream: bool = True,
     max_records: int = 0,
 ) -> DataFrame:
-    """The messages of a topic, decoded.
+    """Read and decode the messages of a topic.
 
     Args:
-        schemas_of: the topic whose schemas they are written with, by default this one.
-        stream: as a stream, from its first message on; else those that are there now. most: in one
-            batch of a stream.
+        spark: the session.
+        world: the world.
+        topic: the topic.
+        schema_topic: the topic whose schemas the messages were written with, by default this one.
+        stream: read a stream from its first message on; else the messages that exist now.
+        max_records: limit of one micro-batch of a stream; 0 is no limit.
 
-    Returns: the columns of Kafka (key, value, topic, partition, offset, timestamp), then `row` (a
-        struct of the fields that the schemas of `<topic>-value` have) and `reason`: why it is null,
-        or that the event is of the future; null where all is well.
-    Raises: LakeError: the registry has no `<topic>-value`, or there is no such topic. The query
-        itself, with a message that came after it was started, by a schema which the registry had
-        not then: started again it asks anew.
+    Returns:
+        The columns of Kafka (key, value, topic, partition, offset, timestamp), `row` (a struct of
+        the fields in the schemas of `<topic>-value`) and `reason`. The reason is null, or it says
+        why the row is null or that the event is from the future.
+
+    Raises:
+        LakeError: the topic, or its schemas in the registry, do not exist. The query itself fails
+            at a message that was published after the query was started, with a schema that was not
+            yet in the registry; after a restart it reads the registry again.
     """
-    options = {
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-        **({"maxOffsetsPerTrigger": max_records} if max_records else {}),
-    }
-    reader = (spark.readStream if stream else spark.read).format("kafka")
-    raw = wire.with_wire_columns(
-        reader.options(**topics.spark_options(world), **options).load(), world
+    raw = _read_topic(spark, world, topic, stream, max_records)
+    schemas = registry.versions_by_schema_id(world, [f"{schema_topic or topic}-value"])
+    resolver = decode_avro.SchemaResolver(world, schema_topic or topic)
+    decoded, failures = decode_avro.decode_messages(
+        wire.with_wire_columns(raw, world), schemas, resolver
     )
-    ids = registry.versions_by_schema_id(world, [f"{schema_topic or topic}-value"])
-    found, wrong = decode_avro.decode_messages(
-        raw, ids, decode_avro.SchemaResolver(world, schema_topic or topic)
-    )
-    known = F.col("schema").isin(*ids) | F.col("schema").isNull()
-    ends = F.create_map(
-        *[F.lit(n) for end in topics.end_offsets(world, topic).items() for n in end]
-    )
-    later = F.col("offset") >= F.coalesce(F.try_element_at(ends, F.col("partition")), F.lit(0))
-    new = F.concat(
+    is_known = F.col("schema").isin(*schemas) | F.col("schema").isNull()
+    end_offsets = topics.end_offsets(world, topic)
+    ends = F.create_map(*[F.lit(number) for pair in end_offsets.items() for number in pair])
+    end = F.coalesce(F.try_element_at(ends, F.col("partition")), F.lit(0))
+    is_new = (F.col("offset") >= end) & F.lit(stream)
+    restart = F.concat(
         F.lit(f"{topic} has a message of "),
         F.col("schema"),
         F.lit(
-            ", which the registry did not have when this query was started: start it again, it goes on from here"
+            ", which was not in the registry when this query was started: start it again, it continues from here"
         ),
     )
-    row = F.when(~known & later & F.lit(stream), F.raise_error(new)).otherwise(F.col("row"))
+    row = F.when(~is_known & is_new, F.raise_error(restart)).otherwise(F.col("row"))
+    future = F.current_timestamp() + F.expr(f"INTERVAL {MAX_FUTURE_SKEW}")
+    reasons = [
+        (~is_known, F.concat(F.col("schema"), F.lit(" is not in the registry"))),
+        *failures,
+        (F.col("timestamp") > future, F.lit("of the future")),
+    ]
     reason: Column = F.lit(None).cast("string")
-    future = F.col("timestamp") > F.current_timestamp() + F.expr(f"INTERVAL {MAX_FUTURE_SKEW}")
-    unknown = F.concat(F.col("schema"), F.lit(" is not in the registry"))
-    for condition, text in reversed([(~known, unknown), *wrong, (future, F.lit("of the future"))]):
+    for condition, text in reversed(reasons):
         reason = F.when(condition, text).otherwise(reason)
-    return found.withColumn("row", row).select(
+    return decoded.withColumn("row", row).select(
         "key", "value", "topic", "partition", "offset", "timestamp", "row", reason.alias("reason")
     )
 
 
-def encode(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame:
-    """Rows as messages: `key` and `value`, in Avro by the newest schemas that the registry has of a
-    topic.
+def _read_topic(
+    spark: SparkSession, world: World, topic: str, stream: bool, max_records: int
+) -> DataFrame:
+    options: dict[str, Union[str, int]] = {
+        **topics.spark_options(world),
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+    if max_records:
+        options["maxOffsetsPerTrigger"] = max_records
+    reader: Any = spark.readStream if stream else spark.read
+    return reader.format("kafka").options(**options).load()
 
-    Raises: LakeError: it has none.
+
+def encode(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame:
+    """Encode rows as messages in Avro, with the latest schemas of a topic.
+
+    Args:
+        frame: the rows.
+        world: the world.
+        topic: the topic.
+        key: the message key.
+
+    Returns:
+        Columns `key` and `value`.
+
+    Raises:
+        LakeError: the registry has no such schemas.
     """
-    parts = []
+    columns = []
     for side, column in (("key", key), ("value", F.struct("*"))):
-        id = registry.latest_id(world, f"{topic}-{side}")
-        avsc = registry.schema(world, id, registry.WIRE_FORMATS[world.registry.wire].id_kind)
-        parts.append(
-            F.concat(
-                F.lit(registry.wire_prefix(world, id)), to_avro(column, json.dumps(avsc))
-            ).alias(side)
-        )
-    return frame.select(*parts)
+        schema_id = registry.latest_id(world, f"{topic}-{side}")
+        schema = registry.schema(world, schema_id, wire.WIRE_FORMATS[world.registry.wire].id_kind)
+        body = to_avro(column, json.dumps(schema))
+        prefix = F.lit(registry.wire_prefix(world, schema_id))
+        columns.append(F.concat(prefix, body).alias(side))
+    return frame.select(*columns)
 
 
 class Query:
-    """A streaming query: pyspark's StreamingQuery, with all of its attributes and methods. Where
-    one of them fails, the error names the service that is gone, or the innermost cause.
+    """A streaming query: pyspark's StreamingQuery, with all of its attributes and methods.
 
-    Raises: StackError: Spark or Kafka is gone. LakeError: the query failed.
+    If one of them fails, the error names the lost service or the innermost cause. With logging at
+    level INFO each micro-batch is logged.
+
+    Raises:
+        StackError: Spark or Kafka is gone.
+        LakeError: the query failed.
     """
 
     def __init__(self, spark: SparkSession, world: World, query: Any) -> None:
+        """Wrap a query of pyspark."""
         self._query = query
         self._translate_errors = partial(
             translate_errors,
             spark,
             "the streaming query failed",
             f"query {query.name}",
-            "correct what the cause names, then "
-            "start the query again: it goes on from its checkpoint",
+            "fix the cause, then start the query again: it continues from its checkpoint",
             kafka_world=world,
         )
+        if log.isEnabledFor(logging.INFO):
+            threading.Thread(target=_log_batches, args=(query,), daemon=True).start()
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute or method of the query, with translated errors."""
         if name.startswith("_") or not hasattr(type(self._query), name):
             raise AttributeError(f"a streaming query has no {name!r}")
-        with (
-            self._translate_errors()
-        ):  # some attributes ask Spark, isActive and lastProgress among them
+        with self._translate_errors():  # some attributes call Spark, such as isActive
             value = getattr(self._query, name)
         if not callable(value):
             return value
@@ -133,83 +180,89 @@ class Query:
         return call
 
 
+def _log_batches(query: Any) -> None:
+    """Log a line per micro-batch with messages until the query ends."""
+    last_batch, is_active = -1, True
+    while is_active:
+        try:
+            is_active, reports = query.isActive, progress(query)
+        except Exception as e:  # noqa: BLE001 - the caller of the query gets the error
+            log.info("query %s: no more progress: %s", query.name, type(e).__name__)
+            return
+        for report in reports[reports["batch"] > last_batch].itertuples():
+            last_batch, rows, seconds = report.batch, report.rows, report.seconds
+            log.info("query %s: batch %d: %d rows in %.1f s", query.name, last_batch, rows, seconds)
+        if is_active:
+            threading.Event().wait(LOG_INTERVAL)
+
+
 def delete_checkpoint(spark: SparkSession, checkpoint: str) -> None:
-    """Remove what a query has kept; nothing is there: nothing happens. A run of it that goes on,
-    also one whose kernel is gone, is ended before: Spark ends it when another begins with its id,
-    which is in the checkpoint (spark.sql.streaming.stopActiveRunOnRestart).
+    """Delete the checkpoint of a query; no-op if it does not exist.
+
+    A run of the query that is still active is stopped before, even if its kernel is gone. Spark
+    stops a run when another one starts with the same id, which is in the checkpoint
+    (spark.sql.streaming.stopActiveRunOnRestart).
+
+    Args:
+        spark: the session.
+        checkpoint: URI of the checkpoint's folder.
     """
     if files.read_text(f"{checkpoint}/metadata"):
-        nothing = spark.readStream.format("rate").load().writeStream.format("noop")
-        nothing.option("checkpointLocation", checkpoint).start().stop()
+        empty = spark.readStream.format("rate").load().writeStream.format("noop")
+        empty.option("checkpointLocation", checkpoint).start().stop()
     files.remove(checkpoint)
 
 
 def progress(query: Any) -> pandas.DataFrame:
-    """What a streaming query over one topic has told of its batches (StreamingQueryProgress), a row
-    for each that had
-    messages: batch, at, rows, rows_per_second (that came), processed_per_second, seconds,
-        watermark, newest (event),
-    state_rows, dropped_groups, written, begin, end: {partition: offset}.
+    """Return the reports of a streaming query over one topic (StreamingQueryProgress).
 
-    dropped_groups is Spark's numRowsDroppedByWatermark, and no number of records: Spark drops what
-    is behind the watermark only after it has aggregated each task's records of a batch, so a
-    thousand late records of one group (a region and a window, say) count once for each task.
-    Compare the result with the topic to count records.
+    Args:
+        query: the query.
+
+    Returns:
+        A row for each batch with messages: batch, at (start, UTC), rows, rows_per_second (that
+        arrived), processed_per_second, seconds, watermark, newest (event time), state_rows,
+        dropped_groups, written (rows), begin and end ({partition: offset}).
+
+        dropped_groups is Spark's numRowsDroppedByWatermark, which is not a number of records. Spark
+        drops late groups after it has aggregated the records of each task in a batch. A thousand
+        late records of one group (such as a region and a window) count once for each task. Compare
+        the result with the topic to count records.
     """
     rows = []
-    for said in query.recentProgress:
-        state, source, time = said["stateOperators"], said["sources"][0], said.get("eventTime", {})
-        begin, end = (
-            {
-                int(p): n
-                for of in (_parse_offsets(source[edge]) or {}).values()
-                for p, n in of.items()
-            }
-            for edge in ("startOffset", "endOffset")
-        )
+    for report in query.recentProgress:
+        operators, source = report["stateOperators"], report["sources"][0]
+        event_time = report.get("eventTime", {})
         rows.append(
             (
-                said["batchId"],
-                said["timestamp"],
+                report["batchId"],
+                report["timestamp"],
                 source["numInputRows"],
                 source.get("inputRowsPerSecond", 0.0),
                 source.get("processedRowsPerSecond", 0.0),
-                said["durationMs"]["triggerExecution"] / 1000,
-                time.get("watermark"),
-                time.get("max"),
-                sum(s["numRowsTotal"] for s in state),
-                sum(s["numRowsDroppedByWatermark"] for s in state),
-                said["sink"].get("numOutputRows", -1),
-                begin,
-                end,
+                report["durationMs"]["triggerExecution"] / 1000,
+                event_time.get("watermark"),
+                event_time.get("max"),
+                sum(o["numRowsTotal"] for o in operators),
+                sum(o["numRowsDroppedByWatermark"] for o in operators),
+                report["sink"].get("numOutputRows", -1),
+                _parse_offsets(source["startOffset"]),
+                _parse_offsets(source["endOffset"]),
             )
         )
-    frame = pandas.DataFrame(
-        rows,
-        columns=[
-            "batch",
-            "at",
-            "rows",
-            "rows_per_second",
-            "processed_per_second",
-            "seconds",
-            "watermark",
-            "newest",
-            "state_rows",
-            "dropped_groups",
-            "written",
-            "begin",
-            "end",
-        ],
-    )
+    frame = pandas.DataFrame(rows, columns=PROGRESS_COLUMNS)
     for column in ("at", "watermark", "newest"):
         frame[column] = pandas.to_datetime(frame[column], utc=True, format="ISO8601")
-    frame["watermark"] = frame["watermark"].where(
-        frame["watermark"].dt.year > 1970
-    )  # before it has seen any event
+    # Before the first event the watermark is 1970
+    frame["watermark"] = frame["watermark"].where(frame["watermark"].dt.year > 1970)
     return frame[frame["rows"] > 0].reset_index(drop=True)
 
 
-def _parse_offsets(said: Any) -> Any:
-    """Spark Connect gives them as text, a classic session as what stands in it."""
-    return json.loads(said) if isinstance(said, str) else said
+def _parse_offsets(offsets: Any) -> dict[int, int]:
+    """Return {partition: offset} of the one topic; Spark Connect reports the offsets as JSON."""
+    by_topic = json.loads(offsets) if isinstance(offsets, str) else offsets
+    return {
+        int(partition): offset
+        for partitions in (by_topic or {}).values()
+        for partition, offset in partitions.items()
+    }

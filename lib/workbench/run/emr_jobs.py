@@ -1,8 +1,8 @@
-"""A verb of the workbench as a job on EMR: on EMR Serverless, or as a step of the cluster.
+"""Run a command of the workbench as a job on EMR: on EMR Serverless, or as a step of the cluster.
 
-Either starts deploy/jobs/ingest.py, which `workbench aws publish` has put into the bucket, with the
-library and all that it needs in one archive. Nodes of the cluster have unpacked that (bootstrap.sh
-there); on Serverless Spark does.
+Both start deploy/jobs/ingest.py, which `workbench aws publish` uploads to the bucket together with
+an archive of the library and its packages. The cluster's nodes have unpacked the archive
+(bootstrap.sh); on Serverless Spark unpacks it.
 """
 
 import math
@@ -16,19 +16,23 @@ from ..base.wait import stop_on_signal
 from ..spark import emr
 
 JOB_SCRIPT = "workbench/jobs/ingest.py"
-GRACE_SECONDS = (
-    120  # seconds from the word to stop to the end of a job: it finishes a batch meanwhile
-)
-SUCCESS_STATES, FINAL_STATES = (
-    ("SUCCESS", "COMPLETED"),
-    ("SUCCESS", "COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"),
-)
+GRACE_SECONDS = 120  # from the cancellation to the end of a job: it finishes a batch meanwhile
+SUCCESS_STATES = ("SUCCESS", "COMPLETED")
+FINAL_STATES = (*SUCCESS_STATES, "FAILED", "CANCELLED", "INTERRUPTED")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
-    """A job that was started. look: asks for its state, and what AWS says of it. stop: has it
-    stopped; how: by what somebody else does that. log: where what it says is kept.
+    """A job that was started.
+
+    Args:
+        name: for messages.
+        poll: returns the state and AWS's reason for it.
+        cancel: requests the end of the job.
+        cancel_command: the same as a command of the AWS CLI.
+        log_uri: folder of the logs.
+        state: the state at the last poll.
+        reason: the reason at the last poll.
     """
 
     name: str
@@ -36,6 +40,16 @@ class Job:
     cancel: Callable[[], object]
     cancel_command: str
     log_uri: str
+    state: str = ""
+    reason: str = ""
+
+    def is_over(self, progress: Callable[[str], None]) -> bool:
+        """Poll the job, and report a change of its state."""
+        previous = self.state
+        self.state, self.reason = self.poll()
+        if self.state != previous:
+            progress(f"{self.name}: {self.state}")
+        return self.state in FINAL_STATES
 
 
 def run(
@@ -47,58 +61,57 @@ def run(
     wait: bool = True,
     progress: Callable[[str], None] = print,
 ) -> int:
-    """Run `workbench <arguments>` on EMR and wait for its end. Ctrl-C and TERM stop the job.
+    """Run `workbench <arguments>` on EMR, and wait for its end. Ctrl-C and TERM cancel the job.
 
     Args:
-        on: "emr-serverless" or "emr-step".
-        continuous: it ends only when it is stopped; on Serverless it is begun again when it fails
+        world: the world.
+        executor: "emr-serverless" or "emr-step".
+        arguments: the command.
+        continuous: the job ends only when it is cancelled; Serverless restarts it after a failure
             (mode STREAMING).
-        wait: False: return when it is started.
-    Returns: the exit code: 0; 130 where it was stopped before it was done.
-    Raises: StackError: it failed, with EMR's reason; AWS refuses something; nothing was published.
+        wait: False returns when the job is started.
+        progress: called with each line for the user.
+
+    Returns:
+        The exit code: 0, or 130 if the job was cancelled before its end.
+
+    Raises:
+        StackError: the job failed, AWS rejected a request, or nothing was published.
     """
     job = EXECUTORS[executor](world, list(arguments), continuous)
-    progress(f"{job.name} is started; what it says: {job.log_uri} (some minutes late)")
+    progress(f"{job.name} is started; its log: {job.log_uri} (delayed by some minutes)")
     if not wait:
-        progress(f"it is stopped by: {job.cancel_command}")
+        progress(f"command to stop it: {job.cancel_command}")
         return 0
-    state, reason = "", ""
-
-    def over() -> bool:
-        nonlocal state, reason
-        before, (state, reason) = state, job.poll()
-        if state != before:
-            progress(f"{job.name}: {state}")
-        return state in FINAL_STATES
-
-    with stop_on_signal() as told:
+    end = f"the end of {job.name}"
+    with stop_on_signal() as stop_event:
         try:
             aws.wait(
-                lambda: told.is_set() or over(),
-                f"the end of {job.name}",
+                lambda: stop_event.is_set() or job.is_over(progress),
+                end,
                 timeout=math.inf,
                 interval=5,
             )
-            if state not in FINAL_STATES:
+            if job.state not in FINAL_STATES:
                 progress(f"{job.name} is stopped …")
                 job.cancel()
                 aws.wait(
-                    over,
-                    f"the end of {job.name}",
+                    lambda: job.is_over(progress),
+                    end,
                     timeout=GRACE_SECONDS + 180,
                     interval=5,
-                    hint="the console of EMR shows it; it may still cost something",
+                    hint="see the console of EMR: the job may still cost money",
                 )
         except StackError:
-            progress(f"{job.name} was left as it was: {state or 'state unknown'}")
+            progress(f"{job.name} was left in state {job.state or 'unknown'}")
             raise
-    if told.is_set() and state == "CANCELLED":
+    if stop_event.is_set() and job.state == "CANCELLED":
         return 0 if continuous else 130
-    if state not in SUCCESS_STATES:
+    if job.state not in SUCCESS_STATES:
         raise StackError(
-            f"{job.name} is {state}: {reason or 'no reason told'}",
+            f"{job.name} is {job.state}: {job.reason or 'EMR gives no reason'}",
             location=job.log_uri,
-            hint="its stderr there says more; nothing half-written shows, run it again",
+            hint="its stderr there has the details; no partial result is visible, run it again",
         )
     return 0
 
@@ -109,12 +122,12 @@ def _start_serverless(world: World, arguments: list[str], continuous: bool) -> J
     _require_published(world)
     logs = f"{world.lake.root}/logs/spark/"
 
-    def call(operation: str, **given: Any) -> dict[str, Any]:
+    def call_application(operation: str, **params: Any) -> dict[str, Any]:
         return aws.call(
-            world.region, "emr-serverless", operation, applicationId=application, **given
+            world.region, "emr-serverless", operation, applicationId=application, **params
         )
 
-    number = call(
+    run_id = call_application(
         "start_job_run",
         executionRoleArn=role,
         name=_job_name(world, arguments),
@@ -135,70 +148,65 @@ def _start_serverless(world: World, arguments: list[str], continuous: bool) -> J
         },
     )["jobRunId"]
 
-    def look() -> tuple[str, str]:
-        found = call("get_job_run", jobRunId=number)["jobRun"]
-        return found["state"], found.get("stateDetails", "")
+    def poll() -> tuple[str, str]:
+        job_run = call_application("get_job_run", jobRunId=run_id)["jobRun"]
+        return job_run["state"], job_run.get("stateDetails", "")
+
+    def cancel() -> object:
+        return call_application(
+            "cancel_job_run", jobRunId=run_id, shutdownGracePeriodInSeconds=GRACE_SECONDS
+        )
 
     return Job(
-        f"job {number} on EMR Serverless",
-        look,
-        lambda: call("cancel_job_run", jobRunId=number, shutdownGracePeriodInSeconds=GRACE_SECONDS),
-        f"aws emr-serverless cancel-job-run --application-id {application} --job-run-id {number} "
+        f"job {run_id} on EMR Serverless",
+        poll,
+        cancel,
+        f"aws emr-serverless cancel-job-run --application-id {application} --job-run-id {run_id} "
         f"--shutdown-grace-period-in-seconds {GRACE_SECONDS} --region {world.region}",
-        f"{logs}applications/{application}/jobs/{number}/SPARK_DRIVER/",
+        f"{logs}applications/{application}/jobs/{run_id}/SPARK_DRIVER/",
     )
 
 
 def _start_step(world: World, arguments: list[str], continuous: bool) -> Job:
     cluster = aws.parameter(world.region, world.stack.deployment, "emr/cluster")
     _require_published(world)
-    settings = [
-        part
-        for key, value in emr.spark_conf(world).items()
-        for part in ("--conf", f"{key}={value}")
-    ]
-    script = [f"{world.lake.root}/{JOB_SCRIPT}", f"{world.lake.root}/workbench", *arguments]
+    command = ["spark-submit", "--deploy-mode", "client"]
+    for key, value in emr.spark_conf(world).items():
+        command += ["--conf", f"{key}={value}"]
+    command += [f"{world.lake.root}/{JOB_SCRIPT}", f"{world.lake.root}/workbench", *arguments]
+    step = {
+        "Name": _job_name(world, arguments),
+        "ActionOnFailure": "CONTINUE",
+        "HadoopJarStep": {"Jar": "command-runner.jar", "Args": command},
+    }
+
+    def call(operation: str, **params: Any) -> dict[str, Any]:
+        return aws.call(world.region, "emr", operation, **params)
+
     with emr.submitting_to(cluster, "step"):
-        number = aws.call(
-            world.region,
-            "emr",
-            "add_job_flow_steps",
-            JobFlowId=cluster,
-            Steps=[
-                {
-                    "Name": _job_name(world, arguments),
-                    "ActionOnFailure": "CONTINUE",
-                    "HadoopJarStep": {
-                        "Jar": "command-runner.jar",
-                        "Args": ["spark-submit", "--deploy-mode", "client", *settings, *script],
-                    },
-                }
-            ],
-        )["StepIds"][0]
+        response = call("add_job_flow_steps", JobFlowId=cluster, Steps=[step])
+    step_id = response["StepIds"][0]
 
-    def look() -> tuple[str, str]:
-        found = aws.call(world.region, "emr", "describe_step", ClusterId=cluster, StepId=number)[
-            "Step"
-        ]["Status"]
-        told = [
-            *found.get("FailureDetails", {}).values(),
-            found.get("StateChangeReason", {}).get("Message"),
-        ]
-        return found["State"], "; ".join(filter(None, told))
+    def poll() -> tuple[str, str]:
+        status = call("describe_step", ClusterId=cluster, StepId=step_id)["Step"]["Status"]
+        reasons = list(status.get("FailureDetails", {}).values())
+        reasons.append(status.get("StateChangeReason", {}).get("Message"))
+        return status["State"], "; ".join(filter(None, reasons))
 
-    return Job(
-        f"step {number} of {cluster}",
-        look,
-        lambda: aws.call(
-            world.region,
-            "emr",
+    def cancel() -> object:
+        return call(
             "cancel_steps",
             ClusterId=cluster,
-            StepIds=[number],
+            StepIds=[step_id],
             StepCancellationOption="SEND_INTERRUPT",
-        ),
-        f"aws emr cancel-steps --cluster-id {cluster} --step-ids {number} --region {world.region}",
-        f"{world.lake.root}/logs/emr/{cluster}/steps/{number}/",
+        )
+
+    return Job(
+        f"step {step_id} of {cluster}",
+        poll,
+        cancel,
+        f"aws emr cancel-steps --cluster-id {cluster} --step-ids {step_id} --region {world.region}",
+        f"{world.lake.root}/logs/emr/{cluster}/steps/{step_id}/",
     )
 
 
@@ -206,21 +214,15 @@ EXECUTORS = {"emr-serverless": _start_serverless, "emr-step": _start_step}
 
 
 def _job_name(world: World, arguments: list[str]) -> str:
-    return re.sub(r"[^A-Za-z0-9./_#-]", "-", f"{world.stack.deployment}-{'-'.join(arguments[:2])}")
+    name = "-".join([world.stack.deployment, *arguments[:2]])
+    return re.sub(r"[^A-Za-z0-9./_#-]", "-", name)
 
 
 def _require_published(world: World) -> None:
-    """Raises: StackError: there is nothing to start."""
-    with aws.ignore_error_codes(
-        "^404$|NotFound|NoSuchKey"
-    ):  # `publish` puts it there after the archive
-        aws.call(
-            world.region,
-            "s3",
-            "head_object",
-            Bucket=parse_s3_uri(world.lake.root)[0],
-            Key=JOB_SCRIPT,
-        )
+    """Raise StackError if the job script, which is uploaded last, is not in the bucket."""
+    bucket = parse_s3_uri(world.lake.root)[0]
+    with aws.ignore_error_codes("^404$|NotFound|NoSuchKey"):
+        aws.call(world.region, "s3", "head_object", Bucket=bucket, Key=JOB_SCRIPT)
         return
     raise StackError(
         "the library is not in the bucket",

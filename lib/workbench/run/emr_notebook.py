@@ -1,6 +1,4 @@
-"""One notebook, executed on an EMR cluster without anybody's Studio open (EMR's
-StartNotebookExecution).
-"""
+"""Execute one notebook on an EMR cluster, without an open Studio (EMR's StartNotebookExecution)."""
 
 import json
 import time
@@ -14,7 +12,7 @@ from ..spark import emr
 from . import notebooks
 from .execute import ExecutionResult
 
-# of a deployment's parameters: `workbench aws up emr studio`
+# Parameters of a deployment, which `workbench aws up emr studio` creates
 REQUIRED_PARAMETERS = (
     "emr/cluster",
     "emr/notebook_role",
@@ -27,18 +25,59 @@ FINAL_STATES = {"FINISHED", "FAILED", "STOPPED"}
 def execute_notebook(
     world: World, path: Path, values: dict[str, Any], timeout: float = 600
 ) -> ExecutionResult:
-    """Execute a notebook that `workbench aws publish` has put into the bucket; as
-    `execute.execute_notebook`, but that nothing is told of its cells meanwhile.
+    """Execute a notebook that `workbench aws publish` has uploaded to the bucket.
 
-    Raises: StackError: AWS refuses to start it, or there is no cluster, or it has ended.
+    Args:
+        world: the world.
+        path: the notebook.
+        values: parameters; they are injected below the parameters cell.
+        timeout: seconds for the whole notebook.
+
+    Returns:
+        The result, as of `execute.execute_notebook`; the last cell is not known.
+
+    Raises:
+        StackError: AWS refuses the request, or there is no running cluster.
     """
+    bucket, name = paths.parse_s3_uri(world.lake.root)[0], notebooks.name(path)
+    output = f"runs/{int(time.time())}/{name}"
+    execution = _start_execution(world, bucket, name, output, values)
+    result = ExecutionResult(nbformat.read(path, as_version=4))
+    try:
+        final = aws.wait(
+            lambda: _final_execution(world, execution),
+            f"{name} on the cluster",
+            timeout=timeout,
+            interval=5,
+        )
+        if final["Status"] != "FINISHED":
+            reason = final.get("LastStateChangeReason") or "no reason"
+            result.reason = f"EMR reports {final['Status']}: {reason}"
+    except KeyboardInterrupt:
+        result.interrupted, result.reason = True, "stopped by the user"
+    except StackError as e:
+        if e.__cause__:  # AWS rejected the request: the state of the notebook is not known
+            raise
+        result.reason = f"the notebook took longer than {timeout:g} s and was ended: {e}"
+    if result.reason and not _final_execution(world, execution):
+        aws.call(world.region, "emr", "stop_notebook_execution", NotebookExecutionId=execution)
+    text = files.read_text(f"s3://{bucket}/{output}")
+    if text:
+        result.notebook = nbformat.reads(text, as_version=4)
+    elif not result.reason:
+        result.reason = f"EMR has left no notebook at s3://{bucket}/{output}"
+    return result
+
+
+def _start_execution(
+    world: World, bucket: str, name: str, output: str, values: dict[str, Any]
+) -> str:
+    """Start the execution of a published notebook; return its id."""
     cluster, role, cluster_group, notebook_group = (
         aws.parameter(world.region, world.stack.deployment, name) for name in REQUIRED_PARAMETERS
     )
-    bucket, name = paths.parse_s3_uri(world.lake.root)[0], notebooks.name(path)
-    output = f"runs/{int(time.time())}/{name}"
     with emr.submitting_to(cluster, "notebook"):
-        started = aws.call(
+        return aws.call(
             world.region,
             "emr",
             "start_notebook_execution",
@@ -46,8 +85,8 @@ def execute_notebook(
             NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
             OutputNotebookS3Location={"Bucket": bucket, "Key": output},
             NotebookParams=json.dumps(values),
-            # given, for EMR else takes default groups: the studio's role makes none, and no
-            # template would remove them
+            # Without security groups EMR takes default ones: the studio's role cannot create them,
+            # and no template would delete them
             ExecutionEngine={
                 "Id": cluster,
                 "Type": "EMR",
@@ -57,39 +96,11 @@ def execute_notebook(
             ServiceRole=role,
             Tags=[{"Key": aws.DEPLOYMENT_TAG, "Value": world.stack.deployment}],
         )["NotebookExecutionId"]
-    done = ExecutionResult(nbformat.read(path, as_version=4))
-    try:
-        last = aws.wait(
-            lambda: _final_execution(world, started),
-            f"{name} on the cluster",
-            timeout=timeout,
-            interval=5,
-        )
-        if last["Status"] != "FINISHED":
-            done.reason = (
-                f"EMR says {last['Status']}: {last.get('LastStateChangeReason') or 'no reason'}"
-            )
-    except KeyboardInterrupt:
-        done.interrupted, done.reason = True, "stopped by the user"
-    except StackError as e:
-        if e.__cause__:  # AWS has refused the question: what became of the notebook is not known
-            raise
-        done.reason = f"the notebook took longer than {timeout:g} s and was ended: {e}"
-    if done.reason and not _final_execution(world, started):
-        aws.call(world.region, "emr", "stop_notebook_execution", NotebookExecutionId=started)
-    text = files.read_text(f"s3://{bucket}/{output}")
-    if text:
-        done.notebook = nbformat.reads(text, as_version=4)
-    elif not done.reason:
-        done.reason = f"EMR has left no notebook at s3://{bucket}/{output}"
-    return done
 
 
-def _final_execution(world: World, execution: str) -> dict[str, Any]:
-    """What EMR says of an execution that is over, {} of one that is not."""
-    found = aws.call(
-        world.region, "emr", "describe_notebook_execution", NotebookExecutionId=execution
-    )
-    return (
-        found["NotebookExecution"] if found["NotebookExecution"]["Status"] in FINAL_STATES else {}
-    )
+def _final_execution(world: World, execution_id: str) -> dict[str, Any]:
+    """Return EMR's description of an execution that has ended, {} of one that has not."""
+    execution = aws.call(
+        world.region, "emr", "describe_notebook_execution", NotebookExecutionId=execution_id
+    )["NotebookExecution"]
+    return execution if execution["Status"] in FINAL_STATES else {}

@@ -1,7 +1,6 @@
-"""One notebook, executed headless by papermill in a fresh kernel of this environment (see runner.py
-for many).
+"""Execute one notebook headless with papermill, in a new kernel of this environment.
 
-Nothing is written here: the runner masks secrets first.
+`runner` executes many. Nothing is written here: the runner masks secrets first.
 """
 
 import time
@@ -19,8 +18,13 @@ from traitlets.config import Config
 
 @dataclass
 class ExecutionResult:
-    """What came out: the notebook with outputs, the cell that was started last (-1: none), why it
-    ended early ("" if it did not), and whether it was the user who ended it.
+    """An executed notebook.
+
+    Args:
+        notebook: the notebook with its outputs.
+        last_cell: index of the cell that was started last; -1 for none.
+        reason: why the execution ended early, "" if it did not.
+        interrupted: the user ended it.
     """
 
     notebook: Any
@@ -30,8 +34,9 @@ class ExecutionResult:
 
 
 class _KernelManager(AsyncKernelManager):
-    """Before it ends a kernel, jupyter_client interrupts it. One that is just reading a message
-    then says so in the terminal, as an error. Nothing here needs it: a kernel is killed.
+    """A kernel manager that kills a kernel without an interrupt before.
+
+    A kernel that is interrupted while it reads a message prints an error to the terminal.
     """
 
     async def _async_interrupt_kernel(self) -> None:
@@ -42,54 +47,54 @@ class _KernelManager(AsyncKernelManager):
 
 def execute_notebook(
     path: Path,
-    values: dict,
+    values: dict[str, Any],
     timeout: float = 600,
-    on_cell: Callable[[int, list], None] = lambda at, cells: None,
+    on_cell: Callable[[int, list[Any]], None] = lambda index, cells: None,
 ) -> ExecutionResult:
     """Execute a notebook in its own folder.
 
     Args:
+        path: the notebook.
         values: parameters; they are injected below the parameters cell.
         timeout: seconds for the whole notebook.
         on_cell: called with index and cells before each cell.
 
-    Raises:
-        nothing of the notebook's: an error of a cell stands in its output, any other reason in
-        `why`.
+    Returns:
+        The result. An error of a cell is in the cell's outputs; any other failure is in `reason`.
     """
     deadline = time.monotonic() + timeout
-    logger.setLevel("CRITICAL")  # it reports on the terminal what is told better here
-    book = parameterize_notebook(
+    logger.setLevel("CRITICAL")  # papermill's messages repeat what the runner reports
+    notebook = parameterize_notebook(
         load_notebook_node(str(path)), values, kernel_name="python3", language="python"
     )
-    done = ExecutionResult(book)
+    result = ExecutionResult(notebook)
 
-    def started(cell: Any, cell_index: int) -> None:
-        done.last_cell = cell_index
-        on_cell(cell_index, book.cells)
+    def on_cell_start(cell: Any, cell_index: int) -> None:
+        result.last_cell = cell_index
+        on_cell(cell_index, notebook.cells)
+
+    def remaining_seconds(cell: Any) -> int:
+        return max(1, int(deadline - time.monotonic()))  # 0 would be no limit
 
     try:
         NBClientEngine.execute_notebook(
-            book,
+            notebook,
             "python3",
             progress_bar=False,
             kernel_manager_class=_KernelManager,
-            on_cell_start=started,
-            shutdown_kernel="immediate",  # a busy one that is asked to end has five seconds
-            timeout_func=lambda cell: max(
-                1, int(deadline - time.monotonic())
-            ),  # 0 would mean no limit
+            on_cell_start=on_cell_start,
+            shutdown_kernel="immediate",  # a graceful shutdown waits five seconds for a busy kernel
+            timeout_func=remaining_seconds,
             resources={"metadata": {"path": str(path.parent)}},
+            # The output of cells passes through loopback ports
             config=Config(KernelManager={"transport_encryption": "auto"}),
-        )  # what cells say goes over loopback ports
-    except KeyboardInterrupt:
-        done.interrupted, done.reason = True, "stopped by the user"
-    except TimeoutError:
-        done.reason = f"the notebook took longer than {timeout:g} s and was ended"
-    except Exception as e:  # noqa: BLE001 - a kernel ends in many ways; each is this notebook's failure, not the run's
-        done.reason = (
-            "the kernel died: its process was killed from outside, ran out of memory, or crashed"
-            if "Kernel died" in str(e)
-            else f"{type(e).__name__}: {e}"
         )
-    return done
+    except KeyboardInterrupt:
+        result.interrupted, result.reason = True, "stopped by the user"
+    except TimeoutError:
+        result.reason = f"the notebook took longer than {timeout:g} s and was ended"
+    except Exception as e:  # noqa: BLE001 - a kernel fails in many ways; none of them ends the run
+        result.reason = f"{type(e).__name__}: {e}"
+        if "Kernel died" in str(e):
+            result.reason = "the kernel died: its process was killed, ran out of memory, or crashed"
+    return result

@@ -1,205 +1,222 @@
-"""The notebooks: in reading order, what each promises, what its parameters cell declares, and, for
-the first notebook, their table of contents and the drawings of their chains.
-"""
+"""The notebooks: their order, titles and parameters, and the table and drawings for the first one."""
 
 import ast
 import re
-from itertools import accumulate
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import yaml
 
 from ..base import ParamsError, did_you_mean, first_line, params, paths
+from ..base.text import plural
 
 
 def find(targets: Sequence[str] = ()) -> list[Path]:
-    """Return the notebooks that the targets name, all where there is none, in reading order, each
-    once.
+    """Return the notebooks that the targets name, in reading order, each once.
 
     Args:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`), tracks and
-            notebooks by number (`11`), or by path.
+            notebooks by number (`11`), or by path. No target selects all notebooks.
 
     Raises:
-        ParamsError: an unknown target; or one that is empty or lies outside notebooks/ (an unset
-            variable, `/`): it would name every notebook, the teardown too.
+        ParamsError: a target is unknown; or it is empty or outside notebooks/ (an unset variable,
+            `/`) and would select every notebook, including the teardown.
     """
-    base = paths.ROOT / "notebooks"
-    known = sorted(p for p in base.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
-    chosen = set() if targets else set(known)
+    folder = paths.ROOT / "notebooks"
+    all_paths = sorted(p for p in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    if not targets:
+        return all_paths
+    selected: set[Path] = set()
     for target in targets:
-        text = str(target).rstrip("/")
-        meant = {
-            q.resolve() for q in (Path(text), paths.ROOT / text, base / text) if text and q.exists()
-        }
-        meant = {q for q in meant if base.resolve() in q.parents}
-        hits = [
-            p
-            for p in known
-            if text in (p.stem, p.name)
-            or meant & {p.resolve(), *p.resolve().parents}
-            or text.isdecimal()
-            and text in (number(p.stem), number(p.parent.name))
-        ]
-        if not hits:
+        matches = _matches(str(target).rstrip("/"), folder, all_paths)
+        if not matches:
+            names = {name for p in all_paths for name in (p.stem, p.parent.name)} - {folder.name}
+            stem = Path(target).stem
             raise ParamsError(
                 f"there is no notebook or track {str(target)!r}",
                 location="notebooks/",
-                expected=did_you_mean(
-                    Path(text).stem,
-                    {name for p in known for name in (p.stem, p.parent.name)} - {base.name},
-                ),
-                hint=""
-                if Path(text).name
-                else "name one of them; all notebooks run where no target is given",
+                expected=did_you_mean(stem, names),
+                hint="" if stem else "name one of them; without a target all notebooks run",
             )
-        chosen.update(hits)
-    return [p for p in known if p in chosen]
+        selected.update(matches)
+    return [p for p in all_paths if p in selected]
+
+
+def _matches(target: str, folder: Path, all_paths: Iterable[Path]) -> list[Path]:
+    """Return the notebooks with this name, number, track or path."""
+    candidates = (Path(target), paths.ROOT / target, folder / target) if target else ()
+    targets = {path.resolve() for path in candidates if path.exists()}
+    targets = {path for path in targets if folder.resolve() in path.parents}
+    return [
+        p
+        for p in all_paths
+        if target in (p.stem, p.name)
+        or (target.isdecimal() and target in (number(p.stem), number(p.parent.name)))
+        or not targets.isdisjoint((p.resolve(), *p.resolve().parents))
+    ]
 
 
 def number(name: str) -> str:
-    """Return what stands before the first underscore of a notebook's or track's name: "13" of
-    13_hudi_ingest.
-    """
+    """Return the number at the start of a notebook's or track's name: "13" of 13_hudi_ingest."""
     return name.partition("_")[0]
 
 
 def name(path: Path) -> str:
-    """What a notebook is called: its path below notebooks/."""
+    """Return the path of a notebook below notebooks/."""
     return path.relative_to(paths.ROOT / "notebooks").as_posix()
 
 
 def introduction(cells: list[Any], default_title: str) -> dict[str, str]:
-    """Title and promise of a notebook, as Markdown: heading and first paragraph of its first cell
-    of text; `otherwise` where it has no title.
+    """Return the title and the promise of a notebook, as Markdown.
+
+    Args:
+        cells: its cells. The first text cell has the heading and, as its first paragraph, what the
+            reader has at the end.
+        default_title: the title of a notebook without a heading.
+
+    Returns:
+        title, promise.
     """
     first = next((c["source"] for c in cells if c["cell_type"] == "markdown"), "")
-    title, _, rest = first.strip().partition("\n")
-    promise = " ".join(re.split(r"\n\s*\n", rest.strip())[0].split())
-    return {
-        "title": title.strip("# ") or default_title,
-        "promise": "" if promise.startswith("#") else promise,
-    }
+    title, _, text = first.strip().partition("\n")
+    promise = " ".join(re.split(r"\n\s*\n", text.strip())[0].split())
+    if promise.startswith("#"):
+        promise = ""
+    return {"title": title.strip("# ") or default_title, "promise": promise}
 
 
 def sections(cells: list[Any]) -> list[str]:
-    """For each cell the last heading that stands in it or above it; the empty text above the
-    first.
-    """
-    own = [
-        re.findall(r"^#{1,3} +(.+?)\s*#*$", re.sub(r"```.*?```", "", c["source"], flags=re.S), re.M)
-        if c["cell_type"] == "markdown"
-        else []
-        for c in cells
-    ]
-    return list(
-        accumulate(
-            (strip_markdown(found[-1]) if found else "" for found in own),
-            lambda above, here: here or above,
-        )
-    )
+    """Return for each cell the last heading in or above it; "" above the first heading."""
+    section, result = "", []
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            text = re.sub(r"```.*?```", "", cell["source"], flags=re.S)
+            headings = re.findall(r"^#{1,3} +(.+?)\s*#*$", text, re.M)
+            if headings:
+                section = strip_markdown(headings[-1])
+        result.append(section)
+    return result
 
 
 def strip_markdown(markdown: str) -> str:
-    """A line of Markdown as plain text."""
-    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown))
+    """Return a line of Markdown as plain text."""
+    without_links = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
+    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", without_links)
 
 
 def contents() -> Any:
-    """The table of contents, for display in a notebook at the top of notebooks/."""
-    import nbformat  # here, and IPython below: `workbench down` needs neither
+    """Return the table of contents, for display in a notebook at the top of notebooks/."""
+    import nbformat  # here, and IPython below: `workbench down` runs without them
     from IPython.display import Markdown
 
     rows = ["| notebook | | at its end |", "|---|---|---|"]
     for path in find():
         intro = introduction(nbformat.read(path, as_version=4).cells, path.stem)
         promise = re.sub(r"^At the end of this notebook,? ", "", intro["promise"])
-        rows.append(
-            f"| [{path.stem}]({name(path)}) | {intro['title']} | {promise[:1].upper()}{promise[1:]} |"
-        )
+        promise = promise[:1].upper() + promise[1:]
+        rows.append(f"| [{path.stem}]({name(path)}) | {intro['title']} | {promise} |")
     return Markdown("\n".join(rows))
 
 
 def chains(*tracks: str) -> Any:
-    """Draw the chains of these tracks (`20_query_based_cdc`), or of all, below each other: each
-    link from the source to the result, with its notebooks (chains.yaml).
+    """Draw the chains of tracks: each link from the source to the result, with its notebooks.
+
+    Args:
+        tracks: such as `20_query_based_cdc`; none draws all tracks of chains.yaml.
     """
     import jinja2
     from IPython.display import HTML
 
-    here = Path(__file__).parent
-    every = yaml.safe_load((here / "chains.yaml").read_text(encoding="utf-8"))
+    folder = Path(__file__).parent
+    definitions = yaml.safe_load((folder / "chains.yaml").read_text(encoding="utf-8"))
     template = jinja2.Template(
-        (here / "chains.svg.j2").read_text(encoding="utf-8"), autoescape=True
+        (folder / "chains.svg.j2").read_text(encoding="utf-8"), autoescape=True
     )
-    svg = template.render(tracks=[{**every[name], "number": name[:2]} for name in tracks or every])
-    return HTML(f"<div style='max-width:960px'>{svg}</div>")
+    rows = [{**definitions[track], "number": number(track)} for track in tracks or definitions]
+    return HTML(f"<div style='max-width:960px'>{template.render(tracks=rows)}</div>")
 
 
 # ---- parameters
 
 
-def declared_parameters(book: Any, shown: str) -> dict[str, Any]:
-    """Return name → default of a notebook's parameters cell.
+def declared_parameters(notebook: Any, path: str) -> dict[str, Any]:
+    """Return the parameters that a notebook declares, with their defaults.
+
+    Args:
+        notebook: the notebook.
+        path: its path, for errors.
 
     Raises:
-        ParamsError: no such cell, or a value in it that is not a literal. (A derived value would
-            keep its default when papermill sets what it was derived from.)
+        ParamsError: there is no parameters cell, or it has a value that is not a literal. A derived
+            value would keep its default when papermill sets the parameter that it is derived from.
     """
     cells = [
         c
-        for c in book.cells
+        for c in notebook.cells
         if c.cell_type == "code" and "parameters" in c.metadata.get("tags", [])
     ]
     if len(cells) != 1:
+        count = plural(len(cells), "parameters cell") if cells else "no parameters cell"
         raise ParamsError(
-            f"the notebook has {len(cells) or 'no'} parameters cell{'s'[: len(cells) > 1]}",
-            location=shown,
+            f"the notebook has {count}",
+            location=path,
             expected="one code cell tagged `parameters`",
-            hint="tag the cell that says world = …",
+            hint="tag the cell with world = …",
         )
-    found, node = {}, None
+    declared: dict[str, Any] = {}
+    statement: Any = None
     try:
-        for node in ast.parse(cells[0].source).body:
-            found[node.targets[0].id] = ast.literal_eval(node.value)
+        for statement in ast.parse(cells[0].source).body:
+            declared[statement.targets[0].id] = ast.literal_eval(statement.value)
     except (SyntaxError, ValueError, TypeError, AttributeError) as e:
         raise ParamsError(
             "the parameters cell holds something else than literals",
-            location=f"{shown}: {ast.unparse(node) if node else e}",
+            location=f"{path}: {ast.unparse(statement) if statement else e}",
             expected="lines such as scale = 1",
             hint="compute it in the cell below",
         ) from None
-    if "world" not in found:
+    if "world" not in declared:
         raise ParamsError(
             "the parameters cell does not declare `world`",
-            location=shown,
+            location=path,
             expected='world = "local"',
         )
-    return found
+    return declared
 
 
-def convert_parameters(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Check parameters against the notebooks, and return them in the declared types. Whether a
-    value is one of its choices the notebook itself judges, by params.require_choice. Raises ParamsError.
+def convert_parameters(notebooks: dict[Path, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Check parameters against the notebooks, and convert them to the declared types.
+
+    The notebook itself checks whether a value is one of its choices (params.require_choice).
+
+    Args:
+        notebooks: {path: notebook}.
+        parameters: {name: value}; a text is parsed as YAML unless the declared type is text.
+
+    Returns:
+        {name: converted value}.
+
+    Raises:
+        ParamsError: a parameter is unknown, or its value has another type.
     """
-    declarations = {name(p): declared_parameters(b, name(p)) for p, b in books.items()}
-    every = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
+    declarations = {name(p): declared_parameters(n, name(p)) for p, n in notebooks.items()}
+    defaults = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
+    converted = {}
     for key, value in parameters.items():
         if key == "world":
             raise ParamsError("the world is not a parameter", hint="name it with --world")
-        if key not in every:
+        if key not in defaults:
             raise ParamsError(
                 f"no selected notebook declares the parameter {key!r}",
                 location=", ".join(declarations),
-                expected=did_you_mean(key, every) if every else "none",
+                expected=did_you_mean(key, defaults) if defaults else "none",
             )
-        users = ", ".join(book for book, names in declarations.items() if key in names)
-        parameters[key] = _convert_value(key, value, every[key], users)
-    return parameters
+        users = ", ".join(path for path, declared in declarations.items() if key in declared)
+        converted[key] = _convert_value(key, value, defaults[key], users)
+    return converted
 
 
-def _convert_value(name: str, value: Any, default: Any, where: str) -> Any:
+def _convert_value(name: str, value: Any, default: Any, location: str) -> Any:
     expected = f"a value of type {type(default).__name__}, such as {default!r}"
     if isinstance(value, str) and not isinstance(default, str):
         try:
@@ -207,7 +224,7 @@ def _convert_value(name: str, value: Any, default: Any, where: str) -> Any:
         except params.YAML_LOAD_ERRORS as e:
             raise ParamsError(
                 f"parameter {name} is {value[:60]!r}, which is not YAML: {first_line(e)}",
-                location=where,
+                location=location,
                 expected=expected,
             ) from None
     if isinstance(default, float) and type(value) is int:
@@ -215,11 +232,10 @@ def _convert_value(name: str, value: Any, default: Any, where: str) -> Any:
     if default is not None and type(value) is not type(default):
         raise ParamsError(
             f"parameter {name} is {value!r} ({type(value).__name__})",
-            location=where,
+            location=location,
             expected=expected,
         )
-    if (
-        name.endswith("_dir") and value
-    ):  # from where the user typed it; the kernel starts in the notebook's folder
+    # A folder is relative to the user's folder; the kernel starts in the notebook's
+    if name.endswith("_dir") and value:
         return str(Path(value).expanduser().absolute())
     return value

@@ -1,6 +1,4 @@
-"""What is kept of a run in runs/<time>-<world>: run.json, made, found again, written with every
-secret masked; and report.html, made of it.
-"""
+"""The record of a run in runs/<time>-<world>: run.json, with masked secrets, and report.html."""
 
 import datetime as dt
 import html
@@ -13,17 +11,14 @@ import shlex
 import subprocess
 import urllib.parse
 from pathlib import Path
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Optional, TypedDict
 
 from ..base import errors, params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
-STATUS_LABELS = {
-    "skipped": "not run",
-    "pending": "not run",
-    "running": "not finished",
-}  # other states by their own names
+# States that the report names in other words
+STATUS_LABELS = {"skipped": "not run", "pending": "not run", "running": "not finished"}
 RECORDED_PACKAGES = [
     "pyspark",
     "hudi",
@@ -37,41 +32,89 @@ RECORDED_PACKAGES = [
 ]
 
 
+class NotebookEntry(TypedDict):
+    """A notebook in run.json; times are in seconds."""
+
+    path: str
+    title: str
+    promise: str
+    status: str
+    why: str
+    seconds: float
+    cell_seconds: float
+    cells: list[dict[str, Any]]
+    checks: list[dict[str, Any]]
+    error: Optional[dict[str, Any]]
+
+
+class RunRecord(TypedDict):
+    """The content of run.json."""
+
+    status: str
+    world: str
+    describe: str
+    targets: list[str]
+    parameters: dict[str, Any]
+    started: str
+    seconds: float
+    cell_seconds: float
+    commit: Optional[str]
+    python: str
+    platform: str
+    processors: Optional[int]
+    versions: dict[str, str]
+    world_values: list[tuple[str, str]]
+    notebooks: list[NotebookEntry]
+
+
 def runs_dir() -> Path:
-    """Where runs are kept: runs/, or the folder that WORKBENCH_RUNS names (tests use their own)."""
+    """Return the folder of the runs: runs/, or that of WORKBENCH_RUNS (tests have their own)."""
     return Path(os.environ.get("WORKBENCH_RUNS") or paths.ROOT / "runs")
 
 
 def run_locations() -> list[Path]:
-    """Where the runs lie: runs/; or, as WORKBENCH_RUNS may name a folder that holds other things,
-    each run's own.
+    """Return the folders that hold nothing but runs.
+
+    This is runs/; or, because WORKBENCH_RUNS can be a folder with other content, that of each run.
     """
-    at = runs_dir()
-    return [at] if at == paths.ROOT / "runs" else sorted(f.parent for f in at.glob("*/run.json"))
+    folder = runs_dir()
+    if folder == paths.ROOT / "runs":
+        return [folder]
+    return sorted(file.parent for file in folder.glob("*/run.json"))
 
 
 def lock_file() -> Path:
-    """What a run of this instance holds while it goes on."""
+    """Return the file that an active run of this instance locks."""
     return paths.state_dir() / "run.lock"
 
 
 def running_pids(*locks: Path) -> list[str]:
-    """Pids of the runs that hold one of these lock files; of this instance's where none is
-    named.
+    """Return the process ids of active runs.
+
+    Args:
+        locks: lock files of several instances, by default that of this one.
     """
-    return [pid for pid in map(wait.lock_owner_pid, locks or [lock_file()]) if pid]
+    pids = [wait.lock_owner_pid(lock) for lock in locks or [lock_file()]]
+    return [pid for pid in pids if pid]
 
 
 def create(
-    books: dict[Path, Any], world: params.World, targets: list[str], given: dict
-) -> tuple[Path, dict]:
-    """Make the folder of a run; return it and what its record begins with."""
+    books: dict[Path, Any], world: params.World, targets: list[str], parameters: dict[str, Any]
+) -> tuple[Path, RunRecord]:
+    """Create the folder of a run, and return it with the initial record.
+
+    Args:
+        books: {path: notebook}.
+        world: the world.
+        targets: what the user selected.
+        parameters: {name: value}.
+    """
     now = dt.datetime.now().astimezone()
     stamp = f"{now:%Y%m%d-%H%M%S}-{world.name}"
-    if not os.environ.get("WORKBENCH_RUNS"):  # whose rights are the user's own choice
+    if not os.environ.get("WORKBENCH_RUNS"):  # the user chooses the permissions of that folder
         paths.ensure_private_dir(runs_dir())
-    taken = len(list(runs_dir().glob(f"{stamp}*")))
-    folder = runs_dir() / (f"{stamp}-{taken + 1}" if taken else stamp)
+    existing = len(list(runs_dir().glob(f"{stamp}*")))
+    folder = runs_dir() / (f"{stamp}-{existing + 1}" if existing else stamp)
     folder.mkdir(parents=True)
     packages = {
         f"python package {name}": importlib.metadata.version(name) for name in RECORDED_PACKAGES
@@ -79,9 +122,9 @@ def create(
     return folder, {
         "status": "running",
         "world": world.name,
-        "describe": world.describe,
+        "describe": world.description,
         "targets": targets,
-        "parameters": given,
+        "parameters": parameters,
         "started": now.isoformat(timespec="seconds"),
         "seconds": 0.0,
         "cell_seconds": 0.0,
@@ -91,60 +134,82 @@ def create(
         "processors": os.cpu_count(),
         "versions": {**versions(), **packages},
         "world_values": params.flatten(world),
-        "notebooks": [
-            {
-                "path": notebooks.name(p),
-                **notebooks.introduction(book.cells, p.stem),
-                "status": "pending",
-                "why": "",
-                "seconds": 0.0,
-                "cell_seconds": 0.0,
-                "cells": [],
-                "checks": [],
-                "error": None,
-            }
-            for p, book in books.items()
-        ],
+        "notebooks": [_new_entry(path, book) for path, book in books.items()],
+    }
+
+
+def _new_entry(path: Path, book: Any) -> NotebookEntry:
+    introduction = notebooks.introduction(book.cells, path.stem)
+    return {
+        "path": notebooks.name(path),
+        "title": introduction["title"],
+        "promise": introduction["promise"],
+        "status": "pending",
+        "why": "",
+        "seconds": 0.0,
+        "cell_seconds": 0.0,
+        "cells": [],
+        "checks": [],
+        "error": None,
     }
 
 
 def find_resumable(
-    books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]
-) -> Optional[tuple[Path, dict]]:
-    """Return folder and record of the newest run of the same world and notebooks that did not pass;
-    None, and say so, where there is none. Its parameters go into `given`; ParamsError where other
-    ones are there already.
+    books: Iterable[Path],
+    world: str,
+    parameters: dict[str, Any],
+    progress: Callable[[str], None],
+) -> Optional[tuple[Path, RunRecord]]:
+    """Find the newest run of the same world and notebooks that did not pass.
+
+    Args:
+        books: paths of the notebooks.
+        world: name of the world.
+        parameters: those of the new run; the found run's parameters are added.
+        progress: called with each line for the user.
+
+    Returns:
+        Folder and record of the run; None if there is no such run.
+
+    Raises:
+        ParamsError: the run has other parameters.
     """
-    for file in sorted(runs_dir().glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[
-        ::-1
-    ]:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == list(
-            map(notebooks.name, books)
-        )
-        if same and any(e["status"] != "passed" for e in record["notebooks"]):
-            if given and given != record["parameters"]:
-                raise errors.ParamsError(
-                    "the run to resume had other parameters",
-                    location=str(file),
-                    expected=str(record["parameters"]),
-                    hint="leave --resume or --param out",
-                )
-            given.update(record["parameters"])
-            then, this = record.get("commit") or "unknown", checkout_commit() or "unknown"
-            if then != this:
-                say(
-                    f"note: the run to resume is of commit {then}, this is {this}; what passed then is not run again"
-                )
-            return file.parent, record
-    say(
+    names = [notebooks.name(path) for path in books]
+    files = runs_dir().glob(f"*-{world}*/run.json")
+    for file in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True):
+        record: RunRecord = json.loads(file.read_text(encoding="utf-8"))
+        entries = record["notebooks"]
+        if record["world"] != world or [entry["path"] for entry in entries] != names:
+            continue
+        if all(entry["status"] == "passed" for entry in entries):
+            continue
+        if parameters and parameters != record["parameters"]:
+            raise errors.ParamsError(
+                "the run to resume had other parameters",
+                location=str(file),
+                expected=str(record["parameters"]),
+                hint="leave --resume or --param out",
+            )
+        parameters.update(record["parameters"])
+        old, new = record.get("commit") or "unknown", checkout_commit() or "unknown"
+        if old != new:
+            progress(
+                f"note: the run to resume is of commit {old}, this is {new}; notebooks that passed are not run again"
+            )
+        return file.parent, record
+    progress(
         f"there is no run of these notebooks in world {world} that did not pass: running all of them"
     )
     return None
 
 
-def save(folder: Path, record: dict) -> None:
-    """Write the record, masked, in one step: whoever reads it sees the one before or this one."""
+def save(folder: Path, record: RunRecord) -> None:
+    """Write run.json with masked secrets, atomically.
+
+    Args:
+        folder: folder of the run.
+        record: the record.
+    """
     scratch = folder / "run.json.new"
     scratch.write_text(
         json.dumps(mask_secrets(record), indent=1, default=str, ensure_ascii=False),
@@ -154,86 +219,74 @@ def save(folder: Path, record: dict) -> None:
 
 
 def mask_secrets(value: Any) -> Any:
-    """Return a copy in which every secret's text is dots, as it stands and as HTML, JSON or a URL
-    would write it.
+    """Return a copy in which every secret is masked, also if escaped as HTML, JSON or in a URL.
+
+    Args:
+        value: texts in any nesting of dicts and lists; images are not searched.
     """
-    known = {
-        *secrets.read().values(),
-        *(v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")),
-    }
-    forms = {
-        f
-        for s in known
-        if len(s) > 3  # dots for a shorter one would show it by where they stand
-        for f in (
-            s,
-            html.escape(s),
-            urllib.parse.quote(s, safe=""),
-            json.dumps(s)[1:-1],
-            repr(s)[1:-1],
-        )
-    }
+    values = {*secrets.read().values()}
+    values |= {v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")}
+    forms: set[str] = set()
+    for secret in values:
+        if len(secret) > 3:  # the mask would reveal where a shorter one occurs
+            forms |= {
+                secret,
+                html.escape(secret),
+                urllib.parse.quote(secret, safe=""),
+                json.dumps(secret)[1:-1],
+                repr(secret)[1:-1],
+            }
     if not forms:
         return value
     pattern = re.compile("|".join(re.escape(f) for f in sorted(forms, key=len, reverse=True)))
 
-    def walk(v: Any) -> Any:
+    def mask(v: Any) -> Any:
+        if isinstance(v, str):
+            return pattern.sub(secrets.MASK, v)
         if isinstance(v, dict):
-            return {
-                pattern.sub(secrets.MASK, str(k)): w if k == "image/png" else walk(w)
-                for k, w in v.items()
-            }
-        if isinstance(v, (list, tuple)):
-            return [walk(w) for w in v]
-        return pattern.sub(secrets.MASK, v) if isinstance(v, str) else v
+            return {mask(str(k)): w if k == "image/png" else mask(w) for k, w in v.items()}
+        return [mask(w) for w in v] if isinstance(v, (list, tuple)) else v
 
-    return walk(value)
+    return mask(value)
 
 
 def checkout_commit() -> Optional[str]:
-    """The commit of this checkout, and whether a file of it was changed since; None where git does
-    not say.
-    """
-    describe = [
-        "git",
-        "-C",
-        str(paths.ROOT),
-        "describe",
-        "--always",
-        "--exclude=*",
-        "--dirty= with local changes",
-    ]
+    """Return the commit of this checkout, and whether it has local changes; None without git."""
+    command = ["git", "-C", str(paths.ROOT), "describe", "--always", "--exclude=*"]
+    command.append("--dirty= with local changes")
     try:
-        return (
-            subprocess.run(describe, capture_output=True, text=True, timeout=10).stdout.strip()
-            or None
-        )
+        result = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
+    return result.stdout.strip() or None
 
 
 # ---- the report
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write report.html beside run.json, from it and the executed notebooks, and return its path:
-    one file that needs nothing else, for a desk, a phone, a printer or an attachment.
+    """Write report.html beside run.json: one file without any references to other files.
+
+    Args:
+        run_dir: folder of the run, with run.json and the executed notebooks.
+
+    Returns:
+        The path of the report.
 
     Raises:
         WorkbenchError: the folder holds no run.
     """
-    import jinja2  # here, and nbformat below: `workbench down` needs neither
+    import jinja2  # here, and nbformat below: `workbench down` runs without them
 
     file = run_dir / "run.json"
     if not file.is_file():
         raise errors.WorkbenchError(
-            "there is no run here", location=str(run_dir), expected="a folder that holds run.json"
+            "there is no run here", location=str(run_dir), expected="a folder with run.json"
         )
     record = json.loads(file.read_text(encoding="utf-8"))
     for number, entry in enumerate(record["notebooks"], 1):
-        entry.update(
-            anchor=f"notebook-{number}", pictures=_pictures(run_dir / "notebooks" / entry["path"])
-        )
+        entry["anchor"] = f"notebook-{number}"
+        entry["pictures"] = _pictures(run_dir / "notebooks" / entry["path"])
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -241,15 +294,17 @@ def write_report(run_dir: Path) -> Path:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        duration=format_duration, moment=dt.datetime.fromisoformat, plain=notebooks.strip_markdown
+        duration=format_duration,
+        datetime=dt.datetime.fromisoformat,
+        strip_markdown=notebooks.strip_markdown,
     )
     page = environment.get_template("report.html.j2").render(
         run=record,
         folder=run_dir.name,
-        said=STATUS_LABELS,
-        again=_repeat_command(record),
-        resume=_repeat_command(record, "--resume"),
-        checks=[c for e in record["notebooks"] for c in e["checks"]],
+        status_labels=STATUS_LABELS,
+        repeat_command=_repeat_command(record),
+        resume_command=_repeat_command(record, "--resume"),
+        checks=[check for entry in record["notebooks"] for check in entry["checks"]],
     )
     target = run_dir / "report.html"
     target.write_text(page, encoding="utf-8")
@@ -257,40 +312,43 @@ def write_report(run_dir: Path) -> Path:
 
 
 def format_duration(seconds: Any) -> str:
-    """Seconds as a person says them: 0.4 s, 12 s, 3 min 05 s."""
+    """Format seconds for a reader: 0.4 s, 12 s, 3 min 05 s."""
     seconds = float(seconds or 0)
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    minutes, remainder = divmod(round(seconds), 60)
+    return f"{minutes} min {remainder:02} s" if minutes else f"{remainder} s"
 
 
-def _pictures(path: Path) -> list[dict]:
-    """The pictures of an executed notebook (none if it was not run): each with the heading that it
-    stands under and, for who does not see it, its own title, which `draw.Picture` puts beside it as
-    text.
+def _pictures(path: Path) -> list[dict[str, str]]:
+    """Return the pictures of an executed notebook; none if it was not executed.
+
+    Returns:
+        src, caption (the heading above the picture), and title: the alternative text, which
+        `draw.Picture` stores beside the image as its text form.
     """
     import nbformat
 
-    found, cells = [], nbformat.read(path, as_version=4).cells if path.is_file() else []
+    if not path.is_file():
+        return []
+    pictures = []
+    cells = nbformat.read(path, as_version=4).cells
     for cell, section in zip(cells, notebooks.sections(cells)):
-        for data in (
-            output["data"]
-            for output in cell.get("outputs", [])
-            if "image/png" in output.get("data", {})
-        ):
-            title = data.get("text/plain", "")
-            found.append(
-                {
-                    "src": "data:image/png;base64," + "".join(data["image/png"].split()),
-                    "caption": section,
-                    "title": section if title.startswith("<") else title or section,
-                }
-            )
-    return found
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "image/png" in data:
+                image = "".join(data["image/png"].split())
+                title = data.get("text/plain", "")
+                if not title or title.startswith("<"):
+                    title = section
+                pictures.append(
+                    {"src": f"data:image/png;base64,{image}", "caption": section, "title": title}
+                )
+    return pictures
 
 
-def _repeat_command(record: dict, *more: str) -> str:
-    """The command that repeats the run."""
-    given = (f"--param {shlex.quote(f'{k}={v}')}" for k, v in record["parameters"].items())
-    return f'make run ARGS="{" ".join([*record["targets"], "--world", record["world"], *given, *more])}"'
+def _repeat_command(record: RunRecord, *options: str) -> str:
+    arguments = [*record["targets"], "--world", record["world"]]
+    for name, value in record["parameters"].items():
+        arguments += ["--param", shlex.quote(f"{name}={value}")]
+    return f'make run ARGS="{" ".join([*arguments, *options])}"'

@@ -1,14 +1,14 @@
-"""The runner: executes notebooks in order, headless, and records what happened in
-runs/<time>-<world>/.
+"""Run notebooks headless, in order, and record the results in runs/<time>-<world>/.
 
     runs/20261121-093000-local/
-        notebooks/10_outbox/11_source_database.ipynb    executed copies
-        run.json                                        status, durations, checks, versions (see
-        run_record) report.html                                     see run_record
+        notebooks/10_outbox/11_source_database.ipynb    executed copy
+        notebooks/10_outbox/11_source_database.html     the same as a page
+        run.json                                        status, durations, checks, versions
+        report.html                                     see run_record
 
-A track is a folder of notebooks; a failed notebook stops the rest of its track and no other.
-Everything is looked at before the first notebook starts: world, targets, parameters cells. Whatever
-is written goes through run_record.mask_secrets.
+A track is a folder of notebooks. A failed notebook skips the rest of its track and no other one.
+World, targets and parameters cells are validated before the first notebook starts. All output
+passes through run_record.mask_secrets.
 """
 
 import contextlib
@@ -24,33 +24,48 @@ import nbformat
 from ..base import aws, errors, params, terminal, wait
 from ..results.check import MIME
 from ..stack import process
-from . import emr_notebook, execute, notebooks, run_record
+from . import emr_notebook, execute, export, notebooks, run_record
+
+Execute = Callable[[Path, dict[str, Any]], execute.ExecutionResult]
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came out: status is passed, failed or stopped; notebooks are the entries of run.json."""
+    """The result of a run.
+
+    Args:
+        folder: folder of the run.
+        report: path of report.html.
+        status: passed, failed or stopped.
+        seconds: from start to end.
+        notebooks: the entries of run.json.
+    """
 
     folder: Path
     report: Path
     status: str
     seconds: float
-    notebooks: Sequence[dict]
+    notebooks: Sequence[run_record.NotebookEntry]
 
     @property
     def exit_code(self) -> int:
+        """Exit code of the command: 0 passed, 130 stopped, 1 failed."""
         return {"passed": 0, "stopped": 130}.get(self.status, 1)
 
     def __str__(self) -> str:
-        failed = [e["path"] for e in self.notebooks if e["status"] == "failed"]
-        passed = sum(e["status"] == "passed" for e in self.notebooks)
-        checks = [c["ok"] for e in self.notebooks for c in e["checks"]]
-        return (
-            f"{self.status}: {passed} of {len(self.notebooks)} notebooks, "
+        """Return the result in one line."""
+        statuses = [entry["status"] for entry in self.notebooks]
+        failed = [entry["path"] for entry in self.notebooks if entry["status"] == "failed"]
+        checks = [check["ok"] for entry in self.notebooks for check in entry["checks"]]
+        text = (
+            f"{self.status}: {statuses.count('passed')} of {len(statuses)} notebooks, "
             f"{checks.count(True)} of {len(checks)} checks in {self.seconds:.0f} s"
-            + (f"; {checks.count(None)} shown: own data differ" if None in checks else "")
-            + (f"; failed: {', '.join(failed)}" if failed else "")
         )
+        if None in checks:
+            text += f"; {checks.count(None)} shown: own data differ"
+        if failed:
+            text += f"; failed: {', '.join(failed)}"
+        return text
 
 
 def run(
@@ -63,240 +78,270 @@ def run(
     progress: bool = True,
     executor: str = "here",
 ) -> RunResult:
-    """Run notebooks and write the report. Ctrl-C or TERM ends the kernel and leaves the rest out.
+    """Run notebooks, and write the report. Ctrl-C or TERM ends the kernel, and skips the rest.
 
     Args:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path; none
-            means all.
-        parameters: go to those selected notebooks that declare them; text is converted to the type
-            declared, and a relative folder (`…_dir`) is taken from the current one.
-        resume: go on with the newest run of the same world and notebooks that did not pass, at the
-            first notebook that did not; where there is no such run, say so and run everything.
+            selects all.
+        world: name of the world.
+        parameters: {name: value} for the notebooks that declare them; a text is converted to the
+            declared type, and a relative folder (`…_dir`) is relative to the current one.
+        resume: continue the newest run of the same world and notebooks that did not pass, at its
+            first such notebook. Without such a run everything is run.
         timeout: seconds for one notebook.
-        on: where notebooks are executed: "here", or "emr-notebook", on the cluster of the world's
-            deployment.
+        progress: print a line for each notebook and section.
+        executor: "here", or "emr-notebook", on the cluster of the world's deployment.
 
     Raises:
-        ParamsError: unknown world, target or parameter; a notebook without a parameters cell that
-            holds only literals.
-        WorkbenchError: another run of this instance is going on, or there is no room for one.
+        ParamsError: an unknown world, target or parameter; a notebook without a parameters cell
+            that holds only literals.
+        WorkbenchError: another run of this instance is active, or the disk is full.
     """
-    params.require_choice("on", executor, "here", "emr-notebook")
-    books = {p: nbformat.read(p, as_version=4) for p in notebooks.find(targets)}
+    params.require_choice("executor", executor, "here", "emr-notebook")
+    books = {path: nbformat.read(path, as_version=4) for path in notebooks.find(targets)}
     loaded = params.load(world)
-    for name in (
-        emr_notebook.REQUIRED_PARAMETERS if executor != "here" else ()
-    ):  # before anything is begun
-        aws.parameter(loaded.region, loaded.stack.deployment, name)
-    given = notebooks.convert_parameters(books, dict(parameters or {}))
-    if process.disk_full_message():
+    if executor == "emr-notebook":
+        for name in emr_notebook.REQUIRED_PARAMETERS:  # it fails before the run starts
+            aws.parameter(loaded.region, loaded.stack.deployment, name)
+    converted = notebooks.convert_parameters(books, dict(parameters or {}))
+    full_disk = process.disk_full_message()
+    if full_disk:
         raise errors.WorkbenchError(
-            f"nothing is run: {process.disk_full_message()}",
+            f"nothing is run: {full_disk}",
             hint="make room: `make clean` removes service data, lake and runs",
         )
-    lines, lock = ProgressReporter(progress), run_record.lock_file()
-    going_on = wait.file_lock(
-        lock,
-        lambda pid: errors.WorkbenchError(
-            "another run is going on",
-            location=f"process {pid} holds {lock}",
-            hint=f"wait until it is done, or stop it: kill {pid}",
-        ),
-    )
-    with going_on, wait.stop_on_signal(raise_interrupt=True), contextlib.ExitStack() as after:
-        earlier = run_record.find_resumable(books, world, given, lines.echo) if resume else None
-        folder, record = earlier or run_record.create(books, loaded, list(targets), given)
-        executed = (
-            partial(execute.execute_notebook, timeout=timeout, on_cell=lines.cell)
-            if executor == "here"
-            else partial(emr_notebook.execute_notebook, loaded, timeout=timeout)
-        )
+    reporter = ProgressReporter(progress)
+    with _run_lock(), wait.stop_on_signal(raise_interrupt=True), contextlib.ExitStack() as at_end:
+        resumed = None
+        if resume:
+            resumed = run_record.find_resumable(books, world, converted, reporter.echo)
+        folder, record = resumed or run_record.create(books, loaded, list(targets), converted)
+        execute_one: Execute
+        if executor == "here":
+            execute_one = partial(
+                execute.execute_notebook, timeout=timeout, on_cell=reporter.start_cell
+            )
+        else:
+            execute_one = partial(emr_notebook.execute_notebook, loaded, timeout=timeout)
         if executor == "here" and loaded.spark.kind == "emr_serverless":
             from ..spark import emr
 
-            executed = partial(_retry_on_lost_session, executed, lines)
-            after.callback(
-                emr.terminate_sessions, loaded
-            )  # it costs something; the kernels that share it are killed: none ends it
-        _run_all(folder, record, books, given, lines, executed)
-        return RunResult(
-            folder,
-            run_record.write_report(folder),
-            record["status"],
-            record["seconds"],
-            record["notebooks"],
+            execute_one = partial(_retry_on_lost_session, execute_one, reporter)
+            # Killed kernels leave their shared session running, which costs money
+            at_end.callback(emr.terminate_sessions, loaded)
+        _run_all(folder, record, books, converted, reporter, execute_one)
+        report = run_record.write_report(folder)
+    return RunResult(folder, report, record["status"], record["seconds"], record["notebooks"])
+
+
+def _run_lock() -> contextlib.AbstractContextManager[str]:
+    """Hold the lock of this instance's runs; raise WorkbenchError if another run holds it."""
+    lock = run_record.lock_file()
+
+    def on_locked(pid: str) -> errors.WorkbenchError:
+        return errors.WorkbenchError(
+            "another run is active",
+            location=f"process {pid} holds {lock}",
+            hint=f"wait until it is done, or stop it: kill {pid}",
         )
+
+    return wait.file_lock(lock, on_locked)
 
 
 def _retry_on_lost_session(
-    executed: Callable[..., execute.ExecutionResult],
-    lines: "ProgressReporter",
-    path: Path,
-    values: dict,
+    execute_one: Execute, reporter: "ProgressReporter", path: Path, values: dict[str, Any]
 ) -> execute.ExecutionResult:
-    """Execute a notebook, and once more where its session of Spark was lost, to idleness or a lack
-    of capacity say: a notebook makes what it needs anew.
+    """Execute a notebook, and once more if it lost its Spark session, such as to idleness.
+
+    A notebook can run again from its start: it creates what it needs.
     """
-    done = executed(path, values)
-    if "Spark was restarted or is gone" in ((_summarize(done)["error"] or {}).get("message") or ""):
-        lines.echo("    Spark's session was lost: the notebook is run once more")
-        return executed(path, values)
-    return done
+    result = execute_one(path, values)
+    failures = _failures(result)
+    if failures and "Spark was restarted or is gone" in (failures[0]["message"] or ""):
+        reporter.echo("    Spark's session was lost: the notebook is run once more")
+        return execute_one(path, values)
+    return result
 
 
 def _run_all(
     folder: Path,
-    record: dict,
-    books: dict,
-    given: dict,
-    lines: "ProgressReporter",
-    executed: Callable[..., execute.ExecutionResult],
+    record: run_record.RunRecord,
+    books: dict[Path, Any],
+    parameters: dict[str, Any],
+    reporter: "ProgressReporter",
+    execute_one: Execute,
 ) -> None:
-    began = time.monotonic() - record["seconds"]
-    entries, broken = record["notebooks"], set()
+    """Run the notebooks that have not passed yet, and keep run.json up to date."""
+    start = time.monotonic() - record["seconds"]
+    entries = record["notebooks"]
     record["status"] = "running"
     for entry in entries:
         if entry["status"] != "passed":
-            entry.update(status="pending", why="")
+            _set_status(entry, "pending")
+    failed_tracks = set()
     try:
         for entry, (path, book) in zip(entries, books.items()):
             track = entry["path"].split("/")[0]
-            if entry["status"] == "pending" and track in broken:
-                entry.update(status="skipped", why="a notebook before it in the track failed")
-            if entry["status"] != "pending":
+            if entry["status"] == "passed":
+                continue
+            if track in failed_tracks:
+                _set_status(entry, "skipped", "a notebook before it in the track failed")
                 continue
             entry["status"] = "running"
-            record["seconds"] = round(time.monotonic() - began, 2)
+            record["seconds"] = round(time.monotonic() - start, 2)
             run_record.save(folder, record)
-            own = {
-                k: v
-                for k, v in given.items()
-                if k in notebooks.declared_parameters(book, entry["path"])
-            }
-            _run_one(entry, path, folder, {"world": record["world"], **own}, lines, executed)
+            declared = notebooks.declared_parameters(book, entry["path"])
+            values = {k: v for k, v in parameters.items() if k in declared}
+            values["world"] = record["world"]
+            _run_one(entry, path, folder, values, reporter, execute_one)
             if entry["status"] == "stopped":
                 raise KeyboardInterrupt
             if entry["status"] == "failed":
-                broken.add(track)
-        record["status"] = "passed" if all(e["status"] == "passed" for e in entries) else "failed"
-    except KeyboardInterrupt:  # in a notebook, or between two: what was going on is not finished
-        record["status"] = "stopped"
-        for entry in entries:
-            if entry["status"] in ("pending", "running"):
-                entry.update(
-                    status={"pending": "skipped", "running": "stopped"}[entry["status"]],
-                    why="stopped",
-                )
-    record.update(
-        seconds=round(time.monotonic() - began, 2),
-        cell_seconds=round(sum(e["cell_seconds"] for e in entries), 2),
-    )
+                failed_tracks.add(track)
+        record["status"] = "failed" if failed_tracks else "passed"
+    except KeyboardInterrupt:  # in a notebook, or between two
+        _mark_stopped(record)
+    record["seconds"] = round(time.monotonic() - start, 2)
+    record["cell_seconds"] = round(sum(entry["cell_seconds"] for entry in entries), 2)
     run_record.save(folder, record)
 
 
+def _set_status(entry: run_record.NotebookEntry, status: str, reason: str = "") -> None:
+    entry["status"], entry["why"] = status, reason
+
+
+def _mark_stopped(record: run_record.RunRecord) -> None:
+    record["status"] = "stopped"
+    for entry in record["notebooks"]:
+        if entry["status"] == "pending":
+            _set_status(entry, "skipped", "stopped")
+        if entry["status"] == "running":
+            _set_status(entry, "stopped", "stopped")
+
+
 def _run_one(
-    entry: dict,
+    entry: run_record.NotebookEntry,
     path: Path,
     folder: Path,
-    values: dict,
-    lines: "ProgressReporter",
-    executed: Callable[..., execute.ExecutionResult],
+    values: dict[str, Any],
+    reporter: "ProgressReporter",
+    execute_one: Execute,
 ) -> None:
-    """Execute one notebook and put what came out into its entry; the copy is written masked."""
-    lines.start(entry["path"])
-    began = time.monotonic()
-    done = executed(path, values)
-    entry.update(_summarize(done), seconds=round(time.monotonic() - began, 2))
-    if (
-        entry["error"] and process.disk_full_message()
-    ):  # who waits for a service in vain gets a time-out to read
+    """Execute one notebook, complete its entry, and write its copy with masked secrets."""
+    reporter.start_notebook(entry["path"])
+    start = time.monotonic()
+    result = execute_one(path, values)
+    _complete_entry(entry, result, time.monotonic() - start)
+    full_disk = process.disk_full_message()
+    if entry["error"] and full_disk:  # the error may be no more than a timeout
         entry["error"]["message"] += (
-            f"\n{process.disk_full_message()}: make room, then `workbench up`, then run again"
+            f"\n{full_disk}: make room, then `workbench up`, then run again"
         )
     target = folder / "notebooks" / entry["path"]
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(
-        nbformat.writes(nbformat.from_dict(run_record.mask_secrets(done.notebook))),
-        encoding="utf-8",
-    )
-    lines.end(entry)
+    masked = nbformat.from_dict(run_record.mask_secrets(result.notebook))
+    target.write_text(nbformat.writes(masked), encoding="utf-8")
+    with contextlib.suppress(ModuleNotFoundError):  # nbconvert comes with JupyterLab
+        target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
+    reporter.end_notebook(entry)
 
 
-def _summarize(done: execute.ExecutionResult) -> dict:
-    """Status, cells, checks and error of an executed notebook."""
-    cells, checks, red, sections = [], [], [], notebooks.sections(done.notebook.cells)
-    places = [
-        {"cell": i, "section": section, "source": cell.source}
-        for i, (cell, section) in enumerate(zip(done.notebook.cells, sections))
-    ]
-    # where no cell was started, the kernel did not come up
-    at = places[done.last_cell] if done.last_cell >= 0 else {"cell": None}
-    errors = [{**at, "name": "", "message": done.reason}] if done.reason else []
-    for cell, place in zip(done.notebook.cells, places):
-        if cell.cell_type != "code":
-            continue
-        seconds = cell.metadata.get("papermill", {}).get("duration") or 0
-        cells.append({"section": place["section"], "seconds": round(seconds, 3)})
+def _complete_entry(
+    entry: run_record.NotebookEntry, result: execute.ExecutionResult, seconds: float
+) -> None:
+    """Set the results of an executed notebook in its entry."""
+    failures = _failures(result)
+    entry["status"] = "failed" if failures else "passed"
+    if result.interrupted:
+        entry["status"] = "stopped"
+    entry["error"] = failures[0] if failures else None
+    entry["cells"], entry["checks"] = [], []
+    for index, (cell, section) in enumerate(_cells_with_sections(result.notebook)):
+        if cell.cell_type == "code":
+            duration = cell.metadata.get("papermill", {}).get("duration") or 0
+            entry["cells"].append({"section": section, "seconds": round(duration, 3)})
+        entry["checks"] += [{"cell": index, "section": section, **c} for c in _checks(cell)]
+    entry["seconds"] = round(seconds, 2)
+    entry["cell_seconds"] = round(sum(cell["seconds"] for cell in entry["cells"]), 3)
+
+
+def _failures(result: execute.ExecutionResult) -> list[dict[str, Any]]:
+    """Return why a notebook failed: an early end, errors of cells, then failed checks.
+
+    A failed check that the notebook caught is a failure, too.
+    """
+    failures: list[dict[str, Any]] = []
+    failed_checks: list[dict[str, Any]] = []
+    ended_early = {"cell": None, "name": "", "message": result.reason}  # the kernel did not start
+    for index, (cell, section) in enumerate(_cells_with_sections(result.notebook)):
+        location = {"cell": index, "section": section, "source": cell.source}
+        if index == result.last_cell:
+            ended_early.update(location)
         for output in cell.get("outputs", []):
-            if MIME in output.get("data", {}):
-                check = output["data"][MIME]
-                checks.append({"cell": place["cell"], "section": place["section"], **check})
-                if check["ok"] is False:  # one that was caught is still red
-                    red.append(
-                        {
-                            **place,
-                            "name": "CheckFailed",
-                            "message": f"check failed: {check['what']}",
-                            "traceback": check["detail"],
-                        }
-                    )
-            if output.output_type == "error" and not (
-                output.ename == "SystemExit" and output.evalue in "0"
-            ):
-                traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
-                errors.append(
-                    {
-                        **place,
-                        "name": output.ename,
-                        "message": output.evalue,
-                        "traceback": traceback,
-                    }
-                )
-    error = next(iter(errors + red), None)
-    status = "stopped" if done.interrupted else "failed" if error else "passed"
-    return {
-        "status": status,
-        "cells": cells,
-        "checks": checks,
-        "error": error,
-        "cell_seconds": round(sum(c["seconds"] for c in cells), 3),
-    }
+            if output.output_type == "error" and not _is_normal_exit(output):
+                text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
+                error = {"name": output.ename, "message": output.evalue, "traceback": text}
+                failures.append({**location, **error})
+        for check in _checks(cell):
+            if check["ok"] is False:
+                message = f"check failed: {check['what']}"
+                error = {"name": "CheckFailed", "message": message, "traceback": check["detail"]}
+                failed_checks.append({**location, **error})
+    return [*([ended_early] if result.reason else []), *failures, *failed_checks]
+
+
+def _cells_with_sections(notebook: Any) -> list[tuple[Any, str]]:
+    return list(zip(notebook.cells, notebooks.sections(notebook.cells)))
+
+
+def _checks(cell: Any) -> list[dict[str, Any]]:
+    return [o["data"][MIME] for o in cell.get("outputs", []) if MIME in o.get("data", {})]
+
+
+def _is_normal_exit(output: Any) -> bool:
+    return output.ename == "SystemExit" and output.evalue in ("", "0")
 
 
 class ProgressReporter:
-    """What a run says, line by line; nothing where it is not wanted."""
+    """Print the progress of a run line by line, or nothing.
 
-    def __init__(self, wanted: bool) -> None:
-        self.echo = terminal.echo if wanted else lambda text: None
+    Args:
+        enabled: print the lines.
+    """
 
-    def start(self, name: str) -> None:
+    def __init__(self, enabled: bool) -> None:
+        """Report, or discard every line."""
+        self.enabled = enabled
+        self.section = ""
+
+    def echo(self, text: str) -> None:
+        """Print a line."""
+        if self.enabled:
+            terminal.echo(text)
+
+    def start_notebook(self, name: str) -> None:
+        """Report that a notebook starts."""
         self.section = ""
         self.echo(f"▶ {name}")
 
-    def cell(self, at: int, cells: list) -> None:
-        section = notebooks.sections(cells)[at]
+    def start_cell(self, index: int, cells: list[Any]) -> None:
+        """Report that the first cell of a section starts."""
+        section = notebooks.sections(cells)[index]
         if section != self.section:
-            self.echo(f"    cell {at + 1} of {len(cells)}: {section}")
+            self.echo(f"    cell {index + 1} of {len(cells)}: {section}")
         self.section = section
 
-    def end(self, entry: dict) -> None:
-        sign = {"passed": "✔"}.get(entry["status"], "✘")
-        green, differ = (sum(c["ok"] is state for c in entry["checks"]) for state in (True, None))
-        self.echo(
-            f"{sign} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"
-            + f", {differ} shown: own data differ" * bool(differ)
+    def end_notebook(self, entry: run_record.NotebookEntry) -> None:
+        """Report the result of a notebook."""
+        mark = "✔" if entry["status"] == "passed" else "✘"
+        states = [check["ok"] for check in entry["checks"]]
+        line = (
+            f"{mark} {entry['path']}  {entry['seconds']:.1f} s, "
+            f"{states.count(True)} of {len(states)} checks passed"
         )
-        if entry["error"]:
-            self.echo(
-                run_record.mask_secrets(f"    {entry['error']['name']} {entry['error']['message']}")
-            )
+        if None in states:
+            line += f", {states.count(None)} shown: own data differ"
+        self.echo(line)
+        error = entry["error"]
+        if error:
+            self.echo(run_record.mask_secrets(f"    {error['name']} {error['message']}"))

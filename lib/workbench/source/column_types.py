@@ -1,66 +1,70 @@
-"""Types of the source's columns: what pandas makes of them."""
+"""Types of the source's columns in pandas."""
 
 from typing import Any, Sequence
 
 import pandas
 import psycopg
-from psycopg.types import datetime as of
+from psycopg.types import datetime as datetime_types
 
 
 def _with_text_fallback(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
-    """A loader of psycopg that gives the text of a value where it raises by itself, for one that
-    Python has not.
-    """
+    """Return a psycopg loader that returns the text of a value that Python cannot represent."""
 
-    class OrText(loader):  # type: ignore[valid-type, misc]
+    class TextFallbackLoader(loader):  # type: ignore[valid-type, misc]
         def load(self, data: Any) -> Any:
             try:
                 return super().load(data)
             except psycopg.DataError:
                 return bytes(data).decode()
 
-    return OrText
+    return TextFallbackLoader
 
 
 TEXT_FALLBACK_LOADERS = {
-    "date": _with_text_fallback(of.DateLoader),
-    "time": _with_text_fallback(of.TimeLoader),
-    "timetz": _with_text_fallback(of.TimetzLoader),
-    "timestamp": _with_text_fallback(of.TimestampLoader),
-    "timestamptz": _with_text_fallback(of.TimestamptzLoader),
+    name: _with_text_fallback(getattr(datetime_types, f"{name.capitalize()}Loader"))
+    for name in ("date", "time", "timetz", "timestamp", "timestamptz")
 }
 
 
 def type_name(type_code: int) -> str:
-    """What PostgreSQL calls a type; "" of an array, which is found by its element's."""
-    known = psycopg.postgres.types.get(type_code)
-    return known.name if known and known.oid == type_code else ""
+    """Return PostgreSQL's name of a type; empty for an array, whose code leads to its element."""
+    info = psycopg.postgres.types.get(type_code)
+    return info.name if info and info.oid == type_code else ""
 
 
 def to_dataframe(
-    names: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequence[Any]]
+    names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> pandas.DataFrame:
-    """Return a frame of these columns, each of a kind: as Spark's toPandas has it, so that both can
-    be compared.
+    """Return rows as a DataFrame with the dtypes of Spark's toPandas, to compare both.
+
+    Args:
+        names: the columns.
+        types: PostgreSQL's names of their types.
+        rows: the values.
     """
-    values = [
-        pandas.Series([row[i] for row in rows], dtype=object, name=name)
-        for i, name in enumerate(names)
-    ]
-    return pandas.concat([v.astype(_dtype(kind, v)) for v, kind in zip(values, kinds)], axis=1)
+    columns = []
+    for position, (name, type_of_column) in enumerate(zip(names, types)):
+        values = pandas.Series([row[position] for row in rows], dtype=object, name=name)
+        columns.append(values.astype(_dtype(type_of_column, values)))
+    return pandas.concat(columns, axis=1)
+
+
+# {type: (dtype without NULLs, dtype with NULLs)}
+DTYPES = {
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), ("int64", "Int64")),
+    **dict.fromkeys(("float4", "float8"), ("float64", "float64")),
+    "bool": ("bool", "boolean"),
+}
 
 
 def _dtype(name: str, values: pandas.Series) -> str:
-    nulls = bool(values.isna().any())
-    if name in ("int2", "int4", "int8", "oid"):
-        return "Int64" if nulls else "int64"
-    if name == "bool":
-        return "boolean" if nulls else "bool"
-    if name in ("float4", "float8"):
-        return "float64"
+    if name in DTYPES:
+        without_nulls, with_nulls = DTYPES[name]
+        return with_nulls if values.isna().any() else without_nulls
     if name not in ("timestamp", "timestamptz") or any(isinstance(v, str) for v in values):
         return "object"
-    unit = (
-        "ns" if all(1678 <= v.year <= 2261 for v in values if v is not None) else "us"
-    )  # what 64 bits of ns hold
-    return f"datetime64[{unit}{', UTC' if name == 'timestamptz' else ''}]"
+    # 64 bits of nanoseconds cover these years
+    fits_nanoseconds = all(1678 <= v.year <= 2261 for v in values if v is not None)
+    unit = "ns" if fits_nanoseconds else "us"
+    zone = ", UTC" if name == "timestamptz" else ""
+    return f"datetime64[{unit}{zone}]"

@@ -1,6 +1,4 @@
-"""Reading CSV files: each value by the reader of its column, each error with file, line and
-column.
-"""
+"""Reading CSV files: each column has a parser, and each error names file, line and column."""
 
 import csv
 import datetime as dt
@@ -17,14 +15,18 @@ from ..base import SourceError, did_you_mean
 from .loading import FIX_FILE_HINT, Table, find_file
 
 ColumnParser = Callable[[str], Any]
-MAX_REPORTED_ERRORS = 10  # so many bad values are named, and all counted
+MAX_REPORTED_ERRORS = 10  # further ones are only counted
 
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file of a table: {column of the table: column of the file, and how to read it}, of
-    which the first is the key; and those of its keys that a walkthrough follows, which have to be
-    there.
+    """A CSV file of a table.
+
+    Attributes:
+        name: name of the file.
+        columns: by column of the table, the column of the file and its parser; the first column is
+            the key.
+        required_keys: keys that must exist, because a walkthrough follows their rows.
     """
 
     name: str
@@ -32,25 +34,30 @@ class CsvFile:
     required_keys: frozenset[int] = frozenset()
 
 
-def column_parser(pattern: str, expected: str, make: ColumnParser = str) -> ColumnParser:
-    """Make the reader of a column: of a text that fits the pattern, what `make` gives of the
-    pattern's group, None of an empty one. Of another it raises ValueError, saying what was
-    expected; `make` may, too.
-    """
-    fit = re.compile(pattern, re.DOTALL).fullmatch
+def column_parser(pattern: str, expected: str, convert: ColumnParser = str) -> ColumnParser:
+    """Return the parser of a column. It raises ValueError for a text that is not valid.
 
-    def value(text: str) -> Any:
+    Args:
+        pattern: regular expression of a valid text, with one group. An empty group is None.
+        expected: the message of the error.
+        convert: converts the text of the group; it may raise ValueError, too.
+    """
+    match_text = re.compile(pattern, re.DOTALL).fullmatch
+
+    def parse(text: str) -> Any:
+        match = match_text(text)
+        if not match:
+            raise ValueError(expected)
         try:
-            found = fit(text)[1]
-            return make(found) if found else None
-        except (TypeError, ValueError):  # the text does not fit; or `make` refuses it
+            return convert(match[1]) if match[1] else None
+        except ValueError:
             raise ValueError(expected) from None
 
-    return value
+    return parse
 
 
 def parse_int4(text: str) -> int:
-    """A whole number as PostgreSQL's `integer` holds it."""
+    """Return a whole number in the range of PostgreSQL's `integer`."""
     number = int(text)
     if number >= 2**31:
         raise ValueError(INT4_MESSAGE)
@@ -58,15 +65,12 @@ def parse_int4(text: str) -> int:
 
 
 INT4_MESSAGE = "a whole number below 2,147,483,648"
-PARSERS = {  # of columns, by the names that a declaration of files has
-    "text": column_parser(r"([^\0]*)", "text without NUL characters"),  # PostgreSQL takes none
+PARSERS = {  # by their names in the declaration of files
+    "text": column_parser(r"([^\0]*)", "text without NUL characters"),  # PostgreSQL accepts none
     "key": column_parser(r"\s*([0-9]{1,10})\s*", INT4_MESSAGE, parse_int4),
-    "year": column_parser(
-        r"\s*0*([0-9]{0,10})\s*", INT4_MESSAGE, parse_int4
-    ),  # 0 where it is unknown
-    "first": column_parser(
-        r"(?:\s*([0-9]{1,10})\s*(?:,.*)?)?", INT4_MESSAGE, parse_int4
-    ),  # of several keys
+    "year": column_parser(r"\s*0*([0-9]{0,10})\s*", INT4_MESSAGE, parse_int4),  # 0: unknown
+    # the first of several keys
+    "first": column_parser(r"(?:\s*([0-9]{1,10})\s*(?:,.*)?)?", INT4_MESSAGE, parse_int4),
     "day": column_parser(
         "([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", dt.date.fromisoformat
     ),
@@ -79,68 +83,76 @@ PARSERS = {  # of columns, by the names that a declaration of files has
 }
 
 
-def load_declarations(path: Path, *parts: str) -> dict[str, CsvFile]:
-    """Return the files of tables that a YAML file declares (data/moma/files.yaml says how), with
-    these parts of their columns, such as `columns`.
+def load_declarations(path: Path, *sections: str) -> dict[str, CsvFile]:
+    """Return the CSV files that a YAML file declares, by table.
+
+    Args:
+        path: the YAML file (data/moma/files.yaml documents the format).
+        *sections: the sections of its columns to use, such as `columns`.
     """
-    said = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {
-        table: CsvFile(
-            of["file"],
-            {
-                column: (name, PARSERS[how])
-                for part in parts
-                for column, (name, how) in of.get(part, {}).items()
-            },
-            frozenset(of["followed"]),
+    files = {}
+    for table, declaration in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        columns = {}
+        for section in sections:
+            for column, (name, parser) in declaration.get(section, {}).items():
+                columns[column] = (name, PARSERS[parser])
+        files[table] = CsvFile(
+            declaration["file"], columns, frozenset(declaration["required_keys"])
         )
-        for table, of in said.items()
-    }
+    return files
 
 
 def read_rows(folder: Path, name: str, separator: str = ",") -> list[dict[str, str]]:
-    """Return the rows of `<name>.csv`, a file of this repository, each by its columns."""
+    """Return the rows of `<name>.csv`, a file of this repository, as dicts by column."""
     with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as f:
         return list(csv.DictReader(f, delimiter=separator))
 
 
 def bundled_tables(
-    folder: Path, names: Sequence[str], scale: Any, further: Mapping[str, int], null: str = ""
+    folder: Path, names: Sequence[str], scale: Any, id_steps: Mapping[str, int], null: str = ""
 ) -> list[Table]:
-    """Return tables whose rows are files of this repository, `<name>.csv`, in the order of the
-    names.
+    """Return tables whose rows are files of this repository, `<name>.csv`.
 
     Args:
-        scale: so many times a table of `further` has its rows, {table: what is added each time to
-            the number in its first column}; the others have them once.
-        null: the text that stands for NULL.
+        folder: the folder of the files.
+        names: the tables, in the order of the result.
+        scale: how many times the tables of `id_steps` have their rows; the others have them once.
+        id_steps: by table, what is added each time to the number in its first column.
+        null: the text of a NULL.
 
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
     """
     if type(scale) is not int or not 1 <= scale <= 1000:
         raise SourceError(f"scale is {scale!r}", expected="a whole number from 1 to 1000")
-    made = []
+    tables = []
     for name in names:
-        found = read_rows(folder, name)
-        rows = [tuple(None if value == null else value for value in row.values()) for row in found]
-        table = Table(name, tuple(found[0]), rows.__iter__)
-        made.append(
-            scaled(table, scale, {table.columns[0]: further[name]}) if name in further else table
-        )
-    return made
+        records = read_rows(folder, name)
+        rows = [
+            tuple(None if value == null else value for value in record.values())
+            for record in records
+        ]
+        table = Table(name, tuple(records[0]), rows.__iter__)
+        if name in id_steps:
+            table = scaled(table, scale, {table.columns[0]: id_steps[name]})
+        tables.append(table)
+    return tables
 
 
-def scaled(table: Table, times: int, further: Mapping[str, int]) -> Table:
-    """Return a table that has the rows of this one so many times, each time with other numbers:
-    {column: what is added to its numbers}.
+def scaled(table: Table, times: int, id_steps: Mapping[str, int]) -> Table:
+    """Return a table with the rows of another one, several times, each time with other numbers.
+
+    Args:
+        table: the other table.
+        times: how many times.
+        id_steps: by column, what is added each time to its numbers.
     """
 
-    def rows() -> Iterator[tuple]:
+    def rows() -> Iterator[tuple[Any, ...]]:
         for block in range(times):
             for row in table.rows():
                 yield tuple(
-                    int(value) + block * further[column] if column in further and value else value
+                    int(value) + block * id_steps[column] if column in id_steps and value else value
                     for column, value in zip(table.columns, row)
                 )
 
@@ -148,147 +160,124 @@ def scaled(table: Table, times: int, further: Mapping[str, int]) -> Table:
 
 
 def read_tables(folder: Union[str, Path], files: Mapping[str, CsvFile]) -> list[Table]:
-    """Return the tables that the files of a folder hold, in their order; they are read to their
-    ends now.
+    """Read the tables in the files of a folder, in their order and to their ends.
 
     Raises:
-        SourceError: a file or a column is missing, or is there twice; or values cannot be loaded,
-            of which ten are named (file, line, column and value) and all counted: a value is not
-            what its column holds, a key is there twice, a row is cut off, the text is not UTF-8.
-            Where all are fine: keys that are followed are not there.
+        SourceError: a file or a column is missing, or occurs twice. Or values cannot be loaded: a
+            value is not valid in its column, a key occurs twice, a row is cut off, the text is not
+            UTF-8. The first ones are listed (file, line, column and value), and all are counted. If
+            all values are valid: required keys are missing.
     """
-    found: list[SourceError] = []
-    made = []
+    errors: list[SourceError] = []
+    tables = []
+    names = " and ".join(file.name for file in files.values())
     for name, file in files.items():
-        rows, wrong = _parse_rows(
-            find_file(folder, file.name, " and ".join(f.name for f in files.values())), file
-        )
-        made.append(Table(name, tuple(file.columns), rows.__iter__))
-        found += wrong
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        lines = [
-            f"{e.location}: {e.message.partition(' is ')[2] or e.message}"
-            + (f", not {e.expected}" if e.expected else "")
-            for e in found[:MAX_REPORTED_ERRORS]
-        ]
-        more = (
-            [f"… and {len(found) - MAX_REPORTED_ERRORS:,} more"]
-            if len(found) > MAX_REPORTED_ERRORS
-            else []
-        )
+        rows, file_errors = _parse_rows(find_file(folder, file.name, names), file)
+        tables.append(Table(name, tuple(file.columns), rows.__iter__))
+        errors += file_errors
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        lines = []
+        for error in errors[:MAX_REPORTED_ERRORS]:
+            expected = f", not {error.expected}" if error.expected else ""
+            problem = error.message.partition(" is ")[2] or error.message
+            lines.append(f"{error.location}: {problem}{expected}")
+        if len(errors) > MAX_REPORTED_ERRORS:
+            lines.append(f"… and {len(errors) - MAX_REPORTED_ERRORS:,} more")
         raise SourceError(
-            f"{len(found):,} values of the files cannot be loaded",
+            f"{len(errors):,} values of the files cannot be loaded",
+            location="\n            ".join(lines),
             hint=FIX_FILE_HINT,
-            location="\n            ".join([*lines, *more]),
         )
-    return made
+    return tables
 
 
-def _parse_rows(path: Path, file: CsvFile) -> tuple[list[tuple], list[SourceError]]:
-    """The rows of a file, and what is wrong with them."""
+def _parse_rows(path: Path, file: CsvFile) -> tuple[list[tuple[Any, ...]], list[SourceError]]:
+    """Return the rows of a file, and the errors in them."""
     records = _read_records(path)
     _, header = next(records, (1, []))
-    if isinstance(header, SourceError):
-        raise header
-    _validate_header(header, path, [column for column, _ in file.columns.values()])
-    places = [(column, header.index(column), read) for column, read in file.columns.values()]
-    rows: list[tuple] = []
-    found: list[SourceError] = []
-    seen: dict[Any, int] = {}  # the line of each key
-    for line, record in records:
-        row = []
-        if isinstance(record, SourceError):
-            found.append(record)
-            continue
-        if len(record) != len(header):
-            found.append(
-                _row_error(path, line, "record", record, f"{len(header)} values, not {len(record)}")
-            )
-            continue
-        for column, place, read in places:
-            try:
-                row.append(read(record[place]))
-            except ValueError as e:
-                found.append(_row_error(path, line, column, record[place], str(e)))
-        if len(row) == len(places) and seen.setdefault(row[0], line) != line:
-            twice = f"each one once; line {seen[row[0]]} has it, too"
-            found.append(_row_error(path, line, places[0][0], row[0], twice))
-        rows.append(tuple(row))
-    lacking = sorted(file.required_keys - seen.keys())
-    if not found and (lacking or not rows):
-        found.append(
-            SourceError(
-                f"the rows that the walkthrough follows are not there: {lacking}"
-                if rows
-                else "the file has a header and no rows",
-                location=f"{path}, {places[0][0]}",
-                hint=FIX_FILE_HINT,
-            )
-        )
-    return rows, found
+    _validate_header(header, path, [name for name, _ in file.columns.values()])
+    columns = [(name, header.index(name), parse) for name, parse in file.columns.values()]
+    key_column = columns[0][0]
+    rows: list[tuple[Any, ...]] = []
+    errors: list[SourceError] = []
+    lines_by_key: dict[Any, int] = {}
+    try:
+        for line, record in records:
+            if len(record) != len(header):
+                expected = f"{len(header)} values, not {len(record)}"
+                errors.append(_row_error(path, line, "record", record, expected))
+                continue
+            row = []
+            for name, position, parse in columns:
+                try:
+                    row.append(parse(record[position]))
+                except ValueError as e:
+                    errors.append(_row_error(path, line, name, record[position], str(e)))
+            if len(row) == len(columns) and lines_by_key.setdefault(row[0], line) != line:
+                expected = f"each key once; line {lines_by_key[row[0]]} has it, too"
+                errors.append(_row_error(path, line, key_column, row[0], expected))
+            rows.append(tuple(row))
+    except SourceError as e:  # the rest of the file cannot be read
+        errors.append(e)
+    missing = sorted(file.required_keys - lines_by_key.keys())
+    if not errors and (missing or not rows):
+        message = "the file has a header and no rows"
+        if rows:
+            message = f"the rows that the walkthrough follows are missing: {missing}"
+        location = f"{path}, {key_column}"
+        errors.append(SourceError(message, location=location, hint=FIX_FILE_HINT))
+    return rows, errors
 
 
 def _validate_header(header: list[str], path: Path, columns: list[str]) -> None:
-    """See that a header has our columns, each once."""
+    """Check that a header has our columns, each once."""
     line = ",".join(header)
-    where = f"{path}, line 1: {line[:80]}"
-    if not header:
-        raise SourceError(
-            "the file is empty", location=where, expected="a header", hint=FIX_FILE_HINT
-        )
+    location = f"{path}, line 1: {line[:80]}"
     if line.startswith("version https://git-lfs"):
         raise SourceError(
-            "this is Git LFS's pointer to the file", location=where, hint="fetch the file itself"
+            "this is the Git LFS pointer to the file", location=location, hint="fetch the file"
         )
+    separators = [separator for separator in (";", "\t", "|") if separator in line]
     for column in columns:
-        times = header.count(column)
-        if times > 1:
-            raise SourceError(
-                f"column {column!r} is there {times} times",
-                location=where,
-                expected="each column once",
-                hint=FIX_FILE_HINT,
-            )
-        if not times:
-            separator = next((s for s in (";", "\t", "|") if len(header) == 1 and s in line), "")
-            expected = (
-                f"commas between the values, not {separator!r}"
-                if separator
-                else did_you_mean(column, header)
-            )
-            raise SourceError(
-                f"column {column!r} is missing",
-                location=where,
-                expected=expected,
-                hint=FIX_FILE_HINT,
-            )
+        count = header.count(column)
+        message, expected = f"column {column!r} is missing", did_you_mean(column, header)
+        if count == 1:
+            continue
+        if count:
+            message, expected = f"column {column!r} occurs {count} times", "each column once"
+        elif not header:
+            message, expected = "the file is empty", "a header"
+        elif len(header) == 1 and separators:
+            expected = f"commas between the values, not {separators[0]!r}"
+        raise SourceError(message, location=location, expected=expected, hint=FIX_FILE_HINT)
 
 
-def _read_records(path: Path) -> Iterator[tuple[int, Union[list[str], SourceError]]]:
-    """Yield the records, each with the line it begins at: a quoted value may hold line breaks. The
-    last is an error where the file cannot be read further, so that what is wrong above it is told
-    with it.
+def _read_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield each record with the line where it begins: a quoted value may contain line breaks.
+
+    Raises:
+        SourceError: the file cannot be read, or not further.
     """
     line = 1
     try:
-        # strict: a file may not end in quotes
-        lines = csv.reader(
-            io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""), strict=True
-        )
-        for record in lines:
+        lines = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
+        reader = csv.reader(lines, strict=True)  # strict: a file must not end inside quotes
+        for record in reader:
             if record:  # not an empty line
                 yield line, record
-            line = lines.line_num + 1
+            line = reader.line_num + 1
     except OSError as e:
-        yield line, SourceError("the file cannot be read", location=f"{path}: {e.strerror}")
+        location = f"{path}: {e.strerror}"
+        raise SourceError("the file cannot be read", location=location) from None
     except UnicodeDecodeError as e:
-        *above, begun = e.object[: e.start].split(b"\n")
-        bad = e.object[e.start : e.start + 10]
-        yield line, _row_error(path, len(above) + 1, f"byte {len(begun) + 1}", bad, "UTF-8")
+        *lines_before, last_line = e.object[: e.start].split(b"\n")
+        value = e.object[e.start : e.start + 10]
+        column = f"byte {len(last_line) + 1}"
+        raise _row_error(path, len(lines_before) + 1, column, value, "UTF-8") from None
     except csv.Error as e:
-        yield line, _row_error(path, line, "record", str(e), "comma-separated values")
+        raise _row_error(path, line, "record", str(e), "comma-separated values") from None
 
 
 def _row_error(path: Path, line: int, column: str, value: object, expected: str) -> SourceError:

@@ -1,4 +1,4 @@
-"""Rows of a dump as pg_dump writes it: its COPY blocks, without its statements."""
+"""Rows of a dump of pg_dump: its COPY blocks, without its statements."""
 
 import re
 from functools import partial
@@ -9,20 +9,24 @@ from typing import Sequence
 from ..base import SourceError
 from .loading import FIX_FILE_HINT, Table
 
-# a name may be quoted, and after that of a schema; the rows end with a line of their own
+# The name may be quoted, and may follow a schema. The rows end with a line of their own.
 COPY_BLOCK = re.compile(
     r'^COPY (?:[^ ]+\.)?"?([^". ]+)"? \(([^\n]+)\) FROM stdin;\s*?\n(.*?)^\\\.$', re.M | re.S | re.I
 )
 
 
 def read_tables(path: Path, names: Sequence[str]) -> list[Table]:
-    """Return these tables with the rows that the dump has of them, in the order of the names; other
-    tables, and all statements, are passed over. Rows stay in COPY's text format: what is wrong in
-    one, PostgreSQL says at the load.
+    """Return tables with their rows in a dump; other tables and all statements are ignored.
+
+    Rows stay in COPY's text format: PostgreSQL reports invalid values when they are loaded.
+
+    Args:
+        path: the dump.
+        names: the tables, in the order of the result.
 
     Raises:
-        SourceError: the file cannot be read; a table is missing, ends with the file, or is there
-            twice.
+        SourceError: the file cannot be read; a table is missing, cut off at the end of the file, or
+            occurs twice.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -30,23 +34,23 @@ def read_tables(path: Path, names: Sequence[str]) -> list[Table]:
         raise SourceError(
             "the dump cannot be read", location=f"{path}: {e}", hint=FIX_FILE_HINT
         ) from None
-    found: dict[str, Table] = {}
+    tables: dict[str, Table] = {}
     for block in COPY_BLOCK.finditer(text):
-        name, columns, rows = block.groups()
+        name, column_list, rows = block.groups()
         line = text.count("\n", 0, block.start()) + 1
-        if name in found:
+        if name in tables:
             raise SourceError(
-                f"table {name} is there twice", location=f"{path}, line {line}", hint=FIX_FILE_HINT
+                f"table {name} occurs twice", location=f"{path}, line {line}", hint=FIX_FILE_HINT
             )
-        listed = tuple(column.strip(' "') for column in columns.split(","))
-        found[name] = Table(name, listed, partial(StringIO, rows), (path, line))
-    lacking = [name for name in names if name not in found]
-    if lacking:
+        columns = tuple(column.strip(' "') for column in column_list.split(","))
+        tables[name] = Table(name, columns, partial(StringIO, rows), (path, line))
+    missing = [name for name in names if name not in tables]
+    if missing:
         raise SourceError(
-            f"the dump has no rows of {', '.join(lacking)}",
+            f"the dump has no rows of {', '.join(missing)}",
             location=str(path),
+            expected=f"a plain pg_dump, without --inserts: COPY {missing[0]} (…) FROM stdin; "
+            "its rows, and a line \\. at their end",
             hint=FIX_FILE_HINT,
-            expected=f"a plain pg_dump, without --inserts: COPY {lacking[0]} (…) FROM stdin; its rows, "
-            "and a line \\. at their end",
         )
-    return [found[name] for name in names]
+    return [tables[name] for name in names]

@@ -1,8 +1,8 @@
-"""Loading a source database: what every loader needs.
+"""Loading a source database: what all loaders share.
 
-A loader asks first, works in one transaction, and leaves nothing half done. What it loads is a list
-of steps: scripts, and tables whose rows stream into COPY. Somebody's own files can be looked at
-before. Walkthroughs may share a database: what one of them unloads are its own tables.
+A loader asks for confirmation, works in one transaction, and leaves nothing half done. It runs
+steps: scripts, and tables whose rows are streamed into COPY. The user's own files can be validated
+before. Walkthroughs may share a database: each one unloads its own tables only.
 """
 
 import re
@@ -16,8 +16,8 @@ import pymysql
 from ..base import ROOT, SourceError, World, first_line
 from . import mariadb, postgres
 
-# what a public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one
-# transaction
+# The statements of a public dump. COMMIT, COPY FROM STDIN or psql's \commands would break the
+# single transaction.
 DUMP_STATEMENTS = (
     "SET",
     "CREATE TABLE",
@@ -29,25 +29,35 @@ DUMP_STATEMENTS = (
     "COMMENT ON",
 )
 ORIGIN_COMMENT_PREFIX = "own data, loaded from "
-FIX_FILE_HINT = "mend the file or fetch it again; nothing was changed"
+FIX_FILE_HINT = "fix the file or fetch it again; nothing was changed"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table to load: its name, its columns, and a function that starts giving its rows from the
-    first one, as tuples or as lines of COPY's text format; of lines, the file, and the number of
-    the line before the first.
+    """A table to load.
+
+    Attributes:
+        name: of the table.
+        columns: its columns.
+        rows: a function that returns its rows from the first one, as tuples or as lines of COPY's
+            text format.
+        source_location: of lines, the file, and the number of the line before the first one.
     """
 
     name: str
     columns: tuple[str, ...]
-    rows: Callable[[], Iterator[Union[tuple, str]]]
+    rows: Callable[[], Iterator[Union[tuple[Any, ...], str]]]
     source_location: Optional[tuple[Path, int]] = None
 
 
 @dataclass(frozen=True)
 class Script:
-    """A file of SQL to run; of somebody's own, only statements that begin as one of `allowed`."""
+    """A file of SQL to run.
+
+    Attributes:
+        path: the file.
+        allowed: of a user's own file, the only permitted beginnings of a statement.
+    """
 
     path: Path
     allowed: tuple[str, ...] = ()
@@ -58,13 +68,18 @@ Steps = Sequence[Union[Script, Table]]
 
 @dataclass(frozen=True)
 class Loader:
-    """Fills the tables of a source database, and removes them.
+    """Loads the tables of a source database, and removes them.
 
-    name: of the data, for `workbench load`. schema: where `tables` are, in `database` (the world's
-        by default); one of
-    its `own` is made and removed with them, and new sessions find it. steps: gives what is run, for
-    a scale (`scale` by default), or for the folder of somebody's own files; it raises SourceError
-    for either.
+    Attributes:
+        name: of the data, for `workbench load`.
+        schema: the schema of the tables.
+        tables: the tables.
+        steps: returns what to run, for a scale and the folder of the user's own files; it raises
+            SourceError if one of them is not valid.
+        database: the world's by default.
+        owns_schema: the schema is created and removed with the tables, and is the search path of
+            new sessions.
+        scale: the default scale.
     """
 
     name: str
@@ -84,49 +99,45 @@ class Loader:
         confirm: Callable[[str], bool],
         progress: Callable[[str], None] = print,
     ) -> dict[str, int]:
-        """Load the tables in one transaction; return `{table: rows}`, empty when not confirmed.
+        """Load the tables in one transaction.
 
         Args:
-            scale: how many rows are generated; what 1 gives, the generator says.
-            from_dir: load somebody's own files from this folder instead; the database keeps it (see
-                `loaded_from`).
-            confirm: asked before anything is done; false leaves everything as it is.
-            say: takes the two progress messages.
+            world: the world of the database.
+            scale: how many rows are generated; the generator documents the meaning of 1.
+            from_dir: load the user's own files from this folder instead. The database stores its
+                path (see `loaded_from`).
+            confirm: called before anything is done; False leaves everything unchanged.
+            progress: receives the two progress messages.
+
+        Returns:
+            `{table: rows}`, empty if not confirmed.
 
         Raises:
-            SourceError: the tables are there already, a file is missing or broken (with its line),
-                or its values cannot be loaded. Nothing is changed then, but that the database is
-                there.
+            SourceError: the tables exist already, a file is missing or damaged (with its line), or
+                its values cannot be loaded. Nothing is changed then, except that the database
+                exists.
         """
-        p, database = world.postgres, self.database or world.postgres.database
+        server, database = world.postgres, self.database or world.postgres.database
+        address = f"{server.host}:{server.port}"
         scale = self.scale if scale is None else scale
         steps = self.steps(scale, from_dir)
-        what = (f"schema {self.schema} with " if self.owns_schema else "") + ", ".join(self.tables)
+        names = ", ".join(self.tables)
+        if self.owns_schema:
+            names = f"schema {self.schema} with {names}"
         rows = f"the files in {from_dir}" if from_dir else f"generated data, scale {scale}"
-        if not confirm(f"Create {what} ({rows}) in {database} on {p.host}:{p.port}?"):
+        if not confirm(f"Create {names} ({rows}) in {database} on {address}?"):
             return {}
         postgres.create_database(world, database)
-        with postgres.session(world, database) as c:
-            progress(f"connection created: {p.host}:{p.port}/{database}")
-            with c.transaction():
-                self._prepare_target(c)
-                _run_steps(c, self.schema, steps)
-                if from_dir:  # goes with the table, and comes with this transaction
-                    origin = ORIGIN_COMMENT_PREFIX + str(Path(from_dir).expanduser().absolute())
-                    c.execute(
-                        postgres.format_sql("COMMENT ON TABLE {} IS ", self.tables[0])
-                        + psycopg.sql.Literal(origin)
-                    )
-                counts = {
-                    table: c.execute(
-                        postgres.format_sql("SELECT count(*) FROM {}", table)
-                    ).fetchone()[0]
-                    for table in self.tables
-                }
-            progress(
-                "tables loaded: "
-                + ", ".join(f"{count:,} {table}" for table, count in counts.items())
-            )
+        with postgres.session(world, database) as connection:
+            progress(f"connection created: {address}/{database}")
+            with connection.transaction():
+                self._prepare_target(connection)
+                _run_steps(connection, self.schema, steps)
+                if from_dir:
+                    self._record_origin(connection, Path(from_dir))
+                counts = {table: _count_rows(connection, table) for table in self.tables}
+            loaded = ", ".join(f"{count:,} {table}" for table, count in counts.items())
+            progress(f"tables loaded: {loaded}")
         return counts
 
     def validate(
@@ -136,181 +147,215 @@ class Loader:
         scale: Optional[float] = None,
         from_dir: Union[str, Path, None] = None,
     ) -> None:
-        """Judge whole what `load` would load, before anything is removed for it: somebody's own
-        files are loaded into a schema of their own, and rolled back. Raises SourceError as `load`
-        does.
+        """Check completely what `load` would load, before anything is removed for it.
+
+        The user's own files are loaded into a temporary schema, and rolled back.
+
+        Args:
+            world: the world of the database.
+            scale: as of `load`.
+            from_dir: as of `load`.
+
+        Raises:
+            SourceError: as of `load`.
         """
         steps = self.steps(self.scale if scale is None else scale, from_dir)
         if from_dir:
+            schema = f"{self.schema}_trial"
             postgres.create_database(world, self.database)
-            with postgres.session(world, self.database) as c, c.transaction(force_rollback=True):
-                c.execute(postgres.format_sql("CREATE SCHEMA {}", f"{self.schema}_trial"))
-                _run_steps(c, f"{self.schema}_trial", steps)
+            with (
+                postgres.session(world, self.database) as connection,
+                connection.transaction(force_rollback=True),
+            ):
+                connection.execute(postgres.format_sql("CREATE SCHEMA {}", schema))
+                _run_steps(connection, schema, steps)
 
-    def _prepare_target(self, c: psycopg.Connection) -> None:
-        """See that none of the tables is there, and make the schema if it is their own."""
+    def _prepare_target(self, connection: psycopg.Connection) -> None:
+        """Check that no table exists, and create the schema if it is owned."""
         names = [f"{self.schema}.{table}" for table in self.tables]
-        there = c.execute(
+        existing = connection.execute(
             "SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [names]
         ).fetchone()
-        if there:
+        if existing:
             raise SourceError(
-                f"table {there[0]} exists already",
-                location=f"database {c.info.dbname}",
+                f"table {existing[0]} exists already",
+                location=f"database {connection.info.dbname}",
                 expected="a database without it",
-                hint="keep what is loaded, or remove it ('Start "
-                "clean' in the walkthrough's first notebook: flow.reset(world)) and load again",
+                hint="keep the loaded data, or remove it ('Start clean' in the walkthrough's first "
+                "notebook: flow.reset(world)) and load again",
             )
         if self.owns_schema:
-            c.execute(postgres.format_sql("CREATE SCHEMA {}", self.schema))
-            c.execute(
-                postgres.format_sql(
-                    "ALTER DATABASE {} SET search_path TO {}", c.info.dbname, self.schema
-                )
+            search_path = "ALTER DATABASE {} SET search_path TO {}"
+            connection.execute(postgres.format_sql("CREATE SCHEMA {}", self.schema))
+            connection.execute(
+                postgres.format_sql(search_path, connection.info.dbname, self.schema)
             )
 
+    def _record_origin(self, connection: psycopg.Connection, folder: Path) -> None:
+        """Store the folder of the files as a comment, in the transaction that loads the table."""
+        origin = f"{ORIGIN_COMMENT_PREFIX}{folder.expanduser().absolute()}"
+        statement = postgres.format_sql("COMMENT ON TABLE {} IS ", self.tables[0])
+        connection.execute(statement + psycopg.sql.Literal(origin))
+
     def unload(self, world: World) -> None:
-        """Remove the tables (or the schema, if it is their own), and nothing else of the database:
-        other walkthroughs may use it. Nothing is there: nothing happens. Raises SourceError when
-        somebody's view needs a table.
+        """Remove the tables, or the schema if it is owned; they need not exist.
+
+        Nothing else in the database changes, because other walkthroughs may use it.
+
+        Raises:
+            SourceError: a view of the user depends on a table.
         """
         postgres.create_database(world, self.database)
-        with postgres.session(world, self.database) as c, c.transaction():
+        with postgres.session(world, self.database) as connection, connection.transaction():
             if self.owns_schema:
-                c.execute(postgres.format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
-                c.execute(postgres.format_sql("ALTER DATABASE {} RESET search_path", c.info.dbname))
-            else:  # at once: they may refer to each other
-                c.execute(
-                    postgres.format_sql(
-                        "DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables),
-                        *((self.schema, table) for table in self.tables),
-                    )
+                connection.execute(
+                    postgres.format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema)
                 )
+                reset = "ALTER DATABASE {} RESET search_path"
+                connection.execute(postgres.format_sql(reset, connection.info.dbname))
+            else:  # in one statement, because the tables may refer to each other
+                drop = "DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables)
+                names = ((self.schema, table) for table in self.tables)
+                connection.execute(postgres.format_sql(drop, *names))
 
     def loaded_from(self, world: World) -> str:
-        """Return the folder whose files the tables were loaded from; the empty text where their
-        rows are generated, or where there are none.
+        """Return the folder whose files the tables were loaded from.
+
+        Returns:
+            Empty if the rows are generated, or the tables do not exist.
         """
-        text = (
-            postgres.query(
-                world,
-                "SELECT obj_description(to_regclass(%s), 'pg_class') AS text",
-                [f"{self.schema}.{self.tables[0]}"],
-                self.database,
-            ).loc[0, "text"]
-            or ""
-        )
-        return text[len(ORIGIN_COMMENT_PREFIX) :] if text.startswith(ORIGIN_COMMENT_PREFIX) else ""
+        comment = postgres.query(
+            world,
+            "SELECT obj_description(to_regclass(%s), 'pg_class') AS text",
+            [f"{self.schema}.{self.tables[0]}"],
+            self.database,
+        ).loc[0, "text"]
+        if comment and comment.startswith(ORIGIN_COMMENT_PREFIX):
+            return comment[len(ORIGIN_COMMENT_PREFIX) :]
+        return ""
 
 
-# --- the steps
-# -------------------------------------------------------------------------------------------------------
+def _count_rows(connection: psycopg.Connection, table: str) -> int:
+    (row,) = connection.execute(postgres.format_sql("SELECT count(*) FROM {}", table)).fetchall()
+    return row[0]
 
 
-def _run_steps(c: psycopg.Connection, schema: str, steps: Steps) -> None:
-    # only this schema, not public: a DROP TABLE of a dump cannot meet somebody else's table
-    c.execute(postgres.format_sql("SET LOCAL search_path TO {}", schema))
+def _run_steps(connection: psycopg.Connection, schema: str, steps: Steps) -> None:
+    # only this schema, not public: a DROP TABLE in a dump cannot reach tables of others
+    connection.execute(postgres.format_sql("SET LOCAL search_path TO {}", schema))
     for step in steps:
         if isinstance(step, Script):
-            run_script(c, step)
+            run_script(connection, step)
         else:
-            _copy_rows(c, step)
+            _copy_rows(connection, step)
 
 
-def _copy_rows(c: psycopg.Connection, table: Table) -> None:
-    into = f"COPY {{}} ({', '.join('{}' for _ in table.columns)}) FROM STDIN"
+def _copy_rows(connection: psycopg.Connection, table: Table) -> None:
+    columns = ", ".join("{}" for _ in table.columns)
+    statement = postgres.format_sql(f"COPY {{}} ({columns}) FROM STDIN", table.name, *table.columns)
     try:
-        with (
-            c.cursor() as cursor,
-            cursor.copy(postgres.format_sql(into, table.name, *table.columns)) as copy,
-        ):
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in table.rows():
-                copy.write(row) if isinstance(row, str) else copy.write_row(row)
+                if isinstance(row, str):
+                    copy.write(row)
+                else:
+                    copy.write_row(row)
     except psycopg.Error as e:
         if not table.source_location:
             raise
-        path, before = table.source_location
-        place = re.search(
-            r"^COPY .*?, line (\d+)(.*)", e.diag.context or ""
-        )  # its own lines, from 1 on
-        said = ". ".join(text for text in (first_line(e), e.diag.message_detail) if text)
+        path, lines_before = table.source_location
+        # PostgreSQL counts the lines of the COPY, from 1
+        position = re.search(r"^COPY .*?, line (\d+)(.*)", e.diag.context or "")
+        location = f"{path}, the rows from line {lines_before + 1} on"
+        if position:
+            location = f"{path}, line {lines_before + int(position[1])}{position[2]}"
+        problem = ". ".join(filter(None, (first_line(e), e.diag.message_detail)))
         raise SourceError(
-            f"table {table.name}: {said}",
-            hint=FIX_FILE_HINT,
-            location=f"{path}, line {before + int(place[1])}{place[2]}"
-            if place
-            else f"{path}, the rows from line {before + 1} on",
+            f"table {table.name}: {problem}", location=location, hint=FIX_FILE_HINT
         ) from None
 
 
 def split_statements(text: str) -> Iterator[tuple[int, str]]:
-    """Split SQL at its semicolons; yield (line of its start, statement). Raises sqlglot's
-    TokenError.
+    """Split SQL at its semicolons.
+
+    Yields:
+        The line where a statement begins, and the statement.
+
+    Raises:
+        sqlglot.errors.TokenError: the text is not SQL.
     """
     import sqlglot
 
-    begin = None
+    start = None
     for token in sqlglot.tokenize(f"{text}\n;", read="postgres"):
         if token.token_type != sqlglot.TokenType.SEMICOLON:
-            begin, end = token.start if begin is None else begin, token.end + 1
-        elif begin is not None:
-            yield text.count("\n", 0, begin) + 1, text[begin:end]
-            begin = None
+            start, end = token.start if start is None else start, token.end + 1
+        elif start is not None:
+            yield text.count("\n", 0, start) + 1, text[start:end]
+            start = None
 
 
-def run_script(c: Union[psycopg.Connection, mariadb.Connection], script: Script) -> None:
-    """Run a script's statements, one by one. Raises SourceError that names file and line."""
+def run_script(connection: Union[psycopg.Connection, mariadb.Connection], script: Script) -> None:
+    """Run the statements of a script, one by one.
+
+    Raises:
+        SourceError: a statement is not permitted or fails; it names file and line.
+    """
     from sqlglot.errors import SqlglotError
 
     try:
-        found = list(split_statements(script.path.read_text(encoding="utf-8-sig")))
+        statements = list(split_statements(script.path.read_text(encoding="utf-8-sig")))
     except (OSError, UnicodeDecodeError, SqlglotError) as e:
         raise SourceError("the script cannot be read", location=f"{script.path}: {e}") from None
-    for line, statement in found:
-        begin = " ".join(statement[:200].split())
-        if script.allowed and not f"{begin} ".upper().startswith(
-            tuple(f"{words} " for words in script.allowed)
-        ):
+    allowed = tuple(f"{words} " for words in script.allowed)
+    for line, statement in statements:
+        beginning = " ".join(statement[:200].split())
+        if allowed and not f"{beginning} ".upper().startswith(allowed):
             raise SourceError(
-                f"a statement that a dump should not hold: {begin[:80]}",
+                f"a dump must not contain this statement: {beginning[:80]}",
                 location=f"{script.path}, line {line}",
                 expected=", ".join(script.allowed),
                 hint="use a plain dump with INSERTs; nothing was changed",
             )
         try:
-            c.execute(
-                statement, binary=True
-            )  # the protocol for binary results takes one statement, and no second one
+            # the protocol for binary results accepts one statement only
+            connection.execute(statement, binary=True)
         except (psycopg.Error, pymysql.Error) as e:
-            diag = getattr(e, "diag", None)  # of PostgreSQL's
-            line += statement.count(
-                "\n", 0, int((diag.statement_position if diag else None) or 1) - 1
-            )
+            # only PostgreSQL reports the position of the error
+            diagnostics = getattr(e, "diag", None)
+            position = int((diagnostics and diagnostics.statement_position) or 1)
+            line += statement.count("\n", 0, position - 1)
             raise SourceError(
                 f"the script failed: {first_line(e)}",
-                hint="mend the script and load again; nothing was changed",
-                location=f"{script.path}, line {line}: {begin[:80]}",
+                location=f"{script.path}, line {line}: {beginning[:80]}",
+                hint="fix the script and load again; nothing was changed",
             ) from None
 
 
 def sql_file(name: str) -> str:
-    """Return the SQL in a file of data/, `northwind/queries/revenue` say."""
+    """Return the SQL in a file of data/, such as `northwind/queries/revenue`."""
     return (ROOT / "data" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def find_file(folder: str, name: str, expected: str) -> Path:
-    """Return the absolute path of somebody's own file. Raises SourceError that says when it is
-    packed.
+def find_file(folder: Union[str, Path], name: str, expected: str) -> Path:
+    """Return the absolute path of a user's own file.
+
+    Args:
+        folder: the folder of the file.
+        name: name of the file.
+        expected: the files that the folder should contain, for the error.
+
+    Raises:
+        SourceError: the file does not exist; if a compressed file does, the error names it.
     """
     path = Path(folder).expanduser().absolute() / name
     if path.is_file():
         return path
-    packed = sorted(f.name for f in path.parent.glob(f"{name}.*"))
+    packed = sorted(file.name for file in path.parent.glob(f"{name}.*"))
+    hint = "correct the folder, or leave it out to load generated data"
     raise SourceError(
-        f"{name} is not there",
+        f"{name} does not exist",
         location=str(path),
-        expected=f"a folder that holds {expected}",
-        hint=f"unpack {packed[0]}"
-        if packed
-        else "correct the folder, or leave it out to load generated data",
+        expected=f"a folder with {expected}",
+        hint=f"unpack {packed[0]}" if packed else hint,
     )

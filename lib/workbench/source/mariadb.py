@@ -1,16 +1,15 @@
-"""The source database where that is MariaDB, or MySQL on AWS: the functions that `postgres` has, by
-the same names.
+"""The source database MariaDB, or MySQL on AWS, with the same functions as `postgres`.
 
-What is a schema there is a database here: a table is `sampledatabase.movies`. SQL is written alike,
-names in double quotes and values as %s, for a session takes names so, and a backslash for itself.
-CREATE, ALTER and DROP commit by themselves, and what is open before them, too; a statement is one
-statement. Times are UTC.
+A schema of PostgreSQL is a database here: a table is `sampledatabase.movies`. SQL has the same
+form, names in double quotes and values as %s, because the mode of a session allows it; a backslash
+is an ordinary character. CREATE, ALTER and DROP commit by themselves, together with everything that
+was open before. Only one statement is executed at a time. Times are UTC.
 """
 
 import datetime as dt
 import re
 from contextlib import contextmanager
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import pandas
 import pymysql
@@ -21,26 +20,36 @@ from pymysql.constants import FIELD_TYPE
 from ..base import SourceError, World, secrets
 from ..stack.databases import mysql_native_password_hash
 from . import column_types
-from .names import format_sql, role_credentials
+from .names import format_sql, require_result, role_credentials
 from .names import identifier as identifier
 
 DISPLAY_NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
-# Strict: a value that does not fit is an error, nothing is cut; nor is a day of zeros one, of which
-# Debezium makes null
+# Strict: a value that does not fit is an error and is not truncated. So is a date of zeros, which
+# Debezium would send as null.
 SQL_MODE = (
     "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
 )
-# Of PyMySQL's own: the bits as they travel, the lowest first; a time with a zone is told in that of
-# the session
-CONVERSIONS = {
+
+
+def _reverse(bits: Any) -> Any:
+    return bits[::-1]
+
+
+def _escape_datetime(value: Any, mapping: Any = None) -> str:
+    """Return a timestamp in the time zone of the session."""
+    if value.tzinfo:
+        value = value.astimezone(dt.timezone.utc)
+    return converters.escape_datetime(value)
+
+
+# PyMySQL's conversions, but BIT with the lowest bits first, and timestamps with a time zone.
+CONVERSIONS: dict[Union[int, type[Any]], Union[Callable[[Any], str], Callable[[str], Any]]] = {
     **converters.conversions,
-    FIELD_TYPE.BIT: lambda bits: bits[::-1],
-    dt.datetime: lambda value, _=None: converters.escape_datetime(
-        value.astimezone(dt.timezone.utc) if value.tzinfo else value
-    ),
+    FIELD_TYPE.BIT: _reverse,
+    dt.datetime: _escape_datetime,
 }
-TYPE_NAMES = {  # what a column holds, in the words of column_types
+TYPE_NAMES = {  # as of column_types
     **{getattr(FIELD_TYPE, name): "int8" for name in "TINY SHORT INT24 LONG LONGLONG YEAR".split()},
     FIELD_TYPE.FLOAT: "float4",
     FIELD_TYPE.DOUBLE: "float8",
@@ -50,29 +59,40 @@ TYPE_NAMES = {  # what a column holds, in the words of column_types
 
 
 class Connection(pymysql.Connection):
-    """PyMySQL's, with psycopg's way to run a statement: what `execute` returns has the rows. (Which
-    protocol carries them is nothing that it lets one choose.)
-    """
+    """A connection of PyMySQL with psycopg's `execute`, whose result has the rows."""
 
     def execute(self, statement: Any, params: Any = None, *, binary: bool = False) -> Any:
+        """Execute a statement, and return the cursor.
+
+        Args:
+            statement: text, or psycopg's SQL.
+            params: values for %s.
+            binary: has no effect; PyMySQL has only one protocol.
+        """
+        if isinstance(statement, sql.Composable):
+            statement = statement.as_string(None)
         cursor = self.cursor()
-        cursor.execute(
-            statement.as_string(None) if isinstance(statement, sql.Composable) else statement,
-            params,
-        )
+        cursor.execute(statement, params)
         return cursor
 
 
 def connect(world: World, database: Optional[str] = None, role: str = "admin") -> Connection:
-    """Return a connection in autocommit mode, to no database where none is named. Raises
-    SourceError as of postgres.
+    """Return a connection in autocommit mode; without a database it has none selected.
+
+    Args:
+        world: the world of the server.
+        database: name of a database.
+        role: "admin", or "replication" for the user that connectors log in as.
+
+    Raises:
+        SourceError: the server does not respond, or refuses user, password or database.
     """
-    m = world.mysql
-    user, password = role_credentials(m, role)
+    server = world.mysql
+    user, password = role_credentials(server, role)
     try:
         return Connection(
-            host=m.host,
-            port=m.port,
+            host=server.host,
+            port=server.port,
             user=user,
             password=password.reveal().encode(),
             database=database,
@@ -86,9 +106,9 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
         )
     except pymysql.Error as e:
         raise SourceError(
-            f"cannot connect to {DISPLAY_NAMES[m.kind]}",
+            f"cannot connect to {DISPLAY_NAMES[server.kind]}",
+            location=f"{user}@{server.host}:{server.port}/{database or ''}: {e.args[-1]}",
             hint='start it: stack.ensure_running(world, "mariadb"); or create the database first',
-            location=f"{user}@{m.host}:{m.port}/{database or ''}: {e.args[-1]}",
         ) from None
 
 
@@ -96,10 +116,10 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
 def session(
     world: World, database: Optional[str] = None, role: str = "admin"
 ) -> Iterator[Connection]:
-    """A connection that is closed afterwards and whose errors read as SourceError."""
-    with connect(world, database, role) as c:
+    """Yield a connection, close it afterwards, and translate its errors to SourceError."""
+    with connect(world, database, role) as connection:
         try:
-            yield c
+            yield connection
         except pymysql.Error as e:
             raise SourceError(
                 f"{DISPLAY_NAMES[world.mysql.kind]} refused: {e.args[-1]}",
@@ -110,64 +130,81 @@ def session(
 def execute(
     world: World, statement: Any, params: Any = None, database: Optional[str] = None
 ) -> int:
-    """Run a statement, and return how many rows it changed: one that it leaves as it was does not
-    count, and is not in the log. Raises SourceError.
+    """Execute a statement.
+
+    Returns:
+        The number of rows that it changed. A row that keeps its values does not count, and is not
+        in the log.
+
+    Raises:
+        SourceError: the server refuses it.
     """
-    with session(world, database) as c:
-        return c.execute(statement, params).rowcount
+    with session(world, database) as connection:
+        return connection.execute(statement, params).rowcount
 
 
 def query(
-    world: World, query: Any, params: Any = None, database: Optional[str] = None
+    world: World, statement: Any, params: Any = None, database: Optional[str] = None
 ) -> pandas.DataFrame:
-    """Return the rows of a query, in the types of `postgres.query`.
+    """Return the rows of a query as a DataFrame with the types of `postgres.query`.
 
     BIT(1) is a bool, longer ones are bytes, the lowest bits first; JSON, ENUM and SET are text;
     TIME is a timedelta. An unsigned BIGINT beyond int64 makes its column objects, a date of zeros
-    one of texts. Raises SourceError.
+    makes its column text.
+
+    Raises:
+        SourceError: the server refuses it, or it returns no rows.
     """
-    with session(world, database) as c:
-        cursor = c.execute(query, params)
-        if cursor.description is None:
-            raise SourceError(
-                "the statement returns no rows",
-                expected="a SELECT",
-                hint="use mariadb.execute",
-            )
+    with session(world, database) as connection:
+        cursor = connection.execute(statement, params)
+        require_result(cursor, "mariadb.execute")
         columns, rows = cursor.description, [list(row) for row in cursor.fetchall()]
-    kinds = []
-    for i, (_, code, _, length, *_) in enumerate(columns):
-        kind = TYPE_NAMES.get(code, "")
+    types = []
+    for position, (_, code, _, length, *_) in enumerate(columns):
+        type_of_column = TYPE_NAMES.get(code, "")
+        values = [row[position] for row in rows if row[position] is not None]
         if code == FIELD_TYPE.BIT and length == 1:
-            kind = "bool"
+            type_of_column = "bool"
             for row in rows:
-                row[i] = row[i] and row[i] == b"\1"
-        elif kind == "int8" and any(row[i] is not None and row[i] >= 2**63 for row in rows):
-            kind = ""
-        kinds.append(kind)
-    return column_types.to_dataframe([column[0] for column in columns], kinds, rows)
+                if row[position] is not None:
+                    row[position] = row[position] == b"\1"
+        elif type_of_column == "int8" and max(values, default=0) >= 2**63:
+            type_of_column = ""
+        types.append(type_of_column)
+    return column_types.to_dataframe([column[0] for column in columns], types, rows)
 
 
 def databases(world: World) -> list[str]:
-    """Names of the databases on the server."""
+    """Return the names of the databases on the server."""
     return list(query(world, "SELECT schema_name FROM information_schema.schemata").iloc[:, 0])
 
 
 def create_database(world: World, database: Optional[str] = None) -> None:
-    """Create the database unless it is there."""
+    """Create the database unless it exists."""
     if not database:
-        raise SourceError("no database is named", expected="the name of one")
+        raise SourceError("the database has no name", expected="the name of a database")
     execute(world, format_sql("CREATE DATABASE IF NOT EXISTS {} CHARACTER SET utf8mb4", database))
 
 
 def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Make the user that connectors log in as: it may read the log, and the databases of `tables`,
-    which need not be there yet; any other right in those is taken back.
+    """Create the user that connectors log in as, with its permissions.
 
-    They are what Debezium asks for ("Creating a user" of its MariaDB page), but SHOW DATABASES.
-    RELOAD lets it lock the server while a snapshot begins, LOCK TABLES the tables where nobody may
-    do that, as on Aurora. Its password is the world's secret, made if there is none; the server
-    gets its hash, so that it is in no statement and no log. Raises SourceError.
+    It may read the log, and the databases of the tables, which need not exist yet. Any other
+    permission in those databases is revoked. The permissions are those that Debezium requires
+    ("Creating a user" of its MariaDB page), except SHOW DATABASES. RELOAD lets it lock the server
+    while a snapshot begins. Where the server cannot be locked, as on Aurora, LOCK TABLES lets it
+    lock the tables.
+
+    The password is the world's secret, which is created if it does not exist. The server gets its
+    hash, so that it is in no statement and no log.
+
+    Args:
+        world: the world of the server.
+        tables: names such as `sampledatabase.movies`.
+        database: the database of names without one.
+
+    Raises:
+        SourceError: a table has no database, or the server refuses a statement.
     """
     user = sql.SQL("{}@'%%'").format(sql.Identifier(world.mysql.replication_user))
     password = mysql_native_password_hash(secrets.get_or_create(world.mysql.replication_password))
@@ -176,40 +213,34 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
         raise SourceError(
             f"tables is {tables!r}", expected="a list such as ['sampledatabase.movies']"
         )
-    with session(world) as c:
+    with session(world) as connection:
         for verb in ("CREATE USER IF NOT EXISTS", "ALTER USER"):
-            c.execute(
-                sql.SQL(f"{verb} {{}} IDENTIFIED WITH mysql_native_password AS %s").format(user),
-                [password],
-            )
-        c.execute(
-            sql.SQL("GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}").format(
-                user
-            ),
-            [],
-        )
+            statement = f"{verb} {{}} IDENTIFIED WITH mysql_native_password AS %s"
+            connection.execute(sql.SQL(statement).format(user), [password])
+        grant = "GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}"
+        connection.execute(sql.SQL(grant).format(user), [])
         for name in sorted(names):
-            exact = re.sub(
-                r"([_%\\])", r"\\\1", name
-            )  # in a right these stand for any letter, or many
-            for right, on in (
+            # in a grant _ and % are wildcards
+            escaped = re.sub(r"([_%\\])", r"\\\1", name)
+            for statement, pattern in (
                 ("GRANT SELECT ON {}.* TO {}", name),
                 ("REVOKE ALL ON {}.* FROM {}", name),
-                ("GRANT SELECT ON {}.* TO {}", exact),
-                ("REVOKE ALL ON {}.* FROM {}", exact),
-                ("GRANT SELECT, LOCK TABLES ON {}.* TO {}", exact),
+                ("GRANT SELECT ON {}.* TO {}", escaped),
+                ("REVOKE ALL ON {}.* FROM {}", escaped),
+                ("GRANT SELECT, LOCK TABLES ON {}.* TO {}", escaped),
             ):
-                c.execute(sql.SQL(right).format(sql.Identifier(on), user), [])
+                connection.execute(sql.SQL(statement).format(sql.Identifier(pattern), user), [])
 
 
 def log_position(world: World, database: Optional[str] = None) -> str:
-    """Return the log position, `mariadb-bin.000003:1234`, that the server has written up to; all
-    its databases share one log.
+    """Return the position up to which the server has written its log: `mariadb-bin.000003:1234`.
+
+    All its databases share one log.
     """
     return ":".join(map(str, query(world, "SHOW MASTER STATUS").iloc[0, :2]))
 
 
 def position_to_int(position: str) -> int:
-    """A log position as a number: later ones are greater."""
+    """Return a log position as a number: later positions are greater."""
     file, _, offset = position.rpartition(":")
     return (int(file.rpartition(".")[2]) << 32) + int(offset)

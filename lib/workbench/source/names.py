@@ -1,6 +1,6 @@
-"""What is the same for every source database: its two users, and how names become SQL."""
+"""What all source databases share: the users, and how names become SQL."""
 
-from typing import Union
+from typing import Any, Union
 
 from psycopg import sql
 
@@ -9,37 +9,66 @@ from ..base.params import MySql, Postgres
 from ..base.secrets import Secret
 
 
-def role_credentials(of: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
-    """Return user and password of a role: "admin", "replication", or one that has a database of its
-    own (see `postgres.create_service_database`). Raises SourceError: there is no such role.
+def role_credentials(section: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
+    """Return the user and the password of a role.
+
+    Args:
+        section: the section of the world.
+        role: "admin", "replication", or a role with its own database (see
+            `postgres.create_service_database`).
+
+    Raises:
+        SourceError: there is no such role.
     """
-    users = {
-        "admin": (of.admin_user, of.admin_password),
-        "replication": (of.replication_user, of.replication_password),
-    }
-    own = Secret(role_secret(role))
-    if role not in users and own.name not in secrets.read():
+    if role == "admin":
+        return section.admin_user, section.admin_password
+    if role == "replication":
+        return section.replication_user, section.replication_password
+    secret = Secret(role_secret(role))
+    if secret.name not in secrets.read():
         raise SourceError(f"there is no role {role!r}", expected="admin or replication")
-    return users.get(role, (role, own))
+    return role, secret
 
 
 def role_secret(role: str) -> str:
-    """Name of the secret of a role that has a database of its own."""
+    """Return the name of the secret of a role with its own database."""
     return f"own.{role}"
 
 
 def identifier(name: str) -> sql.Identifier:
-    """Quote `table` or `schema.table`. Raises SourceError when a part is empty or there are
-    more.
+    """Quote `table` or `schema.table`.
+
+    Raises:
+        SourceError: a part of the name is empty, or there are more parts.
     """
     parts = name.split(".")
     if len(parts) > 2 or not all(parts) or "\0" in name:
-        raise SourceError(f"{name!r} is not a name of a table", expected="table or schema.table")
+        raise SourceError(f"{name!r} is not the name of a table", expected="table or schema.table")
     return sql.Identifier(*parts)
 
 
 def format_sql(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:
-    """Return SQL in which each {} is one of the names, quoted: `name` or `(schema, table)`."""
-    return sql.SQL(text).format(
-        *(sql.Identifier(*([name] if isinstance(name, str) else name)) for name in names)
-    )
+    """Return SQL in which each {} is replaced by a quoted name.
+
+    Args:
+        text: the SQL.
+        *names: `name` or `(schema, table)`.
+    """
+    paths = ((name,) if isinstance(name, str) else name for name in names)
+    return sql.SQL(text).format(*(sql.Identifier(*path) for path in paths))
+
+
+def require_result(cursor: Any, alternative: str) -> None:
+    """Check that a statement has returned a result.
+
+    Args:
+        cursor: the cursor that has executed it.
+        alternative: the function for other statements.
+
+    Raises:
+        SourceError: it has not; it is no SELECT.
+    """
+    if cursor.description is None:
+        raise SourceError(
+            "the statement returns no rows", expected="a SELECT", hint=f"use {alternative}"
+        )

@@ -1,5 +1,6 @@
-"""The longer SQL for PostgreSQL: QUERIES["slots"] is what stands below `-- name: slots` in
-queries.sql.
+"""The longer SQL for PostgreSQL.
+
+QUERIES["slots"] is the text below `-- name: slots` in queries.sql.
 """
 
 import re

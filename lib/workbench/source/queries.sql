@@ -1,13 +1,13 @@
--- The longer questions to PostgreSQL's catalog, and what sets tables back, by name (see queries.py).
+-- The longer queries of PostgreSQL's catalog, and the statements that restore tables, by name (see queries.py).
 
 -- name: identity
--- How replication tells the rows of a table t (of pg_class) apart.
+-- How replication identifies the rows of a table t (of pg_class).
 CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coalesce((
     SELECT CASE t.relreplident WHEN 'i' THEN 'index' ELSE 'primary key' END FROM pg_index i WHERE i.indrelid = t.oid
     AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END), 'none') END
 
 -- name: table
--- A table, and which of it and its partitions have no replica identity: a partition does not inherit REPLICA IDENTITY.
+-- A table, and those of it and its partitions that have no replica identity: a partition does not inherit it.
 SELECT n.nspname, r.relname, ARRAY(
     SELECT format('%%s.%%s', m.nspname, t.relname) FROM pg_class t JOIN pg_namespace m ON m.oid = t.relnamespace
     WHERE (t.oid = r.oid OR t.oid IN (SELECT relid FROM pg_partition_tree(r.oid))) AND {identity} = 'none' ORDER BY 1)
@@ -21,7 +21,7 @@ FROM pg_publication p LEFT JOIN pg_publication_tables s USING (pubname)
 LEFT JOIN pg_namespace n ON n.nspname = s.schemaname
 LEFT JOIN pg_class t ON t.relnamespace = n.oid AND t.relname = s.tablename ORDER BY 1, 3
 
--- name: split_roots
+-- name: tables_published_by_partition
 -- The partitioned tables whose changes a publication publishes under the names of their partitions.
 SELECT DISTINCT p.pubname AS publication, n.nspname || '.' || r.relname AS "table"
 FROM pg_publication p JOIN pg_publication_tables s USING (pubname)
@@ -36,26 +36,26 @@ SELECT slot_name, plugin, active, active_pid, wal_status, confirmed_flush_lsn::t
 FROM pg_replication_slots WHERE database = current_database() ORDER BY 1
 
 -- name: all_slots
--- A slot whose log is gone (lost) retains nothing.
+-- A slot whose log was removed (lost) retains nothing.
 SELECT slot_name, coalesce(database, '') AS database, active, wal_status,
        coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint AS bytes_behind
 FROM pg_replication_slots ORDER BY 1
 
 -- name: published_and_readable
--- Tables of these schemas that some publication names and that a role may read.
+-- Tables of these schemas that a publication lists and a role may read.
 SELECT t.schemaname, t.tablename FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
 WHERE NOT p.puballtables AND t.schemaname = ANY(%s)
 AND has_table_privilege(%s, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT')
 
 -- name: heartbeat_denied
--- The functions of heartbeats (heartbeat.action.query) that a role may not execute; by default everybody may.
+-- The functions for heartbeats (heartbeat.action.query) that a role may not execute; by default all roles may.
 SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'
 AND NOT has_function_privilege(%s, oid, 'EXECUTE')
 
--- name: not_carried
--- The columns of tables, `schema.table`, that do not arrive: `schema.table.column`, its type. What Debezium's PostgreSQL
--- connector (3.5) carries: in lists, too; and alone; beside these, enums and domains over them all.
-WITH RECURSIVE carried(type, in_lists) AS (
+-- name: unsupported_columns
+-- The columns of tables, `schema.table`, that do not arrive: `schema.table.column`, its type. Debezium's PostgreSQL
+-- connector (3.5) supports the first types also in arrays, the second ones alone; and enums, and domains over all these.
+WITH RECURSIVE supported(type, in_arrays) AS (
     SELECT unnest(string_to_array('bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz '
         'timestamp timestamptz json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange '
         'daterange citext', ' ')), true
@@ -71,51 +71,53 @@ JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.
 LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
 WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
 AND (a.attgenerated <> '' OR NOT CASE
-    WHEN e.oid IS NOT NULL THEN (e.typname IN (SELECT type FROM carried WHERE in_lists) OR e.typtype = 'e') AND a.attndims < 2
-    -- a domain over an enum stops the connector
-    ELSE t.typname IN (SELECT type FROM carried) OR t.typtype = 'e' AND a.atttypid = t.oid END)
+    WHEN e.oid IS NOT NULL THEN (e.typname IN (SELECT type FROM supported WHERE in_arrays) OR e.typtype = 'e') AND a.attndims < 2
+    -- a domain over an enum makes the connector fail
+    ELSE t.typname IN (SELECT type FROM supported) OR t.typtype = 'e' AND a.atttypid = t.oid END)
 ORDER BY r.relname, a.attnum
 
 -- name: columns_and_keys
--- The columns that a table and its copy have, and whether each is of the primary key.
+-- The columns that both a table and its copy have, and whether each is part of the primary key.
 SELECT t.attname, t.attnum = ANY(i.indkey) FROM pg_attribute t JOIN pg_attribute k USING (attname)
 JOIN pg_index i ON i.indrelid = t.attrelid AND i.indisprimary
 WHERE t.attrelid = %s::regclass AND k.attrelid = %s::regclass AND t.attnum > 0 AND t.attgenerated = ''
 ORDER BY t.attnum
 
--- name: left_over
--- Of these schemas and tables those that are there.
+-- name: existing_objects
+-- Which of these schemas and tables exist.
 SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL
 SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname || '.' || tablename = ANY(%s) ORDER BY 1
 
--- name: set_back_added
--- The rows of a table t that its copy k has not go; those that are other become as there; those that are missing come.
+-- name: restore_added
+-- Three statements restore a table t from its copy k: rows that were added are deleted, changed rows are updated, missing
+-- rows are inserted.
 DELETE FROM {t} t WHERE NOT EXISTS (SELECT FROM {k} k WHERE {same})
 
--- name: set_back_changed
+-- name: restore_changed
 UPDATE {t} t SET ({columns}) = ROW({old}) FROM {k} k WHERE {same} AND ROW({now}) IS DISTINCT FROM ROW({old})
 
--- name: set_back_missing
+-- name: restore_missing
 INSERT INTO {t} ({columns}) SELECT {old} FROM {k} k WHERE NOT EXISTS (SELECT FROM {t} t WHERE {same})
 
--- name: counted_columns
--- The columns of a table that count by themselves (serial, identity).
+-- name: serial_columns
+-- The columns of a table with a sequence (serial, identity).
 SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
 AND pg_get_serial_sequence(%s, attname) IS NOT NULL
 
--- name: count_on
--- Such a column goes on after its last row.
+-- name: reset_sequence
+-- The sequence of such a column continues after its last row.
 SELECT setval(pg_get_serial_sequence({}, {}), greatest(max({n}), 1), max({n}) IS NOT NULL) FROM {t}
 
--- name: kinds_of_types
--- What PostgreSQL calls types, by their numbers; an enum is "enum".
+-- name: type_names
+-- PostgreSQL's names of types, by their oids; an enum is "enum".
 SELECT oid, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_type WHERE oid = ANY(%s)
 
--- name: never_null
+-- name: not_null_columns
 SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)
 
--- name: polled
--- What a statement of the poll reads: how many rows, the keys of the last; and how many rows of the table no poll sees.
+-- name: poll_summary
+-- What a statement of the poll reads: how many rows, the keys of the last one; and how many rows have a NULL in a key, so
+-- that no poll reads them.
 WITH polled AS ({statement})
 SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
     (SELECT count(*) FROM ({all}) AS q WHERE {may_be_null} AND num_nulls({keys}) > 0)

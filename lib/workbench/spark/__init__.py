@@ -1,4 +1,4 @@
-"""Spark: the session that a world names, and the server that the embedded stack runs."""
+"""Spark: the session of a world, and the server of the embedded stack."""
 
 from .sessions import (
     is_remote,

@@ -1,10 +1,11 @@
-"""Spark Connect on EMR Serverless (its guide, "Run interactive sessions … through Spark Connect";
-from emr-7.13.0).
+"""Spark Connect on EMR Serverless, from emr-7.13.0.
 
-A session there is a Spark driver with executors: it starts in a minute or two and costs as long as
-it lives. All processes of a person share one, found by its name, as notebooks share the embedded
-Spark. It ends when the process that started it does, when a headless run is over, after IDLE
-minutes without a question, or with `workbench aws down`.
+Source: EMR Serverless guide, "Run interactive sessions … through Spark Connect".
+
+A session is a Spark driver with executors. It starts in a minute or two, and costs money as long as
+it exists. All processes of a person share one session, found by its name, like notebooks share the
+embedded Spark. It ends with the process that started it, at the end of a headless run, after
+IDLE_TIMEOUT_MINUTES without a request, or with `workbench aws down`.
 """
 
 import atexit
@@ -20,45 +21,51 @@ from pyspark.sql.connect.client import ChannelBuilder
 from ..base import StackError, World, aws, paths
 from .settings import hudi_conf, load_conf
 
-# below the lake's root: the library with its packages (see run.publish)
+# Below the lake's root: the library with its packages (see run.publish).
 ENVIRONMENT_ARCHIVE = "workbench/environment.tar.gz"
-AUTH_HEADER = "x-aws-proxy-auth"  # in which each call bears the session's token
-TOKEN_REFRESH_MARGIN = dt.timedelta(
-    minutes=5
-)  # before it expires, after an hour, another token is asked for
-IDLE_TIMEOUT_MINUTES = 15  # minutes
-ALIVE_STATES = ("SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY")
+AUTH_HEADER = "x-aws-proxy-auth"  # contains the session's token
+# A token expires after an hour; this long before, another one is requested.
+TOKEN_REFRESH_MARGIN = dt.timedelta(minutes=5)
+IDLE_TIMEOUT_MINUTES = 15
 READY_STATES = ("STARTED", "IDLE", "BUSY")
-_started_sessions: dict[str, World] = {}  # sessions that this process has started and has to end
+ALIVE_STATES = ("SUBMITTED", "STARTING", *READY_STATES)
+_started_sessions: dict[str, World] = {}  # sessions that this process has started and must end
 
 
-def _call(world: World, operation: str, **given: Any) -> dict[str, Any]:
+def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
     return aws.call(
-        world.region, "emr-serverless", operation, applicationId=world.spark.url, **given
+        world.region, "emr-serverless", operation, applicationId=world.spark.url, **params
     )
 
 
 def spark_conf(world: World) -> dict[str, str]:
-    """What Spark on EMR is started with: EMR's Hudi, the jars that `workbench aws publish` has put
-    there, and Glue as catalog.
+    """Return the settings of a Spark on EMR.
+
+    They name EMR's Hudi, the jars of `workbench aws publish`, and Glue as the catalog.
     """
-    return {**load_conf("emr", root=world.lake.root, **world.spark.model_dump()), **hudi_conf()}
+    values = world.spark.model_dump()
+    return {**load_conf("emr", root=world.lake.root, **values), **hudi_conf()}
 
 
 def serverless_conf(world: World) -> dict[str, str]:
-    """Return the settings of a job or a session on EMR Serverless: `settings`, and the library with
-    its packages.
+    """Return the settings of a job or a session on EMR Serverless.
+
+    Beside those of `spark_conf` they name the archive of the library with its packages.
     """
-    return {
-        **spark_conf(world),
-        **load_conf("emr-serverless", root=world.lake.root, archive=ENVIRONMENT_ARCHIVE),
-    }
+    archive = load_conf("emr-serverless", root=world.lake.root, archive=ENVIRONMENT_ARCHIVE)
+    return {**spark_conf(world), **archive}
 
 
 @contextlib.contextmanager
-def submitting_to(cluster: str, what: str) -> Iterator[None]:
-    """A step or a notebook that is started on the cluster in this block. Raises: StackError: the
-    cluster has ended.
+def submitting_to(cluster: str, kind: str) -> Iterator[None]:
+    """Translate the errors of a step or notebook that this block submits to a cluster.
+
+    Args:
+        cluster: id of the EMR cluster.
+        kind: what is submitted, "step" or "notebook".
+
+    Raises:
+        StackError: the cluster has ended.
     """
     try:
         yield
@@ -66,33 +73,39 @@ def submitting_to(cluster: str, what: str) -> Iterator[None]:
         if aws.error_code(e) not in ("ValidationException", "InvalidRequestException"):
             raise
         raise StackError(
-            f"the cluster takes no {what}: {e.message}",
+            f"the cluster accepts no {kind}: {e.message}",
             location=cluster,
-            hint="it ends itself when idle: "
-            "`workbench aws up emr schedule -p Generation=<one more than last time>` makes another",
+            hint="it terminates when idle; create another: "
+            "`workbench aws up emr schedule -p Generation=<one more than last time>`",
         ) from e
 
 
 def session_name(world: World) -> str:
-    """What this person's session of this instance is called."""
+    """Return the name of this person's session of this instance."""
     return f"{world.stack.deployment}-{getpass.getuser()}-{paths.instance_name()}"
 
 
 def open_channel(
-    world: World, options: list[tuple[str, Any]], say: Callable[[str], None] = print
+    world: World, options: list[tuple[str, Any]], progress: Callable[[str], None] = print
 ) -> "Channel":
-    """Where the session of this person listens; it is started where there is none.
+    """Return the channel to this person's session; one is started if necessary.
 
-    Raises: StackError: it does not come up, with EMR's reason; AWS refuses something.
+    Args:
+        world: the world of the application.
+        options: options of the gRPC channel.
+        progress: receives a message when a session is started.
+
+    Raises:
+        StackError: the session does not start (with EMR's reason), or AWS refuses a request.
     """
-    there = live_sessions(world)
-    session = there[0]["sessionId"] if there else _start_session(world, say)
-    return Channel(world, session, options)
+    sessions = live_sessions(world)
+    session_id = sessions[0]["sessionId"] if sessions else _start_session(world, progress)
+    return Channel(world, session_id, options)
 
 
 def live_sessions(world: World) -> list[dict[str, Any]]:
-    """This person's sessions that are there, those that are ready first."""
-    found = aws.paginate(
+    """Return this person's sessions that have not ended, those that are ready first."""
+    listed = aws.paginate(
         world.region,
         "emr-serverless",
         "list_sessions",
@@ -100,104 +113,116 @@ def live_sessions(world: World) -> list[dict[str, Any]]:
         applicationId=world.spark.url,
         states=list(ALIVE_STATES),
     )
-    return sorted(
-        (one for one in found if one.get("name") == session_name(world)),
-        key=lambda one: one["state"] not in READY_STATES,
-    )
+    sessions = [session for session in listed if session.get("name") == session_name(world)]
+    return sorted(sessions, key=lambda session: session["state"] not in READY_STATES)
 
 
-def _start_session(world: World, say: Callable[[str], None]) -> str:
-    say("starting a Spark session on EMR Serverless: a minute or two …")
-    role = aws.parameter(world.region, world.stack.deployment, "spark/role")
-    session = _call(
+def _start_session(world: World, progress: Callable[[str], None]) -> str:
+    progress("starting a Spark session on EMR Serverless: a minute or two …")
+    conf = {"classification": "spark-defaults", "properties": serverless_conf(world)}
+    session_id: str = _call(
         world,
         "start_session",
-        executionRoleArn=role,
+        executionRoleArn=aws.parameter(world.region, world.stack.deployment, "spark/role"),
         name=session_name(world),
         idleTimeoutMinutes=IDLE_TIMEOUT_MINUTES,
         tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
-        configurationOverrides={
-            "runtimeConfiguration": [
-                {"classification": "spark-defaults", "properties": serverless_conf(world)}
-            ]
-        },
+        configurationOverrides={"runtimeConfiguration": [conf]},
     )["sessionId"]
     if not _started_sessions:
-        atexit.register(
-            lambda: [terminate_session(of, one) for one, of in list(_started_sessions.items())]
-        )
-    _started_sessions[session] = world
-    return session
+        atexit.register(_terminate_started_sessions)
+    _started_sessions[session_id] = world
+    return session_id
+
+
+def _terminate_started_sessions() -> None:
+    for session_id, world in list(_started_sessions.items()):
+        terminate_session(world, session_id)
 
 
 def _describe_state(session: dict[str, Any]) -> str:
-    return f"it is {session['state']}: {session.get('stateDetails') or 'no reason told'}"
+    return f"it is {session['state']}: {session.get('stateDetails') or 'EMR gives no reason'}"
 
 
-def _wait_until_ready(world: World, session: str) -> None:
-    """Wait until a session can be asked."""
-    log = "its log: EMR Studio, or the application's log location"
+def _get_session(world: World, session_id: str) -> dict[str, Any]:
+    session: dict[str, Any] = _call(world, "get_session", sessionId=session_id)["session"]
+    return session
 
-    def ready() -> bool:
-        now = _call(world, "get_session", sessionId=session)["session"]
-        if now["state"] not in ALIVE_STATES:
+
+def _wait_until_ready(world: World, session_id: str) -> None:
+    hint = "its log: EMR Studio, or the application's log location"
+
+    def is_ready() -> bool:
+        session = _get_session(world, session_id)
+        if session["state"] not in ALIVE_STATES:
             raise StackError(
-                f"session {session} on EMR Serverless does not start: {_describe_state(now)}",
-                hint=log,
+                f"session {session_id} on EMR Serverless does not start: {_describe_state(session)}",
+                hint=hint,
             )
-        return now["state"] in READY_STATES
+        return session["state"] in READY_STATES
 
-    aws.wait(
-        ready, f"session {session} on EMR Serverless to start", timeout=600, interval=2, hint=log
-    )
+    description = f"session {session_id} on EMR Serverless to start"
+    aws.wait(is_ready, description, timeout=600, interval=2, hint=hint)
 
 
-def terminate_session(world: World, session: str) -> None:
-    """End a session; one that is gone is fine."""
-    _started_sessions.pop(session, None)
+def terminate_session(world: World, session_id: str) -> None:
+    """End a session, which need not exist."""
+    _started_sessions.pop(session_id, None)
     with aws.ignore_error_codes("ResourceNotFound|^ValidationException$"):
-        _call(world, "terminate_session", sessionId=session)
+        _call(world, "terminate_session", sessionId=session_id)
 
 
 def terminate_sessions(world: World) -> int:
     """End all of this person's sessions, and return how many there were."""
-    there = live_sessions(world)
-    for one in there:
-        terminate_session(world, one["sessionId"])
-    return len(there)
+    sessions = live_sessions(world)
+    for session in sessions:
+        terminate_session(world, session["sessionId"])
+    return len(sessions)
 
 
 class Channel(ChannelBuilder):
-    """The address of a session, and what each call to it bears: a token that is still good. It is
-    in no URL, and is not shown.
+    """The channel to a session; each call carries a valid token.
+
+    The token is in no URL, and is not shown.
     """
 
-    def __init__(self, world: World, session: str, options: list[tuple[str, Any]]):
-        self.world, self.session, self._lock = world, session, threading.Lock()
+    def __init__(self, world: World, session_id: str, options: list[tuple[str, Any]]):
+        """Wait until the session is ready, and request its endpoint.
+
+        Args:
+            world: the world of the application.
+            session_id: id of the session.
+            options: options of the gRPC channel.
+        """
+        self.world, self.session, self._lock = world, session_id, threading.Lock()
         try:
-            _wait_until_ready(world, session)
-            told = self._renew_token()
-        except BaseException:  # Ctrl-C while it starts, too
-            if session in _started_sessions:
-                terminate_session(world, session)
+            _wait_until_ready(world, session_id)
+            endpoint = self._renew_token()
+        except BaseException:  # also Ctrl-C while it starts
+            if session_id in _started_sessions:
+                terminate_session(world, session_id)
             raise
-        place = urlsplit(told if "://" in told else f"https://{told}")
-        super().__init__(f"sc://{place.hostname}:{place.port or 443}/;use_ssl=true", options)
+        url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        super().__init__(f"sc://{url.hostname}:{url.port or 443}/;use_ssl=true", options)
 
     def _renew_token(self) -> str:
-        """Ask for a token, and return the session's endpoint."""
-        told = _call(self.world, "get_session_endpoint", sessionId=self.session)
-        self._bearer_token, self._token_expires_at = told["authToken"], told["authTokenExpiresAt"]
-        return told["endpoint"]
+        """Request a token, and return the session's endpoint."""
+        response = _call(self.world, "get_session_endpoint", sessionId=self.session)
+        self._auth_token, self._token_expires_at = (
+            response["authToken"],
+            response["authTokenExpiresAt"],
+        )
+        endpoint: str = response["endpoint"]
+        return endpoint
 
-    def ended(self) -> str:
-        """Why the session is over; "" while it is not."""
-        now = _call(self.world, "get_session", sessionId=self.session)["session"]
-        return "" if now["state"] in ALIVE_STATES else _describe_state(now)
+    def end_reason(self) -> str:
+        """Return why the session has ended; empty if it has not."""
+        session = _get_session(self.world, self.session)
+        return "" if session["state"] in ALIVE_STATES else _describe_state(session)
 
     def metadata(self) -> Iterable[tuple[str, str]]:
-        """What goes along with a call; pyspark asks before each."""
+        """Return the metadata of a call; pyspark requests it before each."""
         with self._lock:
             if dt.datetime.now(dt.timezone.utc) > self._token_expires_at - TOKEN_REFRESH_MARGIN:
                 self._renew_token()
-        return [*super().metadata(), (AUTH_HEADER, self._bearer_token)]
+        return [*super().metadata(), (AUTH_HEADER, self._auth_token)]

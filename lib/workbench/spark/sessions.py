@@ -1,4 +1,4 @@
-"""Spark sessions: `session(world)` gives the same SparkSession API in every world."""
+"""Spark sessions: `session(world)` returns the same SparkSession API in every world."""
 
 import contextlib
 import itertools
@@ -16,53 +16,58 @@ from .. import stack
 from ..base import LakeError, StackError, WorkbenchError, World, split_host_port, wait_until
 from .settings import hudi_conf, session_conf
 
-MAX_METADATA_BYTES = (
-    256 << 10
-)  # bytes of an answer's: Java's stack trace is among it (conf/spark-defaults.conf)
+# Of the metadata of a response, which contains Java's stack trace (conf/spark-defaults.conf).
+MAX_METADATA_BYTES = 256 << 10
 PYTHON_MISMATCH = re.compile(
     r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version \((\d+), (\d+)\) "
     r"than that in driver ([\d.]+),"
 )
-STACKTRACE_MARKER = "JVM stacktrace:"  # stands above it in the text of an error
-SHUTDOWN_ERRORS = re.compile(
-    "StatusCode.CANCELLED|NullPointerException|RejectedExecutionException"
-)  # of a server that ends
+STACKTRACE_MARKER = "JVM stacktrace:"  # precedes the stack trace in the text of an error
+# Errors of a server that is shutting down.
+SHUTDOWN_ERRORS = re.compile("StatusCode.CANCELLED|NullPointerException|RejectedExecutionException")
+SESSION_LOST_ERRORS = re.compile(
+    r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_|"
+    r"Connection refused|Cannot invoke RPC|NO_ACTIVE_SESSION|SparkEnv|stopped SparkContext|"
+    r"SparkContext was shut ?down",
+    re.I,
+)
 _lock = threading.Lock()
-_holders: WeakKeyDictionary[SparkSession, int] = (
-    WeakKeyDictionary()
-)  # how many hold `causes` of a session
-_worlds: WeakKeyDictionary[SparkSession, World] = (
-    WeakKeyDictionary()
-)  # the world that a session was made for
+# How many callers hold `java_stacktraces` of a session, and the world that it was made for.
+_holders: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+_worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 
 
 def session(world: World) -> SparkSession:
-    """Return a session; in the embedded world the Spark Connect server is started if it is not up.
+    """Return the session of a world; an embedded Spark Connect server is started if it is down.
 
-    Where Spark was restarted since the last call it is a new session: what was cached or registered
-    in the old is gone.
+    If Spark was restarted since the last call, it is a new session: what was cached or registered
+    in the old one is lost.
 
     Raises:
-        StackError: the server cannot be started or reached, or this kind of world is not there yet.
+        StackError: the server cannot be started or reached, or has another version.
     """
     if world.spark.kind == "existing":
-        found = SparkSession.getActiveSession()
-        if found is None:
+        active = SparkSession.getActiveSession()
+        if active is None:
             raise StackError(
                 "there is no Spark session in this kernel",
                 location=f"{world.file}: spark.kind",
                 hint="open the notebook with the cluster's PySpark kernel",
             )
-        return _configure(found, world)
+        return _configure(active, world)
     if world.spark.kind == "classic":
         return _configure(_classic_session(world), world)
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = (
-        "1"  # what SparkSession.builder.remote(…) does, which takes no options
-    )
+    return _connect_session(world)
+
+
+def _connect_session(world: World) -> SparkSession:
+    # what SparkSession.builder.remote(…) sets, which takes no options
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     from pyspark.sql.connect.client import ChannelBuilder
-    from pyspark.sql.connect.session import SparkSession as Remote
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     options = [("grpc.max_metadata_size", MAX_METADATA_BYTES)]
+    channel: ChannelBuilder
     if world.spark.kind == "emr_serverless":
         from . import emr
 
@@ -70,38 +75,39 @@ def session(world: World) -> SparkSession:
     else:
         stack.ensure_running(world, "spark")
         channel = ChannelBuilder(world.spark.url, channelOptions=options)
-    builder = Remote.builder.channelBuilder(channel)
+    builder: Any = ConnectSession.builder
+    builder = builder.channelBuilder(channel)
     spark = builder.getOrCreate()
-    if spark.client._builder.endpoint == channel.endpoint:  # it gives what session there is
+    # getOrCreate returns any session that exists
+    if spark.client._builder.endpoint == channel.endpoint:
         try:
             return _configure(spark, world)
+        except WorkbenchError:
+            raise
         except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
-            # a server that has just been restarted may not know the old session, and answer UNKNOWN
-            # with no word more
-            if isinstance(e, WorkbenchError) or not (
-                unreachable_reason(spark) or is_session_lost(e) or "StatusCode.UNKNOWN" in str(e)
-            ):
+            # a server that has just restarted may not know the old session, and return only UNKNOWN
+            is_lost = is_session_lost(e) or "StatusCode.UNKNOWN" in str(e)
+            if not is_lost and not unreachable_reason(spark):
                 raise
-            with contextlib.suppress(Exception):  # it cannot tell a dead server that it goes
-                spark.stop()  # or getOrCreate gives it back the next time
+            # Without stop, getOrCreate returns the session again. It fails if the server is dead.
+            with contextlib.suppress(Exception):
+                spark.stop()
     return _configure(builder.create(), world)
 
 
 def is_remote(spark: Any) -> bool:
-    """Whether a session is one of Spark Connect. (A classic one has `client`, too: asked for, it
-    raises.)
+    """Return whether a session is one of Spark Connect.
+
+    A classic session has an attribute `client`, too, which raises an error.
     """
     return not isinstance(spark, SparkSession) and hasattr(spark, "client")
 
 
 def _classic_session(world: World) -> SparkSession:
-    """A session in this process, for the master that the world names; the one that there is
-    already, else.
-    """
+    """Return the session in this process; one is created if necessary."""
     builder = SparkSession.builder.appName("workbench")
-    if (
-        world.spark.master
-    ):  # else the one that Spark's own configuration names, on EMR, or spark-submit
+    # without a master, that of Spark's own configuration, on EMR, or that of spark-submit
+    if world.spark.master:
         builder = builder.master(world.spark.master)
     for key, value in {**hudi_conf(), **session_conf()}.items():
         builder = builder.config(key, value)
@@ -109,198 +115,190 @@ def _classic_session(world: World) -> SparkSession:
 
 
 def _configure(spark: Any, world: World) -> SparkSession:
-    """A session, with what every one of this world is given. Raises: StackError: it is of another
-    Spark.
+    """Apply the settings of every session of a world.
+
+    Raises:
+        StackError: the server has another version of Spark.
     """
     if is_remote(spark):
         configure_client(spark.client)
-        if (
-            not world.stack.embedded
-            and spark.version.split(".")[:2] != pyspark.__version__.split(".")[:2]
-        ):
-            minor = ".".join(spark.version.split(".")[:2])
-            raise StackError(
-                f"pyspark {pyspark.__version__} cannot speak with Spark {spark.version}",
-                location=spark.client._builder.endpoint,
-                expected=f"a client of version {minor}",
-                hint=f'pip install "pyspark=={minor}.*", or take a server of this version',
-            )
+        if not world.stack.embedded:
+            _require_same_version(spark)
     for key, value in session_conf().items():
         spark.conf.set(key, value)
     _worlds[spark] = world
     return spark
 
 
-def configure_client(client: Any) -> None:
-    """Prepare the client of a Spark Connect session: limit its retries, and make its results safe
-    to convert.
+def _require_same_version(spark: Any) -> None:
+    minor = ".".join(spark.version.split(".")[:2])
+    if minor != ".".join(pyspark.__version__.split(".")[:2]):
+        raise StackError(
+            f"pyspark {pyspark.__version__} cannot speak with Spark {spark.version}",
+            location=spark.client._builder.endpoint,
+            expected=f"a client of version {minor}",
+            hint=f'pip install "pyspark=={minor}.*", or use a server of this version',
+        )
 
-    pyarrow ends the process (SIGSEGV) when it converts lists within lists of which there is no
-    element. Spark 3.5 sends them without their offsets, which the Arrow format requires
-    (SPARK-51112, SPARK-55056; arrow-java writes them from 19.0.0 on). A copy of the result has
-    them.
+
+def configure_client(client: Any) -> None:
+    """Limit the retries of a Spark Connect client, and make its results safe to convert.
+
+    pyarrow ends the process (SIGSEGV) when it converts nested lists without any element. Spark 3.5
+    sends them without their offsets, which the Arrow format requires (SPARK-51112, SPARK-55056;
+    arrow-java writes them from 19.0.0 on). A copy of the result has them.
     """
-    client._retry_policy.update(
-        max_retries=6, max_backoff=2000
-    )  # by default a dead server is tried for ten minutes
-    if "_execute_and_fetch" in vars(client):  # this client was prepared before
+    # by default a dead server is retried for ten minutes
+    client._retry_policy.update(max_retries=6, max_backoff=2000)
+    if "_execute_and_fetch" in vars(client):  # this client was configured before
         return
-    import pyarrow  # a classic session needs none
+    import pyarrow  # not required by a classic session
 
     fetch = client._execute_and_fetch
 
-    def fetch_copied(*args: Any, **options: Any) -> tuple:
-        table, *rest = fetch(*args, **options)
+    def fetch_copied(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        table, *metadata = fetch(*args, **kwargs)
         if table is not None and any(map(pyarrow.types.is_nested, table.schema.types)):
             table = pyarrow.concat_tables([table.schema.empty_table(), table]).combine_chunks()
-        return table, *rest
+        return table, *metadata
 
     client._execute_and_fetch = fetch_copied
 
 
-def world_of(where: Union[SparkSession, World]) -> Optional[World]:
-    """The world that `session` made a session for, None of a session of your own; of a world this
-    one.
-    """
-    with contextlib.suppress(TypeError):  # what no weak reference is made to is no session
-        return where if isinstance(where, World) else _worlds.get(where)
+def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
+    """Return the world of a session, None if `session` has not created it; a world as it is."""
+    if isinstance(session_or_world, World):
+        return session_or_world
+    with contextlib.suppress(TypeError):  # an object without weak references is not a session
+        return _worlds.get(session_or_world)
     return None
 
 
-def query_engine(where: Union[SparkSession, World]) -> str:
-    """What answers queries in Athena's dialect there, and keeps the catalog for them: "spark" or
-    "athena".
-    """
-    world = world_of(where)
+def query_engine(session_or_world: Union[SparkSession, World]) -> str:
+    """Return what runs queries in Athena's dialect, and has their catalog: "spark" or "athena"."""
+    world = world_of(session_or_world)
     return world.query.kind if world else "spark"
 
 
 @contextlib.contextmanager
 def translate_errors(
-    spark: SparkSession, what: str, where: str, next_step: str, kafka_world: Optional[World] = None
+    spark: SparkSession,
+    message: str,
+    location: str,
+    hint: str,
+    kafka_world: Optional[World] = None,
 ) -> Iterator[None]:
-    """What Spark is asked for in this block fails with an error for people, or not at all.
+    """Translate the errors of Spark in this block to errors for people.
 
     Args:
-        what: what failed then, in a few words; where, next_step: as of every error.
-        kafka: the world whose Kafka is needed for it, too.
+        spark: the session.
+        message: what failed, in a few words.
+        location: as of every error.
+        hint: as of every error.
+        kafka_world: the world whose Kafka the block uses.
 
     Raises:
-        StackError: Spark is gone, or Kafka; or Spark's workers run another Python. LakeError: all
-            else, with the innermost cause. The workbench's own errors stay what they are.
+        StackError: Spark is gone, or Kafka; or Spark's workers run another version of Python.
+        LakeError: any other error, with its innermost cause. WorkbenchErrors stay as they are.
     """
-    why = unreachable_reason(
-        spark
-    )  # asked first: the client itself tries a dead server again for ten minutes
-    if why:
-        raise session_lost_error(spark, why)
+    # checked first, because the client itself retries a dead server for ten minutes
+    reason = unreachable_reason(spark)
+    if reason:
+        raise session_lost_error(spark, reason)
     try:
         with _interrupt_when_kafka_lost(kafka_world, spark):
             yield
     except WorkbenchError:
         raise
-    except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
-        why = innermost_cause(f"{type(e).__name__}: {e}")
-        lost = kafka_world and stack.service_down_error(
-            kafka_world, "kafka", kafka_world.kafka.bootstrap
-        )
-        if not lost and (is_session_lost(e) or unreachable_reason(spark) or _end_reason(spark)):
-            lost = session_lost_error(spark, f"{where}: {why}")
-        lost = lost or _python_mismatch_error(str(e), where) or _server_lost_error(spark, str(e))
-        raise lost or LakeError(f"{what}: {why}", location=where, hint=next_step) from e
+    except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes
+        cause = innermost_cause(f"{type(e).__name__}: {e}")
+        error: Optional[WorkbenchError] = None
+        if kafka_world:
+            error = stack.service_down_error(kafka_world, "kafka", kafka_world.kafka.bootstrap)
+        if not error and (is_session_lost(e) or unreachable_reason(spark) or _end_reason(spark)):
+            error = session_lost_error(spark, f"{location}: {cause}")
+        error = error or _python_mismatch_error(str(e), location)
+        error = error or _server_lost_error(spark, str(e))
+        error = error or LakeError(f"{message}: {cause}", location=location, hint=hint)
+        raise error from e
 
 
 @contextlib.contextmanager
-def _interrupt_when_kafka_lost(kafka: Optional[World], spark: SparkSession) -> Iterator[None]:
-    """Interrupt what Spark does in this block once Kafka's service is gone: its own clients try for
-    minutes.
-    """
-    if kafka is None or not kafka.stack.embedded or not is_remote(spark):
+def _interrupt_when_kafka_lost(world: Optional[World], spark: SparkSession) -> Iterator[None]:
+    """Interrupt Spark in this block when Kafka's service is gone: its clients retry for minutes."""
+    if world is None or not world.stack.embedded or not is_remote(spark):
         yield
         return
-    look, done = stack.watch(kafka, "kafka"), threading.Event()
+    check_kafka, stop_event = stack.watch(world, "kafka"), threading.Event()
 
     def watch() -> None:
-        while not done.wait(0.5):
+        while not stop_event.wait(0.5):
             try:
-                look()
+                check_kafka()
             except StackError:
-                with contextlib.suppress(
-                    Exception
-                ):  # Spark may be gone, too: the block's own error tells
+                # if Spark is gone, too, the block itself raises an error
+                with contextlib.suppress(Exception):
                     spark.interruptAll()
                 return
 
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        done.set()
-        watching.join()
+        stop_event.set()
+        thread.join()
 
 
-def _python_mismatch_error(text: str, where: str) -> Optional[StackError]:
-    """The error for a function in Python that Spark's workers refused because of their version,
-    None for any other.
+def _python_mismatch_error(text: str, location: str) -> Optional[StackError]:
+    """Return the error for a Python function that Spark's workers refused because of its version.
+
+    None for any other error.
     """
-    found = PYTHON_MISMATCH.search(text)
-    if not found:
+    match = PYTHON_MISMATCH.search(text)
+    if not match:
         return None
-    theirs, ours = f"{found[1]}.{found[2]}", found[3]
+    worker, driver = f"{match[1]}.{match[2]}", match[3]
     return StackError(
-        f"Spark's workers run Python {theirs}, and this process {ours}: they take no function of it",
-        location=where,
-        expected=f"Python {theirs} on both sides",
-        hint=f"run it with Python {theirs}; what has no function in "
-        'Python (queries, an ingest) runs from here, too (deploy/README.md, "Inside the network")',
+        f"Spark's workers run Python {worker}, and this process {driver}: "
+        "they cannot run its functions",
+        location=location,
+        expected=f"Python {worker} on both sides",
+        hint=f"run it with Python {worker}; what contains no Python function (queries, an ingest) "
+        'also runs from here (deploy/README.md, "Inside the network")',
     )
 
 
 def innermost_cause(text: str) -> str:
-    """The innermost cause named in a Spark exception, as one line."""
-    text = re.sub(
-        r"(?m)^((?:Caused by: )?[\w.$]+:)\s*\n\s*", r"\1 ", text
-    )  # a message that begins with an empty line
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    """Return the innermost cause in the text of a Spark exception, as one line."""
+    # a message that begins with an empty line
+    text = re.sub(r"(?m)^((?:Caused by: )?[\w.$]+:)\s*\n\s*", r"\1 ", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["unknown"]
     causes = [line for line in lines if line.startswith("Caused by:")]
     last = lines.index(causes[-1]) if causes else 0
-    if "PythonException" in "".join(
-        lines[last : last + 1]
-    ):  # its traceback follows, and its last line says what it was
-        below = itertools.takewhile(lambda line: not line.startswith("at "), lines[last + 1 :])
-        causes = [
-            line for line in below if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)
-        ] or causes
-    return (causes[-1].replace("Caused by: ", "") if causes else (lines or ["unknown"])[0])[:400]
+    cause = lines[last].replace("Caused by: ", "")
+    if "PythonException" in cause:
+        # a Python traceback follows; its last line is the error
+        traceback = itertools.takewhile(lambda line: not line.startswith("at "), lines[last + 1 :])
+        for line in traceback:
+            if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line):
+                cause = line
+    return cause[:400]
 
 
 def is_session_lost(error: BaseException) -> bool:
-    """Whether an error of Spark Connect says that the server, or this session on it, is no more."""
-    if (
-        type(error).__name__ == "StreamingQueryException"
-    ):  # told by a server that is there, of others, the registry say
+    """Return whether an error of Spark Connect means that the server, or the session, is gone."""
+    # reported by a running server, about others, such as the registry
+    if type(error).__name__ == "StreamingQueryException":
         return False
-    said = f"{type(error).__name__}: {error}".partition(STACKTRACE_MARKER)[
-        0
-    ]  # below that others are told of, Kafka say
-    return (
-        re.search(
-            r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_|"
-            r"Connection refused|Cannot invoke RPC|NO_ACTIVE_SESSION|SparkEnv|stopped SparkContext|"
-            r"SparkContext was shut ?down",
-            said,
-            re.I,
-        )
-        is not None
-    )
+    # the stack trace may name others, such as Kafka
+    text = f"{type(error).__name__}: {error}".partition(STACKTRACE_MARKER)[0]
+    return SESSION_LOST_ERRORS.search(text) is not None
 
 
 @contextlib.contextmanager
 def java_stacktraces(spark: SparkSession) -> Iterator[None]:
-    """Let errors of this session tell Java's stack trace while it is held; a person who types gets
-    one line.
-    """
+    """Add Java's stack trace to the errors of a session in this block; others get one line."""
     _set_stacktraces(spark, 1)
     try:
         yield
@@ -308,61 +306,62 @@ def java_stacktraces(spark: SparkSession) -> Iterator[None]:
         _set_stacktraces(spark, -1)
 
 
-def _set_stacktraces(spark: SparkSession, more: int) -> None:
-    with _lock:  # two jobs side by side: the last that ends switches it off
-        _holders[spark] = _holders.get(spark, 0) + more
-        # where it cannot be asked, also of a session that ended meanwhile, the question or its
-        # error says more
+def _set_stacktraces(spark: SparkSession, change: int) -> None:
+    with _lock:  # of two simultaneous jobs the last one to end switches them off
+        _holders[spark] = _holders.get(spark, 0) + change
+        # where the session has ended meanwhile, the block itself raises an error
         with contextlib.suppress(Exception):
             if not unreachable_reason(spark):
-                spark.conf.set(
-                    "spark.sql.pyspark.jvmStacktrace.enabled", str(_holders[spark] > 0).lower()
-                )
+                enabled = str(_holders[spark] > 0).lower()
+                spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", enabled)
 
 
-def session_lost_error(spark: Any, why: str) -> StackError:
-    """The error for a session whose server is gone, by its state where it is one of ours (see
-    `session`).
-    """
+def session_lost_error(spark: Any, reason: str) -> StackError:
+    """Return the error for a session whose server is gone; it names the state of our own server."""
     return _server_lost_error(spark) or StackError(
         "Spark was restarted or is gone",
-        location=why,
+        location=reason,
         hint="run the notebook's set-up cell, then this one again; nothing is lost",
     )
 
 
-def _server_lost_error(spark: Any, error: str = "") -> Optional[StackError]:
-    """Return the error for a session whose server is a service of this instance and has ended; None
-    for any other.
+def _server_lost_error(spark: Any, error_text: str = "") -> Optional[StackError]:
+    """Return the error for a session whose server is a service of this instance and has ended.
 
     Args:
-        error: text of an error of the session. A server that ends still answers for a moment, with
-            errors of any kind: after one of these (ENDING) its end is waited for, two seconds at
-            most.
+        spark: the session.
+        error_text: an error of the session. A server that shuts down still responds for a moment,
+            with errors of any kind. After one of SHUTDOWN_ERRORS its end is awaited for up to two
+            seconds.
+
+    Returns:
+        None if the server runs, or is not ours.
     """
     world = world_of(spark)
     if not world or not is_remote(spark):
         return None
 
-    def lost() -> Optional[StackError]:
+    def down_error() -> Optional[StackError]:
         return stack.service_down_error(world, "spark", spark.client._builder.endpoint)
 
-    if not SHUTDOWN_ERRORS.search(error):
-        return lost()
-    with contextlib.suppress(WorkbenchError):  # it goes on: the error is of something else
-        return wait_until(lost, "Spark to end", timeout=2)
+    if not SHUTDOWN_ERRORS.search(error_text):
+        return down_error()
+    with contextlib.suppress(WorkbenchError):  # it runs on: the error has another cause
+        return wait_until(down_error, "Spark to end", timeout=2)
     return None
 
 
 def _end_reason(spark: Any) -> str:
-    """Why a session of EMR Serverless is over; "" of one that is not, and of any other."""
-    ended = getattr(spark.client._builder, "ended", None) if is_remote(spark) else None
-    return ended() if ended else ""
+    """Return why a session of EMR Serverless has ended; empty if it has not, and for any other."""
+    end_reason = getattr(spark.client._builder, "end_reason", None) if is_remote(spark) else None
+    return end_reason() if end_reason else ""
 
 
 def unreachable_reason(spark: Any) -> str:
-    """Why the server of a Spark Connect session cannot be reached; "" where it can, or the session
-    is a classic one.
+    """Return why the server of a Spark Connect session cannot be reached.
+
+    Returns:
+        Empty if it can be reached, or the session is a classic one.
     """
     if not is_remote(spark):
         return ""

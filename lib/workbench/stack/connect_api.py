@@ -1,4 +1,4 @@
-"""One request to Kafka Connect's REST API. `connect.rest` and `addresses` use it."""
+"""One request to the REST API of Kafka Connect. `connect.rest` and `addresses` use it."""
 
 from typing import Any, Callable
 
@@ -8,13 +8,16 @@ CONNECTORS_PATH = "/connectors?expand=info"
 
 
 class ConnectApiError(ConnectorError):
-    """Kafka Connect answers with an error.
+    """Kafka Connect responded with an error.
 
     Args:
-        status: HTTP status. reason: the message of Connect's answer.
+        message: the message of the exception.
+        status: HTTP status code.
+        reason: Connect's own error text.
+        fields: further fields of ConnectorError.
     """
 
-    def __init__(self, message: str, status: int, reason: str, **fields: str):
+    def __init__(self, message: str, status: int, reason: str, **fields: str):  # noqa: D107
         super().__init__(message, **fields)
         self.status, self.reason = status, reason
 
@@ -27,17 +30,23 @@ def call(
     *,
     should_retry: Callable[[], bool] = lambda: True,
 ) -> Any:
-    """Call the API and return the decoded answer, None where it is empty.
+    """Send a request to Kafka Connect.
 
     Args:
+        world: the world of this Connect.
+        method: HTTP method.
+        path: path below the URL of Connect.
         body: sent as JSON.
-        wanted: whether the caller still waits for the answer (see `http.call`).
+        should_retry: whether the caller still waits for the response (see `http.call`).
+
+    Returns:
+        The decoded JSON response, None where it is empty.
 
     Raises:
-        StackError: no answer.
-        Refusal: an answer with an error.
+        StackError: no response.
+        ConnectApiError: the response is an error.
     """
-    answer = http.call(
+    response = http.call(
         "Kafka Connect",
         method,
         world.connect.url.rstrip("/") + path,
@@ -45,32 +54,33 @@ def call(
         auth=world.connect.auth,
         should_retry=should_retry,
     )
-    where = f"{method} {path}"
-    if answer.status_code == 401:
+    location = f"{method} {path}"
+    if response.status_code == 401:
         raise ConnectApiError(
-            "Connect refuses user and password of its REST API",
+            "Connect rejects the user and password of its REST API",
             401,
             "",
-            location=where,
-            expected=f"what connect.user and connect.password of {world.file} name",
+            location=location,
+            expected=f"the values of connect.user and connect.password in {world.file}",
             hint="an embedded Connect: `workbench up`; another one: correct the params file",
         )
-    if answer.status_code >= 400:
+    if response.status_code >= 400:
         try:
-            message = answer.json().get("message", "")
+            reason = response.json().get("message", "")
         except ValueError:
-            message = answer.text[:300]
+            reason = response.text[:300]
         raise ConnectApiError(
-            f"Connect answers {answer.status_code}: {message}",
-            answer.status_code,
-            message,
-            location=where,
+            f"Connect answers {response.status_code}: {reason}",
+            response.status_code,
+            reason,
+            location=location,
         )
-    return answer.json() if answer.content else None
+    return response.json() if response.content else None
 
 
-def configurations(listed: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Return {connector: configuration} of an answer to CONNECTORS. It has no `info` of a connector
-    that was deleted while Connect answered.
+def configurations(response: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return {connector: configuration} of a response to CONNECTORS_PATH.
+
+    A connector that was deleted during the request has no `info` and is left out.
     """
-    return {name: known["info"]["config"] for name, known in listed.items() if known["info"]}
+    return {name: entry["info"]["config"] for name, entry in response.items() if entry["info"]}

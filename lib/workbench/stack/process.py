@@ -1,4 +1,4 @@
-"""One service process: start it once, know it again, wait until it answers, stop it and only it."""
+"""One service process: start it once, find it again, wait until it is ready, stop exactly it."""
 
 import contextlib
 import json
@@ -9,20 +9,32 @@ import socket
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
-from typing import Any, Callable, Collection, Optional
+from typing import Any, Callable, Collection, Optional, TypeVar
 
 import psutil
 
-from ..base import StackError, World, params, pidfiles, split_host_port, state_dir, wait_until
+from ..base import (
+    StackError,
+    WorkbenchError,
+    World,
+    params,
+    pidfiles,
+    split_host_port,
+    state_dir,
+    wait_until,
+)
 from .artifacts import CONF_DIR
 
-# Kept from the services. Secrets: a service gets its own through a file that only it and we can
-# read. Settings of other Sparks, Javas and Pythons: a kernel with a Spark Connect session holds
-# variables that keep a classic session from starting, and a PYTHONPATH may lead to another pyspark
-# than the pinned one.
+T = TypeVar("T")
+PerWorld = Callable[[World], T]  # a property of a service that depends on the world
+
+# Variables that are not passed to services. Secrets: a service reads its own from a file that only
+# the service and the workbench can read. Settings of other Sparks, Javas and Pythons: a kernel with
+# a Spark Connect session sets variables that prevent a classic session from starting, and
+# PYTHONPATH may name another pyspark than the pinned one.
 STRIPPED_ENV_PREFIXES = (
     "WORKBENCH_SECRET_",
     "SPARK_",
@@ -34,116 +46,151 @@ STRIPPED_ENV_PREFIXES = (
     "PYTHONPATH",
     "PYTHONHOME",
 )
-# in the environment of all that we start: whose process it is, also without a pid file
+# Set in the environment of every service: it identifies the process without a pid file.
 SERVICE_ID_ENV = "WORKBENCH_SERVICE"
-MIN_FREE_BYTES = (
-    64 << 20
-)  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
+# With less free space, PostgreSQL's next WAL segment (16 MiB) or Kafka's next indexes may not fit.
+MIN_FREE_BYTES = 64 << 20
 PORT_HINT = (
-    "stop that process, or choose other ports: `workbench down`, then WORKBENCH_PORT_BASE=<number> make …; "
-    + params.OWN_SERVERS_HINT
+    "stop that process, or choose other ports: `workbench down`, then "
+    f"WORKBENCH_PORT_BASE=<number> make …; {params.OWN_SERVERS_HINT}"
 )
 
 
 @dataclass(frozen=True)
 class Service:
-    """One row of the stack: everything that makes a service this one and no other."""
+    """One service of the stack: how it is configured, started, probed and stopped.
+
+    Attributes:
+        address: where it listens, `host:port` or a URL.
+        command: returns the command line. It also writes the configuration that the line names.
+        ready: probes the service in its own protocol. It may raise instead of returning False.
+        depends_on: services that have to run before it.
+        env: variables added to its environment.
+        stop_signal: signal that asks the process group to stop.
+        timeout: seconds until it has to be ready.
+        initialize: work before the first start, such as initdb.
+        extra_ports: ports that it listens on besides that of `address`.
+        config_fingerprint: the world's values that its command and configuration contain. Unlike
+            `command` it writes nothing: a notebook's first cell compares it with the value that
+            the running process was started with.
+        startup_notice: text shown to the user after it was started.
+        writes_own_log: it writes and rotates its log file itself. Its standard output goes into a
+            second file.
+    """
 
     name: str
-    address: Callable[[World], str]  # where it answers: host:port, a scheme before it or not
-    command: Callable[[World], list[str]]  # also writes the configuration that the command names
-    ready: Callable[
-        [World], bool
-    ]  # asks in the service's own protocol; may raise instead of returning False
+    address: PerWorld[str]
+    command: PerWorld[list[str]]
+    ready: PerWorld[bool]
     depends_on: tuple[str, ...] = ()
-    env: Callable[[World], dict[str, str]] = lambda world: {}
+    env: PerWorld[dict[str, str]] = lambda world: {}
     stop_signal: int = signal.SIGTERM
     timeout: float = 90.0
-    initialize: Callable[[World], None] = lambda world: None  # first-start work, such as initdb
-    extra_ports: Callable[[World], tuple[int, ...]] = (
-        lambda world: ()
-    )  # the other ports it listens on
-    # What else of a world goes into its command and configuration. Told apart from `command`, which
-    # writes files: a notebook's first cell compares it with what the running process was started
-    # with.
-    config_fingerprint: Callable[[World], object] = lambda world: ()
-    startup_notice: str = ""  # what a person is told when it was started
-    # it writes its log file itself, and rolls it; what it prints goes into a file beside it
+    initialize: PerWorld[object] = lambda world: None
+    extra_ports: PerWorld[tuple[int, ...]] = lambda world: ()
+    config_fingerprint: PerWorld[object] = lambda world: ()
+    startup_notice: str = ""
     writes_own_log: bool = False
 
     def ports(self, world: World) -> tuple[int, ...]:
-        """Every port that it listens on in this world; at the first it answers."""
+        """Return every port that it listens on in this world, that of its address first."""
         return (split_host_port(self.address(world))[1], *self.extra_ports(world))
 
 
 @dataclass(frozen=True)
 class Status:
-    """What `workbench status` shows of one service."""
+    """One row of `workbench status`.
+
+    Attributes:
+        state: up, starting, outdated, stopped, died, port-conflict or unreachable.
+        seconds: time since the start.
+        memory_mb: resident memory in MiB, with that of child processes.
+        log: path of its log file, empty where it has none.
+    """
 
     name: str
-    state: str  # up, starting, outdated, stopped, died, stranger, unreachable
+    state: str
     port: int
     pid: Optional[int] = None
-    seconds: Optional[float] = None  # since it was started
-    memory_mb: Optional[int] = None  # resident, children included
+    seconds: Optional[float] = None
+    memory_mb: Optional[int] = None
     log: str = ""
     detail: str = ""
 
 
 def service_id(name: str) -> str:
-    """What a service of this instance is marked with."""
+    """Return the value of SERVICE_ID_ENV for a service of this instance."""
     return f"{state_dir()}:{name}"
 
 
 def log_file(name: str) -> Path:
+    """Return the path of a service's log file."""
     return state_dir() / "log" / f"{name}.log"
 
 
+def stdout_file(name: str) -> Path:
+    """Return the file for standard output of a service that writes its own log.
+
+    A crashing JVM writes its last message there.
+    """
+    return log_file(name).with_suffix(".out")
+
+
 def render_conf(name: str, **values: object) -> Path:
-    """Fill in a template of conf/, write it to the state folder (no secret is in it) and return its
-    path.
+    """Fill in a template of conf/, write it to the state folder and return its path.
+
+    No value is a secret.
     """
     path = state_dir() / "conf" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(
-        f".{name}.{threading.get_ident()}"
-    )  # services that start side by side may share one
-    scratch.write_text(
-        Template((CONF_DIR / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8"
-    )
+    # Services that start in parallel may render the same file.
+    scratch = path.with_name(f".{name}.{threading.get_ident()}")
+    template = Template((CONF_DIR / name).read_text(encoding="utf-8"))
+    scratch.write_text(template.substitute(values), encoding="utf-8")
     scratch.replace(path)
     return path
 
 
 def data_dir(name: str) -> Path:
-    """A service's folder for what it keeps."""
+    """Create and return a service's data folder."""
     path = state_dir() / "data" / name
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def stdout_file(name: str) -> Path:
-    """What a service with a log of its own prints beside it: Java's last words, above all."""
-    return log_file(name).with_suffix(".out")
+def run_command(command: list[str], message: str, *, hint: str = "", **options: Any) -> None:
+    """Run a command to its end.
+
+    Args:
+        command: program and arguments.
+        message: message of the error.
+        hint: hint of the error.
+        options: further arguments of subprocess.run.
+
+    Raises:
+        StackError: the exit code is not zero. The error has the end of the output.
+    """
+    result = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    if result.returncode:
+        raise StackError(message, location=result.stdout.strip()[-500:], hint=hint)
 
 
 def disk_full_message() -> str:
-    """Say that there is no room for the services to go on, and where; the empty text where there is
-    some.
-    """
-    there = next(p for p in (state_dir(), *state_dir().parents) if p.exists())
-    free = shutil.disk_usage(there).free
-    return (
-        f"the disk is full: {free >> 20} MB are free for {state_dir()}"
-        if free < MIN_FREE_BYTES
-        else ""
-    )
+    """Return a message if less than MIN_FREE_BYTES are free for the services, else ""."""
+    existing = next(path for path in (state_dir(), *state_dir().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free >= MIN_FREE_BYTES:
+        return ""
+    return f"the disk is full: {free >> 20} MB are free for {state_dir()}"
 
 
 def _temp_dir(name: str) -> Path:
-    """The service's folder for temporary files. What a killed one leaves there (native libraries
-    that Java unpacks, Spark's and Hive's working folders) goes with the next start, or when the
-    service is stopped.
+    """Return a service's folder for temporary files.
+
+    A killed service leaves files there: native libraries unpacked by Java, working folders of Spark
+    and Hive. The next start or stop of the service removes them.
     """
     return state_dir() / "tmp" / name
 
@@ -152,96 +199,88 @@ def _read_pid_file(name: str) -> dict[str, Any]:
     return pidfiles.read(pidfiles.pid_file(name))
 
 
-def bound_ports() -> set[int]:
-    """The ports of all services of this instance that have a living process, whichever world they
-    were started for.
-    """
-    names = [f.stem for f in pidfiles.pid_file("any").parent.glob("*.json")]
-    return {
-        port for n in names if running_process(n) for port in _read_pid_file(n).get("ports", ())
-    }
-
-
-def _start_fingerprint(service: Service, world: World) -> str:
-    """What tells a start of this service for this world from one for another world or other ports.
-    Writes nothing.
-    """
-    return json.dumps([service.ports(world), service.config_fingerprint(world)], sort_keys=True)
-
-
-def is_outdated(service: Service, world: World) -> bool:
-    """True when our living process was started for a world with other settings, or on other
-    ports.
-    """
-    return running_process(service.name) is not None and _read_pid_file(service.name).get(
-        "told"
-    ) != _start_fingerprint(service, world)
-
-
 def running_process(name: str) -> Optional[psutil.Process]:
-    """Return the process that our pid file names, if it still is that process and not a later one
-    with its number.
+    """Return the process that a service's pid file names, None if it has ended.
+
+    A later process with the same pid does not count.
     """
     return pidfiles.find_process(_read_pid_file(name))
 
 
+def bound_ports() -> set[int]:
+    """Return the ports of all running services of this instance, whichever world started them."""
+    names = [file.stem for file in pidfiles.pid_file("any").parent.glob("*.json")]
+    running = filter(running_process, names)
+    return {port for name in running for port in _read_pid_file(name).get("ports", ())}
+
+
+def _start_fingerprint(service: Service, world: World) -> str:
+    """Return what identifies a start of this service: its ports and its config_fingerprint."""
+    return json.dumps([service.ports(world), service.config_fingerprint(world)], sort_keys=True)
+
+
+def is_outdated(service: Service, world: World) -> bool:
+    """Return whether the running process was started with other settings or ports than these."""
+    if not running_process(service.name):
+        return False
+    return _read_pid_file(service.name).get("told") != _start_fingerprint(service, world)
+
+
 def down_reason(name: str) -> str:
-    """How it stands with a service that does not answer: "is stopped", "died", "does not listen";
-    "" where it does.
-    """
-    noted = _read_pid_file(name)
-    if not running_process(name):
-        return (
-            f"died. {disk_full_message()}".rstrip(". ")
-            if pidfiles.pid_file(name).exists()
-            else "is stopped"
-        )
-    return (
-        ""
-        if all(map(port_owner, noted["ports"]))
-        else "does not listen: it is going down, or coming up"
-    )
+    """Return why a service is down: it is stopped, died or does not listen; "" if it listens."""
+    if running_process(name):
+        if all(port_owner(port) for port in _read_pid_file(name)["ports"]):
+            return ""
+        return "does not listen: it is starting or stopping"
+    if pidfiles.pid_file(name).exists():
+        return f"died. {disk_full_message()}".rstrip(". ")
+    return "is stopped"
 
 
 def is_ready(service: Service, world: World) -> bool:
-    """True when the service gives a proper answer in its protocol."""
-    with contextlib.suppress(Exception):  # every client has its own "not yet"
+    """Return whether the service answers correctly in its protocol."""
+    with contextlib.suppress(Exception):  # every client raises its own error for "not yet"
         return bool(service.ready(world))
     return False
 
 
 def port_owner(port: int) -> Optional[str]:
-    """Say who listens on a loopback port (pid and program where the system tells), None when nobody
-    does. The arguments of the program are left out: they may hold passwords.
+    """Return which process listens on a loopback port, None for a free port.
+
+    The text has the pid and the program where the system reports them, but no arguments: they may
+    contain passwords.
     """
     with socket.socket() as probe:
         probe.settimeout(1)
         if probe.connect_ex(("127.0.0.1", port)) != 0:
             return None
     with contextlib.suppress(psutil.Error, PermissionError):
-        for c in psutil.net_connections("tcp"):
-            if c.status == psutil.CONN_LISTEN and c.laddr.port == port and c.pid:
-                return f"pid {c.pid}: {psutil.Process(c.pid).name()}"
+        for connection in psutil.net_connections("tcp"):
+            if connection.status != psutil.CONN_LISTEN or not connection.pid:
+                continue
+            if connection.laddr and connection.laddr.port == port:
+                return f"pid {connection.pid}: {psutil.Process(connection.pid).name()}"
     return "a process of another user"
 
 
 def start(service: Service, world: World) -> str:
-    """Bring one service up and return how: "reused" or "started". One that is outdated was stopped
-    before.
+    """Start one service and wait until it is ready. The caller has stopped an outdated one.
+
+    Returns:
+        "reused" if it was running, else "started".
 
     Raises:
-        StackError: a stranger holds the port, the process died, or it did not answer in time (with
-            the last log lines).
+        StackError: another process has the port, the process died, or it was not ready in time. The
+            error has the last log lines.
     """
     if running_process(service.name):
         try:
             _wait_ready(service, world)
             return "reused"
         except StackError:
+            # A process that was killed a moment ago may end during the wait: start a new one.
             if running_process(service.name):
                 raise
-            # one that was killed a moment ago may still be there for an instant: it ended while we
-            # waited for it
     kill_orphans(service.name)
     require_free_ports(service, world)
     _spawn(service, world)
@@ -250,182 +289,205 @@ def start(service: Service, world: World) -> str:
 
 
 def _wait_ready(service: Service, world: World) -> None:
+    name = service.name
+
+    def failure_reason() -> Optional[str]:
+        if running_process(name):
+            return None
+        return f"its process ended. {disk_full_message()}\n{log_tail(name)}"
+
     wait_until(
         lambda: service.ready(world),
-        f"{service.name} to answer on port {service.ports(world)[0]}",
-        failure_reason=lambda: (
-            None
-            if running_process(service.name)
-            else f"its process ended. {disk_full_message()}\n{log_tail(service.name)}"
-        ),
+        f"{name} to answer on port {service.ports(world)[0]}",
+        failure_reason=failure_reason,
         timeout=service.timeout,
         error=StackError,
-        hint=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
+        hint=f"read {log_file(name)}; restart it with `workbench down` and `workbench up`",
     )
 
 
-def require_free_ports(service: Service, world: World, ours: Collection[int] = ()) -> None:
-    """Raise StackError where another process holds a port of a service.
+def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
+    """Raise StackError if another process has a port of a service.
 
     Args:
-        ours: ports that are held by services which are stopped before this one starts.
+        service: the service that is about to start.
+        world: the world that it starts for.
+        ignored: ports of services that are stopped before this one starts.
     """
-    # a predecessor that just died may still be about to let go of its ports
-    patience = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
-    for port in (p for p in service.ports(world) if p not in ours):
-        with contextlib.suppress(StackError):
-            wait_until(
-                lambda port=port: port_owner(port) is None,
-                "",
-                timeout=patience,
-                interval=0.05,
-                error=StackError,
+    # A predecessor that has just died may not have freed its ports yet.
+    timeout = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
+    for port in service.ports(world):
+        if port not in ignored and not _becomes_free(port, timeout):
+            raise StackError(
+                f"{service.name} cannot start: port {port} is taken",
+                location=port_owner(port) or "",
+                hint=PORT_HINT,
             )
-            continue
-        raise StackError(
-            f"{service.name} cannot start: port {port} is taken",
-            location=port_owner(port) or "",
-            hint=PORT_HINT,
-        )
+
+
+def _becomes_free(port: int, timeout: float) -> bool:
+    try:
+        return wait_until(lambda: not port_owner(port), "", timeout=timeout, interval=0.05)
+    except WorkbenchError:
+        return False
 
 
 def _spawn(service: Service, world: World) -> None:
+    """Start the process of a service and write its pid file."""
+    name = service.name
     service.initialize(world)
     command = service.command(world)
-    log, out, scratch = log_file(service.name), stdout_file(service.name), _temp_dir(service.name)
-    shutil.rmtree(scratch, ignore_errors=True)
-    for folder in (log.parent, pidfiles.pid_file(service.name).parent, scratch):
+    pid_file, temp_dir = pidfiles.pid_file(name), _temp_dir(name)
+    shutil.rmtree(temp_dir, ignore_errors=True)
+    for folder in (log_file(name).parent, pid_file.parent, temp_dir):
         folder.mkdir(parents=True, exist_ok=True)
-    for file in (log, out):
-        if file.exists():
-            file.replace(
-                file.with_suffix(f"{file.suffix}.1")
-            )  # a restart must not hide why the last one died
-    given = {k: v for k, v in os.environ.items() if not k.startswith(STRIPPED_ENV_PREFIXES)}
-    # Java looks at no TMPDIR; every `java` that the service starts reads the second, and Spark goes
-    # by the third
-    given |= {
-        "TMPDIR": str(scratch),
-        "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
-        "SPARK_LOCAL_DIRS": str(scratch),
-    }
-    with (out if service.writes_own_log else log).open("ab") as file:
+    for file in (log_file(name), stdout_file(name)):
+        if file.exists():  # a restart must not hide why the previous process died
+            file.replace(file.with_suffix(f"{file.suffix}.1"))
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(STRIPPED_ENV_PREFIXES)}
+    output = stdout_file(name) if service.writes_own_log else log_file(name)
+    with output.open("ab") as stream:
         process = subprocess.Popen(
             command,
-            stdout=file,
-            stderr=file,
+            stdout=stream,
+            stderr=stream,
             stdin=subprocess.DEVNULL,
             cwd=state_dir(),
-            env={**given, **service.env(world), SERVICE_ID_ENV: service_id(service.name)},
+            env={
+                **inherited,
+                # Java ignores TMPDIR. Every `java` that the service starts reads JDK_JAVA_OPTIONS,
+                # and Spark uses SPARK_LOCAL_DIRS.
+                "TMPDIR": str(temp_dir),
+                "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={temp_dir}"',
+                "SPARK_LOCAL_DIRS": str(temp_dir),
+                **service.env(world),
+                SERVICE_ID_ENV: service_id(name),
+            },
             start_new_session=True,
         )
-    noted = {
+    content = {
         "pid": process.pid,
         "born": pidfiles.start_ticks(psutil.Process(process.pid)),
         "ports": service.ports(world),
         "base": world.stack.port_base,
         "told": _start_fingerprint(service, world),
     }
-    unfinished = pidfiles.pid_file(service.name).with_suffix(".new")
-    unfinished.write_text(json.dumps(noted))
-    unfinished.replace(pidfiles.pid_file(service.name))
+    unfinished = pid_file.with_suffix(".new")
+    unfinished.write_text(json.dumps(content))
+    unfinished.replace(pid_file)
 
 
 def stop(service: Service, *, grace_period: float = 15.0) -> bool:
-    """Stop our process group: its stop signal, a wait, then KILL. Return whether there was anything
-    to stop.
+    """Stop a service's process group: send its stop signal, wait, then kill what is left.
+
+    Args:
+        service: the service.
+        grace_period: seconds between stop signal and kill.
+
+    Returns:
+        Whether there was any process to stop.
     """
     process = running_process(service.name)
-    if process is not None:
+    if process is None:
+        grace_period = 0
+    else:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, service.stop_signal)
-    swept = kill_orphans(service.name, grace_period if process is not None else 0)
+    had_orphans = kill_orphans(service.name, grace_period)
     pidfiles.pid_file(service.name).unlink(missing_ok=True)
     shutil.rmtree(_temp_dir(service.name), ignore_errors=True)
-    return process is not None or swept
+    return process is not None or had_orphans
 
 
 def kill_orphans(name: str, grace_period: float = 0) -> bool:
-    """Kill what is left of a service after `patience` seconds, and return whether there was
-    anything: one that does not heed its signal, the backends of a PostgreSQL killed with -9, one
-        whose starter was killed before it noted the pid.
+    """Kill the remaining processes of a service after `grace_period` seconds.
+
+    Such are a process that ignores its stop signal, the backends of a PostgreSQL that was killed
+    with -9, and a process whose starter was killed before it wrote the pid file.
+
+    Returns:
+        Whether there was any process.
     """
-    seen = set(_find_orphans(name))
-    psutil.wait_procs(seen, timeout=grace_period)
+    processes = set(_find_orphans(name))
+    psutil.wait_procs(processes, timeout=grace_period)
 
-    def ended() -> bool:
-        seen.update(
-            _find_orphans(name)
-        )  # looked up each time: one of them may have started another before it ended
-        # One that is ending loses its environment, our mark with it, before it lets go of its
-        # ports: it is waited for as the process that was seen, until it is gone or a zombie, which
-        # holds nothing any more.
-        rest = [p for p in seen if pidfiles.is_alive(p)]
-        for p in rest:
+    def all_ended() -> bool:
+        # Search each time: a process may have started another one before it ended.
+        processes.update(_find_orphans(name))
+        # An exiting process drops its environment (and our marker) before it frees its ports.
+        # Therefore wait for every process seen so far, until it is gone or a zombie, which holds no
+        # port.
+        alive = [process for process in processes if pidfiles.is_alive(process)]
+        for process in alive:
             with contextlib.suppress(psutil.Error):
-                p.kill()
-        return not rest
+                process.kill()
+        return not alive
 
-    wait_until(ended, f"the rest of {name} to end", timeout=30, error=StackError)
-    return bool(seen)
+    wait_until(all_ended, f"the remaining processes of {name} to end", timeout=30, error=StackError)
+    return bool(processes)
 
 
 def _find_orphans(name: str) -> list[psutil.Process]:
-    """Processes that carry this service's mark. PostgreSQL's backends write their title over it
-    (and leave the group): they are known by their name and by working in our data folder.
+    """Return the processes that carry this service's marker in their environment.
+
+    PostgreSQL's backends overwrite the marker with their title and leave the process group. Their
+    program name and working folder, the data folder, identify them.
     """
     folder = os.path.realpath(state_dir() / "data" / name)
-    found = psutil.process_iter(["environ", "name", "cwd"])  # each None where it is another user's
-    return [
-        p
-        for p in found
-        if pidfiles.is_alive(p)
-        and (
-            (p.info["environ"] or {}).get(SERVICE_ID_ENV) == service_id(name)
-            or (p.info["name"], p.info["cwd"]) == (name, folder)
-        )
-    ]
+
+    def belongs_to_service(process: psutil.Process) -> bool:
+        info = process.info  # a value is None for a process of another user
+        has_marker = (info["environ"] or {}).get(SERVICE_ID_ENV) == service_id(name)
+        return has_marker or (info["name"], info["cwd"]) == (name, folder)
+
+    processes = psutil.process_iter(["environ", "name", "cwd"])
+    return [p for p in processes if belongs_to_service(p) and pidfiles.is_alive(p)]
 
 
 def log_tail(name: str, lines: int = 12) -> str:
-    """What a service said last, in its log and in what it printed beside it, for an error to
-    show.
-    """
-    files = [f for f in (log_file(name), stdout_file(name)) if f.is_file()]
+    """Return the last lines of a service's log and of its standard output, for an error."""
     return "\n".join(
         f"    | {line[:200]}"
-        for f in files
-        for line in f.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        for file in (log_file(name), stdout_file(name))
+        if file.is_file()
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
     )
 
 
 def status(service: Service, world: World) -> Status:
-    """Look at one service without changing anything."""
-    (port, *_), log = service.ports(world), str(log_file(service.name))
-    process = running_process(service.name)
+    """Return the status of one service. Nothing is changed."""
+    name = service.name
+    log = str(log_file(name))
+    port = service.ports(world)[0]
+    process = running_process(name)
     if process is None:
-        died, stranger = pidfiles.pid_file(service.name).exists(), port_owner(port)
-        state = "stranger" if stranger else "died" if died else "stopped"
-        return Status(
-            service.name,
-            state,
-            port,
-            log=log if died else "",
-            detail=stranger or (disk_full_message() if died else ""),
-        )
+        return _status_without_process(name, port)
     try:
-        memory = (
-            sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) >> 20
-        )
+        family = [process, *process.children(recursive=True)]
+        memory = sum(each.memory_info().rss for each in family) >> 20
         age = time.time() - process.create_time()
     except psutil.Error:
-        return Status(service.name, "died", port, log=log)
-    state, detail = "up", ""
+        return Status(name, "died", port, log=log)
+    up = Status(name, "up", port, process.pid, age, memory, log)
     if is_outdated(service, world):
-        state, port = "outdated", _read_pid_file(service.name)["ports"][0]
-        detail = (
-            f"runs with other settings than world '{world.name}' has; `workbench up` restarts it"
+        return replace(
+            up,
+            state="outdated",
+            port=_read_pid_file(name)["ports"][0],
+            detail=f"runs with other settings than world '{world.name}' has; "
+            "`workbench up` restarts it",
         )
-    elif not is_ready(service, world):
-        state, detail = "starting", disk_full_message()
-    return Status(service.name, state, port, process.pid, age, memory, log, detail)
+    if not is_ready(service, world):
+        return replace(up, state="starting", detail=disk_full_message())
+    return up
+
+
+def _status_without_process(name: str, port: int) -> Status:
+    died = pidfiles.pid_file(name).exists()
+    log = str(log_file(name)) if died else ""
+    owner = port_owner(port)
+    if owner:
+        return Status(name, "port-conflict", port, log=log, detail=owner)
+    if died:
+        return Status(name, "died", port, log=log, detail=disk_full_message())
+    return Status(name, "stopped", port)

@@ -1,9 +1,8 @@
-"""The S3 endpoint of an embedded world: moto's server, of S3 alone, on loopback, asking for the
-instance's key.
+"""The S3 endpoint of an embedded world: moto's server on loopback, limited to S3.
 
-It holds all in memory: when it ends, the lake is gone. moto itself judges the signatures of the
-requests (its option INITIAL_NO_AUTH_ACTION_COUNT); a user with a key and a policy is made before
-the first of them.
+It keeps all objects in memory: the lake is lost when it ends. moto verifies the signatures of the
+requests (option INITIAL_NO_AUTH_ACTION_COUNT). A user with the instance's key and a policy is
+created before the first request.
 """
 
 import contextlib
@@ -15,12 +14,12 @@ import re
 import sys
 import threading
 from collections.abc import Iterable
-from typing import Callable
+from typing import Any, Callable
 
 from ..base import secrets, split_host_port
 from .services import S3_KEY, S3_KEY_ID
 
-# the form of a signature; moto fails on any other
+# The form of a signature; moto fails with an exception on any other.
 SIGNATURE_PATTERN = re.compile(
     r"AWS4-HMAC-SHA256 Credential=[^/,\s]+/\d{8}/[\w-]+/s3/aws4_request, ?SignedHeaders=[^,\s]+, ?"
     "Signature=[0-9a-f]+"
@@ -28,9 +27,10 @@ SIGNATURE_PATTERN = re.compile(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a Host header names loopback by address or as localhost, with any port (a tunnel has
-    another one). A web page of another name that resolves to 127.0.0.1 (DNS rebinding) has that
-    name here.
+    """Return whether a Host header names loopback, by address or as localhost, with any port.
+
+    A tunnel uses another port. A web page of another name that resolves to 127.0.0.1 (DNS
+    rebinding) sends that name.
     """
     name = host.partition(":")[0]
     try:
@@ -39,11 +39,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def create_application(name: str) -> Callable[..., Iterable[bytes]]:
-    """Return the WSGI application that serves a new bucket of this name, to clients that call it by
-    a loopback name.
-    """
-    os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "0"  # before moto is imported
+def create_application(bucket: str) -> Callable[..., Iterable[bytes]]:
+    """Return the WSGI application that serves a new bucket to clients on loopback."""
+    os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "0"  # read when moto is imported
     from botocore import auth
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.core.authorization import ActionAuthenticatorMixin
@@ -51,59 +49,49 @@ def create_application(name: str) -> Callable[..., Iterable[bytes]]:
     from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.models import s3_backends
 
-    # moto signs a request again as boto3 would have, and Java's SDK signs `User-Agent` as well
-    auth.SIGNED_HEADERS_BLACKLIST[:] = []
-    ActionAuthenticatorMixin.PUBLIC_OPERATIONS[
-        :
-    ] = []  # moto checks no signature where X-Amz-Target names one of them
+    # moto computes the signature of boto3; Java's SDK also signs `User-Agent`.
+    auth.SIGNED_HEADERS_BLACKLIST.clear()
+    # moto skips the signature check where X-Amz-Target names one of these operations.
+    ActionAuthenticatorMixin.PUBLIC_OPERATIONS.clear()
     iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
     iam.create_user("us-east-1", "lake")
     key = iam.create_access_key("lake")
     key.access_key_id, key.secret_access_key = S3_KEY_ID, secrets.read()[S3_KEY]
-    iam.put_user_policy(
-        "lake",
-        "lake",
-        json.dumps(
-            {
-                "Version": "2012-10-17",
-                "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}],
-            }
-        ),
-    )
-    s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
-    moto, one = create_backend_app("s3"), threading.Lock()
+    statement = {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}
+    policy = {"Version": "2012-10-17", "Statement": [statement]}
+    iam.put_user_policy("lake", "lake", json.dumps(policy))
+    s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(bucket, "us-east-1")
+    moto, write_lock = create_backend_app("s3"), threading.Lock()
 
-    def app(asked, answer):  # type: ignore[no-untyped-def]
-        signed = SIGNATURE_PATTERN.fullmatch(asked.get("HTTP_AUTHORIZATION", ""))
-        foreign = {
-            "HTTP_ORIGIN",
-            "HTTP_X_AMZ_TARGET",
-        } & asked.keys()  # a web page's, and another service's than S3
-        if not is_loopback(asked.get("HTTP_HOST", "")) or foreign or not signed:
-            answer("403 Forbidden", [])
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        is_signed = SIGNATURE_PATTERN.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
+        # a request from a web page, or for another service than S3
+        is_foreign = environ.keys() & {"HTTP_ORIGIN", "HTTP_X_AMZ_TARGET"}
+        if is_foreign or not is_signed or not is_loopback(environ.get("HTTP_HOST", "")):
+            start_response("403 Forbidden", [])
             return []
-        # as it is signed; Java's SDK sends a blank, and two more, as forms do
-        asked["QUERY_STRING"] = (
-            asked["QUERY_STRING"].replace("+", "%20").replace("*", "%2A").replace("%7E", "~")
-        )
-        # moto looks first and writes then: of two conditional writes at once both would win
-        conditional = {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"} & asked.keys()
-        with one if conditional else contextlib.nullcontext():
-            return moto(asked, answer)
+        # Use the form that is signed: Java's SDK encodes these characters as HTML forms do.
+        query = environ["QUERY_STRING"]
+        environ["QUERY_STRING"] = query.replace("+", "%20").replace("*", "%2A").replace("%7E", "~")
+        # moto checks the condition and then writes: two concurrent conditional writes would both
+        # succeed.
+        is_conditional = environ.keys() & {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"}
+        with write_lock if is_conditional else contextlib.nullcontext():
+            return moto(environ, start_response)
 
     return app
 
 
-def main(address: str, name: str) -> None:
-    """Serve a new bucket of this name until TERM."""
+def main(address: str, bucket: str) -> None:
+    """Serve a new bucket at this address until SIGTERM."""
     host, port = split_host_port(address)
-    app = create_application(name)
+    app = create_application(bucket)
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # else a line for each request
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # no line for each request
     server = make_server(host, port, app, threaded=True, request_handler=MotoRequestHandler)
-    print(f"S3 on {address}, bucket {name}: new and empty", flush=True)
+    print(f"S3 on {address}, bucket {bucket}: new and empty", flush=True)
     server.serve_forever()
 
 

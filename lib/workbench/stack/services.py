@@ -1,68 +1,82 @@
-"""The services of the embedded stack, one row each, and how those that are Javas are started: tuned
-for short, small work, with a log that does not grow for ever. process.py runs any of them by the
-same rules.
+"""The services of the embedded stack, and how the Java ones among them are started.
+
+Java is tuned for short, small workloads, and its logs are limited in size. process.py runs every
+service by the same rules.
 """
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Sequence, Union
 
-from ..base import StackError, World, environment, paths, secrets, split_host_port, tls
+from ..base import (
+    StackError,
+    World,
+    did_you_mean,
+    environment,
+    paths,
+    secrets,
+    split_host_port,
+    tls,
+)
 from . import artifacts, databases, storefront
-from .process import Service, data_dir, log_file, render_conf
+from .process import Service, data_dir, log_file, render_conf, run_command
 
-S3_KEY_ID, S3_KEY = (
-    "WORKBENCHLAKE0000000",
-    "s3.key",
-)  # of the key to our S3 endpoint: its id, the name of the secret
-ON_DEMAND_SERVICES = (
-    "apicurio",
-    "mariadb",
-)  # services that are started when a notebook asks for them
-# of Connect: its connectors read and write any file, so it is loaded only while a notebook needs it
-OPTIONAL_PLUGINS = {
-    "filestream": "FileStream"
-}  # {plugin: what every class of its connectors holds}
+# The key of the embedded S3 endpoint: its id, and the name of the secret
+S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"
+ON_DEMAND_SERVICES = ("apicurio", "mariadb")  # started when a notebook asks for them
+# Connect plugins that are loaded only while a notebook needs them, {name: part of every class name}.
+# These connectors can read and write any file.
+OPTIONAL_PLUGINS = {"filestream": "FileStream"}
+# passwords of an instance
 SECRETS = (
     "postgres.admin",
     "postgres.replication",
     "mysql.admin",
     "mysql.replication",
     "connect.admin",
-)  # an instance's passwords
-LOG_SIZE = 10 << 20  # bytes, of a Java's log. The databases' have little in them, and no cap
-# How Java compiles. Over notebooks 11 to 13 its full compiler takes nearly half of all the
-# processor's time and pays nothing back; services that handle 100,000 rows again and again work two
-# or three times as fast with it. The room for compiled code is what the full one has: with a fifth
-# of it, quick's default, Spark's falls out again.
-COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
-# Avro makes the room for a text, for bytes or for a list before it reads them, as much as the
-# message says: one that lies ends a Java for want of memory, again and again. One that says more
-# than this is malformed. Items that take no bytes are bounded by nothing else in a Java that is not
-# ours, which takes a second for as many as these.
-AVRO_LIMITS = [
-    f"-Dorg.apache.avro.limits.{of}.maxLength={limit}"
-    for of, limit in (("string", 32 << 20), ("bytes", 32 << 20), ("collectionItems", 1 << 20))
-]
-AVRO_CONVERTER, REGISTRY_V2 = (
-    "io.apicurio.registry.utils.converter.AvroConverter",
-    "/apis/registry/v2",
 )
+LOG_SIZE = (
+    10 << 20
+)  # bytes; of a Java's log. The databases log little, and their logs have no limit
+# JIT compilation. Over notebooks 11 to 13 the full compiler uses nearly half of the CPU time
+# without benefit; services that handle 100,000 rows repeatedly run two to three times as fast with
+# it. The code cache has the size of the full compiler's: at the default of quick, a fifth of it,
+# Spark's code is evicted.
+COMPILERS: dict[str, list[str]] = {
+    "quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"],
+    "full": [],
+}
+# Avro allocates memory for strings, bytes and lists before it reads them, as much as the message
+# states. A malformed message can exhaust a JVM's memory, again and again. These are upper limits;
+# a message that states more is malformed. Only the limit of items bounds items of zero bytes: a JVM
+# needs a second for as many as these.
+MAX_TEXT_BYTES, MAX_LIST_ITEMS = 32 << 20, 1 << 20
+AVRO_LIMITS = [
+    f"-Dorg.apache.avro.limits.string.maxLength={MAX_TEXT_BYTES}",
+    f"-Dorg.apache.avro.limits.bytes.maxLength={MAX_TEXT_BYTES}",
+    f"-Dorg.apache.avro.limits.collectionItems.maxLength={MAX_LIST_ITEMS}",
+]
+AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+REGISTRY_V2 = "/apis/registry/v2"
 
 
 def glue_registries(world: World) -> dict[str, str]:
-    """{side of a message: Glue's registry of its schemas}, of a deployment (deploy/2-lake.yaml)."""
+    """Return Glue's registries of a deployment for the schemas of keys and of values.
+
+    deploy/2-lake.yaml creates them.
+    """
     return {side: f"{world.stack.deployment}-{side}s" for side in ("key", "value")}
 
 
 def java_options(compiler: str) -> list[str]:
-    """Options of every Java: the cheapest collector starts in half the time. UTC, as no clock here
-    goes back.
+    """Return the options of every Java service.
+
+    The serial collector halves the start-up time. The time zone is UTC, whose clock never goes
+    back.
     """
     return [
         "-XX:+UseSerialGC",
@@ -75,7 +89,7 @@ def java_options(compiler: str) -> list[str]:
 
 
 def java_logging_options(name: str, level: str = "info") -> list[str]:
-    """Options by which a Java writes its log, size and all, into `log_file(name)`."""
+    """Return the options that make a Java service write and rotate its log, `log_file(name)`."""
     return [
         f"-Dlog4j2.configurationFile={artifacts.CONF_DIR / 'log4j2.properties'}",
         f"-Dworkbench.log={log_file(name)}",
@@ -93,8 +107,16 @@ def java_command(
     *args: object,
     options: Sequence[str] = (),
 ) -> list[str]:
-    """The command line of a service that is a Java program: its heap, class path, main class and
-    arguments.
+    """Return the command line of a Java service.
+
+    Args:
+        world: world of the service.
+        name: name of the service; its log has this name.
+        heap: maximum heap, such as 512m.
+        classpath: jars, or patterns of jars.
+        main: main class.
+        args: arguments of the main class.
+        options: further options of Java.
     """
     return [
         str(artifacts.java_home() / "bin" / "java"),
@@ -109,132 +131,121 @@ def java_command(
     ]
 
 
+def _get(url: str, auth: Any = None) -> Any:
+    import requests
+
+    return requests.get(url, timeout=2, auth=auth, verify=tls.verify(url))
+
+
 # --- Kafka and Kafka Connect
-# -----------------------------------------------------------------------------------------
 
 
 def _controller_port(world: World) -> int:
     return split_host_port(world.kafka.bootstrap)[1] + 1
 
 
-def _kafka_properties(world: World) -> Path:
-    return render_conf(
+def _kafka_command(world: World) -> list[str]:
+    return _kafka_java(world, "kafka", "512m", "kafka.Kafka")
+
+
+def _kafka_java(world: World, name: str, heap: str, main: str, *args: str) -> list[str]:
+    """Return the command line of a Kafka class whose last argument is the configuration."""
+    settings = render_conf(
         "kafka.properties",
         bootstrap=world.kafka.bootstrap,
         controller=f"127.0.0.1:{_controller_port(world)}",
         data=data_dir("kafka"),
     )
-
-
-def _kafka_command(world: World) -> list[str]:
-    return java_command(
-        world, "kafka", "512m", artifacts.jars("kafka"), "kafka.Kafka", _kafka_properties(world)
-    )
+    return java_command(world, name, heap, artifacts.jars("kafka"), main, *args, settings)
 
 
 def _initialize_kafka(world: World) -> None:
+    """Format the storage, unless that has been done."""
     if (data_dir("kafka") / "meta.properties").exists():
         return
-    command = java_command(
-        world,
-        "kafka-format",
-        "128m",
-        artifacts.jars("kafka"),
-        "kafka.tools.StorageTool",
-        "format",
-        "--ignore-formatted",
-        "-t",
-        "d29ya2JlbmNoLWxha2VzYQ",
-        "-c",
-        _kafka_properties(world),
-    )
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise StackError(
-            "Kafka could not format its storage",
-            location=(done.stdout + done.stderr).strip()[-500:],
-        )
+    arguments = ("format", "--ignore-formatted", "-t", "d29ya2JlbmNoLWxha2VzYQ", "-c")
+    main = "kafka.tools.StorageTool"
+    command = _kafka_java(world, "kafka-format", "128m", main, *arguments)
+    run_command(command, "Kafka could not format its storage")
 
 
 def _kafka_ready(world: World) -> bool:
     from confluent_kafka.admin import AdminClient
 
-    # asked while it starts: tried again at once, not after twice as long each time
-    admin = AdminClient(
-        {
-            "bootstrap.servers": world.kafka.bootstrap,
-            "log_level": 0,
-            "reconnect.backoff.max.ms": 100,
-        }
-    )
-    return bool(admin.list_topics(timeout=2).brokers)
+    settings: dict[str, Union[str, int, float, bool]] = {
+        "bootstrap.servers": world.kafka.bootstrap,
+        "log_level": 0,
+        # Kafka is starting: reconnect at once, not after increasing delays.
+        "reconnect.backoff.max.ms": 100,
+    }
+    return bool(AdminClient(settings).list_topics(timeout=2).brokers)
 
 
 def _user_plugins() -> list[str]:
-    """The plugins that a person has put into var/plugins: a folder of jars each."""
+    """Return the plugins that the user has put into var/plugins: one folder of jars for each."""
     return sorted(path.name for path in (paths.VAR_DIR / "plugins").glob("*") if path.is_dir())
 
 
 def plugin_marker(name: str) -> Path:
-    """Return the file whose existence says that Connect loads a plugin of OPTIONAL_PLUGINS (see
-    verbs.load_plugins).
+    """Return the marker file of a plugin of OPTIONAL_PLUGINS.
+
+    Connect loads the plugin if the file exists (see lifecycle.load_plugins).
     """
     return paths.state_dir() / "plugins" / name
 
 
+def is_plugin_enabled(name: str) -> bool:
+    """Return whether Connect loads a plugin of OPTIONAL_PLUGINS."""
+    return plugin_marker(name).exists()
+
+
 def _enabled_plugins() -> list[str]:
-    return [name for name in OPTIONAL_PLUGINS if plugin_marker(name).exists()]
+    return [name for name in OPTIONAL_PLUGINS if is_plugin_enabled(name)]
 
 
 def _prepare_plugin_path() -> Path:
-    """Make the worker's plugin.path: Connect takes every folder below it for a plugin, so it holds
-    nothing else.
+    """Create the worker's plugin.path and return it.
 
-    plugin.discovery=service_load finds what a service file names, and Apicurio's jar has none
-    (Debezium's has). The one that is made here is what Kafka's `connect-plugin-path sync-manifests`
-    would make, without starting a Java for it.
+    Connect treats every folder below it as a plugin, so it contains nothing else.
+
+    plugin.discovery=service_load finds only classes listed in a service file. Apicurio's jar has no
+    such file (Debezium's jar has one), so one is created here. Kafka's `connect-plugin-path
+    sync-manifests` would create the same, with a JVM of its own.
     """
     converter = data_dir("plugins/converter")
-    for link in converter.parent.iterdir():
+    folder = converter.parent
+    for link in (converter / "lib", *folder.iterdir()):
         if link.is_symlink():
             link.unlink()
-    links = {
-        converter.parent / name: artifacts.LIB / name for name in ("debezium", *_enabled_plugins())
-    }
-    links[converter / "lib"] = artifacts.LIB / "converter"
-    links |= {
-        converter.parent / f"own-{name}": paths.VAR_DIR / "plugins" / name
-        for name in _user_plugins()
-    }
-    for link, target in links.items():
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
+    (converter / "lib").symlink_to(artifacts.LIB / "converter")
+    for name in ("debezium", *_enabled_plugins()):
+        (folder / name).symlink_to(artifacts.LIB / name)
+    for name in _user_plugins():
+        (folder / f"own-{name}").symlink_to(paths.VAR_DIR / "plugins" / name)
     with zipfile.ZipFile(converter / "manifest.jar", "w") as jar:
-        jar.writestr(
-            "META-INF/services/org.apache.kafka.connect.storage.Converter", AVRO_CONVERTER + "\n"
-        )
-    return converter.parent
+        service_file = "META-INF/services/org.apache.kafka.connect.storage.Converter"
+        jar.writestr(service_file, AVRO_CONVERTER + "\n")
+    return folder
 
 
 def _connect_command(world: World) -> list[str]:
-    # for Kafka's sink to a file, which makes the file and no folder
+    # Kafka's file sink creates the file, but not its folder.
     (paths.local_path(world.lake.landing) or paths.state_dir()).mkdir(parents=True, exist_ok=True)
-    # not every plugin has a service file; to look at all classes of its jars takes seconds
     settings = render_conf(
         "connect.properties",
         bootstrap=world.kafka.bootstrap,
         port=split_host_port(world.connect.url)[1],
         plugins=_prepare_plugin_path(),
+        # A user's plugin may have no service file. A scan of all classes of its jars takes seconds.
         discovery="hybrid_warn" if _user_plugins() else "service_load",
         secrets=secrets.secrets_dir(),
     )
-    users = secrets.write_connect_users({world.connect.user: world.connect.password.reveal()})
-    login = render_conf("connect-login.conf", users=users, user=world.connect.user)
-    trust = artifacts.truststore_options(
-        data_dir("connect"), [tls.certificate_files()[0]]
-    )  # the converters ask the registry
-    # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is
-    # collected
+    user = world.connect.user
+    users = secrets.write_connect_users({user: world.connect.password.reveal()})
+    login = render_conf("connect-login.conf", users=users, user=user)
+    # The converters call the registry over HTTPS.
+    truststore = artifacts.truststore_options(data_dir("connect"), [tls.certificate_files()[0]])
+    # Most objects of a snapshot live shortly: a large young generation is collected less often.
     return java_command(
         world,
         "connect",
@@ -242,18 +253,11 @@ def _connect_command(world: World) -> list[str]:
         artifacts.jars("kafka"),
         "org.apache.kafka.connect.cli.ConnectDistributed",
         settings,
-        options=["-Xmn448m", *trust, f"-Djava.security.auth.login.config={login}"],
+        options=["-Xmn448m", *truststore, f"-Djava.security.auth.login.config={login}"],
     )
 
 
-def _get(url: str, auth: Any = None) -> Any:
-    import requests
-
-    return requests.get(url, timeout=2, auth=auth, verify=tls.verify(url))
-
-
 # --- Apicurio Registry
-# -----------------------------------------------------------------------------------------------
 
 
 def _apicurio_command(world: World) -> list[str]:
@@ -271,28 +275,25 @@ def _apicurio_command(world: World) -> list[str]:
         certificate=certificate,
         key=key,
     )
-    return java_command(
-        world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"]
-    )
+    main = "io.quarkus.runner.GeneratedMain"
+    return java_command(world, "apicurio", "384m", jars, main, options=[f"@{settings}"])
 
 
-# --- An S3 endpoint
-# --------------------------------------------------------------------------------------------------
+# --- the S3 endpoint
 
 
 def _s3_env(world: World) -> dict[str, str]:
-    """What reaches the lake in S3 (see environment.s3_environment). Where the endpoint is ours, its key is
-    made and kept.
+    """Return the environment for access to a lake in S3 (see environment.s3_environment).
+
+    The key of the embedded endpoint is created at the first call.
     """
+    credentials = None
     if world.uses_embedded_s3:
         secrets.ensure([S3_KEY])
         secrets.write_s3_credentials(S3_KEY_ID, secrets.read()[S3_KEY])
-    found = environment.s3_environment(
-        world.lake.endpoint,
-        world.region,
-        secrets.s3_credentials_file() if world.uses_embedded_s3 else None,
-    )
-    return {name: value for name, value in found.items() if value}
+        credentials = secrets.s3_credentials_file()
+    variables = environment.s3_environment(world.lake.endpoint, world.region, credentials)
+    return {name: value for name, value in variables.items() if value}
 
 
 def _lake_location(world: World) -> tuple[str, str]:
@@ -300,17 +301,16 @@ def _lake_location(world: World) -> tuple[str, str]:
 
 
 def _s3_command(world: World) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "workbench.stack.s3",
-        world.lake.endpoint,
-        paths.parse_s3_uri(world.lake.root)[0],
-    ]
+    bucket = paths.parse_s3_uri(world.lake.root)[0]
+    return [sys.executable, "-m", "workbench.stack.s3", world.lake.endpoint, bucket]
+
+
+def optional_artifacts(world: World) -> list[str]:
+    """Return the services of artifacts.OPTIONAL_SERVICES that this world needs."""
+    return ["s3"] if world.stack.embedded and world.lake.endpoint else []
 
 
 # --- Spark
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _spark_env(world: World) -> dict[str, str]:
@@ -320,23 +320,15 @@ def _spark_env(world: World) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "SPARK_HOME": str(artifacts.package_dir("pyspark")),
         "PYSPARK_PYTHON": str(paths.service_path(Path(sys.executable))),
-        # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that
-        # tells it
+        # A worker needs it to start an executor. PySpark's wheel lacks the file that contains it.
         "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
         "SPARK_WORKER_DIR": str(data_dir("spark_work")),
         **_s3_env(world),
     }
 
 
-def optional_artifacts(world: World) -> list[str]:
-    """What of artifacts.OPTIONAL_SERVICES this world's services need."""
-    return ["s3"] if world.stack.embedded and world.lake.endpoint else []
-
-
 def _spark_settings(world: World) -> dict[str, object]:
-    """What of a world the server makes its configuration of (see spark.server), and the versions
-    that it runs with.
-    """
+    """Return the world's values that the Spark server's configuration depends on (spark.server)."""
     return {
         "spark": world.spark.model_dump(),
         "tables": world.lake.tables,
@@ -348,51 +340,51 @@ def _spark_settings(world: World) -> dict[str, object]:
 
 
 def _spark_command(world: World) -> list[str]:
-    return [sys.executable, "-m", "workbench.spark.server", json.dumps(_spark_settings(world))]
+    settings = json.dumps(_spark_settings(world))
+    return [sys.executable, "-m", "workbench.spark.server", settings]
 
 
 def _spark_ready(world: World) -> bool:
     import grpc
 
+    # The default delay between two attempts is a second.
+    options = [(f"grpc.{kind}_reconnect_backoff_ms", 100) for kind in ("initial", "min", "max")]
     host, port = split_host_port(world.spark.url)
-    soon = [
-        (f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")
-    ]  # default: a second
-    with grpc.insecure_channel(f"{host}:{port}", options=soon) as channel:
-        return grpc.channel_ready_future(channel).result(timeout=5) is None
+    with grpc.insecure_channel(f"{host}:{port}", options=options) as channel:
+        grpc.channel_ready_future(channel).result(timeout=5)
+    return True
 
 
 def _standalone_command(
     world: World, name: str, number: int, main: str, *args: object
 ) -> list[str]:
-    redirecting, pages = _web_ports(world, number)
+    """Return the command line of the master (number 0) or of a worker."""
+    http_port, https_port = _web_ports(world, number)
     settings = render_conf(
         "standalone.options", keystore=tls.keystore(), keystore_password=tls.KEYSTORE_PASSWORD
     )
+    arguments = ("--host", "127.0.0.1", "--webui-port", http_port, *args)
     return java_command(
         world,
         name,
         "256m",
         [artifacts.package_dir("pyspark") / "jars" / "*"],
         f"org.apache.spark.deploy.{main}",
-        "--host",
-        "127.0.0.1",
-        "--webui-port",
-        redirecting,
-        *args,
-        options=[f"@{settings}", f"-Dspark.ssl.standalone.port={pages}"],
+        *arguments,
+        options=[f"@{settings}", f"-Dspark.ssl.standalone.port={https_port}"],
     )
 
 
 def _web_ports(world: World, number: int) -> tuple[int, int]:
-    """The web ports of the master (0) or of a worker: of HTTP, which redirects, and of HTTPS, which
-    has the pages.
+    """Return the web ports of the master (0) or of a worker.
+
+    The HTTP port redirects to the HTTPS port, which serves the pages.
     """
     return world.stack.port_base + 10 + number, world.stack.port_base + 13 + number
 
 
 def _web_status(world: World, number: int = 0) -> dict[str, Any]:
-    """What the master, or a worker, tells of itself at its web port."""
+    """Return the state that the master (0) or a worker reports at its web port."""
     return _get(f"https://127.0.0.1:{_web_ports(world, number)[1]}/json/").json()
 
 
@@ -400,21 +392,14 @@ def _worker_service(number: int) -> Service:
     name = f"spark_worker_{number}"
 
     def command(world: World) -> list[str]:
-        return _standalone_command(
-            world,
-            name,
-            number,
-            "worker.Worker",
-            "--cores",
-            1,
-            "--memory",
-            world.spark.executor_memory,
-            world.spark.master,
-        )
+        spark = world.spark
+        arguments = ("--cores", 1, "--memory", spark.executor_memory, spark.master)
+        return _standalone_command(world, name, number, "worker.Worker", *arguments)
 
     def ready(world: World) -> bool:
-        """Whether the master counts it as alive; one that came back has a new id."""
-        alive = [w["id"] for w in _web_status(world)["workers"] if w["state"] == "ALIVE"]
+        """Return whether the master lists the worker as alive; a restarted one has a new id."""
+        workers = _web_status(world)["workers"]
+        alive = [worker["id"] for worker in workers if worker["state"] == "ALIVE"]
         return _web_status(world, number)["id"] in alive
 
     return Service(
@@ -436,16 +421,17 @@ def _worker_service(number: int) -> Service:
 
 
 SERVICES: dict[str, Service] = {
-    s.name: s
-    for s in (
+    service.name: service
+    for service in (
         Service(
             "postgres",
             lambda w: f"{w.postgres.host}:{w.postgres.port}",
             databases.postgres_command,
             databases.postgres_ready,
             initialize=databases.initialize_postgres,
+            # PostgreSQL's fast shutdown: SIGTERM would wait until every client has disconnected
             stop_signal=signal.SIGINT,
-        ),  # "fast": TERM would wait until every client has gone
+        ),
         Service(
             "mariadb",
             lambda w: f"{w.mysql.host}:{w.mysql.port}",
@@ -486,11 +472,11 @@ SERVICES: dict[str, Service] = {
             writes_own_log=True,
             config_fingerprint=lambda w: (w.registry.url, w.stack.java_compiler),
         ),
-        # only what bears a signature is answered: a refusal says that it is there
         Service(
             "s3",
             lambda w: w.lake.endpoint,
             _s3_command,
+            # It answers only signed requests: a rejection shows that it is running.
             lambda w: _get(w.lake.endpoint).status_code == 403,
             initialize=_s3_env,
             config_fingerprint=lambda w: (w.lake.endpoint, w.lake.root),
@@ -525,17 +511,19 @@ SERVICES: dict[str, Service] = {
 }
 
 
+def get_service(name: str) -> Service:
+    """Return the service of this name; raise StackError with a suggestion if there is none."""
+    if name not in SERVICES:
+        raise StackError(f"there is no service '{name}'", expected=did_you_mean(name, SERVICES))
+    return SERVICES[name]
+
+
 def default_services(world: World) -> list[str]:
-    """Names of the services that this world's stack starts; WHEN_ASKED only when a notebook asks
-    for them.
-    """
-    cluster = [f"spark_worker_{n + 1}" for n in range(world.spark.workers)]
-    own_s3 = ["s3"] if world.uses_embedded_s3 else []
-    return [
-        "postgres",
-        "kafka",
-        "connect",
-        *own_s3,
-        *(["spark_master", *cluster] if cluster else []),
-        "spark",
-    ]
+    """Return the services that this world's stack starts; ON_DEMAND_SERVICES are not among them."""
+    names = ["postgres", "kafka", "connect"]
+    if world.uses_embedded_s3:
+        names.append("s3")
+    if world.spark.workers:
+        names.append("spark_master")
+    names += [f"spark_worker_{number + 1}" for number in range(world.spark.workers)]
+    return [*names, "spark"]

@@ -1,5 +1,6 @@
-"""The storefront's services as rows of the stack: processes of ours
-(`workbench.storefront.service`), at most two instances of each.
+"""The storefront's services as services of the stack, at most two instances of each.
+
+Each is a Python process that runs `workbench.storefront`.
 """
 
 import sys
@@ -13,31 +14,30 @@ CONTEXTS = ("accounts", "orders", "fulfillment")
 
 
 def service_name(context: str, number: int) -> str:
-    """Of an instance: `orders`, `orders_2`."""
+    """Return the name of an instance: `orders`, `orders_2`."""
     return context if number == 1 else f"{context}_{number}"
 
 
 def address(world: World, context: str, number: int) -> str:
-    return f"http://127.0.0.1:{world.stack.port_base + 20 + 10 * (number - 1) + CONTEXTS.index(context)}"
+    """Return the URL of an instance."""
+    port = world.stack.port_base + 20 + 10 * (number - 1) + CONTEXTS.index(context)
+    return f"http://127.0.0.1:{port}"
 
 
 def _service(context: str, number: int) -> Service:
-    def at(world: World) -> str:
+    def url(world: World) -> str:
         return address(world, context, number)
+
+    def command(world: World) -> list[str]:
+        module = "workbench.storefront"
+        return [sys.executable, "-m", module, world.name, context, url(world)]
 
     return Service(
         service_name(context, number),
-        at,
+        url,
+        command,
+        ready=lambda w: requests.get(url(w) + "/health", timeout=2).ok,
         depends_on=("postgres", "kafka"),
-        command=lambda w: [
-            sys.executable,
-            "-m",
-            "workbench.storefront.service",
-            w.name,
-            context,
-            at(w),
-        ],
-        ready=lambda w: requests.get(at(w) + "/health", timeout=2).ok,
         config_fingerprint=lambda w: (w.kafka.model_dump(), w.postgres.host, w.postgres.port),
     )
 

@@ -1,26 +1,24 @@
-"""The three bounded contexts: which documents each keeps, which of them are its own, what it hears,
-what it does when it is asked. Nothing here knows of HTTP, Kafka or a database.
+"""The three bounded contexts: their documents, topics and commands.
+
+This module does not depend on HTTP, Kafka or a database.
 """
 
 import time
 from dataclasses import dataclass
 from typing import Annotated, Any, Callable, Mapping, Optional
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 Document = dict[str, Any]
 STATUSES = ("CREATED", "APPROVED", "PROCESSING", "COMPLETED")  # in this order, each once
-ID_FIELDS = {
-    "customers": "id",
-    "orders": "guid",
-}  # {collection: the field by which a document is known}
+ID_FIELDS = {"customers": "id", "orders": "guid"}  # {collection: field that identifies a document}
 Text = Annotated[str, Field(min_length=1)]
-Count = Annotated[int, Field(ge=1)]
 
 
 class _Model(BaseModel):
-    """The required fields of a JSON object. Other fields are ignored; no value is converted to
-    another type.
+    """The required fields of a JSON object.
+
+    Other fields are ignored. No value is converted to another type.
     """
 
     model_config = ConfigDict(strict=True)
@@ -36,7 +34,11 @@ class Customer(_Model):
 
 
 class StatusEvent(_Model):
-    """A status of an order. timestamp: milliseconds since 1970."""
+    """A status of an order.
+
+    Attributes:
+        timestamp: milliseconds since 1970.
+    """
 
     timestamp: int
     orderStatusType: str
@@ -54,7 +56,7 @@ class OrderItem(_Model):
     """An item of an order."""
 
     product: Product
-    quantity: Count
+    quantity: PositiveInt
 
 
 class Order(_Model):
@@ -74,8 +76,7 @@ class Order(_Model):
 
 
 MODELS: dict[str, type[BaseModel]] = {"customers": Customer, "orders": Order}
-# What of a document others are told. Everything else (a credit card, or what is added one day)
-# stays where it is.
+# {collection: fields that its events have}; other fields, such as a credit card, are not published
 PUBLISHED_FIELDS = {collection: tuple(model.model_fields) for collection, model in MODELS.items()}
 
 
@@ -89,40 +90,53 @@ def validate(collection: str, document: Any) -> None:
         MODELS[collection].model_validate(document)
     except ValidationError as e:
         error = e.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in error["loc"])
+        field = ".".join(map(str, error["loc"]))
         raise ValueError(f"{field}: {error['msg']}") from e
 
 
 class CommandRejected(Exception):
-    """A command that is not done. again: whether it may be done later, when other services' events
-    have come.
-    """
+    """A command was rejected; nothing was changed."""
 
-    def __init__(self, why: str, retryable: bool = False):
-        super().__init__(why)
+    def __init__(self, reason: str, retryable: bool = False):
+        """Create the error.
+
+        Args:
+            reason: one sentence.
+            retryable: whether the command may succeed later, after events of other services.
+        """
+        super().__init__(reason)
         self.retryable = retryable
+
+
+Command = Callable[[Optional[Document], Document], Document]
 
 
 @dataclass(frozen=True)
 class Context:
-    """A service: its name, the aggregate that it tells of, the collections that it keeps, the
-    topics that it hears (its own among them, from which it can be rebuilt), and its commands:
-    {(method, path below the collection): function}.
+    """A service and its data.
 
-    A command is a function (document as it is or None, body) → document as it shall be. The same
-    twice is once.
-    takes: from which version on it keeps a document of others.
+    Attributes:
+        name: name of the service.
+        aggregate: name of the documents that it publishes, in the singular.
+        collections: the collections in its store.
+        commands: {(method, path below the collection): command}. A command is a function of the
+            stored document (None for a new one) and the request's body; it returns the new
+            document. Commands are idempotent.
+        subscribed_topics: the topics that it consumes. Its own topic is one of them, so that its
+            store can be rebuilt.
+        min_version: the first version of a document that it stores.
     """
 
     name: str
     aggregate: str
     collections: tuple[str, ...]
-    commands: Mapping[tuple[str, str], Callable[[Optional[Document], Document], Document]]
+    commands: Mapping[tuple[str, str], Command]
     subscribed_topics: tuple[str, ...] = ()
     min_version: int = 1
 
     @property
     def topic(self) -> str:
+        """The topic that it publishes to."""
         return f"{self.name}.{self.aggregate}.change"
 
     @property
@@ -136,94 +150,81 @@ class Context:
         return f"storefront.{self.name}"
 
 
-def _require(before: Optional[Document], what: str) -> Document:
+def _require(before: Optional[Document], kind: str) -> Document:
     if before is None:
-        raise CommandRejected(f"there is no such {what}, or not yet", retryable=True)
+        raise CommandRejected(f"there is no such {kind} yet", retryable=True)
     return before
 
 
 def _create_if_absent(before: Optional[Document], document: Document) -> Document:
     if before not in (None, document):
-        raise CommandRejected("there is another one of this key")
+        raise CommandRejected("another document has this key")
     return document
 
 
 def _create_customer(before: Optional[Document], body: Document) -> Document:
-    missing = [name for name in PUBLISHED_FIELDS["customers"] if not body.get(name)]
+    fields = PUBLISHED_FIELDS["customers"]
+    missing = [name for name in fields if not body.get(name)]
     if missing:
-        raise CommandRejected(
-            f"a customer has {', '.join(PUBLISHED_FIELDS['customers'])}; missing: {', '.join(missing)}"
-        )
+        raise CommandRejected(f"a customer has {', '.join(fields)}; missing: {', '.join(missing)}")
     return _create_if_absent(before, body)
 
 
 def _update_customer(before: Optional[Document], body: Document) -> Document:
-    """Fields of a mapping are changed one by one, a list is replaced."""
-    known, document = (
-        (*PUBLISHED_FIELDS["customers"][1:], "creditCards"),
-        dict(_require(before, "customer")),
-    )
+    """Change fields of a customer: a mapping is updated, a list is replaced."""
+    changeable = (*PUBLISHED_FIELDS["customers"][1:], "creditCards")
+    document = dict(_require(before, "customer"))
     for name, value in body.items():
-        if name not in known or type(value) is not type(document.get(name, value)):
+        if name not in changeable or type(value) is not type(document.get(name, value)):
             raise CommandRejected(
-                f"{name!r} cannot be changed, or not to this; known: {', '.join(known)}"
+                f"{name!r} cannot be changed, or has another type; known: {', '.join(changeable)}"
             )
-        document[name] = {**document.get(name, {}), **value} if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            value = {**document.get(name, {}), **value}
+        document[name] = value
     return document
 
 
-def _status_event(kind: str, body: Document) -> Document:
-    at = body.get("timestamp", int(time.time() * 1000))
-    if type(at) is not int:
+def _status_event(status: str, body: Document) -> Document:
+    timestamp = body.get("timestamp", int(time.time() * 1000))
+    if type(timestamp) is not int:
         raise CommandRejected("timestamp is a whole number: milliseconds since 1970")
-    return {"timestamp": at, "orderStatusType": kind}
+    return {"timestamp": timestamp, "orderStatusType": status}
 
 
 def _create_order(before: Optional[Document], body: Document) -> Document:
     items = body.get("orderItems")
-    if (
-        not body.get("guid")
-        or not body.get("customerId")
-        or not items
-        or not isinstance(items, list)
-    ):
+    if not (body.get("guid") and body.get("customerId") and items and isinstance(items, list)):
         raise CommandRejected("an order has guid, customerId and orderItems, a list")
-    if before and [before[name] for name in ("customerId", "orderItems")] == [
-        body["customerId"],
-        items,
-    ]:
+    if before and before["customerId"] == body["customerId"] and before["orderItems"] == items:
         return before
-    return _create_if_absent(
-        before,
-        {
-            "guid": body["guid"],
-            "customerId": body["customerId"],
-            "orderStatusEvents": [_status_event(STATUSES[0], body)],
-            "orderItems": items,
-        },
-    )
+    order = {name: body[name] for name in ("guid", "customerId", "orderItems")}
+    created = _status_event(STATUSES[0], body)
+    return _create_if_absent(before, {**order, "orderStatusEvents": [created]})
 
 
-def _advance_status(*mine: str) -> Callable[[Optional[Document], Document], Document]:
-    """The command that brings an order to its next status, of those that are this service's to
-    give.
+def _advance_status(*statuses: str) -> Command:
+    """Return the command that sets the next status of an order.
+
+    Args:
+        statuses: the statuses that the service may set.
     """
 
-    def add(before: Optional[Document], body: Document) -> Document:
-        order, wanted = _require(before, "order"), body.get("orderStatusType")
+    def add_status(before: Optional[Document], body: Document) -> Document:
+        order, status = _require(before, "order"), body.get("orderStatusType")
         events = order["orderStatusEvents"]
-        if wanted not in mine:
+        if status not in statuses:
             raise CommandRejected(
-                f"the status {wanted!r} is not given here; known: {', '.join(mine)}"
+                f"status {status!r} is not set by this service; known: {', '.join(statuses)}"
             )
-        if wanted in [event["orderStatusType"] for event in events]:
+        if status in [event["orderStatusType"] for event in events]:
             return order
-        if wanted != STATUSES[len(events)]:
+        if status != STATUSES[len(events)]:
             last, due = events[-1]["orderStatusType"], STATUSES[len(events)]
-            raise CommandRejected(f"after {last} comes {due}, not {wanted}", retryable=True)
-        return {**order, "orderStatusEvents": [*events, _status_event(wanted, body)]}
+            raise CommandRejected(f"after {last} comes {due}, not {status}", retryable=True)
+        return {**order, "orderStatusEvents": [*events, _status_event(status, body)]}
 
-    return add
+    return add_status
 
 
 ACCOUNTS = Context(
@@ -238,8 +239,8 @@ FULFILLMENT = Context(
     ("orders",),
     {("POST", "id/status"): _advance_status(*STATUSES[2:])},
     subscribed_topics=("orders.order.change", "fulfillment.order.change"),
-    min_version=2,
-)  # what is approved
+    min_version=2,  # an order is approved in its second version
+)
 ORDERS = Context(
     "orders",
     "order",
@@ -250,5 +251,5 @@ ORDERS = Context(
 ALL = {context.name: context for context in (ACCOUNTS, ORDERS, FULFILLMENT)}
 TOPICS = {context.topic: context for context in ALL.values()}
 DLQ_TOPIC = "storefront.dead_letters"
-# where a store has it, a connector sends what is in its outbox, and not the service
+# if a store has this publication, a connector publishes its outbox, and not the service
 PUBLICATION = "storefront_outbox"

@@ -1,6 +1,7 @@
-"""An event: a document as it is from now on (event-carried state transfer), with an id of its own
-and the version of the document, both as headers. Key and value are what others agree on: the
-document's key, and its fields in JSON.
+"""Events: the state of a document after a change (event-carried state transfer).
+
+An event has an id and the version of the document, both in headers. Its key is the document's key,
+and its value the published fields in JSON.
 """
 
 import json
@@ -8,20 +9,27 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from ..base import LakeError
+from ..base import LakeError, World
+from ..topic import topics
 from .contexts import ID_FIELDS, PUBLISHED_FIELDS, TOPICS, CommandRejected, Document, validate
 
-MAX_NESTING_LEVELS = (
-    50  # levels of a document. JSON nested more deeply ends in RecursionError, here or at a reader
-)
-MAX_EVENT_BYTES = (
-    900_000  # bytes of a value; a topic takes a message of a mebibyte by default, headers and all
-)
+# levels of a document; deeper JSON ends in a RecursionError, here or at a consumer
+MAX_NESTING_LEVELS = 50
+# bytes of a value; by default a topic takes messages of a mebibyte, headers included
+MAX_EVENT_BYTES = 900_000
 
 
 @dataclass(frozen=True)
 class Event:
-    """id: of the event. version: of the document, 1 for a new one, one more with each change."""
+    """An event.
+
+    Attributes:
+        id: id of the event, a UUID.
+        topic: the topic of the event.
+        key: key of the document.
+        version: version of the document: 1 for a new one, and one more with each change.
+        document: the published fields.
+    """
 
     id: str
     topic: str
@@ -30,61 +38,49 @@ class Event:
     document: Document
 
     def to_message(self) -> tuple[bytes, bytes, dict[str, Any]]:
-        """Key, value, and what a producer is told besides, as `topics.produce` takes them."""
-        return (
-            self.key.encode(),
-            json.dumps(self.document).encode(),
-            {"headers": [("id", self.id.encode()), ("version", str(self.version).encode())]},
-        )
+        """Return key, value and the producer's options, as `topics.produce` takes them."""
+        headers = [("id", self.id.encode()), ("version", str(self.version).encode())]
+        return self.key.encode(), json.dumps(self.document).encode(), {"headers": headers}
 
 
-def is_too_deep(document: Any) -> bool:
-    """Whether JSON is nested more than NESTING levels deep."""
-    level = [document]
-    for _ in range(MAX_NESTING_LEVELS + 1):
-        containers = [value for value in level if isinstance(value, (dict, list))]
-        if not containers:
-            return False
-        level = [
-            inner
-            for value in containers
-            for inner in (value.values() if isinstance(value, dict) else value)
-        ]
-    return True
+def is_too_deep(document: Any, levels: int = MAX_NESTING_LEVELS) -> bool:
+    """Return whether JSON has more than this number of nesting levels."""
+    if not isinstance(document, (dict, list)):
+        return False
+    children = document.values() if isinstance(document, dict) else document
+    return levels == 0 or any(is_too_deep(child, levels - 1) for child in children)
 
 
 def build_event(topic: str, key: str, version: int, document: Document) -> Event:
-    """The event of a change: of the document only what others are told.
+    """Return the event of a change, with the published fields of the document.
 
     Raises:
-        Refused: a field is missing or invalid, or the document is too large.
+        CommandRejected: a field is missing or invalid, or the document is too large.
     """
     collection = TOPICS[topic].owned_collection
     try:
         validate(collection, document)
     except ValueError as e:
         raise CommandRejected(str(e)) from e
-    event = Event(
-        str(uuid.uuid4()),
-        topic,
-        key,
-        version,
-        {name: document[name] for name in PUBLISHED_FIELDS[collection]},
-    )
-    if (
-        len(event.to_message()[1]) > MAX_EVENT_BYTES
-    ):  # Kafka would refuse it when the document is kept already
+    published = {name: document[name] for name in PUBLISHED_FIELDS[collection]}
+    event = Event(str(uuid.uuid4()), topic, key, version, published)
+    # Kafka would reject it after the document is committed
+    if len(event.to_message()[1]) > MAX_EVENT_BYTES:
         raise CommandRejected(
-            f"the document is too large: what others are told of it has at most {MAX_EVENT_BYTES:,} bytes"
+            f"the document is too large: its event has more than {MAX_EVENT_BYTES:,} bytes"
         )
     return event
 
 
 def parse_event(message: Any) -> Event:
-    """The event of a message (confluent_kafka's). Raises: LakeError: it is none, and why."""
+    """Return the event of a Kafka message.
+
+    Raises:
+        LakeError: the message is not an event; with the reason.
+    """
     topic, headers = message.topic(), dict(message.headers() or [])
     collection = TOPICS[topic].owned_collection
-    fields = ID_FIELDS[collection]
+    id_field = ID_FIELDS[collection]
     try:
         event = Event(
             str(uuid.UUID(headers["id"].decode())),
@@ -95,20 +91,34 @@ def parse_event(message: Any) -> Event:
         )
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as e:
         raise LakeError(f"not an event: {type(e).__name__} {e}") from e
-    if (
-        not isinstance(event.document, dict)
-        or event.document.get(fields) != event.key
-        or event.version < 1
-    ):
+    document = event.document
+    if not isinstance(document, dict) or document.get(id_field) != event.key or event.version < 1:
         raise LakeError(
-            f"not an event: its key is not the document's {fields}, or its version is below 1"
+            f"not an event: its key is not the document's {id_field}, or its version is below 1"
         )
-    if is_too_deep(event.document):
+    if is_too_deep(document):
         raise LakeError(
-            f"not an event: its document is nested more than {MAX_NESTING_LEVELS} levels deep"
+            f"not an event: its document has more than {MAX_NESTING_LEVELS} nesting levels"
         )
     try:
-        validate(collection, event.document)
+        validate(collection, document)
     except ValueError as e:
         raise LakeError(f"not an event: {e}") from e
     return event
+
+
+class EventIds:
+    """The ids of the events in a topic. Each `read` consumes only the new messages."""
+
+    def __init__(self, world: World, topic: str):
+        """Start at the beginning of the topic."""
+        self._world, self._topic = world, topic
+        self._next_offsets: dict[int, int] = {}  # {partition: offset}
+        self._ids: list[str] = []
+
+    def read(self) -> list[str]:
+        """Return the ids of all messages so far, "" for a message without an id."""
+        for message in topics.read_all(self._world, self._topic, start_offsets=self._next_offsets):
+            self._next_offsets[message.partition()] = message.offset() + 1
+            self._ids.append(dict(message.headers() or []).get("id", b"").decode())
+        return self._ids

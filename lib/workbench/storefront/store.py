@@ -1,12 +1,13 @@
-"""A service's own database: a table of documents for each collection, and two more:
+"""A service's own database: one table for each collection, an outbox and an inbox.
 
-outbox  what it has said: written in the transaction that changes the document
-inbox   ids of the events that it has heard: written in the transaction that takes the document
+outbox  published events, written in the transaction that changes the document
+inbox   ids of consumed events, written in the transaction that stores the document
 """
 
 import threading
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Optional, Sequence
+from dataclasses import dataclass
+from typing import Callable, Iterator, Optional, Sequence
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -18,124 +19,135 @@ from .contexts import PUBLICATION, TOPICS, CommandRejected, Context, Document
 from .events import Event, build_event
 
 SCHEMA_FILE = ROOT / "data" / "storefront" / "store.sql"
+# errors of a document that PostgreSQL cannot store: a retry would fail, too
+NON_RETRYABLE_ERRORS = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
+
+
+@dataclass(frozen=True)
+class Change:
+    """The result of a command.
+
+    Attributes:
+        version: version of the document.
+        event: the event of the change; None if nothing was changed.
+        connector_publishes: whether a connector publishes the event, and not the service.
+    """
+
+    version: int
+    event: Optional[Event] = None
+    connector_publishes: bool = False
 
 
 class Store:
-    """A connection to the store of a service, as its own role; one that broke is made anew. Threads
-    take turns.
+    """A connection to a service's database, as the service's own role.
+
+    A broken connection is replaced. Only one thread at a time can use it.
     """
 
     def __init__(self, world: World, context: Context):
+        """Connect at the first transaction."""
         self.world, self.context = world, context
         self._connection: Optional[psycopg.Connection] = None
         self._lock = threading.Lock()
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection]:
-        """Raises: SourceError: there is no such store, or no server. psycopg.Error: it refuses."""
+        """Run a transaction.
+
+        Raises:
+            SourceError: the database does not exist, or the server is down.
+            psycopg.Error: a statement failed.
+        """
         with self._lock:
             if self._connection is None or self._connection.broken or self._connection.closed:
-                self._connection = postgres.connect(
-                    self.world, self.context.name, self.context.name
-                )
+                name = self.context.name
+                self._connection = postgres.connect(self.world, name, name)
             with self._connection.transaction():
                 yield self._connection
 
     def create_tables(self) -> None:
-        """Make its tables, unless they are there."""
+        """Create the tables that do not exist."""
+        statement = "CREATE TABLE IF NOT EXISTS {} (LIKE documents INCLUDING ALL)"
         with self.transaction() as c:
             c.execute(SCHEMA_FILE.read_text(encoding="utf-8"))
             for collection in self.context.collections:
-                c.execute(
-                    format_sql(
-                        "CREATE TABLE IF NOT EXISTS {} (LIKE documents INCLUDING ALL)", collection
-                    )
-                )
+                c.execute(format_sql(statement, collection))
 
-    def change(
-        self, key: str, edit: Callable[[Optional[Document]], Document]
-    ) -> tuple[int, Optional[Event], bool]:
-        """Change a document of its own, and note the event in its outbox.
+    def change(self, key: str, edit: Callable[[Optional[Document]], Document]) -> Change:
+        """Change a document of the owned collection, and write its event to the outbox.
 
-        edit: gives the document as it shall be.
-        Returns: the version; the event, None where nothing is changed; whether the service is to
-            send it by itself.
-        Raises: what edit raises; nothing is changed then.
+        Args:
+            key: key of the document.
+            edit: returns the new document. If it raises, nothing is changed.
         """
         table = self.context.owned_collection
+        query = format_sql("SELECT version, document FROM {} WHERE id = %s FOR UPDATE", table)
         with self.transaction() as c:
-            found = c.execute(
-                format_sql("SELECT version, document FROM {} WHERE id = %s FOR UPDATE", table),
-                [key],
-            )
-            version, before = found.fetchone() or (0, None)
+            version, before = c.execute(query, [key]).fetchone() or (0, None)
             document = edit(before)
             if document == before:
-                return version, None, False
+                return Change(version)
             event = build_event(self.context.topic, key, version + 1, document)
-            if not upsert_if_newer(
-                c, table, key, event.version, document
-            ):  # where there was no row, none was locked
-                raise CommandRejected("another instance makes it just now", retryable=True)
+            # FOR UPDATE locks nothing if the row does not exist: another instance may have inserted it
+            if not upsert_if_newer(c, table, key, event.version, document):
+                raise CommandRejected("another instance is creating it now", retryable=True)
             c.execute(
                 "INSERT INTO outbox VALUES (%s, %s, %s, %s, %s)",
                 [event.id, self.context.aggregate, key, event.version, Jsonb(event.document)],
             )
-            own = not connector_publishes(c)
-        return event.version, event, own
+            return Change(event.version, event, connector_publishes(c))
 
     def apply_events(
-        self, events: Sequence[Event], stored: Callable[[], Any] = lambda: None
+        self, events: Sequence[Event], before_commit: Callable[[], object] = lambda: None
     ) -> list[str]:
-        """Take the documents of events, all in one transaction, before whose end `stored` is
-        called; return of each what became of it: taken, stale (the store has this version, or a
-        later one), doubled (it was heard before), or ignored (it is of no concern here).
+        """Store the documents of events in one transaction.
+
+        Args:
+            events: the events, in the order of their offsets.
+            before_commit: called in the transaction, at its end.
+
+        Returns:
+            The outcome of each event: `applied`; `stale` if the store has this version or a later
+            one; `duplicate` if the event was consumed before; `ignored` if its version is below the
+            service's min_version.
         """
         with self.transaction() as c:
             outcomes = [self._apply_event(c, event) for event in events]
-            stored()
+            before_commit()
         return outcomes
 
     def _apply_event(self, c: psycopg.Connection, event: Event) -> str:
-        noted = c.execute(
+        inserted = c.execute(
             "INSERT INTO inbox VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO NOTHING",
             [event.id, event.topic, event.key, event.version],
         )
-        if not noted.rowcount:
-            return "doubled"
+        if not inserted.rowcount:
+            return "duplicate"
         if event.version < self.context.min_version:
             return "ignored"
-        return (
-            "taken"
-            if upsert_if_newer(
-                c, TOPICS[event.topic].owned_collection, event.key, event.version, event.document
-            )
-            else "stale"
-        )
+        table = TOPICS[event.topic].owned_collection
+        is_newer = upsert_if_newer(c, table, event.key, event.version, event.document)
+        return "applied" if is_newer else "stale"
 
 
 def connector_publishes(c: psycopg.Connection) -> bool:
-    """Whether a connector sends what is in this outbox."""
-    return (
-        c.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [PUBLICATION]).fetchone()
-        is not None
-    )
+    """Return whether a connector publishes the outbox of this store."""
+    query = "SELECT 1 FROM pg_publication WHERE pubname = %s"
+    return c.execute(query, [PUBLICATION]).fetchone() is not None
 
 
 def upsert_if_newer(
     c: psycopg.Connection, table: str, key: str, version: int, document: Document
 ) -> bool:
-    """Keep a document, unless there is this version of it, or a later one; return whether it was
-    kept.
+    """Store a document unless the table has this version or a later one.
+
+    Returns:
+        Whether the document was stored.
     """
-    return (
-        c.execute(
-            format_sql(
-                "INSERT INTO {0} AS there VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE SET (version, document) = "
-                "(EXCLUDED.version, EXCLUDED.document) WHERE there.version < EXCLUDED.version",
-                table,
-            ),
-            [key, version, Jsonb(document)],
-        ).rowcount
-        == 1
+    statement = format_sql(
+        "INSERT INTO {} AS stored VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE"
+        " SET (version, document) = (EXCLUDED.version, EXCLUDED.document)"
+        " WHERE stored.version < EXCLUDED.version",
+        table,
     )
+    return c.execute(statement, [key, version, Jsonb(document)]).rowcount == 1

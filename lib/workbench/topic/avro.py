@@ -1,9 +1,9 @@
-"""Avro: one record's bytes and the object container file around many, by fastavro (Apache Avro
-specification 1.11.1, "Object Container Files"); and schemas as Spark understands them.
+"""Avro: single records, object container files, compatibility, and schemas as Spark has them.
 
-For the landing, which must know that a message is exactly one record before it puts it between
-others, and for looking at single messages. `reader` and `container` travel into Spark tasks by
-value. What is malformed raises ValueError.
+fastavro reads and writes records and files (Apache Avro specification 1.11.1, "Object Container
+Files"). The landing uses this module, because it must know that a message is exactly one record
+before it writes it between others; so do functions that show single messages. `create_reader` and
+`encode_container` are pickled by value into Spark tasks. Malformed data raises ValueError.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from pyspark.sql import types as T
 
 from ..base import LakeError, did_you_mean
 
-MAX_SOURCE_DIGITS = (
-    131_072 + 16_383
-)  # the most that PostgreSQL's numeric has, before and after the point
 TYPE_MAPPINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-# What the next version of a schema must be able to do: read what was written with the one before it
-# (BACKWARD), be read by that (FORWARD), both (FULL); TRANSITIVE: not that one only, but all before
-# it.
+# The next version of a schema must be able to read what was written with the version before it
+# (BACKWARD), to be read by it (FORWARD), or both (FULL). TRANSITIVE: with all versions before it.
 COMPATIBILITY_MODES = (
     "NONE",
-    *(kind + every for kind in ("BACKWARD", "FORWARD", "FULL") for every in ("", "_TRANSITIVE")),
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
 )
-MAX_DIGITS = 38  # the most that a decimal of Spark has
-SPARK_TYPES = {
-    kind: getattr(T, name)() for kind, name in TYPE_MAPPINGS["spark"].items()
-}  # by Avro's type and its logical type
+MAX_SOURCE_DIGITS = 131_072 + 16_383  # of PostgreSQL's numeric, before and after the point
+MAX_DIGITS = 38  # of a decimal of Spark
+# Spark's types by Avro's type and its logical type
+SPARK_TYPES = {avro: getattr(T, name)() for avro, name in TYPE_MAPPINGS["spark"].items()}
 Reader = Callable[[bytes], Any]
 
 
 class UnsafeSchema(LakeError):
-    """A schema by which no message is decoded, whoever has registered it."""
+    """A registered schema that is unsafe to decode messages with."""
 
 
 EMPTY_ITEMS_MESSAGE = (
@@ -46,141 +47,138 @@ EMPTY_ITEMS_MESSAGE = (
 
 
 # --- one record
-# ------------------------------------------------------------------------------------------------------
 
 
 def create_reader(avsc: Any, *, raw_values: bool = False) -> Reader:
-    """What reads the value that some bytes are, no byte less or more; it raises ValueError where
-    they are not one.
+    """Return a function that decodes the bytes of exactly one value.
+
+    It raises ValueError where the bytes are not such a value, or where bytes are left over.
 
     Args:
-        avsc: the schema. plain: do not turn numbers and bytes into dates, times and decimals:
-            Python has not all of those that Avro has (its years end at 9999).
-    Raises: ValueError: not an Avro schema.
+        avsc: the schema.
+        raw_values: whether to keep numbers and bytes where the schema has dates, times and
+            decimals. Python does not have all values of Avro: its years end at 9999.
+
+    Raises:
+        ValueError: not an Avro schema.
     """
     import fastavro
 
     try:
-        parsed = fastavro.parse_schema(
-            map_schema(avsc, _without_logical_type if raw_values else _widen_decimals)
-        )
-        empty = _has_empty_items(fastavro.schema.expand_schema(avsc))
-    except Exception as e:  # noqa: BLE001 - it has errors of many classes
+        change = _without_logical_type if raw_values else _widen_decimals
+        schema = fastavro.parse_schema(map_schema(avsc, change))
+        has_empty_items = _has_empty_items(fastavro.schema.expand_schema(avsc))
+    except Exception as e:  # noqa: BLE001 - fastavro raises errors of many classes
         raise ValueError(f"not an Avro schema: {type(e).__name__}: {e}") from None
-    if empty:
+    if has_empty_items:
         raise ValueError(EMPTY_ITEMS_MESSAGE)
 
     def read(data: bytes) -> Any:
         stream = io.BytesIO(data)
         try:
-            value = fastavro.schemaless_reader(stream, parsed, None)
-        except (Exception, RecursionError) as e:  # noqa: BLE001 - as many as there are ways to be malformed
+            value = fastavro.schemaless_reader(stream, schema, None)
+        except (Exception, RecursionError) as e:  # noqa: BLE001 - one class for each kind of malformed data
             raise ValueError(f"{type(e).__name__}: {e}") from None
-        if stream.tell() != len(data):
-            raise ValueError(f"{len(data) - stream.tell()} bytes are left over")
+        left_over = len(data) - stream.tell()
+        if left_over:
+            raise ValueError(f"{left_over} bytes are left over")
         return value
 
     return read
 
 
 def map_schema(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A copy of a schema with each of its parts changed by `change`, the innermost ones first."""
+    """Return a copy of a schema with `change` applied to each of its parts, the innermost first."""
     if isinstance(avsc, list):
-        return [map_schema(each, change) for each in avsc]
+        return [map_schema(branch, change) for branch in avsc]
     if not isinstance(avsc, dict):
         return avsc
-    return change(
-        {
-            k: map_schema(v, change) if k in ("type", "items", "values", "fields") else v
-            for k, v in avsc.items()
-        }
-    )
+    nested = avsc.keys() & {"type", "items", "values", "fields"}
+    return change({**avsc, **{key: map_schema(avsc[key], change) for key in nested}})
 
 
 def _has_empty_items(avsc: Any) -> bool:
-    """Whether an expanded schema has an array whose items take no bytes. Without one, the bytes of
-    a message bound the memory and the time that it takes to decode.
+    """Return whether an expanded schema has an array whose items take no bytes.
+
+    Without such an array the size of a message bounds the memory and the time of its decoding.
     """
     if isinstance(avsc, list):
         return any(map(_has_empty_items, avsc))
     if not isinstance(avsc, dict):
         return False
-    inner = [
-        avsc.get("type"),
-        avsc.get("items"),
-        avsc.get("values"),
-        *(f["type"] for f in avsc.get("fields", ())),
-    ]
-    return (
-        avsc.get("type") == "array"
-        and _takes_no_bytes(avsc["items"])
-        or any(map(_has_empty_items, inner))
-    )
+    if avsc.get("type") == "array" and _takes_no_bytes(avsc["items"]):
+        return True
+    nested = [avsc.get(key) for key in ("type", "items", "values", "fields")]
+    return any(map(_has_empty_items, nested))
 
 
 def _takes_no_bytes(avsc: Any) -> bool:
-    """Whether every value of an expanded schema is encoded in no bytes."""
+    """Return whether every value of an expanded schema is encoded in no bytes."""
     if not isinstance(avsc, dict):
-        return avsc == "null"
+        return bool(avsc == "null")
     if avsc["type"] == "record":
-        return all(_takes_no_bytes(f["type"]) for f in avsc["fields"])
-    return avsc["type"] == "fixed" and not avsc["size"] or _takes_no_bytes(avsc["type"])
+        return all(_takes_no_bytes(field["type"]) for field in avsc["fields"])
+    if avsc["type"] == "fixed":
+        return not avsc["size"]
+    return _takes_no_bytes(avsc["type"])
 
 
-def _widen_decimals(found: dict[str, Any]) -> dict[str, Any]:
-    """Decimals of any number of digits: one of more than its schema says would be rounded by
-    fastavro.
+def _widen_decimals(avsc: dict[str, Any]) -> dict[str, Any]:
+    """Allow decimals of any precision: fastavro would round one with more digits than declared."""
+    if (avsc.get("type"), avsc.get("logicalType")) == ("bytes", "decimal") and "precision" in avsc:
+        avsc["precision"] = max(avsc["precision"], MAX_SOURCE_DIGITS)
+    return avsc
+
+
+def _without_logical_type(avsc: dict[str, Any]) -> dict[str, Any]:
+    avsc.pop("logicalType", None)
+    return avsc
+
+
+def parse_schema(text: Union[str, bytes], location: str) -> Any:
+    """Return the schema in a registry's JSON.
+
+    Raises:
+        LakeError: the text is not JSON.
     """
-    if (
-        found.get("logicalType") == "decimal"
-        and found.get("type") == "bytes"
-        and "precision" in found
-    ):
-        found["precision"] = max(found["precision"], MAX_SOURCE_DIGITS)
-    return found
-
-
-def _without_logical_type(found: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in found.items() if k != "logicalType"}
-
-
-def parse_schema(text: Union[str, bytes], where: str) -> Any:
-    """A schema as a registry gives it. Raises: LakeError: it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
         raise LakeError(
             "the registry holds something that is not an Avro schema",
-            location=where,
+            location=location,
             expected="JSON",
         ) from None
 
 
 # --- a file of records
-# -----------------------------------------------------------------------------------------------
 
 
-def encode_container(avsc: Any, values: Sequence[Any], sync_marker: bytes, **more: str) -> bytes:
-    """A file of records of one schema, not compressed.
+def encode_container(
+    avsc: Any, values: Sequence[Any], sync_marker: bytes, **metadata: str
+) -> bytes:
+    """Return an object container file of records of one schema, without compression.
 
     Args:
-        avsc: the schema. values: as `reader(…, plain=True)` gives them. sync: 16 bytes that end
-            each block; the same give the same file. more: further metadata of the file.
+        avsc: the schema.
+        values: the records, as `create_reader(…, raw_values=True)` returns them.
+        sync_marker: the 16 bytes after each block; the same marker gives the same file.
+        metadata: further metadata of the file.
     """
     import fastavro
 
     out = io.BytesIO()
     fastavro.writer(
-        out, fastavro.parse_schema(avsc), values, sync_marker=sync_marker, metadata=more
+        out, fastavro.parse_schema(avsc), values, sync_marker=sync_marker, metadata=metadata
     )
     return out.getvalue()
 
 
 def container_schema(data: bytes) -> str:
-    """JSON of the schema that a container file was written with; the file is gone through to its
-    end.
+    """Return the schema (JSON) of a container file after reading the file to its end.
 
-    Raises: ValueError: it is none, it is cut off, or it has no schema.
+    Raises:
+        ValueError: the data is no container file, is truncated, or has no schema.
     """
     import fastavro
 
@@ -188,17 +186,20 @@ def container_schema(data: bytes) -> str:
         blocks = fastavro.block_reader(io.BytesIO(data))
         for _ in blocks:
             pass
-    except Exception as e:  # noqa: BLE001 - see reader
+    except Exception as e:  # noqa: BLE001 - fastavro raises errors of many classes
         raise ValueError(f"{type(e).__name__}: {e}") from None
     return blocks.metadata["avro.schema"]
 
 
-# --- which schema reads what another has written
-# ---------------------------------------------------------------------
+# --- compatibility of two schemas
 
 
 def validate_mode(mode: str) -> str:
-    """A compatibility mode, as it is. Raises: LakeError: it is none."""
+    """Return a compatibility mode unchanged.
+
+    Raises:
+        LakeError: there is no such mode.
+    """
     if mode not in COMPATIBILITY_MODES:
         raise LakeError(
             f"there is no compatibility mode {mode!r}",
@@ -208,76 +209,79 @@ def validate_mode(mode: str) -> str:
 
 
 def check_compatibility(old: Sequence[Any], new: Any, mode: str) -> str:
-    """Whether a schema may follow others by Avro's rules ("Schema Resolution", as Avro's own
-    library has them).
+    """Check by Avro's rules ("Schema Resolution") whether a schema may follow other versions.
+
+    Avro's own library implements the rules.
 
     Args:
-        old: the versions that there are, the oldest first; a mode that is not transitive looks at
-            the last only.
-        new: the next one. mode: one of MODES.
+        old: the existing versions, the oldest first. A mode that is not transitive compares the
+            last one only.
+        new: the next version.
+        mode: one of COMPATIBILITY_MODES.
 
-    Returns: "" where it may, else why not.
-    Raises: LakeError: another mode, or no Avro schema.
+    Returns:
+        "" where the schema may follow, else the reason why not.
+
+    Raises:
+        LakeError: there is no such mode, or a schema is not Avro.
     """
     from avro import compatibility, errors, schema
 
-    kind, _, every = validate_mode(mode).partition("_")
+    direction, _, transitive = validate_mode(mode).partition("_")
+    compared = old if transitive else old[-1:]
     try:
-        *before, after = (
-            schema.parse(json.dumps(each)) for each in (*(old if every else old[-1:]), new)
-        )
+        *before, after = (schema.parse(json.dumps(avsc)) for avsc in (*compared, new))
     except errors.AvroException as e:
         raise LakeError(f"not an Avro schema: {e}", location=full_name(new)) from None
-    reads = [(after, each) for each in before if kind in ("BACKWARD", "FULL")]
-    reads += [(each, after) for each in before if kind in ("FORWARD", "FULL")]
-    found = [
-        compatibility.ReaderWriterCompatibilityChecker().get_compatibility(*pair) for pair in reads
-    ]
-    return "; ".join(
-        f"{', '.join(dict.fromkeys(k.value.replace('_', ' ') for k in each.incompatibilities))}: "
-        f"{', '.join(sorted(each.messages))}"
-        for each in found
-        if each.incompatibilities
-    )
+    pairs = []  # (reader, writer)
+    if direction in ("BACKWARD", "FULL"):
+        pairs += [(after, version) for version in before]
+    if direction in ("FORWARD", "FULL"):
+        pairs += [(version, after) for version in before]
+    reasons = []
+    for reader, writer in pairs:
+        checker: Any = compatibility.ReaderWriterCompatibilityChecker
+        result = checker().get_compatibility(reader, writer)
+        kinds = dict.fromkeys(kind.value.replace("_", " ") for kind in result.incompatibilities)
+        if kinds:
+            reasons.append(f"{', '.join(kinds)}: {', '.join(sorted(result.messages))}")
+    return "; ".join(reasons)
 
 
 # --- schemas as Spark has them
-# ---------------------------------------------------------------------------------------
 
 
 def for_spark(avsc: Any) -> Any:
-    """Return an Avro schema as the registry has it, with every logical type said in the way that
-    Spark understands.
+    """Return an Avro schema of the registry with the logical types that Spark understands.
 
-    Debezium's dates and timestamps get Avro's logical type; a time of day becomes the plain number
-    that it is. A decimal of more digits than Spark has (Connect's converters say 64 where the
-    source says nothing) gets Spark's 38: a value that does not fit does not decode. Nothing changes
-    in how the bytes are read.
+    Debezium's dates and timestamps get Avro's logical type; a time of day becomes a plain number. A
+    decimal with more digits than Spark has (Connect's converters write 64 where the source declares
+    none) gets Spark's 38: a value that does not fit does not decode. The bytes are read as before.
     """
     return map_schema(avsc, _to_spark_logical_type)
 
 
-def _to_spark_logical_type(found: dict[str, Any]) -> dict[str, Any]:
-    kind, logical = TYPE_MAPPINGS["debezium"].get(found.get("connect.name", ""), (None, None))
-    if kind is not None and found.get("type") == kind:
-        found["logicalType"] = logical
-    if found.get("logicalType") in ("time-millis", "time-micros"):
-        del found["logicalType"]
-    if found.get("logicalType") == "decimal" and found.get("precision", 0) > MAX_DIGITS:
-        found["precision"] = MAX_DIGITS
-    return found
+def _to_spark_logical_type(avsc: dict[str, Any]) -> dict[str, Any]:
+    kind, logical = TYPE_MAPPINGS["debezium"].get(avsc.get("connect.name", ""), (None, None))
+    if kind is not None and avsc.get("type") == kind:
+        avsc["logicalType"] = logical
+    if avsc.get("logicalType") in ("time-millis", "time-micros"):
+        del avsc["logicalType"]
+    if avsc.get("logicalType") == "decimal" and avsc.get("precision", 0) > MAX_DIGITS:
+        avsc["precision"] = MAX_DIGITS
+    return avsc
 
 
 def full_name(avsc: Any) -> str:
-    """Return the full name of an Avro record schema; of another, its type."""
+    """Return the full name of an Avro record schema, the type of any other schema."""
     if not isinstance(avsc, dict):
         return str(avsc)
-    return ".".join(p for p in (avsc.get("namespace"), avsc.get("name")) if p) or str(
-        avsc.get("type")
-    )
+    parts = [avsc[key] for key in ("namespace", "name") if avsc.get(key)]
+    return ".".join(parts) or str(avsc.get("type"))
 
 
 def is_record(avsc: Any) -> bool:
+    """Return whether an Avro schema is that of a record."""
     return isinstance(avsc, dict) and avsc.get("type") == "record"
 
 
@@ -285,81 +289,83 @@ def to_spark(avsc: Any) -> T.StructType:
     """Return the Spark type of an Avro record schema.
 
     Raises:
-        LakeError: no schema of a record, or a type Spark has no equal for (union of several, fixed,
-            time of day, recursion). UnsafeSchema: an array's items take no bytes; two fields of a
-            record differ in case only.
+        LakeError: the schema is not that of a record, or has a type without an equivalent in Spark
+            (union of several types, fixed, time of day, recursion).
+        UnsafeSchema: the items of an array take no bytes, or two fields of a record differ only in
+            case.
     """
     import fastavro
 
     try:
-        whole = fastavro.schema.expand_schema(
-            avsc
-        )  # a name that comes again is the record that it names
-    except Exception as e:  # noqa: BLE001 - see reader
+        # expanded: the definition replaces a repeated name
+        expanded: Any = fastavro.schema.expand_schema(avsc)
+    except Exception as e:  # noqa: BLE001 - fastavro raises errors of many classes
         raise LakeError(
             f"not an Avro schema: {type(e).__name__}: {e}", location=full_name(avsc)
         ) from None
-    if not is_record(whole):
+    if not is_record(expanded):
         raise LakeError(
             "the Avro schema is not a record",
             location=str(avsc)[:80],
             expected='{"type": "record", …}',
         )
-    if _has_empty_items(whole):
+    if _has_empty_items(expanded):
         raise UnsafeSchema(
             EMPTY_ITEMS_MESSAGE, location=full_name(avsc), expected="items of one byte at least"
         )
-    return _spark_type(whole, whole["name"])[0]
+    return _struct_type(expanded["fields"], expanded["name"])
 
 
-def _spark_type(avsc: Any, where: str) -> tuple[T.DataType, bool]:
-    """Return (Spark's type, whether it may be null)."""
+def _struct_type(fields: Sequence[dict[str, Any]], path: str) -> T.StructType:
+    names: dict[str, str] = {}
+    for name in (field["name"] for field in fields):
+        same_name = names.setdefault(name.lower(), name)
+        if same_name != name:
+            raise UnsafeSchema(
+                f"{path} has {name} and {same_name}, which Spark and Athena take for one",
+                location=path,
+                hint="rename one at the source",
+            )
+    return T.StructType(
+        [
+            T.StructField(field["name"], *_spark_type(field["type"], f"{path}.{field['name']}"))
+            for field in fields
+        ]
+    )
+
+
+def _spark_type(avsc: Any, path: str) -> tuple[T.DataType, bool]:
+    """Return (Spark's type, whether it is nullable)."""
     if isinstance(avsc, list):
-        branches = [b for b in avsc if b != "null"]
+        branches = [branch for branch in avsc if branch != "null"]
         if len(branches) != 1:
             raise LakeError(
                 f"no Spark type for a union of {len(branches)} types",
-                location=where,
+                location=path,
                 expected='["null", one type]',
             )
-        return _spark_type(branches[0], where)[0], "null" in avsc
+        return _spark_type(branches[0], path)[0], "null" in avsc
     if isinstance(avsc, str):
         avsc = {"type": avsc}
-    if not isinstance(avsc["type"], str):  # a type within a type
-        return _spark_type(avsc["type"], where)
     kind, logical = avsc["type"], avsc.get("logicalType")
+    if not isinstance(kind, str):  # a type within a type
+        return _spark_type(kind, path)
+    spark_type = SPARK_TYPES.get(f"{kind} {logical}" if logical else kind)
     if kind == "record":
-        names = {f["name"].lower(): f["name"] for f in avsc["fields"]}
-        twice = [f["name"] for f in avsc["fields"] if names[f["name"].lower()] != f["name"]]
-        if twice:
-            raise UnsafeSchema(
-                f"{where} has {names[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for "
-                "one",
-                location=where,
-                hint="rename one at the source",
-            )
-        return T.StructType(
-            [
-                T.StructField(f["name"], *_spark_type(f["type"], f"{where}.{f['name']}"))
-                for f in avsc["fields"]
-            ]
-        ), False
-    if kind == "array":
-        return T.ArrayType(*_spark_type(avsc["items"], f"{where}[]")), False
-    if kind == "map":
-        return T.MapType(T.StringType(), *_spark_type(avsc["values"], f"{where}{{}}")), False
-    if (
-        kind in ("bytes", "fixed")
-        and logical == "decimal"
-        and avsc.get("precision", MAX_DIGITS + 1) <= MAX_DIGITS
-    ):
-        return T.DecimalType(avsc["precision"], avsc.get("scale", 0)), False
-    found = SPARK_TYPES.get(" ".join(filter(None, [kind, logical])))
-    if found is None:
+        spark_type = _struct_type(avsc["fields"], path)
+    elif kind == "array":
+        spark_type = T.ArrayType(*_spark_type(avsc["items"], f"{path}[]"))
+    elif kind == "map":
+        spark_type = T.MapType(T.StringType(), *_spark_type(avsc["values"], f"{path}{{}}"))
+    elif kind in ("bytes", "fixed") and logical == "decimal":
+        precision = avsc.get("precision", MAX_DIGITS + 1)
+        if precision <= MAX_DIGITS:
+            spark_type = T.DecimalType(precision, avsc.get("scale", 0))
+    if spark_type is None:
+        suffix = f" with logicalType {logical!r}" if logical else ""
         raise LakeError(
-            f"no Spark type for Avro type {kind!r}"
-            + (f" with logicalType {logical!r}" if logical else ""),
-            location=where,
-            expected=f"a decimal of at most {MAX_DIGITS} digits, " + ", ".join(SPARK_TYPES),
+            f"no Spark type for Avro type {kind!r}{suffix}",
+            location=path,
+            expected=f"a decimal of at most {MAX_DIGITS} digits, {', '.join(SPARK_TYPES)}",
         )
-    return found, False
+    return spark_type, False

@@ -1,16 +1,17 @@
-"""Dead letters in a topic, as the sinks of a Kafka Connect put them there (KIP-298): the message as
-it was, every byte of its key and its value, with headers that say where it came from and why it
-could not be read.
+"""Dead dead_letters in a topic, as the sink connectors of Kafka Connect write them (KIP-298).
 
-A Connect writes them by itself (errors.deadletterqueue.topic.name); for jobs of ours `send` does
-it, from the files that they put them into. `letters` and `counts` show them, and `replay` sends
-them back to where they came from.
+A dead letter is the unchanged message, every byte of its key and its value. Its headers report
+where the message came from and why it could not be read.
+
+Kafka Connect writes dead letters itself (errors.deadletterqueue.topic.name). For the jobs of the
+workbench, `publish` does so from the files into which the jobs write them. `read` and `summary`
+show dead letters, and `replay` publishes them to the topics that they came from.
 """
 
 import contextlib
 import json
 import re
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Collection, Iterable, NamedTuple, Optional, Union
 
 import pandas
 
@@ -21,87 +22,88 @@ from . import topics
 
 # of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
 HEADER_PREFIX = "__connect.errors."
-# header of a message that was sent back: `<topic>/<partition>/<offset>` of its letter
+# header of a replayed message: `<topic>/<partition>/<offset>` of its dead letter
 REPLAYED_HEADER = "workbench.replayed"
-MAX_RECORD_BYTES = (
-    2 << 20
-)  # most bytes of a letter: its headers come on top of a message, of at most 1 MiB by a producer's default
-PRODUCER_SETTINGS = {
-    "message.max.bytes": MAX_RECORD_BYTES
-}  # of a producer of letters, and of what comes back of them
-# Topics that no letter goes back to, whatever its headers say: who writes them configures
-# connectors. Those of Connect itself (stack/conf/connect.properties, deploy/eks), of Kafka and of
-# MSK Connect, and Debezium's schema histories
+# A producer's default allows a message of 1 MiB; the headers of a dead letter come on top.
+MAX_RECORD_BYTES = 2 << 20
+PRODUCER_SETTINGS = {"message.max.bytes": MAX_RECORD_BYTES}
+TOPIC_SETTINGS: dict[str, Any] = {"max.message.bytes": str(MAX_RECORD_BYTES)}
+# Topics to which nothing is replayed, whatever the headers contain: a message in them configures
+# connectors. These are the topics of Kafka Connect (stack/conf/connect.properties,
+# deploy/eks), of Kafka and of MSK Connect, and Debezium's schema histories.
 INTERNAL_TOPICS = re.compile(
     r"__.*|connect-(configs|offsets|status)|(dbhistory|schema-?history)[._-].*"
 )
-REPLAY_BATCH_SIZE = 1_000  # letters of a replay between two records of its progress
-COLUMNS = [
-    "partition",
-    "offset",
-    "replayed",
-    "topic",
-    "origin_partition",
-    "origin_offset",
-    "connector",
-    "stage",
-    "reason",
-    "key",
-    "value",
-    "headers",
-    "timestamp",
-]
+REPLAY_BATCH_SIZE = 1_000  # a replay records its progress after as many dead letters
+
+# key, value and options of a message, as `topics.produce` takes them
+Record = tuple[Optional[bytes], Optional[bytes], dict[str, Any]]
+Transform = Callable[["DeadLetter"], Optional[bytes]]
 
 
-# --- what is there
-# ---------------------------------------------------------------------------------------------------
+class DeadLetter(NamedTuple):
+    """One dead letter; see `read` for the fields."""
+
+    partition: int
+    offset: int
+    replayed: bool
+    topic: str
+    origin_partition: int
+    origin_offset: int
+    connector: str
+    stage: str
+    reason: str
+    key: Optional[bytes]
+    value: Optional[bytes]
+    headers: list[tuple[str, bytes]]
+    timestamp: int
+
+
+# --- which dead letters there are
 
 
 def read(world: World, topic: str) -> pandas.DataFrame:
-    """The letters in a dead-letter topic, in their order.
+    """Return the dead letters of a dead-letter topic in their order.
 
     Returns:
-        Columns partition, offset: of the letter; replayed: whether it was sent back; topic,
-        origin_partition,
-        origin_offset: where the message was ("" and -1 where its headers do not say it, or say no
-            number);
-        connector, stage, reason: who
-        could not read it, at what, and why; key, value: bytes or None; headers: [(name, bytes)];
-        timestamp: of the message, in ms.
+        One row per dead letter: partition, offset (of the dead letter); replayed (whether it was
+        replayed); topic, origin_partition, origin_offset (where the message came from; "" and -1
+        where the headers do not contain it, or no number); connector, stage, reason (which
+        connector failed, in which stage, and why); key, value (bytes or None); headers ([(name,
+        bytes)]); timestamp (of the message, in ms).
 
-    Raises: LakeError: there is no such topic.
+    Raises:
+        LakeError: there is no such topic.
     """
-    there, done = topics.read_all(world, topic), {*map(tuple, _replayed_offsets(world, topic))}
-    frame = pandas.DataFrame(
-        [_to_row(m, (m.partition(), m.offset()) in done) for m in there], columns=COLUMNS
-    )
+    frame = pandas.DataFrame(_read(world, topic), columns=DeadLetter._fields)
     return frame.astype({"replayed": bool})  # also where there is no row
 
 
-def _to_row(message: Any, replayed: bool) -> tuple:
+def _read(world: World, topic: str) -> list[DeadLetter]:
+    messages = topics.read_all(world, topic)  # first: it raises where there is no such topic
+    replayed = _replayed_offsets(world, topic)
+    return [_to_dead_letter(message, replayed) for message in messages]
+
+
+def _to_dead_letter(
+    message: topics.Message, replayed: Collection[tuple[int, int]] = ()
+) -> DeadLetter:
     headers = message.headers() or []
-    said = {name: str(value or b"", "utf-8", "replace") for name, value in headers}
-    topic, partition, offset, connector, stage, trace = (
-        said.get(HEADER_PREFIX + name, "")
-        for name in (
-            "topic",
-            "partition",
-            "offset",
-            "connector.name",
-            "stage",
-            "exception.stacktrace",
-        )
-    )
-    return (
+    texts = {name: str(value or b"", "utf-8", "replace") for name, value in headers}
+
+    def header(name: str) -> str:
+        return texts.get(HEADER_PREFIX + name, "")
+
+    return DeadLetter(
         message.partition(),
         message.offset(),
-        replayed,
-        topic,
-        _parse_number(partition),
-        _parse_number(offset),
-        connector,
-        stage,
-        summarize_stacktrace(trace),
+        (message.partition(), message.offset()) in replayed,
+        header("topic"),
+        _parse_number(header("partition")),
+        _parse_number(header("offset")),
+        header("connector.name"),
+        header("stage"),
+        summarize_stacktrace(header("exception.stacktrace")),
         message.key(),
         message.value(),
         headers,
@@ -110,222 +112,217 @@ def _to_row(message: Any, replayed: bool) -> tuple:
 
 
 def _parse_number(text: str) -> int:
-    """A header's number, -1 where it is none that Kafka counts partitions or offsets by."""
+    """Return the partition or offset in a header, -1 where the text is none."""
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else -1
 
 
 def summary(world: World) -> pandas.DataFrame:
-    """How many dead letters there are, by place, origin and reason; and how many of those in a
-    topic were sent back.
+    """Return the number of dead letters by place, origin and reason.
 
-    A place is a topic (whose first message is a letter), or a folder below the world's
-    `dead_letters`, where our jobs put them: those of a sink that names a topic are in both.
+    A place is a topic (whose first message is a dead letter), or a folder below `dead_letters` of
+    the environment, into which the jobs of the workbench write them. The dead letters of a sink
+    that names a topic are in both.
+
+    Returns:
+        Columns place, origin, reason, dead_letters (their number), replayed (how many of them were
+        replayed; 0 for a folder).
     """
     rows = [
-        ("topic " + topic, one.topic, one.reason, one.replayed)
+        (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed)
         for topic in topics.names(world)
         if _has_dead_letters(world, topic)
-        for one in read(world, topic).itertuples()
+        for dead_letter in _read(world, topic)
     ]
-    for path in _list_files(world.lake.dead_letters):
-        folder = re.sub(r"(/\d{8})?/[^/]+$", "", path)  # without that of a batch
+    root = world.lake.dead_letters
+    for path in _list_files(root):
+        folder = re.sub(r"(/\d{8})?/[^/]+$", "", path)  # without the folder of a batch
         rows += [
-            ("files " + folder, one.get("topic") or one["file"], one["reason"], False)
-            for one in _read_lines(world.lake.dead_letters, path)
+            (f"files {folder}", record.get("topic") or record["file"], record["reason"], False)
+            for record in _read_lines(root, path)
         ]
-    frame = pandas.DataFrame(rows, columns=["place", "origin", "reason", "replayed"])
-    return (
-        frame.groupby(["place", "origin", "reason"])["replayed"]
-        .agg(letters="size", replayed="sum")
-        .reset_index()
-    )
+    keys = ["place", "origin", "reason"]
+    grouped = pandas.DataFrame(rows, columns=[*keys, "replayed"]).groupby(keys)["replayed"]
+    return grouped.agg(dead_letters="size", replayed="sum").reset_index()
 
 
 def _has_dead_letters(world: World, topic: str) -> bool:
-    start = {
-        p: begin
-        for p, (begin, end) in topics.watermark_offsets(world, topic).items()
-        if begin < end
-    }
-    with contextlib.closing(
-        topics.consume(world, topic, start, {p: n + 1 for p, n in start.items()})
-    ) as found:
-        return any(name.startswith(HEADER_PREFIX) for m in found for name, _ in m.headers() or [])
+    """Return whether the first message of a partition is a dead letter."""
+    watermarks = topics.watermark_offsets(world, topic).items()
+    start = {partition: low for partition, (low, high) in watermarks if low < high}
+    stop = {partition: low + 1 for partition, low in start.items()}
+    with contextlib.closing(topics.consume(world, topic, start, stop)) as messages:
+        headers = [name for message in messages for name, _ in message.headers() or []]
+    return any(name.startswith(HEADER_PREFIX) for name in headers)
 
 
-# --- back to where they came from
-# ------------------------------------------------------------------------------------
+# --- back to the topics that they came from
 
 
 def replay(
-    world: World,
-    topic: str,
-    *,
-    offsets: Iterable[int] = (),
-    transform: Optional[Callable[[Any], Optional[bytes]]] = None,
+    world: World, topic: str, *, offsets: Iterable[int] = (), transform: Optional[Transform] = None
 ) -> int:
-    """Send letters back to the partition that they came from, each once; return how many. The
-    message is as it was, its time and its own headers too, and has one header more (REPLAYED). What
-    cannot be read again becomes a new letter.
+    """Publish dead letters to the partitions that they came from, each once.
 
-    It comes behind all that was sent to the topic since: who reads it goes by an ordering field,
-    not by the order. Progress is recorded after each batch of BATCH letters. After an interruption,
-    or the loss of Kafka, the next replay sends at most one batch twice; its messages have the same
-    header.
+    The message keeps its key, value, timestamp and own headers, and gets one more header
+    (REPLAYED_HEADER). A message that still cannot be read becomes a new dead letter.
+
+    The message follows all messages that the topic has received since. So a consumer has to use an
+    ordering field, not the order of the offsets. The progress is recorded after each batch of
+    REPLAY_BATCH_SIZE dead letters. After an interruption, or the loss of Kafka, the next replay
+    publishes at most one batch twice, with the same header.
 
     Args:
-        offsets: of these letters only, in a topic of one partition; one that was sent back is not
-            sent again.
-        mend: is given a letter (a row of `letters`, fields by name), and gives the value that is
-            sent; None leaves the letter where it is.
+        world: the environment profile.
+        topic: name of the dead-letter topic.
+        offsets: only these dead letters, in a topic of one partition. A dead letter that was
+            replayed is not replayed again.
+        transform: receives a dead letter (a row of `read`, fields by name) and returns the value to
+            publish. None leaves the dead letter where it is.
+
+    Returns:
+        The number of replayed dead letters.
 
     Raises:
-        LakeError: there is no such topic, or no topic or partition to go back to; a letter names a
-            topic of Connect's own, a schema history, or the dead-letter topic itself; offsets of a
-            topic of several partitions; another replay is going on. What `mend` raises. Nothing is
-            sent then.
+        LakeError: there is no such topic, or no topic or partition to publish to; a dead letter
+            names an internal topic of Kafka Connect, a schema history, or the dead-letter topic
+            itself; offsets were given for a topic of several partitions; another replay is running.
+            Nothing is published then, nor where `transform` raises.
     """
-    with files.exclusive_lock(
-        f"{_state_path(world, topic)}/replay", f"replay of {topic}", "wait until it is done"
-    ):
-        chosen = _select(world, topic, set(offsets), transform)
-        _check_origins(world, topic, [letter for letter, _ in chosen])
-        by_origin: dict[str, list[Any]] = {}
-        for letter, value in chosen:
-            by_origin.setdefault(letter.topic, []).append((letter, value))
-        for origin, letters_of in by_origin.items():
-            _publish_batches(world, topic, origin, letters_of)
-    return len(chosen)
+    lock = f"{_state_path(world, topic)}/replay"
+    with files.exclusive_lock(lock, f"replay of {topic}", "wait until it is done"):
+        selected = _select(world, topic, set(offsets), transform)
+        _check_origins(world, topic, [dead_letter for dead_letter, _ in selected])
+        for origin in dict.fromkeys(dead_letter.topic for dead_letter, _ in selected):
+            _publish_batches(world, topic, origin, [s for s in selected if s[0].topic == origin])
+    return len(selected)
 
 
 def _select(
-    world: World, topic: str, offsets: set[int], mend: Optional[Callable[[Any], Optional[bytes]]]
-) -> list[tuple[Any, Optional[bytes]]]:
-    """Return the letters to send back, each with the value to send."""
-    found = read(world, topic)
+    world: World, topic: str, offsets: set[int], transform: Optional[Transform]
+) -> list[tuple[DeadLetter, Optional[bytes]]]:
+    """Return the dead letters to replay, each with the value to publish."""
+    dead_letters = _read(world, topic)
     if offsets and len(topics.watermark_offsets(world, topic)) > 1:
         raise LakeError(
-            f"{topic} has several partitions, and an offset names a letter in each of them",
-            hint="choose by `mend`, which is given partition and offset: None leaves a letter",
+            f"{topic} has several partitions, and each of them has a dead letter at an offset",
+            hint="choose by `transform`, which gets partition and offset: None leaves a dead letter",
         )
-    selected = found[~found["replayed"] & (found["offset"].isin(offsets) | (not offsets))]
-    values = [
-        (one, one.value if mend is None else mend(one))
-        for one in selected.itertuples(name="Letter")
-    ]
-    return [(one, value) for one, value in values if mend is None or value is not None]
+    selected = []
+    for dead_letter in dead_letters:
+        if dead_letter.replayed or (offsets and dead_letter.offset not in offsets):
+            continue
+        value = transform(dead_letter) if transform else dead_letter.value
+        if value is not None or transform is None:
+            selected.append((dead_letter, value))
+    return selected
 
 
-def _check_origins(world: World, topic: str, chosen: Sequence[Any]) -> None:
-    """Raise LakeError where a letter names no topic and partition that it may be sent back to."""
-    origins = {one.topic for one in chosen}
+def _check_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -> None:
+    """Raise LakeError where a dead letter names no topic and partition to which it may go back."""
+    origins = {dead_letter.topic for dead_letter in dead_letters}
     if "" in origins:
         raise LakeError(
-            f"a letter of {topic} does not say where it came from",
+            f"a dead letter of {topic} does not name the topic that it came from",
             expected=f"headers {HEADER_PREFIX}…",
             hint="let the sink write them: errors.deadletterqueue.context.headers.enable=true",
         )
-    refused = sorted(
-        origin for origin in origins if origin == topic or INTERNAL_TOPICS.fullmatch(origin)
-    )
-    if refused:
-        named = [f"offset {one.offset}: {one.topic}" for one in chosen if one.topic in refused]
+    rejected = sorted(o for o in origins if o == topic or INTERNAL_TOPICS.fullmatch(o))
+    if rejected:
+        named = [
+            f"offset {dead_letter.offset}: {dead_letter.topic}"
+            for dead_letter in dead_letters
+            if dead_letter.topic in rejected
+        ]
         raise LakeError(
-            f"letters of {topic} name topics that no letter is sent back to: {', '.join(refused)}",
+            f"dead letters of {topic} name topics to which nothing is replayed: {', '.join(rejected)}",
             location="; ".join(named[:5]),
-            expected="topics of a source; anybody can write a header",
-            hint="find out who wrote these letters; choose the others by offset, or by `mend`",
+            expected="topics of a source; every producer can write headers",
+            hint="find out who wrote these dead letters; choose the others by offset, or by `transform`",
         )
-    partitions = {
-        origin: topics.watermark_offsets(world, origin) for origin in origins
-    }  # one that is gone would be made
-    odd = sorted(
-        {
-            f"offset {one.offset}: {one.topic}, partition {one.origin_partition}"
-            for one in chosen
-            if one.origin_partition not in partitions[one.topic]
-        }
-    )
-    if odd:
+    # raises where a topic is gone: publishing would create it
+    partitions = {origin: topics.watermark_offsets(world, origin) for origin in origins}
+    invalid = {
+        f"offset {dead_letter.offset}: {dead_letter.topic}, partition {dead_letter.origin_partition}"
+        for dead_letter in dead_letters
+        if dead_letter.origin_partition not in partitions[dead_letter.topic]
+    }
+    if invalid:
         raise LakeError(
-            f"letters of {topic} name a partition that their topic does not have",
-            location="; ".join(odd[:5]),
-            expected="partitions that are there",
-            hint="choose the others by offset, or by `mend`",
+            f"dead letters of {topic} name a partition that their topic does not have",
+            location="; ".join(sorted(invalid)[:5]),
+            expected="existing partitions",
+            hint="choose the others by offset, or by `transform`",
         )
 
 
 def _publish_batches(
-    world: World, topic: str, origin: str, chosen: Sequence[tuple[Any, Optional[bytes]]]
+    world: World, topic: str, origin: str, selected: list[tuple[DeadLetter, Optional[bytes]]]
 ) -> None:
-    """Send letters back to one topic, and record the progress after each batch."""
+    """Publish dead letters to one topic, and record the progress after each batch."""
     folder = f"{_state_path(world, topic)}/{topics.topic_id(world, topic)}"
-    for begin in range(0, len(chosen), REPLAY_BATCH_SIZE):
-        batch = chosen[begin : begin + REPLAY_BATCH_SIZE]
-        topics.produce(
-            world, origin, [_to_original(topic, *each) for each in batch], **PRODUCER_SETTINGS
-        )
-        places = [[one.partition, one.offset] for one, _ in batch]
-        files.write_text(f"{folder}/{places[0][0]}-{places[0][1]}.json", json.dumps(places))
+    for first in range(0, len(selected), REPLAY_BATCH_SIZE):
+        batch = selected[first : first + REPLAY_BATCH_SIZE]
+        records = [_to_original(topic, dead_letter, value) for dead_letter, value in batch]
+        topics.produce(world, origin, records, **PRODUCER_SETTINGS)
+        positions = [(dead_letter.partition, dead_letter.offset) for dead_letter, _ in batch]
+        name = "{}-{}.json".format(*positions[0])
+        files.write_text(f"{folder}/{name}", json.dumps(positions))
 
 
-def _to_original(topic: str, one: Any, value: Optional[bytes]) -> tuple:
-    own = [
-        (name, v)
-        for name, v in one.headers
-        if not name.startswith((HEADER_PREFIX, REPLAYED_HEADER))
+def _to_original(topic: str, dead_letter: DeadLetter, value: Optional[bytes]) -> Record:
+    """Return the record that publishes a dead letter to the partition that it came from."""
+    internal = (HEADER_PREFIX, REPLAYED_HEADER)
+    headers = [
+        (name, content) for name, content in dead_letter.headers if not name.startswith(internal)
     ]
-    mark = (REPLAYED_HEADER, f"{topic}/{one.partition}/{one.offset}".encode())
-    return (
-        one.key,
-        value,
-        {"partition": one.origin_partition, "timestamp": one.timestamp, "headers": [*own, mark]},
+    headers.append(
+        (REPLAYED_HEADER, f"{topic}/{dead_letter.partition}/{dead_letter.offset}".encode())
     )
+    options = {
+        "partition": dead_letter.origin_partition,
+        "timestamp": dead_letter.timestamp,
+        "headers": headers,
+    }
+    return dead_letter.key, value, options
 
 
 def _state_path(world: World, topic: str) -> str:
-    """Return the folder that records which letters of a topic were sent back: below the id of the
-    topic, a file for each batch, [[partition, offset], …]; beside the ids the lock. (The offset of
-    a consumer group is one place for all, and Kafka forgets it after a week.)
+    """Return the folder that records which dead letters of a topic were replayed.
+
+    It contains the lock and, below the id of the topic, one file for each batch: [[partition,
+    offset], …]. (A consumer group has one offset for all of them, and Kafka deletes it after a
+    week.)
     """
     return join_uri(f"{world.lake.checkpoints}/replayed", topic)
 
 
-def _replayed_offsets(world: World, topic: str) -> list[list[int]]:
+def _replayed_offsets(world: World, topic: str) -> set[tuple[int, int]]:
+    """Return (partition, offset) of the dead letters that were replayed."""
     folder, topic_id = _state_path(world, topic), topics.topic_id(world, topic)
-    root, _, name = f"{folder}.json".rpartition("/")  # one file for all, of former versions
-    is_there = any(
-        info.is_file and info.base_name == name for info in files.list_dir(root)
-    )  # a topic may be called so
-    former = json.loads((files.read_text(f"{folder}.json") if is_there else None) or "{}")
-    batches = [name for name in files.list_files(f"{folder}/{topic_id}") if name.endswith(".json")]
-    return [
-        *former.get(topic_id, []),
-        *(
-            place
-            for name in batches
-            for place in json.loads(files.read_bytes(f"{folder}/{topic_id}/{name}"))
-        ),
-    ]
+    positions = []
+    # Former versions wrote one file for all batches. A topic, and so a folder, may have its name.
+    root, _, former = f"{folder}.json".rpartition("/")
+    if any(info.is_file and info.base_name == former for info in files.list_dir(root)):
+        positions += json.loads(files.read_bytes(f"{root}/{former}")).get(topic_id, [])
+    for name in files.list_files(f"{folder}/{topic_id}"):
+        if name.endswith(".json"):
+            positions += json.loads(files.read_bytes(f"{folder}/{topic_id}/{name}"))
+    return {(partition, offset) for partition, offset in positions}
 
 
 def replay_state_dirs(world: World) -> dict[str, str]:
-    """Return {address of the records of a replay: its dead-letter topic}, also of topics that are
-    gone.
-    """
+    """Return {URI of the state of a replay: its dead-letter topic}, also of deleted topics."""
     folder = f"{world.lake.checkpoints}/replayed"
-    found = files.list_dir(folder)
-    former = {
-        info.base_name: info.base_name[: -len(".json")]
-        for info in found
-        if info.is_file and info.base_name.endswith(".json")
-    }  # other files are locks of former versions
-    topics_ = {info.base_name: info.base_name for info in found if not info.is_file}
-    return {f"{folder}/{name}": topic for name, topic in {**topics_, **former}.items()}
+    topic_by_uri = {}
+    for info in files.list_dir(folder):
+        name = info.base_name
+        # of former versions: a file for each topic, and locks
+        if not info.is_file or name.endswith(".json"):
+            topic_by_uri[f"{folder}/{name}"] = name[:-5] if info.is_file else name
+    return topic_by_uri
 
 
-# --- those of our jobs
-# -----------------------------------------------------------------------------------------------
+# --- dead letters of the jobs of the workbench
 
 
 def publish(
@@ -335,63 +332,70 @@ def publish(
     state_uri: str,
     connector: str,
     worker_class: str,
-    landed_topic_id: Callable[..., Any],
+    landed_topic_id: Callable[[str], Optional[str]],
 ) -> int:
-    """Send what a job has put aside to a dead-letter topic, which is made where it is missing;
-    return how many.
+    """Publish the dead letters in a job's files to a dead-letter topic.
 
-    The messages are read from their topics once more: a file has a message's text, not its bytes.
-    Killed on the way, it sends the same ones again the next time; topic, partition and offset in
-    the headers tell a double.
+    The topic is created where it is missing. The messages are read from their topics again: a file
+    has the text of a message, not its bytes. After an interruption the next call publishes the same
+    dead letters again; topic, partition and offset in the headers identify a duplicate.
 
     Args:
-        place: address of the files (see landing.batch.DEAD_LETTER); what in them comes from a
-            landed file is not sent.
-        noted: address of the file that keeps which of them were sent; one that was written anew
-            since is sent again.
-        connector, by: for the headers, the name of the job and of the function that does its work.
-        known: gives the id that a topic had when its letters were written, None where nobody knows:
-            of one that was made anew since, another message stands at a letter's place.
+        world: the environment profile.
+        topic: name of the dead-letter topic.
+        uri: folder of the files (see landing.batch.DEAD_LETTER_COLUMNS). Records that come from a
+            landed file are not published.
+        state_uri: the file that lists which files were published. A file that was rewritten since
+            is published again.
+        connector: for the headers, the name of the job.
+        worker_class: for the headers, the name of the function that does the job's work.
+        landed_topic_id: returns the id that a topic had when its dead letters were written, None
+            where it is unknown. In a topic that was recreated since, an offset has another message.
+
+    Returns:
+        The number of published dead letters.
 
     Raises:
-        LakeError: messages are no longer in their topic, or it is gone, or another one by now. All
-            others are sent; these are not tried again.
+        LakeError: messages are no longer in their topic, or the topic was deleted or recreated. All
+            other dead letters are published; these are not tried again.
     """
-    there, sent = _list_files(uri), json.loads(files.read_text(state_uri) or "{}")
-    dead: dict[str, dict[tuple[int, int], str]] = {}  # {topic: {(partition, offset): reason}}
-    for path in sorted(path for path in there if sent.get(path) != there[path]):
-        for one in filter(lambda one: one.get("topic"), _read_lines(uri, path)):
-            dead.setdefault(one["topic"], {})[one["partition"], one["offset"]] = one["reason"]
-    found = [
-        (m, why[m.partition(), m.offset()])
-        for origin, why in dead.items()
-        for m in _fetch(world, origin, why, landed_topic_id(origin))
-    ]
-    if found:
-        topics.create(world, topic, **{"max.message.bytes": str(MAX_RECORD_BYTES)})
-        topics.produce(
-            world,
-            topic,
-            [to_record(m, connector, worker_class, reason) for m, reason in found],
-            **PRODUCER_SETTINGS,
-        )
-    if there != sent:
-        files.write_text(state_uri, json.dumps(there))
-    gone = sum(map(len, dead.values())) - len(found)
-    if gone:
+    versions, published = _list_files(uri), json.loads(files.read_text(state_uri) or "{}")
+    reasons = {
+        (line["topic"], line["partition"], line["offset"]): line["reason"]
+        for path in sorted(versions)
+        if versions[path] != published.get(path)
+        for line in _read_lines(uri, path)
+        if line.get("topic")
+    }
+    origins = dict.fromkeys(origin for origin, _, _ in reasons)
+    records = []
+    for origin in origins:
+        positions = {(partition, offset) for name, partition, offset in reasons if name == origin}
+        for message in _fetch(world, origin, positions, landed_topic_id(origin)):
+            reason = reasons[origin, message.partition(), message.offset()]
+            records.append(to_record(message, connector, worker_class, reason))
+    if records:
+        topics.create(world, topic, **TOPIC_SETTINGS)
+        topics.produce(world, topic, records, **PRODUCER_SETTINGS)
+    if versions != published:
+        files.write_text(state_uri, json.dumps(versions))
+    missing = len(reasons) - len(records)
+    if missing:
         raise LakeError(
-            f"{gone} dead letters were not sent to {topic}: their messages are gone from {', '.join(dead)}",
+            f"{missing} dead letters were not published to {topic}: their messages are gone from "
+            f"{', '.join(origins)}",
             location=uri,
             hint="the files there have their text, or its base64",
         )
-    return len(found)
+    return len(records)
 
 
-def to_record(message: Any, connector: str, worker_class: str, reason: str) -> tuple:
-    """The letter of a message that could not be read, as `topics.produce` takes it. (What fails in
-    ours, whoever reads, is the reading of a value.)
+def to_record(message: topics.Message, connector: str, worker_class: str, reason: str) -> Record:
+    """Return the dead letter of a message that could not be read, as `topics.produce` takes it.
+
+    Its stage is VALUE_CONVERTER: the jobs of the workbench fail only when they read a value.
     """
-    said = {
+    errors: dict[str, Union[str, int]] = {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
@@ -403,40 +407,44 @@ def to_record(message: Any, connector: str, worker_class: str, reason: str) -> t
         "exception.message": reason,
         "exception.stacktrace": f"LakeError: {reason}",
     }
-    headers = [
-        *(message.headers() or []),
-        *((HEADER_PREFIX + name, str(value).encode()) for name, value in said.items()),
-    ]
-    return message.key(), message.value(), {"timestamp": message.timestamp()[1], "headers": headers}
+    headers = [(HEADER_PREFIX + name, str(value).encode()) for name, value in errors.items()]
+    options = {
+        "timestamp": message.timestamp()[1],
+        "headers": [*(message.headers() or []), *headers],
+    }
+    return message.key(), message.value(), options
 
 
 def _fetch(
-    world: World, topic: str, places: Iterable[tuple[int, int]], id: Optional[str]
-) -> list[Any]:
-    """The messages at places of a topic, (partition, offset) each, those that are still there; none
-    where the topic is gone, or has another id than this one. Of each partition all is read from the
-    first to the last.
+    world: World, topic: str, positions: Collection[tuple[int, int]], id: Optional[str]
+) -> list[topics.Message]:
+    """Return the messages of a topic at (partition, offset) each, those that still exist.
+
+    There are none where the topic is gone or has another id. All messages of a partition between
+    the first and the last position are read.
     """
     if topic not in topics.names(world) or id not in (None, topics.topic_id(world, topic)):
         return []
     start, stop = {}, {}
-    for partition, (begin, end) in topics.watermark_offsets(world, topic).items():
-        offsets = [n for p, n in places if p == partition and begin <= n < end]
-        start[partition], stop[partition] = min(offsets, default=end), max(offsets, default=-1) + 1
-    with contextlib.closing(topics.consume(world, topic, start, stop)) as found:
-        return [m for m in found if (m.partition(), m.offset()) in places]
+    for partition, (low, high) in topics.watermark_offsets(world, topic).items():
+        offsets = [n for p, n in positions if p == partition and low <= n < high]
+        if offsets:
+            start[partition], stop[partition] = min(offsets), max(offsets) + 1
+    with contextlib.closing(topics.consume(world, topic, start, stop)) as messages:
+        return [m for m in messages if (m.partition(), m.offset()) in positions]
 
 
-def _list_files(place: str) -> dict[str, str]:
-    """{path: when it was written, and its size} of the files of dead letters below an address,
-    without Spark's own, and without those that are being written.
+def _list_files(uri: str) -> dict[str, str]:
+    """Return {path: modification time and size} of the files of dead letters below a URI.
+
+    Spark's own files and files that are being written are left out.
     """
     return {
         path: f"{info.mtime_ns} {info.size}"
-        for path, info in files.list_files(place).items()
+        for path, info in files.list_files(uri).items()
         if not re.search(r"(^|/)(\.|_SUCCESS$|_temporary/)", path)
     }
 
 
-def _read_lines(place: str, path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in files.read_bytes(f"{place}/{path}").splitlines()]
+def _read_lines(uri: str, path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in files.read_bytes(f"{uri}/{path}").splitlines()]

@@ -1,68 +1,72 @@
-"""The schema registry as the AWS Glue Schema Registry is it: one registry for the schemas of keys,
-one for those of values (services.glue_registries), as the published walkthrough on schema evolution
-has it (S4).
+"""The AWS Glue Schema Registry as the schema registry.
 
-AWS's converter calls a schema as the topic is called, of keys and of values alike, unless its
-setting `schemaNameGenerationClass` names another way (library aws-glue-schema-registry): in one
-registry both would be versions of one schema. Here they are the artifacts `<topic>-key` and
-`<topic>-value`, as with Apicurio.
+There is one registry for the schemas of keys and one for the schemas of values
+(services.glue_registries), as in the published walkthrough on schema evolution (S4).
+
+AWS's converter gives a schema the name of its topic, for keys and for values, unless its setting
+`schemaNameGenerationClass` says otherwise (library aws-glue-schema-registry). In one registry both
+would be versions of one schema. Here they are the artifacts `<topic>-key` and `<topic>-value`, as
+with Apicurio.
 """
 
 import json
 import re
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Optional, Sequence
 
 import pandas
 
 from ..base import LakeError, StackError, World, aws, did_you_mean
 from ..stack.services import glue_registries
 from . import avro
-from .wire import GLOBAL_ID
+from .wire import GLOBAL_ID, SchemaId
 
 NOT_FOUND_ERROR = "EntityNotFoundException"
+UUID_PATTERN = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def location(world: World) -> str:
-    """Where the registry is, for people."""
+    """Return the names and the region of the registries."""
     return f"Glue schema registries {', '.join(glue_registries(world).values())} in {world.region}"
 
 
 def artifacts(world: World, artifact_names: Optional[Sequence[str]] = None) -> pandas.DataFrame:
-    """Return one row per version of each artifact, the oldest first: group (the registry),
-    artifact, type, version, global_id (the SchemaVersionId), content_id. Neither type nor
-    content_id is told by Glue's lists. A version that the compatibility check refused is none.
+    """Return one row per version of each artifact, the oldest first.
 
-    Args: of: of these only; one that is not there has no row.
-    Raises: StackError: there is no such registry, or AWS refuses to tell.
+    A version that the compatibility check rejected is no version.
+
+    Args:
+        world: the environment profile.
+        artifact_names: only these artifacts. A missing artifact has no row.
+
+    Returns:
+        Columns group (the registry), artifact, type, version, global_id (the SchemaVersionId),
+        content_id. Glue's lists have neither type nor content_id: both are None.
+
+    Raises:
+        StackError: there is no such registry, or AWS denies access.
     """
-    rows = [
-        (
-            _schema_id(world, artifact)["RegistryName"],
-            artifact,
-            None,
-            str(v["VersionNumber"]),
-            v["SchemaVersionId"],
-            None,
-        )
-        for artifact in (names(world) if artifact_names is None else artifact_names)
-        for v in _available_versions(world, artifact)
-    ]
-    return pandas.DataFrame(
-        rows, columns=["group", "artifact", "type", "version", "global_id", "content_id"]
-    )
+    columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
+    rows = []
+    for name in names(world) if artifact_names is None else artifact_names:
+        group = _schema_id(world, name)["RegistryName"]
+        for version in _available_versions(world, name):
+            number, id = str(version["VersionNumber"]), version["SchemaVersionId"]
+            rows.append((group, name, None, number, id, None))
+    return pandas.DataFrame(rows, columns=columns)
 
 
 def names(world: World) -> list[str]:
-    """Return the names of all artifacts. Raises: as `artifacts`."""
-    found = []
+    """Return the names of all artifacts.
+
+    Raises:
+        StackError: there is no such registry, or AWS denies access.
+    """
+    artifacts = []
     for side, registry in glue_registries(world).items():
+        registry_id = {"RegistryName": registry}
         try:
             schemas = aws.paginate(
-                world.region,
-                "glue",
-                "list_schemas",
-                "Schemas",
-                RegistryId={"RegistryName": registry},
+                world.region, "glue", "list_schemas", "Schemas", RegistryId=registry_id
             )
         except StackError as e:
             if aws.error_code(e) != NOT_FOUND_ERROR:
@@ -70,127 +74,129 @@ def names(world: World) -> list[str]:
             raise StackError(
                 f"there is no schema registry {registry}",
                 location=location(world),
-                hint="deploy/2-lake.yaml makes it: `workbench aws up`",
+                hint="deploy/2-lake.yaml creates it: `workbench aws up`",
             ) from e
-        found += [f"{one['SchemaName']}-{side}" for one in schemas]
-    return sorted(found)
+        artifacts += [f"{schema['SchemaName']}-{side}" for schema in schemas]
+    return sorted(artifacts)
 
 
-def find(world: World, id: Union[int, str], kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
-    """Return the schema with this id, None where there is none. See registry.schema.
+def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
+    """Return the schema with this id, None where it is missing. See registry.schema.
 
-    It may be of another registry of the account: a schema version is asked for by its id alone,
-    which a policy has to allow on every resource (Glue Developer Guide, "IAM examples for
-    deserializers").
+    The schema may belong to another registry of the account: the request has the id of the schema
+    version only. A policy has to allow it on every resource (Glue Developer Guide, "IAM examples
+    for deserializers").
     """
     _require_global_id(world, kind)
-    if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", str(id)):
+    if not re.fullmatch(UUID_PATTERN, str(id)):
         return None
-    found = _call(world, "get_schema_version", SchemaVersionId=id)
-    return (
-        None if found is None else avro.parse_schema(found["SchemaDefinition"], found["SchemaArn"])
-    )
+    version = _call_or_none(world, "get_schema_version", SchemaVersionId=id)
+    return version and avro.parse_schema(version["SchemaDefinition"], version["SchemaArn"])
 
 
 def find_latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
-    """Return the newest version of an artifact's schema, None where there is no such artifact. See
-    registry.latest.
+    """Return the latest version of an artifact's schema, None where there is no such artifact.
+
+    See registry.latest.
     """
     versions = _available_versions(world, artifact) if artifact in names(world) else []
     return find(world, versions[-1]["SchemaVersionId"], kind) if versions else None
 
 
 def delete(world: World, *artifacts: str) -> None:
-    """Delete artifacts with all their versions and wait until they are gone; those that do not
-    exist are fine.
+    """Delete artifacts with all their versions and wait until they are gone.
 
-    Raises: StackError: AWS refuses it, or one is still there after a minute.
+    Missing artifacts are ignored.
+
+    Raises:
+        StackError: AWS denies the deletion, or an artifact still exists after a minute.
     """
-    ids = [
-        _schema_id(world, artifact)
-        for artifact in (names(world) if artifacts else ())
-        if artifact in artifacts
-    ]
+    existing = names(world) if artifacts else []
+    ids = [_schema_id(world, artifact) for artifact in existing if artifact in artifacts]
     for id in ids:
-        _call(world, "delete_schema", SchemaId=id)
-    # the list leaves out what is being deleted, and a schema of the same name cannot be made before
-    # that is done
+        _call_or_none(world, "delete_schema", SchemaId=id)
+    # The list leaves out schemas that are being deleted. A schema of the same name can be created
+    # only after that.
     aws.wait(
-        lambda: not any(_call(world, "get_schema", SchemaId=id) for id in ids),
+        lambda: not any(_call_or_none(world, "get_schema", SchemaId=id) for id in ids),
         f"the schemas of {', '.join(artifacts)} to be gone",
         timeout=60,
         interval=1,
     )
 
 
-def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]:
-    """Make a schema the newest version of an artifact, the first one where there is none; one that
-    it has stays the version that it is. Return its SchemaVersionId and "", or why the compatibility
-    check refuses it: Glue gives no reasons, and keeps the version as a failure, which is none.
-    Raises: StackError: AWS refuses to take it at all.
+def add(world: World, artifact: str, schema: Any) -> tuple[SchemaId, str]:
+    """Add a schema as the latest or first version of an artifact.
+
+    A schema that the artifact already has stays the version that it is. Glue gives no reason for a
+    rejection, and keeps the rejected version with the status FAILURE; such a version does not
+    count.
+
+    Returns:
+        (SchemaVersionId, ""), or (SchemaVersionId, the reason) where the compatibility check
+        rejects the schema.
+
+    Raises:
+        StackError: AWS does not accept the request.
     """
-    given, id = {"SchemaDefinition": json.dumps(schema)}, _schema_id(world, artifact)
-    if _call(world, "get_schema", SchemaId=id):
-        made = aws.call(world.region, "glue", "register_schema_version", SchemaId=id, **given)
+    definition, id = json.dumps(schema), _schema_id(world, artifact)
+    if _call_or_none(world, "get_schema", SchemaId=id):
+        version = _call(world, "register_schema_version", SchemaId=id, SchemaDefinition=definition)
+        status = version["Status"]
     else:
-        made = aws.call(
-            world.region,
-            "glue",
+        version = _call(
+            world,
             "create_schema",
             RegistryId={"RegistryName": id["RegistryName"]},
             SchemaName=id["SchemaName"],
             DataFormat="AVRO",
             Compatibility="NONE",
-            **given,
+            SchemaDefinition=definition,
         )
-    status = made.get("Status") or made["SchemaVersionStatus"]
+        status = version["SchemaVersionStatus"]
+    version_id = version["SchemaVersionId"]
     if status == "PENDING":
         status = aws.wait(
-            lambda: _evaluated_status(world, made["SchemaVersionId"]),
-            "Glue to judge a schema version",
+            lambda: _evaluated_status(world, version_id),
+            "Glue to check a schema version",
             timeout=60,
             interval=1,
         )
-    return made[
-        "SchemaVersionId"
-    ], "" if status == "AVAILABLE" else f"the version is {status}, says Glue"
+    return version_id, "" if status == "AVAILABLE" else f"Glue reports the version as {status}"
 
 
 def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str = GLOBAL_ID) -> str:
-    """Why the registry refuses a schema as the next version, "" where it takes it: Glue has no
-    test, so it is given the schema. For a copy that registry.check_compatibility makes. kind: as of
-    registry.check_compatibility; Glue has one only.
+    """Return why the registry rejects a schema as the next version, "" where it accepts it.
+
+    Glue has no test, so this adds the schema. registry.check_compatibility calls it for a copy of
+    the artifact. Glue has one kind of id only.
     """
     _require_global_id(world, kind)
     return add(world, artifact, schema)[1]
 
 
 def compatibility(world: World, artifact: str) -> str:
-    """Return the mode of an artifact, or DISABLED (no versions at all); NONE where there is no such
-    artifact.
-    """
-    found = _call(world, "get_schema", SchemaId=_schema_id(world, artifact))
-    return found["Compatibility"].replace("_ALL", "_TRANSITIVE") if found else "NONE"
+    """Return the mode of an artifact, or DISABLED (no versions at all); NONE where it is missing."""
+    schema = _call_or_none(world, "get_schema", SchemaId=_schema_id(world, artifact))
+    return schema["Compatibility"].replace("_ALL", "_TRANSITIVE") if schema else "NONE"
 
 
 def set_compatibility(world: World, artifact: str, mode: str) -> None:
-    """Give an artifact that is there a mode. mode: one of avro.COMPATIBILITY_MODES."""
-    # Glue compares from a checkpoint on, which has to be said with the mode: the first version, or
-    # the last
-    since = {"VersionNumber": 1} if mode.endswith("_TRANSITIVE") else {"LatestVersion": True}
-    aws.call(
-        world.region,
-        "glue",
+    """Set the mode of an existing artifact. mode: one of avro.COMPATIBILITY_MODES."""
+    # Glue compares from a checkpoint on, which the request has to name: the first or last version
+    first = {"VersionNumber": 1} if mode.endswith("_TRANSITIVE") else {"LatestVersion": True}
+    _call(
+        world,
         "update_schema",
         SchemaId=_schema_id(world, artifact),
-        SchemaVersionNumber=since,
+        SchemaVersionNumber=first,
         Compatibility=mode.replace("_TRANSITIVE", "_ALL"),
     )
 
 
 def _evaluated_status(world: World, id: str) -> str:
-    """What became of a version, "" while Glue compares it with the others."""
-    status = aws.call(world.region, "glue", "get_schema_version", SchemaVersionId=id)["Status"]
+    """Return the status of a version, "" while Glue compares it with the others."""
+    status = _call(world, "get_schema_version", SchemaVersionId=id)["Status"]
     return "" if status == "PENDING" else status
 
 
@@ -204,34 +210,34 @@ def _require_global_id(world: World, kind: str) -> None:
 
 
 def _available_versions(world: World, artifact: str) -> list[dict[str, Any]]:
-    """The versions of an artifact that can be used, the oldest first; none of one that is gone."""
+    """Return the usable versions of an artifact, the oldest first; none where it is missing."""
+    id, versions = _schema_id(world, artifact), []
     with aws.ignore_error_codes(NOT_FOUND_ERROR):
-        found = aws.paginate(
-            world.region,
-            "glue",
-            "list_schema_versions",
-            "Schemas",
-            SchemaId=_schema_id(world, artifact),
+        versions = aws.paginate(
+            world.region, "glue", "list_schema_versions", "Schemas", SchemaId=id
         )
-        return sorted(
-            (v for v in found if v["Status"] == "AVAILABLE"), key=lambda v: v["VersionNumber"]
-        )
-    return []
+    available = [version for version in versions if version["Status"] == "AVAILABLE"]
+    return sorted(available, key=lambda version: version["VersionNumber"])
 
 
 def _schema_id(world: World, artifact: str) -> dict[str, str]:
     topic, _, side = artifact.rpartition("-")
-    if side not in glue_registries(world):
+    registries = glue_registries(world)
+    if side not in registries:
         raise LakeError(
             f"no artifact is called {artifact!r} here",
             location=location(world),
             expected="<topic>-key or <topic>-value: each has a registry of its own",
         )
-    return {"RegistryName": glue_registries(world)[side], "SchemaName": topic}
+    return {"RegistryName": registries[side], "SchemaName": topic}
 
 
-def _call(world: World, operation: str, **given: Any) -> Optional[dict[str, Any]]:
-    """What Glue answers, None where it has no such thing."""
+def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
+    return aws.call(world.region, "glue", operation, **params)
+
+
+def _call_or_none(world: World, operation: str, **params: Any) -> Optional[dict[str, Any]]:
+    """Return Glue's response, None where there is no such schema or version."""
     with aws.ignore_error_codes(NOT_FOUND_ERROR):
-        return aws.call(world.region, "glue", operation, **given)
+        return _call(world, operation, **params)
     return None

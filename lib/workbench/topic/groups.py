@@ -1,9 +1,9 @@
-"""Consumer groups of a Kafka: how far each came in its topics.
+"""Consumer groups: their lag, their names, their deletion.
 
-librdkafka 2.16 ends the process (SIGABRT, pull request 5397) when a broker comes back after a
-request for a group's coordinator has timed out in an admin client that still exists. A traceback
-keeps its client. So committed offsets are read by a consumer, and the admin client that deletes a
-group is destroyed before its request times out.
+librdkafka 2.16 aborts the process (SIGABRT, pull request 5397) in this case: a request for a
+group's coordinator timed out, its admin client still exists, and the broker comes back. A traceback
+keeps its client alive. Therefore a consumer reads the committed offsets, and the admin client that
+deletes a group is destroyed before its request times out.
 """
 
 import contextlib
@@ -16,79 +16,83 @@ from . import topics
 
 
 def lag(world: World, group: str, *names: str) -> dict[str, int]:
-    """Return {topic: how many of its messages a consumer group has not committed yet}. Raises as
-    `topics.watermark_offsets`.
+    """Return {topic: number of messages that a consumer group has not committed yet}.
+
+    Args:
+        world: the environment profile.
+        group: id of the consumer group.
+        names: names of the topics.
+
+    Raises:
+        LakeError: there is no such topic.
+        StackError: Kafka does not answer.
     """
-    there = {
-        (topic, p): ends
-        for topic in names
-        for p, ends in topics.watermark_offsets(world, topic).items()
-    }
-    asked = [TopicPartition(*place) for place in there]
-    member = Consumer(
-        topics.settings(world, **{"group.id": group, "enable.auto.commit": False})
-    )  # it never joins
-    with contextlib.closing(member), topics.translate_errors(world):
-        # asked after the ends: what came meanwhile is not counted as waiting
-        found = topics.call_with_deadline(
-            world, lambda seconds: member.committed(asked, timeout=seconds)
+    watermarks = {name: topics.watermark_offsets(world, name) for name in names}
+    partitions = [
+        TopicPartition(name, p) for name, of_topic in watermarks.items() for p in of_topic
+    ]
+    # a consumer that never joins the group
+    consumer = Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
+    lags = dict.fromkeys(names, 0)
+    with contextlib.closing(consumer), topics.translate_errors(world):
+        # requested after the watermarks: messages that arrive in between do not count as lag
+        committed = topics.call_with_deadline(
+            world, lambda seconds: consumer.committed(partitions, timeout=seconds)
         )
-        for place in found:
-            if place.error:
-                raise KafkaException(place.error)
-    done = {(place.topic, place.partition): place.offset for place in found}
-    left = {
-        place: max(0, end - max(begin, done.get(place, begin)))
-        for place, (begin, end) in there.items()
-    }
-    return {topic: sum(n for (of, _), n in left.items() if of == topic) for topic in names}
+        for position in committed:
+            if position.error:
+                raise KafkaException(position.error)
+            low, high = watermarks[position.topic][position.partition]
+            # the offset is negative where the group has committed none
+            lags[position.topic] += max(0, high - max(low, position.offset))
+    return lags
 
 
 def names(world: World) -> list[str]:
-    """Return the names of all consumer groups. Raises: StackError: a broker does not list its own;
-    what the others list is not all of them.
+    """Return the names of all consumer groups.
+
+    Raises:
+        StackError: a broker does not list its groups, so the list would be incomplete.
     """
     with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world):
-        listed = topics.await_result(
-            world, admin.list_consumer_groups(request_timeout=topics.TIMEOUT_SECONDS)
-        )
-        for (
-            error
-        ) in listed.errors:  # the client reports a timeout here, beside an empty list of groups
+        future = admin.list_consumer_groups(request_timeout=topics.TIMEOUT_SECONDS)
+        groups = topics.await_result(world, future)
+        # the client reports a timeout here, beside an empty list of groups
+        for error in groups.errors:
             raise error if isinstance(error, KafkaException) else KafkaException(error)
-    return sorted(group.group_id for group in listed.valid)
+    return sorted(group.group_id for group in groups.valid)
 
 
 def delete(world: World, group: str) -> None:
-    """Delete a consumer group and its committed offsets; one that does not exist is fine. A member
-    that was killed belongs to it until its session expires.
+    """Delete a consumer group and its committed offsets. A missing group is ignored.
 
-    The group's coordinator confirms the deletion. The list of all groups would not do: a broker
-    that was just started may list none before it has loaded them.
+    A killed member belongs to the group until its session expires. The group's coordinator confirms
+    the deletion. The list of all groups is no confirmation: a broker that was just started may list
+    no group before it has loaded them.
 
-    Raises: StackError: after ten seconds the group has members still, or Kafka has not confirmed
-        the deletion.
+    Raises:
+        StackError: after ten seconds the group still has members, or Kafka has not confirmed the
+            deletion.
     """
+    location = f"consumer group {group!r} at {world.kafka.bootstrap}"
 
-    def gone() -> bool:
-        where = f"consumer group {group!r} at {world.kafka.bootstrap}"
-        # the wait for the result ends long before the request's own time limit, and so does the
-        # client
-        with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world, where):
-            asked = admin.delete_consumer_groups(
+    def delete_once() -> bool:
+        # the wait for the result, and with it the client, ends long before the request times out
+        with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world, location):
+            futures = admin.delete_consumer_groups(
                 [group], request_timeout=3 * topics.TIMEOUT_SECONDS
             )
             try:
-                topics.await_result(world, asked[group])
+                topics.await_result(world, futures[group])
             except KafkaException as e:
-                if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                if topics.error_code(e) != KafkaError.GROUP_ID_NOT_FOUND:
                     raise
         return True
 
     wait_until(
-        gone,
+        delete_once,
         f"consumer group {group!r} to be empty",
         timeout=10,
         error=StackError,
-        hint="stop its consumers (`workbench storefront down`), and see that Kafka runs",
+        hint="stop its consumers (`workbench storefront down`), and check that Kafka runs",
     )

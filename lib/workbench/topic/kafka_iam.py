@@ -1,56 +1,63 @@
-"""MSK's access control by IAM: what proves to a broker who we are (Amazon MSK Developer Guide, "IAM
-access control").
+"""IAM access control of MSK: the credentials that a Kafka client presents to a broker.
 
-No truststore is named: MSK's certificates are signed by Amazon Trust Services, which Java's own
-store and those of operating systems have. (The published walkthroughs name a copy of Java's.)
+Source: Amazon MSK Developer Guide, "IAM access control". No truststore is configured. MSK's
+certificates are signed by Amazon Trust Services, which is in the truststores of Java and of the
+operating systems. (The published walkthroughs configure a copy of Java's.)
 """
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import World, aws
 
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials
+
 CONNECT_ACTION = "kafka-cluster:Connect"
 ACCESS_HINT = (
-    f"is this machine in the cluster's network (port 9098)? Are the AWS credentials valid (`aws sts "
-    f"get-caller-identity`), and may they {CONNECT_ACTION}?"
+    "is this machine in the cluster's network (port 9098)? Are the AWS credentials valid (`aws sts "
+    f"get-caller-identity`), and do they allow {CONNECT_ACTION}?"
 )
-JAVA_CLIENT_PROPERTIES = aws.KAFKA_IAM_PROPERTIES  # of Java's clients
+JAVA_CLIENT_PROPERTIES = aws.KAFKA_IAM_PROPERTIES
 
 
 def settings(world: World) -> dict[str, Any]:
-    """Settings of a confluent_kafka client, which asks for another token before its own ends. (It
-    waits for the first one in steps of a second, so each client takes as long to be made.)
+    """Return the authentication settings of a confluent_kafka client.
 
-    Raises: StackError: there are no credentials, or they have expired. (A client whose first token
-        does not come says after ten seconds that there is none, not why.)
+    The client requests a new token before the current one expires. It waits for the first one in
+    steps of a second, so a client takes that long to create.
+
+    Raises:
+        StackError: there are no credentials, or they have expired. (A client without a first token
+            reports only that it has none, after ten seconds, and no reason.)
     """
     token(world.region)
     return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: token(world.region)}
 
 
 def token(region: str) -> tuple[str, float]:
-    """Return a token, which is a signed URL, and when it ends, in seconds since 1970 as
-    confluent_kafka wants it.
+    """Return a token, which is a signed URL, and its expiry in seconds since 1970.
 
-    It is made without asking anybody: that it was signed with credentials that have ended, only the
-    broker says.
+    The token is signed locally. Only the broker can report that the credentials have expired.
 
-    Raises: StackError: there are no credentials, or new ones cannot be had.
+    Raises:
+        StackError: there are no credentials, or they cannot be renewed.
     """
     from aws_msk_iam_sasl_signer.MSKAuthTokenProvider import (
-        generate_auth_token_from_credentials_provider as signed,
+        generate_auth_token_from_credentials_provider as sign,
     )
 
     with aws.translate_errors(f"{CONNECT_ACTION} in {region}"):
-        text, ends = signed(region, _credentials())
-    return text, ends / 1000
+        url, expiry_ms = sign(region, _credentials())
+    return url, expiry_ms / 1000
 
 
 @functools.cache
 def _credentials() -> Any:
-    """What finds credentials where boto3 does; those that end are renewed by botocore. (The
-    signer's own way looks for them anew with each token, and has no word for none.)
+    """Return a provider that finds credentials where boto3 does; botocore renews them.
+
+    The signer's default searches for credentials anew with each token, and does not report that
+    there are none.
     """
     import boto3
     from botocore.credentials import CredentialProvider
@@ -58,11 +65,11 @@ def _credentials() -> Any:
 
     session = boto3.Session()
 
-    class Found(CredentialProvider):
-        def load(self) -> Any:
-            found = session.get_credentials()
-            if found is None:
+    class SessionCredentials(CredentialProvider):  # type: ignore[misc]  # botocore has no types
+        def load(self) -> "Credentials":
+            credentials = session.get_credentials()
+            if credentials is None:
                 raise NoCredentialsError()
-            return found
+            return credentials
 
-    return Found()
+    return SessionCredentials()

@@ -1,16 +1,27 @@
-"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, send, create,
-delete.
+"""Read, write, create and delete the topics of a Kafka cluster.
 
-Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing but
-`create` makes a topic: a consumer here says with its question that the broker is to make none, and
-an admin client asks for the full list.
+Readers assign partitions and commit no offsets, so they disturb no consumer group. Only `create`
+creates a topic: the consumers here ask the broker not to create one, and an admin client always
+requests the list of all topics.
 """
 
 import contextlib
 import itertools
 import time
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Sequence, TypeVar, Union
+from typing import (
+    Any,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Optional,
+    Sequence,
+    TypeVar,
+    Union,
+    cast,
+)
 
 import pandas as pd
 from confluent_kafka import (
@@ -28,250 +39,283 @@ from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, w
 from . import kafka_iam
 
 T = TypeVar("T")
-IAM_PROTOCOL = "SASL_SSL"  # of a world whose Kafka is MSK
+Message = Any  # confluent_kafka.Message, whose stubs declare every field optional
+IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT_SECONDS = 10
-ATTEMPT_SECONDS = 1.0  # seconds of one attempt: between two the service is looked at
+ATTEMPT_SECONDS = 1.0  # length of one attempt; the Kafka process is checked between two attempts
+MAX_IN_FLIGHT = 10_000  # messages that a producer holds until Kafka has confirmed them
 UNAVAILABLE_ERRORS = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
 )
-MAX_IN_FLIGHT = 10_000  # messages that a producer holds until Kafka has them
-PRODUCE_ERROR_HINTS = {  # what a broker or the client itself says to a message: what to do about it
-    KafkaError.MSG_SIZE_TOO_LARGE: "a producer sends at most its message.max.bytes, and a topic takes at most its "
-    "max.message.bytes",
-    KafkaError.INVALID_TIMESTAMP: "a topic takes none that is message.timestamp.after.max.ms (an hour) ahead",
+# a new topic has no leader for a moment
+NO_LEADER_ERRORS = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+# errors with which the broker or the client rejects a message, each with its hint
+PRODUCE_ERROR_HINTS = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "the limits are message.max.bytes of the producer and max.message.bytes of the "
+    "topic",
+    KafkaError.INVALID_TIMESTAMP: "a timestamp is at most message.timestamp.after.max.ms (an hour) ahead of the broker",
 }
-NO_LEADER_ERRORS = (
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-)  # of a topic that is new
 
 
-def settings(world: World, **more: Any) -> dict[str, Any]:
-    """Settings of a confluent_kafka client for the world's Kafka; `more` is added, or takes the
-    place of one of them.
+def settings(world: World, **overrides: Any) -> dict[str, Any]:
+    """Return the settings of a confluent_kafka client for the environment's Kafka.
 
-    A broker's absence is said by our own error, so the client's own lines on stderr are off.
+    The client's own log lines on stderr are off: our errors report an absent broker.
 
-    Raises: StackError: there is nothing to prove to MSK who we are.
+    Args:
+        world: the environment profile.
+        overrides: settings to add or to replace.
+
+    Raises:
+        StackError: there are no credentials for MSK.
     """
-    proof = kafka_iam.settings(world) if world.kafka.security_protocol == IAM_PROTOCOL else {}
+    auth_settings = kafka_iam.settings(world) if uses_iam(world) else {}
     return {
         "bootstrap.servers": world.kafka.bootstrap,
         "security.protocol": world.kafka.security_protocol,
         "log_level": 0,
-        **proof,
-        **more,
+        **auth_settings,
+        **overrides,
     }
+
+
+def uses_iam(world: World) -> bool:
+    """Return whether the environment's Kafka is MSK, with access control by IAM."""
+    return world.kafka.security_protocol == IAM_PROTOCOL
 
 
 def spark_options(world: World) -> dict[str, str]:
-    """Options of Spark's Kafka reader for the world's Kafka, beside those that say what is read.
+    """Return the connection options of Spark's Kafka source for the environment's Kafka.
 
-    To prove to MSK who it is, by its own role, Spark needs Amazon's aws-msk-iam-auth among its
-    jars.
+    With MSK, Spark authenticates with its own role. That requires Amazon's aws-msk-iam-auth among
+    its jars.
     """
-    proof = (
-        kafka_iam.JAVA_CLIENT_PROPERTIES if world.kafka.security_protocol == IAM_PROTOCOL else {}
-    )
+    auth_settings = kafka_iam.JAVA_CLIENT_PROPERTIES if uses_iam(world) else {}
     return {
         "kafka.bootstrap.servers": world.kafka.bootstrap,
         "kafka.security.protocol": world.kafka.security_protocol,
-        # Kafka's default shows what a producer has taken back, too: it would be in the lake and
-        # never in the source
+        # Kafka's default also returns messages of aborted transactions: they would reach the lake
+        # although the source never had them
         "kafka.isolation.level": "read_committed",
         "failOnDataLoss": "true",
-        **{f"kafka.{key}": value for key, value in proof.items()},
+        **{f"kafka.{key}": value for key, value in auth_settings.items()},
     }
 
 
+def error_code(error: KafkaException) -> int:
+    """Return Kafka's code of an error, such as KafkaError._TIMED_OUT."""
+    return int(error.args[0].code())
+
+
 @contextlib.contextmanager
-def translate_errors(world: World, where: str = "") -> Iterator[None]:
-    """Raises: StackError: Kafka does not answer; with its state, where it is a service of this
-    instance. LakeError: it does not take a message, which is too large, or from too far in the
-    future.
+def translate_errors(world: World, location: str = "") -> Iterator[None]:
+    """Translate the errors of a Kafka client into the workbench's own.
+
+    Raises:
+        StackError: Kafka does not answer. The error reports the state of Kafka where it is a
+            service of this instance.
+        LakeError: Kafka rejects a message that is too large or has a timestamp too far in the
+            future.
     """
     try:
         yield
     except KafkaException as e:
-        if e.args[0].code() in PRODUCE_ERROR_HINTS:
+        reason = e.args[0].str()
+        hint = PRODUCE_ERROR_HINTS.get(error_code(e))
+        if hint:
             raise LakeError(
-                f"a message is refused: {e.args[0].str()}",
-                location=where,
-                hint=PRODUCE_ERROR_HINTS[e.args[0].code()],
+                f"Kafka rejects a message: {reason}", location=location, hint=hint
             ) from e
         raise _unavailable_error(
             world,
-            f"Kafka does not answer: {e.args[0].str()}",
-            where or world.kafka.bootstrap,
+            f"Kafka does not answer: {reason}",
+            location or world.kafka.bootstrap,
             "run `workbench status`, then `workbench up`",
         ) from e
 
 
-def _unavailable_error(world: World, what: str, where: str, next_step: str) -> StackError:
-    """The error for a Kafka that says nothing; where its service has stopped, or our credentials
-    have ended, that.
+def _unavailable_error(world: World, message: str, location: str, hint: str) -> StackError:
+    """Return the error for a Kafka that does not answer.
+
+    The cause is reported instead where it is known: the service is down, or our credentials have
+    expired.
     """
-    if world.kafka.security_protocol == IAM_PROTOCOL:
-        kafka_iam.token(world.region)  # a client tells nobody that it got no other one
-        next_step = kafka_iam.ACCESS_HINT
+    if uses_iam(world):
+        kafka_iam.token(world.region)  # raises what the client does not report: no new token
+        hint = kafka_iam.ACCESS_HINT
     return stack.service_down_error(world, "kafka", world.kafka.bootstrap) or StackError(
-        what, location=where, hint=next_step
+        message, location=location, hint=hint
     )
 
 
-def call_with_deadline(world: World, ask: Callable[[float], T]) -> T:
-    """Return what a blocking call of a client returns within TIMEOUT seconds. It is called again
-    and again with the seconds that one attempt may take, so that a Kafka whose process is gone is
-    reported soon.
+def call_with_deadline(world: World, call: Callable[[float], T]) -> T:
+    """Return the result of a blocking client call that may take TIMEOUT_SECONDS in all.
 
-    Raises: ServiceLost: it is gone. What `ask` raises.
+    The call is repeated in short attempts, so that a Kafka process that is down is reported soon.
+
+    Args:
+        world: the environment profile.
+        call: the client call; its argument is the time limit of one attempt in seconds.
+
+    Raises:
+        ServiceLost: Kafka is down.
+        KafkaException: the error of the last attempt.
     """
-    deadline, look = time.monotonic() + TIMEOUT_SECONDS, stack.watch(world, "kafka")
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    check_kafka = stack.watch(world, "kafka")
     while True:
-        # before the first attempt, too: from then on the time counts for which the service is gone
-        look()
+        # also before the first attempt: the grace period of a lost service starts here
+        check_kafka()
         try:
-            return ask(ATTEMPT_SECONDS if world.stack.embedded else TIMEOUT_SECONDS)
+            return call(ATTEMPT_SECONDS if world.stack.embedded else TIMEOUT_SECONDS)
         except KafkaException as e:
-            if e.args[0].code() not in UNAVAILABLE_ERRORS or time.monotonic() >= deadline:
+            if error_code(e) not in UNAVAILABLE_ERRORS or time.monotonic() >= deadline:
                 raise
 
 
-def await_result(world: World, future: Any) -> Any:
-    """Return the result of an admin client's request. Raises: ServiceLost: Kafka is gone. What the
-    request raises.
+def await_result(world: World, future: "Future[T]") -> T:
+    """Return the result of an admin client's request.
+
+    Raises:
+        ServiceLost: Kafka is down.
+        KafkaException: the request failed.
     """
 
-    def outcome(seconds: float) -> tuple[Any, Optional[KafkaException]]:
+    def wait(seconds: float) -> None:
         try:
-            return future.result(seconds), None
+            future.result(seconds)
         except FutureTimeout:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
-        except (
-            KafkaException
-        ) as error:  # the request has ended: waiting for it again would not help
-            return None, error
+        except KafkaException:
+            pass  # the request has ended, so a second wait would not help
 
-    value, error = call_with_deadline(world, outcome)
-    if error:
-        raise error
-    return value
+    call_with_deadline(world, wait)
+    return future.result(0)
 
 
-def _list_partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
-    """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
-    admin = admin or AdminClient(settings(world))
+def _list_partitions(world: World, admin: Optional[AdminClient] = None) -> dict[str, list[int]]:
+    """Return {topic: partitions} of all topics."""
+    client = admin or AdminClient(settings(world))
     with translate_errors(world):
-        listed = call_with_deadline(
-            world, lambda seconds: admin.list_topics(timeout=seconds)
-        ).topics
-        return {name: sorted(t.partitions) for name, t in listed.items()}
+        metadata = call_with_deadline(world, lambda seconds: client.list_topics(timeout=seconds))
+    return {name: sorted(topic.partitions) for name, topic in metadata.topics.items()}
 
 
 def names(world: World) -> list[str]:
-    """Return the names of all topics, Kafka's own (consumer offsets) and those of MSK and MSK
-    Connect left out.
-    """
-    return sorted(
-        t for t in _list_partitions(world) if not t.startswith(("__consumer", "__amazon_msk"))
-    )
+    """Return the names of all topics, without the internal topics of Kafka, MSK and MSK Connect."""
+    internal = ("__consumer", "__amazon_msk")
+    return sorted(topic for topic in _list_partitions(world) if not topic.startswith(internal))
 
 
 def watermark_offsets(world: World, topic: str) -> dict[int, tuple[int, int]]:
-    """Return {partition: (offset of the first message that is there, offset after the last)}.
+    """Return {partition: (offset of the first available message, end offset)} of a topic.
 
-    Asked with each look of an ingest, and by whoever waits for messages, hence by name: the list of
-    all topics takes an admin client ten times as long.
+    Every step of an ingest calls this function. It requests the metadata of one topic, because an
+    admin client takes ten times as long for the list of all topics.
 
     Raises:
         LakeError: there is no such topic.
     """
 
-    def asked() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
-        try:  # of a transaction that goes on nothing can be read
-            listed = call_with_deadline(
-                world, lambda seconds: reader.list_topics(topic, timeout=seconds)
-            ).topics[topic]
-            if listed.error:
-                raise KafkaException(listed.error)
-            return {
-                p: call_with_deadline(
-                    world,
-                    lambda seconds, p=p: reader.get_watermark_offsets(
-                        TopicPartition(topic, p), timeout=seconds
-                    ),
-                )
-                for p in listed.partitions
-            }
-        except KafkaException as e:
-            return None if e.args[0].code() in NO_LEADER_ERRORS else e
-
-    with contextlib.closing(_consumer(world)) as reader, translate_errors(world):
-        found = wait_until(
-            asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT_SECONDS, interval=0.05
+    def watermarks(partition: int) -> tuple[int, int]:
+        position = TopicPartition(topic, partition)
+        offsets: tuple[int, int] = call_with_deadline(
+            world, lambda seconds: consumer.get_watermark_offsets(position, timeout=seconds)
         )
-        if not isinstance(found, KafkaException):
-            return found
-        if found.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise found
+        return offsets
+
+    def fetch() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
+        try:
+            metadata = call_with_deadline(
+                world, lambda seconds: consumer.list_topics(topic, timeout=seconds)
+            ).topics[topic]
+            if metadata.error:
+                raise KafkaException(metadata.error)
+            return {partition: watermarks(partition) for partition in metadata.partitions}
+        except KafkaException as e:
+            return None if error_code(e) in NO_LEADER_ERRORS else e
+
+    with contextlib.closing(_consumer(world)) as consumer, translate_errors(world):
+        result = cast(
+            "Union[dict[int, tuple[int, int]], KafkaException, None]",
+            wait_until(
+                fetch, f"topic {topic!r} to have a leader", timeout=TIMEOUT_SECONDS, interval=0.05
+            ),
+        )
+        if isinstance(result, dict):
+            return result
+        if result and error_code(result) != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise result
     raise LakeError(
         f"there is no topic {topic!r}",
         location=world.kafka.bootstrap,
         expected=did_you_mean(topic, names(world)),
-        hint="the first message makes it: is the connector RUNNING? (connect.status)",
+        hint="the first message creates the topic: is the connector RUNNING? (connect.status)",
     )
 
 
 def end_offsets(world: World, topic: str) -> dict[int, int]:
-    """Return {partition: end offset}, a place in the topic to `read(after=…)` from later."""
-    return {p: end for p, (_, end) in watermark_offsets(world, topic).items()}
+    """Return {partition: end offset} of a topic.
+
+    `read(start_offsets=…)` reads later messages from there on. Raises as `watermark_offsets`.
+    """
+    return {partition: end for partition, (_, end) in watermark_offsets(world, topic).items()}
 
 
 def offset_span(world: World, topic: str) -> int:
-    """Return how many messages the topic holds: end minus beginning, summed over its partitions.
-    Raises as `bounds`.
+    """Return the number of offsets in a topic: end minus beginning, summed over its partitions.
+
+    That is the number of its messages unless the topic is compacted or has transactions. Raises as
+    `watermark_offsets`.
     """
-    return sum(end - begin for begin, end in watermark_offsets(world, topic).values())
+    return sum(high - low for low, high in watermark_offsets(world, topic).values())
 
 
-def topic_id(world: World, name: str, admin: Any = None) -> str:
-    """Return Kafka's own id of a topic that is there: another one after it was deleted and made
-    anew. admin: a client that is there already; one is made otherwise.
+def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> str:
+    """Return Kafka's id of an existing topic. A topic that is deleted and recreated has a new id.
+
+    Args:
+        world: the environment profile.
+        name: name of the topic.
+        admin: an existing client; by default a new one is created.
     """
-    admin = admin or AdminClient(settings(world))
+    client = admin or AdminClient(settings(world))
     with translate_errors(world, f"topic {name!r} at {world.kafka.bootstrap}"):
-        asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_SECONDS)
-        return str(await_result(world, asked[name]).topic_id)
+        futures = client.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_SECONDS)
+        return str(await_result(world, futures[name]).topic_id)
 
 
 def wait_for_messages(
     world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = ""
 ) -> int:
-    """Wait until the topic exists and holds at least `n` messages; return how many it holds then.
+    """Wait until the topic exists and spans at least `n` offsets; return its offset span then.
 
     Args:
+        world: the environment profile.
+        topic: name of the topic.
+        n: number of messages to wait for.
         timeout: in seconds; by default one minute, and one second for each 500 messages.
-        connector: the connector that writes them; waiting ends at once when that one is FAILED.
+        connector: the connector that produces the messages. The wait ends at once when it is
+            FAILED.
 
     Raises:
-        WorkbenchError: after `timeout`, naming the count reached; or the connector's failure.
+        WorkbenchError: `timeout` is over, or the connector failed.
     """
 
-    def enough() -> tuple[int]:
-        there = offset_span(world, topic)
-        if there < n:
-            raise WorkbenchError(f"it holds {there}")
-        return (there,)  # true also where that is none
+    def reached() -> tuple[int]:
+        span = offset_span(world, topic)
+        if span < n:
+            raise WorkbenchError(f"it holds {span}")
+        return (span,)  # a tuple is true also for a span of 0
 
-    timeout = 60 + n / 500 if timeout is None else timeout
     return wait_until(
-        enough,
+        reached,
         f"{n} messages in topic {topic!r}",
-        timeout=timeout,
+        timeout=60 + n / 500 if timeout is None else timeout,
         interval=0.2,
         failure_reason=lambda: connect.failure(world, connector) if connector else None,
         hint="look at connect.status and the worker's log",
@@ -279,7 +323,7 @@ def wait_for_messages(
 
 
 def _consumer(world: World) -> Consumer:
-    """A consumer for `messages`: it joins no group, commits nothing, and makes no topic."""
+    """Return a consumer that joins no group, commits no offset and creates no topic."""
     return Consumer(
         settings(
             world,
@@ -288,8 +332,8 @@ def _consumer(world: World) -> Consumer:
                 "enable.auto.commit": False,
                 "allow.auto.create.topics": False,
                 "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 20,  # default 500, which closing waits out
-                # default 1000: a second lost each time 64 MB wait to be consumed
+                "fetch.wait.max.ms": 20,  # default 500, for which `close` would wait
+                # default 1000: a second is lost each time 64 MB wait to be consumed
                 "fetch.queue.backoff.ms": 10,
             },
         )
@@ -298,66 +342,70 @@ def _consumer(world: World) -> Consumer:
 
 def consume(
     world: World, topic: str, start: dict[int, int], stop: dict[int, int]
-) -> Generator[Any, None, None]:
-    """The messages of a topic from offsets `start` up to before `stop`, of each partition in the
-    order of its offsets.
+) -> Generator[Message, None, None]:
+    """Yield the messages of a topic from offset `start` up to, not including, offset `stop`.
+
+    The messages of a partition come in the order of their offsets.
 
     Args:
-        start, stop: {partition: offset}, of the same partitions.
+        world: the environment profile.
+        topic: name of the topic.
+        start: {partition: offset}.
+        stop: {partition: offset}, of the same partitions.
 
     Raises:
-        StackError: Kafka does not answer, or sent nothing for ten seconds.
+        StackError: Kafka does not answer, or sent nothing for TIMEOUT_SECONDS.
     """
-    at = {p: n for p, n in start.items() if n < stop[p]}
-    heard, look = time.monotonic(), stack.watch(world, "kafka")
-    with contextlib.closing(_consumer(world)) as reader, translate_errors(world):
-        reader.assign([TopicPartition(topic, p, n) for p, n in at.items()])
-        while at:
-            # returns when it has as many as there may be, or at the timeout
-            batch = reader.consume(min(5000, sum(stop[p] - n for p, n in at.items())), 0.05)
+    positions = {p: offset for p, offset in start.items() if offset < stop[p]}
+    last_message_at, check_kafka = time.monotonic(), stack.watch(world, "kafka")
+    with contextlib.closing(_consumer(world)) as consumer, translate_errors(world):
+        consumer.assign([TopicPartition(topic, *position) for position in positions.items()])
+        while positions:
+            missing = sum(stop[p] - offset for p, offset in positions.items())
+            # returns when it has as many messages as requested, or after the timeout
+            batch: list[Message] = consumer.consume(min(5000, missing), 0.05)
             for message in batch:
                 if message.error():
                     raise KafkaException(message.error())
-                at[message.partition()] = message.offset() + 1
+                positions[message.partition()] = message.offset() + 1
                 if message.offset() < stop[message.partition()]:
                     yield message
             if batch:
-                heard = time.monotonic()
-            elif time.monotonic() > heard + TIMEOUT_SECONDS:
+                last_message_at = time.monotonic()
+            elif time.monotonic() > last_message_at + TIMEOUT_SECONDS:
                 raise _unavailable_error(
                     world,
                     f"Kafka sent nothing for {TIMEOUT_SECONDS} s",
-                    f"topic {topic!r}, offsets {at}",
-                    "run `workbench status`; nothing is lost, read it again",
+                    f"topic {topic!r}, offsets {positions}",
+                    "run `workbench status`; nothing is lost, read the topic again",
                 )
-            # where a transaction ended, no message stands at the last offset, but the client has
-            # passed it
             else:
-                look()
-                for place in reader.position([TopicPartition(topic, p) for p in at]):
-                    at[place.partition] = max(at[place.partition], place.offset)
-            at = {p: n for p, n in at.items() if n < stop[p]}
+                check_kafka()
+                # A transaction ends with a marker that is no message. The client has passed it.
+                for p in consumer.position([TopicPartition(topic, p) for p in positions]):
+                    positions[p.partition] = max(positions[p.partition], p.offset)
+            positions = {p: offset for p, offset in positions.items() if offset < stop[p]}
 
 
 def read_all(
     world: World, topic: str, *, start_offsets: Optional[dict[int, int]] = None
-) -> list[Any]:
-    """The messages that the topic holds now, as confluent_kafka has them (headers, too), by
-    partition and offset.
-    after: as `read` has it. Raises as `messages`, and LakeError: there is no such topic.
+) -> list[Message]:
+    """Return the messages that the topic holds now, ordered by partition and offset.
+
+    They are confluent_kafka's messages, with headers. Parameters and errors are those of `read`.
     """
-    return sorted(
-        _consume_available(world, topic, start_offsets), key=lambda m: (m.partition(), m.offset())
-    )
+    messages = _consume_available(world, topic, start_offsets)
+    return sorted(messages, key=lambda message: (message.partition(), message.offset()))
 
 
 def _consume_available(
-    world: World, topic: str, start_offsets: Optional[dict[int, int]] = None
-) -> Generator[Any, None, None]:
-    """The messages that the topic holds now, from the offsets `after` on."""
-    there = watermark_offsets(world, topic)
-    start = {p: max((start_offsets or {}).get(p, 0), begin) for p, (begin, _) in there.items()}
-    return consume(world, topic, start, {p: end for p, (_, end) in there.items()})
+    world: World, topic: str, start_offsets: Optional[dict[int, int]]
+) -> Generator[Message, None, None]:
+    """Return the messages that the topic holds now, from `start_offsets` on."""
+    watermarks = watermark_offsets(world, topic)
+    first = start_offsets or {}
+    start = {p: max(first.get(p, 0), low) for p, (low, _) in watermarks.items()}
+    return consume(world, topic, start, {p: high for p, (_, high) in watermarks.items()})
 
 
 def read(
@@ -371,124 +419,137 @@ def read(
     """Return the messages that the topic holds now, ordered by partition and offset.
 
     Args:
-        limit: stop after this many messages.
-        after: read from these offsets on, as `ends` returned them; what came later than then.
-        only: asked with each message's key; the others are passed over.
+        world: the environment profile.
+        topic: name of the topic.
+        limit: largest number of messages to read.
+        start_offsets: {partition: first offset to read}, as `end_offsets` returned them earlier.
+        key_filter: returns whether to read the message with this key.
 
     Returns:
         Columns topic, partition, offset, timestamp (UTC), key, value. Key and value are text, bytes
-        where they are not UTF-8, None where the message has none (a tombstone's value). All is held
-        in memory.
+        where they are not UTF-8, None where the message has none (a tombstone's value). All
+        messages are held in memory.
 
     Raises:
         WorkbenchError: there is no such topic.
     """
-    with contextlib.closing(_consume_available(world, topic, start_offsets)) as found:
-        wanted = (m for m in found if key_filter is None or key_filter(m.key()))
+    with contextlib.closing(_consume_available(world, topic, start_offsets)) as messages:
+        selected = (m for m in messages if key_filter is None or key_filter(m.key()))
         rows = [
             (
                 topic,
                 m.partition(),
                 m.offset(),
                 m.timestamp()[1],
-                _decode_text(m.key()),
-                _decode_text(m.value()),
+                *map(_decode_text, (m.key(), m.value())),
             )
-            for m in itertools.islice(wanted, limit)
+            for m in itertools.islice(selected, limit)
         ]
-    frame = pd.DataFrame(rows, columns=COLUMNS).sort_values(
-        ["partition", "offset"], ignore_index=True
-    )
+    frame = pd.DataFrame(rows, columns=COLUMNS)
     frame["timestamp"] = pd.to_datetime(frame["timestamp"], unit="ms", utc=True)
-    return frame
+    return frame.sort_values(["partition", "offset"], ignore_index=True)
 
 
 def _decode_text(raw: Optional[bytes]) -> Union[str, bytes, None]:
     try:
-        return None if raw is None else raw.decode("utf-8")
+        return None if raw is None else raw.decode()
     except UnicodeDecodeError:
         return raw
 
 
-def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: Any) -> None:
-    """Send messages, (key, value) each, in their order; Kafka has all of them when this returns.
+def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overrides: Any) -> None:
+    """Produce messages in their order and wait until Kafka has all of them.
 
     Args:
-        messages: where one has a third part, that is what its producer is told besides: headers,
-            timestamp, partition.
-        more: settings of the producer.
+        world: the environment profile.
+        topic: name of the topic.
+        messages: (key, value) or (key, value, options) each. The options are keyword arguments of
+            the producer: headers, timestamp, partition.
+        overrides: settings of the producer.
 
-    Raises: LakeError: one is too large for the producer, or for the topic. StackError: Kafka does
-        not take them. A part of them may be there then. What making one of them raises.
+    Raises:
+        LakeError: a message is too large for the producer or for the topic.
+        StackError: Kafka does not accept the messages.
+
+        In both cases, and where the iterable raises, the topic may hold a part of the messages.
     """
-    refused: list[KafkaError] = []
+    errors: list[KafkaError] = []
 
-    def delivered(error: Optional[KafkaError], message: Any) -> None:
+    def record_error(error: Optional[KafkaError], message: Message) -> None:
         if error:
-            refused.append(error)
+            errors.append(error)
 
-    look = stack.watch(world, "kafka")
-    # an idempotent producer keeps the order, and sends none twice, when it tries again
-    producer = Producer(
-        settings(
-            world,
-            **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000, **more},
-        )
-    )
+    check_kafka = stack.watch(world, "kafka")
+    # an idempotent producer keeps the order and writes no message twice when it retries
+    defaults = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000}
+    producer = Producer(settings(world, **{**defaults, **overrides}))
     try:
         with translate_errors(world, f"topic {topic!r}"):
-            for key, value, *told in messages:
+            for key, value, *options in messages:
                 while len(producer) >= MAX_IN_FLIGHT:
                     producer.poll(0.1)
-                    look()
-                producer.produce(topic, value, key, on_delivery=delivered, **dict(*told))
-                if refused:
+                    check_kafka()
+                extra = options[0] if options else {}
+                producer.produce(topic, value, key, on_delivery=record_error, **extra)
+                if errors:
                     break
             while producer.flush(ATTEMPT_SECONDS):
-                look()
-            if refused:
-                raise KafkaException(refused[0])
-    finally:  # a traceback keeps the producer, which would send what it has when Kafka is back
+                check_kafka()
+            if errors:
+                raise KafkaException(errors[0])
+    finally:
+        # a traceback keeps the producer alive, which would send its queue when Kafka is back
         producer.purge()
 
 
-def create(world: World, name: str, partitions: int = 1, **config: str) -> None:
-    """Make a topic, unless it is there. Its replicas are as many as the broker makes by default
-    (KIP-464), of MSK one for each zone. config: of the topic. Raises WorkbenchError: Kafka refuses
-    it, or is gone.
+def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
+    """Create a topic unless it exists.
+
+    It has as many replicas as the broker's default (KIP-464), with MSK one for each zone.
+
+    Args:
+        world: the environment profile.
+        name: name of the topic.
+        partitions: number of partitions.
+        config: settings of the topic.
+
+    Raises:
+        WorkbenchError: Kafka does not create the topic, or is down.
     """
     admin = AdminClient(settings(world))
     if name not in _list_partitions(world, admin):
-        try:
-            asked = admin.create_topics(
-                [NewTopic(name, partitions, config=config)], request_timeout=TIMEOUT_SECONDS
-            )
-            await_result(world, asked[name])
-        except KafkaException as e:
-            raise WorkbenchError(
-                f"topic {name!r} was not made: {e.args[0].str()}", location=world.kafka.bootstrap
-            ) from e
+        topic = NewTopic(name, partitions, config=config)
+        futures = admin.create_topics([topic], request_timeout=TIMEOUT_SECONDS)
+        _await_all(world, futures, "created")
 
 
 def delete(world: World, *topics: str) -> None:
-    """Delete topics and wait until they are gone; those that do not exist are fine."""
+    """Delete topics and wait until they are gone. Missing topics are ignored.
+
+    Raises:
+        WorkbenchError: Kafka does not delete a topic, or is down.
+    """
     if not topics:
         return
-    admin = AdminClient(settings(world))  # one connection for all questions
-    _list_partitions(world, admin)  # says so where Kafka does not answer
-    # not only those it lists: of one that was made a moment ago the controller knows, and the
-    # broker may not yet
-    for topic, future in admin.delete_topics(list(topics), request_timeout=TIMEOUT_SECONDS).items():
-        try:
-            await_result(world, future)
-        except KafkaException as e:
-            if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise WorkbenchError(
-                    f"topic {topic!r} was not deleted: {e.args[0].str()}",
-                    location=world.kafka.bootstrap,
-                ) from e
+    admin = AdminClient(settings(world))  # one connection for all requests
+    _list_partitions(world, admin)  # raises where Kafka does not answer
+    # all names, not only those in the list: the controller may know a new topic before the broker
+    futures = admin.delete_topics(list(topics), request_timeout=TIMEOUT_SECONDS)
+    _await_all(world, futures, "deleted")
     wait_until(
         lambda: not {*topics} & {*_list_partitions(world, admin)},
         f"topics {topics} to be gone",
         timeout=30,
     )
+
+
+def _await_all(world: World, futures: dict[str, "Future[None]"], action: str) -> None:
+    for topic, future in futures.items():
+        try:
+            await_result(world, future)
+        except KafkaException as e:
+            if error_code(e) != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise WorkbenchError(
+                    f"topic {topic!r} was not {action}: {e.args[0].str()}",
+                    location=world.kafka.bootstrap,
+                ) from e

@@ -1,21 +1,21 @@
-"""How a message says which schema it was written with: a serializer puts the schema's id before the
-bytes of the message. The formats, as their documentation has them (Apicurio: "Configuring Kafka
-serializers/deserializers";
-Confluent: "Wire format"; Glue: its library's SerializationDataEncoder, for AWS describes it
-    nowhere):
+"""Wire formats: how a message names its schema.
 
-  apicurio          magic byte 0, content id in 4 bytes: what Apicurio 3 writes by default
-  apicurio_legacy8  magic byte 0, global id in 8 bytes: what Apicurio 2 writes with
-  headers.enabled=false confluent         magic byte 0, schema id in 4 bytes, looked up at the API
-  that speaks Confluent's language (ccompat) glue              version byte 3, compression byte 0,
-  the UUID of a schema version in 16 bytes. (With compression byte
-                    5 what follows is compressed by zlib, which Spark's SQL cannot undo: `not_avro`
-                    says what to set.)
+A serializer writes the id of the schema before the bytes of the message. The formats, as their
+documentation has them (Apicurio: "Configuring Kafka serializers/deserializers"; Confluent: "Wire
+format"; Glue: the source of its library's SerializationDataEncoder, because AWS documents it
+nowhere):
 
-Nothing in the bytes tells the first three apart, so the world says which one it is:
-`registry.wire`. (What Apicurio 2 writes by default, seen with 2.6.13, is none of them: the id goes
-into a header of the message. No reader here looks there; a message without the magic byte is not
-Avro for any of them.)
+    apicurio          magic byte 0, content id in 4 bytes: the default of Apicurio 3
+    apicurio_legacy8  magic byte 0, global id in 8 bytes: Apicurio 2 with headers.enabled=false
+    confluent         magic byte 0, schema id in 4 bytes, for Confluent's API (ccompat)
+    glue              version byte 3, compression byte 0, UUID of a schema version in 16 bytes.
+                      After compression byte 5 the rest is compressed by zlib, which Spark's SQL
+                      cannot undo; `not_avro_reason` names the setting to change.
+
+The bytes do not distinguish the first three, so the environment names the format: `registry.wire`.
+(The default of Apicurio 2, seen with 2.6.13, differs from them: it writes the id into a header of
+the message. No consumer here reads that header. A message without the magic byte is not Avro for any of
+them.)
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ from pyspark.sql import functions as F
 
 from ..base import World
 
-# kinds of id: of one version of an artifact (Glue: SchemaVersionId), of a text whoever uses it, of
-# Confluent's API
+# kinds of id: of a version of an artifact (Glue: SchemaVersionId), of a text whichever artifact has
+# it, of Confluent's API
 GLOBAL_ID, CONTENT_ID, CCOMPAT = ID_KINDS = ("globalId", "contentId", "ccompat")
 MESSAGE_COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
-GLUE_ZLIB_PREFIX = b"\3\5"  # a compressed message of Glue begins so
+GLUE_ZLIB_PREFIX = b"\3\5"  # a compressed message of Glue starts with these bytes
+
+
+SchemaId = Union[int, str]  # a number; of Glue the UUID of a schema version
 
 
 class WireFormat(NamedTuple):
-    """A wire format: what a message begins with, how many bytes of id follow, and what kind of id
-    they are.
-    """
+    """A wire format: the first bytes of a message, the size of the schema id, the kind of id."""
 
     magic: bytes
     id_size: int
     id_kind: str
 
     def __str__(self) -> str:
+        """Return the format for an error message."""
         return f"{self.magic.hex(' ')}, {self.id_size} bytes of schema id"
 
 
@@ -59,73 +61,79 @@ WIRE_FORMATS = {
 
 @dataclass(frozen=True)
 class WireMessage:
-    """A message taken apart: the format's name, the kind and number of its schema id (of Glue the
-    UUID's text), the Avro after it.
+    """A message split into its parts.
+
+    Attributes:
+        wire: name of the wire format.
+        id_kind: kind of the schema id.
+        schema_id: a number, with Glue the UUID as text.
+        body: the Avro after the schema id.
     """
 
     wire: str
     id_kind: str
-    schema_id: Union[int, str]
+    schema_id: SchemaId
     body: bytes
 
     @property
     def schema(self) -> str:
-        """The id as the ingest names it, such as `globalId 7`."""
+        """The schema id as the ingest names it, such as `globalId 7`."""
         return f"{self.id_kind} {self.schema_id}"
 
 
 def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
-    """Take a message's value apart; None where it is not in the world's wire format."""
+    """Split the value of a message; return None where it is not in the wire format."""
     magic, size, kind = WIRE_FORMATS[world.registry.wire]
     end = len(magic) + size
     if len(value) < end or not value.startswith(magic):
         return None
-    id, body = value[len(magic) : end], value[end:]
-    return WireMessage(
-        world.registry.wire,
-        kind,
-        str(UUID(bytes=id)) if size == 16 else int.from_bytes(id, "big"),
-        body,
-    )
+    raw = value[len(magic) : end]
+    schema_id = str(UUID(bytes=raw)) if size == 16 else int.from_bytes(raw, "big")
+    return WireMessage(world.registry.wire, kind, schema_id, value[end:])
 
 
 def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
-    """Add to messages (see MESSAGES) what `framed` finds: `schema` and `body`; both null where it
-    finds none.
+    """Add what `parse_wire_format` returns to messages in Spark.
+
+    Args:
+        messages: columns as in MESSAGE_COLUMNS.
+        world: the environment profile.
+
+    Returns:
+        The messages with two more columns, `schema` and `body`. Both are null where the value is
+        not in the wire format.
     """
     magic, size, kind = WIRE_FORMATS[world.registry.wire]
-    at, end = len(magic) + 1, len(magic) + size
-    found = F.expr(
+    start, end = len(magic) + 1, len(magic) + size
+    matches = F.expr(
         f"length(value) >= {end} AND substring(value, 1, {len(magic)}) = X'{magic.hex()}'"
     )
-    number = f"hex(substring(value, {at}, {size}))"
-    number = (
-        f"lower(regexp_replace({number}, '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-'))"
-        if size == 16
-        else f"conv({number}, 16, 10)"
-    )
+    schema_id = f"hex(substring(value, {start}, {size}))"
+    if size == 16:
+        groups = "^(.{8})(.{4})(.{4})(.{4})"
+        schema_id = f"lower(regexp_replace({schema_id}, '{groups}', '$1-$2-$3-$4-'))"
+    else:
+        schema_id = f"conv({schema_id}, 16, 10)"
     return messages.withColumns(
         {
-            "schema": F.when(found, F.concat(F.lit(kind + " "), F.expr(number))),
-            "body": F.when(found, F.expr(f"substring(value, {end + 1})")),
+            "schema": F.when(matches, F.concat(F.lit(kind + " "), F.expr(schema_id))),
+            "body": F.when(matches, F.expr(f"substring(value, {end + 1})")),
         }
     )
 
 
 def not_avro_reason(world: World) -> str:
-    """Why a message that is not in the world's wire format is a dead letter."""
+    """Return why a message that is not in the wire format is a dead letter."""
     name = world.registry.wire
-    compressed = (
-        f" (one that begins with {GLUE_ZLIB_PREFIX.hex(' ')} is compressed, which Spark cannot undo: have it written "
-        "without value.converter.compression)"
-    )
-    return f"not Avro as {name} has it: {WIRE_FORMATS[name]}" + (
-        compressed if name == "glue" else ""
-    )
+    reason = f"not Avro as {name} has it: {WIRE_FORMATS[name]}"
+    if name == "glue":
+        reason += (
+            f" (a message that starts with {GLUE_ZLIB_PREFIX.hex(' ')} is compressed, which Spark "
+            "cannot undo: remove value.converter.compression from its producer)"
+        )
+    return reason
 
 
 def unknown_schema_reason(world: World) -> str:
-    """Why a message of a schema that the registry does not know is a dead letter; {} stands for the
-    id.
-    """
+    """Return why a message with an unknown schema is a dead letter, with {} for the schema id."""
     return f"schema {{}} is not in the registry (registry.wire is {world.registry.wire})"

@@ -1,4 +1,4 @@
-"""One row through everything."""
+"""Trace one row from its source to the lake."""
 
 from .in_topic import TracedTable
 from .render import draw, show

@@ -1,10 +1,11 @@
-"""Where one record lies in a Hudi table, and since when: from its timeline, and read as of its
-commits by hudi-rs.
+"""The place of one record in a Hudi table at each commit: from the timeline, and read with hudi-rs.
 
-A commit of the ingest says how far the source was read, so the commit of a message is the first one
-that had read it. Which file it went to is asked of the table as of that commit: each row says its
-file, one in a log its file group.
+A commit of the ingest holds the position in the source. So the commit of a message is the first one
+whose position is after it. The file of a record is read from the table as of that commit: each row has
+the name of its base file, or of its file group if it is in a log.
 """
+
+from __future__ import annotations
 
 from typing import Any, Mapping, Optional
 
@@ -13,16 +14,24 @@ from ..base import LakeError, World, files
 from ..hudi.changes import Topic, landed_list
 from ..hudi.ddl import identifier, literal
 from ..hudi.ingesting import read_progress
-from ..hudi.timeline import CompletedAction, HistoryRemoved, check_readable, write_stats
+from ..hudi.timeline import (
+    CompletedAction,
+    HistoryRemoved,
+    WriteStat,
+    check_readable,
+    write_stats,
+)
 from ..spark import session
+from .in_topic import Change
 
 
 def view_names(lake: hudi.Table) -> dict[str, str]:
-    """{short name: view}: `cow`, or `mor_ro` and `mor_rt`, and the catalog's names of them."""
-    return {
-        lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry
-        for entry in hudi.catalog_names(lake)
-    }
+    """Return {short name: view}: the catalog's names of `cow`, or of `mor_ro` and `mor_rt`."""
+    views = hudi.catalog_names(lake)
+    if lake.type == "mor":
+        return {f"mor{view[-3:]}": view for view in views}
+    (view,) = views
+    return {lake.type: view}
 
 
 def rows_of_key(
@@ -32,59 +41,72 @@ def rows_of_key(
     kind: str = "snapshot",
     instant: str = "",
 ) -> list[dict[str, Any]]:
-    """The rows of a key ({field: value}) as a kind of view shows them, now or as of an instant.
+    """Return the rows of a key as a kind of view has them.
 
-    Raises: LakeError: files that the instant needs were cleaned away.
+    Args:
+        world: the world.
+        lake: the table.
+        key: {field: value}.
+        kind: "snapshot" or "read_optimized".
+        instant: digits, UTC; by default now.
+
+    Raises:
+        LakeError: files that the instant needs were cleaned away.
     """
     try:
-        return hudi.read_independent(
+        rows = hudi.read_independent(
             lake,
             as_of=(world, instant) if instant else None,
             optimized=kind == "read_optimized",
             where=key,
-        ).to_dict("records")
-    except (
-        LakeError
-    ):  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
+        )
+    except LakeError:
+        # A pending compaction hides later commits from hudi-rs. Spark takes longer.
         if instant:
             check_readable(lake, instant)
-        then = {"as.of.instant": instant} if instant else {}
-        read = hudi.spark_reader(session(world)).options(
-            **{"hoodie.datasource.query.type": kind}, **then
-        )
+        reader = hudi.spark_reader(session(world)).option("hoodie.datasource.query.type", kind)
+        if instant:
+            reader = reader.option("as.of.instant", instant)
         ((field, value),) = key.items()
-        return (
-            read.load(lake.base)
-            .where(f"{identifier(field)} = {literal(value)}")
-            .toPandas()
-            .to_dict("records")
-        )
+        condition = f"{identifier(field)} = {literal(value)}"
+        rows = reader.load(lake.base).where(condition).toPandas()
+    records: list[dict[str, Any]] = rows.to_dict("records")
+    return records
 
 
 def find_commit(
     world: World,
     lake: hudi.Table,
-    done: list[CompletedAction],
+    actions: list[CompletedAction],
     topic: str,
-    event: Mapping[str, Any],
+    change: Change,
 ) -> Optional[CompletedAction]:
-    """The one of these commits that brought a message in, from the topic or from the file it was
-    landed in; None where there is none yet, or where it was archived.
+    """Return the commit that ingested a message, from the topic or from its landed file.
+
+    Args:
+        world: the world.
+        lake: the table.
+        actions: as `completed_actions` returns them.
+        topic: the topic of the message.
+        change: the message.
+
+    Returns:
+        None if no commit has it, or if that commit was archived.
     """
-    by_topic, before = Topic(topic).id, 0
-    landed = files.open_filesystem(f"{world.lake.landing}/{event['landed']}")[1]
-    for number, commit in enumerate(done):
-        for source, progress in read_progress(commit.metadata).items():
-            if source == by_topic:
-                upto = progress.get("offsets", {}).get(str(event["partition"]), 0)
-                if before <= event["offset"] < upto:
-                    # earlier ones were archived: which of them it was cannot be told
-                    return None if number == 0 and progress["batch"] > 0 else commit
-                before = max(before, upto)
-            elif event["landed"] and landed in (
-                landed_list(world, lake, source, progress["batch"]) or ()
-            ):
-                return commit
+    topic_id, start = Topic(topic).id, 0
+    _, landed_path = files.open_filesystem(f"{world.lake.landing}/{change.landed}")
+    for number, action in enumerate(actions):
+        for source, progress in read_progress(action.metadata).items():
+            if source == topic_id:
+                end = progress.get("offsets", {}).get(str(change.partition), 0)
+                if start <= change.offset < end:
+                    # If earlier commits were archived, it may also have been one of these.
+                    return None if number == 0 and progress["batch"] > 0 else action
+                start = max(start, end)
+            elif change.landed:
+                paths = landed_list(world, lake, source, progress["batch"])
+                if paths and landed_path in paths:
+                    return action
     return None
 
 
@@ -95,20 +117,25 @@ def written_file(
     key: Mapping[str, Any],
     record: Mapping[str, Any],
     group: str,
-) -> dict[str, Any]:
-    """What a commit says (see write_stats) of the file that this version of the record went into;
-    nothing where that cannot be told any more (files were cleaned).
+) -> WriteStat:
+    """Return the statistics of the file that a commit wrote a version of a record to.
 
     Args:
-        group: the file group of the version before it. A hard delete goes there, too.
+        world: the world.
+        lake: the table.
+        commit: the commit.
+        key: {field: value} of the record.
+        record: this version.
+        group: file group of the version before it. A hard delete is written there, too.
+
+    Returns:
+        Empty if the file is not known any more, because files were cleaned.
     """
     if record.get("__deleted") != "true" or lake.deletes == "soft":
-        group = (
-            versions_at(world, lake, key, commit)
-            .get(lake.ordering_value(record), "")
-            .partition("_")[0]
-        )
-    return next((stat for _, stat in write_stats(commit.metadata) if stat["fileId"] == group), {})
+        file_name = versions_at(world, lake, key, commit).get(lake.ordering_value(record), "")
+        group = file_name.partition("_")[0]
+    stats = (stat for _, stat in write_stats(commit.metadata))
+    return next((stat for stat in stats if stat["fileId"] == group), {})
 
 
 def versions_at(
@@ -118,14 +145,16 @@ def versions_at(
     commit: CompletedAction,
     kind: str = "snapshot",
 ) -> dict[Any, str]:
-    """{version of a record: its file, or file group} in a kind of view as of a commit; nothing
-    where files of then were cleaned away. A version is told by its ordering value. Raises:
-    LakeError: the table cannot be read.
+    """Return {ordering value: file or file group} of a record in a kind of view as of a commit.
+
+    Returns:
+        Empty if files of that time were cleaned away.
+
+    Raises:
+        LakeError: the table cannot be read.
     """
     try:
-        return {
-            lake.ordering_value(r): r["_hoodie_file_name"]
-            for r in rows_of_key(world, lake, key, kind, commit.instant)
-        }
+        rows = rows_of_key(world, lake, key, kind, commit.instant)
     except HistoryRemoved:
         return {}
+    return {lake.ordering_value(row): row["_hoodie_file_name"] for row in rows}

@@ -1,16 +1,17 @@
-"""What is traced, and the messages of one row in its topic, each taken apart: what a trace begins
-with.
-"""
+"""The table that is traced, and the messages of one row in its topic: the start of a trace."""
+
+from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ..base import LakeError, World
 from ..hudi import Table
 from ..landing import messages
 from ..landing.formats import JsonLines
+from ..landing.sinks import Sink
 from ..topic import registry, topics
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
@@ -18,114 +19,177 @@ OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
 
 @dataclass(frozen=True)
 class TracedTable:
-    """A source table whose rows can be traced. sink: what its landing does, None where nothing
-    lands them; tables: those of the lake it goes into; format: of its messages, "json" or
-    "avro".
+    """A source table whose rows can be traced.
+
+    Attributes:
+        name: name in this command.
+        source: schema.table.
+        key: primary key column.
+        topic: topic of its changes.
+        sink: settings of its landing; None if nothing lands them.
+        tables: the lake tables that it is ingested into.
+        format: format of its messages, "json" or "avro".
     """
 
     name: str
-    source: str  # schema.table
+    source: str
     key: str
     topic: str
-    sink: Any
+    sink: Optional[Sink]
     tables: tuple[Table, ...]
     format: str = "json"
 
 
-def events(world: World, table: TracedTable, key: Any) -> list[dict[str, Any]]:
-    """The messages of a key but its tombstones, taken apart: `record` is what the message says,
-    `needle` the bytes by which its landed file is known.
+@dataclass
+class Change:
+    """A change of a row: its message, and where it went.
+
+    Attributes:
+        change: number of the change, from 1 on.
+        made_at: commit time in the source (UTC).
+        op: snapshot, insert, update or delete.
+        what: description, such as `birth_year 1906 → 1907`.
+        lsn: log position in the source.
+        transaction: transaction id in the source.
+        partition: partition of the message.
+        offset: offset of the message.
+        in_topic_at: timestamp of the message.
+        schema: schema id, "inline" for JSON.
+        version: version of the schema.
+        record: the decoded message.
+        payload_bytes: bytes that identify the message in its landed file.
+        landed: landed file, below the landing, or "".
+        lake: columns of the lake tables and their views.
+    """
+
+    change: int
+    made_at: Optional[dt.datetime]
+    op: Optional[str]
+    what: str
+    lsn: Optional[int]
+    transaction: Optional[int]
+    partition: int
+    offset: int
+    in_topic_at: dt.datetime
+    schema: str
+    version: Optional[str]
+    record: dict[str, Any]
+    payload_bytes: bytes
+    landed: str = ""
+    lake: dict[str, str] = field(default_factory=dict)
+
+
+def events(world: World, table: TracedTable, key: Any) -> list[Change]:
+    """Read the messages of a key, without its tombstones, oldest first.
+
+    Raises:
+        LakeError: there is no such message, or one cannot be decoded.
     """
     decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
     versions = registry.versions_by_schema_id(world, [f"{table.topic}-value"]) if decode else {}
 
-    def asked_for(raw: Optional[bytes]) -> bool:
-        said = extract_key(decode, raw, table.key)
-        return said is not None and str(said) == str(key)  # a text `None` may be a key
+    def has_key(raw: Optional[bytes]) -> bool:
+        message_key = extract_key(decode, raw, table.key)
+        return message_key is not None and str(message_key) == str(
+            key
+        )  # a text `None` may be a key
 
-    found = topics.read(world, table.topic, key_filter=asked_for)
-    events: list[dict[str, Any]] = []
+    rows = topics.read(world, table.topic, key_filter=has_key)
+    changes: list[Change] = []
     before: Optional[dict[str, Any]] = None
-    for m in found[found["value"].notna()].itertuples():
+    for m in rows[rows["value"].notna()].itertuples():
         try:
-            record, needle, schema = _decode_value(
+            record, payload_bytes, schema = _decode_value(
                 decode, m.value.encode() if isinstance(m.value, str) else m.value
             )
         except LakeError as e:
             raise LakeError(
                 f"a message of the row cannot be read: {e.message}",
                 location=f"{table.topic}, partition {m.partition}, offset {m.offset}",
-                hint="the ingest has put it aside: hudi.dead_letters(spark, world, table) has the "
+                hint="the ingest has it as a dead letter: hudi.dead_letters(spark, world, table) has the "
                 "reason",
             ) from e
-        made = record.get("__source_ts_ms")
-        events.append(
-            {
-                "change": len(events) + 1,
-                "made_at": made and dt.datetime.fromtimestamp(made / 1000, dt.timezone.utc),
-                "op": OPERATIONS.get(record.get("__op"), record.get("__op")),
-                "what": describe_change(before, record),
-                "lsn": record.get("__lsn"),
-                "transaction": record.get("__source_txId"),
-                "partition": m.partition,
-                "offset": m.offset,
-                "in_topic_at": m.timestamp.to_pydatetime(),
-                "schema": schema,
-                "version": versions.get(schema),
-                "record": record,
-                "needle": needle,
-            }
+        source_ms, op = record.get("__source_ts_ms"), record.get("__op")
+        changes.append(
+            Change(
+                change=len(changes) + 1,
+                made_at=source_ms and dt.datetime.fromtimestamp(source_ms / 1000, dt.timezone.utc),
+                op=OPERATIONS.get(op or "", op),
+                what=describe_change(before, record),
+                lsn=record.get("__lsn"),
+                transaction=record.get("__source_txId"),
+                partition=m.partition,
+                offset=m.offset,
+                in_topic_at=m.timestamp.to_pydatetime(),
+                schema=schema,
+                version=versions.get(schema),
+                record=record,
+                payload_bytes=payload_bytes,
+            )
         )
         before = record
-    if not events:
+    if not changes:
         raise LakeError(
             f"topic {table.topic} has no message of {table.key} {key}",
             location=f"{topics.offset_span(world, table.topic):,} messages",
             expected=f"a {table.key} of {table.source}",
             hint="is the row in the source, and the connector RUNNING? (connect.status)",
         )
-    return events
+    return changes
 
 
 def extract_key(decode: Optional[registry.Decoder], raw: Optional[bytes], name: str) -> Any:
-    """The key that a message's key says, None where it is of another kind, or of a schema that
-    nobody knows.
+    """Return the record key in a message's key; None if it has another format or an unknown schema.
+
+    Args:
+        decode: decoder of Avro; None for JSON.
+        raw: the message's key.
+        name: the record key field.
     """
+    if raw is None:
+        return None
     try:
-        found = None if raw is None else decode(raw).record if decode else json.loads(raw)
+        key = decode(raw).record if decode else json.loads(raw)
     except (LakeError, ValueError):
         return None
-    found = found.get("payload", found) if isinstance(found, dict) else found
-    return found.get(name) if isinstance(found, dict) else found
+    if isinstance(key, dict):
+        key = key.get("payload", key)
+    return key.get(name) if isinstance(key, dict) else key
 
 
 def _decode_value(
     decode: Optional[registry.Decoder], raw: bytes
 ) -> tuple[dict[str, Any], bytes, str]:
-    """(record, bytes by which the landed file is known, schema id)."""
+    """Return (record, bytes that identify it in its landed file, schema id)."""
     if decode:
-        record, found, _ = decode(raw)
-        return record, found.body, found.schema
+        record, message, _ = decode(raw)
+        return record, message.body, message.schema
     try:
         _, payload, line = messages.JsonConverter(has_envelope=True).read(raw)
     except ValueError as e:
         raise LakeError(str(e)) from e
     if payload is None:
-        raise LakeError("it holds nothing")
+        raise LakeError("it is empty")
     return payload, JsonLines().encoder_for(None)(payload, line), "inline"
 
 
 def describe_change(before: Optional[dict[str, Any]], record: dict[str, Any]) -> str:
-    """What a change did, as text: `birth_year 1906 → 1907`."""
+    """Describe what a change did: `birth_year 1906 → 1907`.
+
+    Args:
+        before: the row before the change, or None.
+        record: the change.
+    """
     if record.get("__op") == "d":
         return "row deleted"
     if before is None or before.get("__op") == "d":
         return "row inserted" if record.get("__op") == "c" else "row read"
-    own = [n for n in record if not n.startswith("__") and record[n] != before.get(n)]
-    return (
-        ", ".join(f"{n} {_truncate(before.get(n))} → {_truncate(record[n])}" for n in own)
-        or "nothing"
-    )
+    changed = [
+        f"{name} {_truncate(before.get(name))} → {_truncate(value)}"
+        for name, value in record.items()
+        if not name.startswith("__") and value != before.get(name)
+    ]
+    return ", ".join(changed) or "nothing"
 
 
 def _truncate(value: Any) -> str:

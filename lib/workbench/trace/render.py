@@ -1,6 +1,8 @@
-"""A trace for people to look at: as text, and as a picture."""
+"""Show the history of a row: as text, and as a figure."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Any, Optional, cast
 
 import pandas
 
@@ -9,149 +11,115 @@ from ..hudi.timeline import parse_instant
 from .in_lake import view_names
 from .row_history import RowHistory
 
+# {column: title} of the printed tables
+SOURCE_COLUMNS = {
+    "change": "",
+    "made_at": "made at (UTC)",
+    "op": "op",
+    "what": "what",
+    "lsn": "LSN",
+    "transaction": "transaction",
+}
+TOPIC_COLUMNS = {
+    "change": "",
+    "offset": "partition:offset",
+    "in_topic_at": "in the topic at",
+    "schema": "schema",
+    "landed": "landed file",
+}
+HIDDEN_FIELDS = ["view", "_hoodie_commit_seqno", "_hoodie_record_key"]
 
-def show(life: RowHistory) -> None:
-    """Print a biography: where the changes come from, where they went, and what the views show."""
+
+def show(history: RowHistory) -> None:
+    """Print where the changes of a row come from, where they went, and what the views show."""
     from rich.console import Console
     from rich.text import Text
 
-    console, shown = Console(), life.changes.copy()
+    console, changes = Console(), history.changes.copy()
     for column in ("made_at", "in_topic_at"):
-        shown[column] = shown[column].dt.strftime("%Y-%m-%d %H:%M:%S.%f").str[:-3]
-    shown["schema"] = [
-        s if v is None else f"{s}, version {v}" for s, v in zip(shown["schema"], shown["version"])
-    ]
-    shown["place"] = [f"{p}:{o}" for p, o in zip(shown["partition"], shown["offset"])]
-    console.print(
-        Text.assemble(
-            (escape_unprintable(f"{life.table.name} {life.key}"), "bold"),
-            escape_unprintable(f"  {len(shown)} changes; topic {life.table.topic}"),
-        )
-    )
-    _print(
-        console,
-        shown,
-        {
+        changes[column] = changes[column].dt.strftime("%Y-%m-%d %H:%M:%S.%f").str[:-3]
+    has_version = changes["version"].notna()
+    changes.loc[has_version, "schema"] += ", version " + changes["version"][has_version].astype(str)
+    changes["offset"] = changes["partition"].astype(str) + ":" + changes["offset"].astype(str)
+    title = escape_unprintable(f"{history.table.name} {history.key}")
+    summary = escape_unprintable(f"  {len(changes)} changes; topic {history.table.topic}")
+    console.print(Text.assemble((title, "bold"), summary))
+    _print(console, changes, SOURCE_COLUMNS)
+    _print(console, changes, TOPIC_COLUMNS)
+    for lake in history.table.tables:
+        columns = {
             "change": "",
-            "made_at": "made at (UTC)",
-            "op": "op",
-            "what": "what",
-            "lsn": "LSN",
-            "transaction": "transaction",
-        },
-    )
-    _print(
-        console,
-        shown,
-        {
-            "change": "",
-            "place": "partition:offset",
-            "in_topic_at": "in the topic at",
-            "schema": "schema",
-            "landed": "landed file",
-        },
-    )
-    for lake in life.table.tables:
-        _print(
-            console,
-            shown,
-            {
-                "change": "",
-                f"{lake.type}_commit": f"commit of {lake.name}",
-                f"{lake.type}_file_group": "file group",
-                f"{lake.type}_file": "file",
-                **view_names(lake),
-            },
-        )
-    if len(life.views):  # a line for each field: rows are wide, and there are few views
-        fields = life.views.drop(
-            columns=["view", "_hoodie_commit_seqno", "_hoodie_record_key"], errors="ignore"
-        )
-        _print(
-            console,
-            fields.astype(object).T.reset_index(),
-            {"index": "shown now", **dict(enumerate(life.views["view"]))},
-        )
+            f"{lake.type}_commit": f"commit of {lake.name}",
+            f"{lake.type}_file_group": "file group",
+            f"{lake.type}_file": "file",
+            **view_names(lake),
+        }
+        _print(console, changes, columns)
+    if len(history.views):  # a line for each field: rows are wide, and there are few views
+        fields = history.views.drop(columns=HIDDEN_FIELDS, errors="ignore").astype(object).T
+        titles: dict[Any, str] = {"index": "shown now"}
+        titles.update(enumerate(history.views["view"]))
+        _print(console, fields.reset_index(), titles)
 
 
 def _print(console: Any, frame: pandas.DataFrame, columns: dict[Any, str]) -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
-    out = Table(
+    table = Table(
         *(Column(title, overflow="fold") for title in columns.values()),
         box=None,
         pad_edge=False,
         padding=(0, 2, 0, 0),
     )
-    for line in frame[list(columns)].itertuples(index=False):
-        out.add_row(
-            *[
-                Text(
-                    ""
-                    if pandas.isna(v)
-                    else f"{v:.15g}"
-                    if isinstance(v, float)
-                    else escape_unprintable(str(v))
-                )
-                for v in line
-            ]
-        )
-    console.print(out)
+    for row in frame[list(columns)].itertuples(index=False):
+        table.add_row(*[Text(_format(value)) for value in row])
+    console.print(table)
     console.print()
 
 
-def draw(life: RowHistory) -> Any:
-    """The timeline of a biography, as a Figure of matplotlib: a line per change, from the source to
-    the topic and from there to each table. The distances in time are not to scale.
+def _format(value: Any) -> str:
+    if pandas.isna(value):
+        return ""
+    return f"{value:.15g}" if isinstance(value, float) else escape_unprintable(str(value))
+
+
+def draw(history: RowHistory) -> Any:
+    """Draw the timeline of a row, a line per change, from source to topic and from there to each table.
+
+    The distances in time are not to scale.
+
+    Returns:
+        A figure of matplotlib.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
     from ..results import draw as charts
 
-    changes = life.changes
-    stages = {
-        "source": changes["made_at"].dropna(),
-        f"topic {life.table.topic}": changes["in_topic_at"],
-    }
-    for lake in life.table.tables:
-        commits = changes[f"{lake.type}_commit"]
-        stages[f"commit of {lake.name}"] = commits[commits != ""].map(parse_instant)
-    times = sorted({t for stage in stages.values() for t in stage})
-    at = {t: n for n, t in enumerate(times)}
-    # where the colours are used up: other lines, then other marks
-    looks = (
+    changes, stages = history.changes, _stages(history)
+    times = sorted({time for stage in stages.values() for time in stage})
+    # once the colors are used up: other line styles, then other markers
+    styles = (
         plt.cycler(marker="os^D")
         * plt.cycler(linestyle=["-", "--", ":"])
         * plt.cycler(color=[*charts.PALETTE, charts.INK])
     )
-    key = 0.25 * -(-len(changes) // 2) + 0.25  # inches of the legend, which has two columns
-    with plt.rc_context(charts.STYLE):
+    legend_rows = (len(changes) + 1) // 2  # it has two columns
+    height = 1.4 + 0.75 * len(stages) + 0.25 * (legend_rows + 1)  # inches
+    with plt.rc_context(cast(Any, charts.STYLE)):
         figure = charts.Picture(
-            1.4 + 0.75 * len(stages) + key,
-            f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)",
+            height,
+            f"{history.table.name} {history.key}: from the source to the lake (UTC, not to scale)",
         )
         axes = figure.subplots()
-        for look, (number, change) in zip(looks(), changes.iterrows()):
-            source, topic, *tables = [
-                (at[stage[number]], -level) if number in stage else None
+        for style, (number, change) in zip(styles(), changes.iterrows()):
+            points = [
+                (times.index(stage[number]), -level) if number in stage else None
                 for level, stage in enumerate(stages.values())
             ]
-            way = [p for p in (source, topic) if p]
-            axes.plot(*zip(*way), **look, label=f"{change['change']}  {change['what']}")
-            axes.annotate(
-                str(change["change"]),
-                way[0],
-                textcoords="offset points",
-                xytext=(0, 7),
-                ha="center",
-            )
-            for table in filter(
-                None, tables
-            ):  # a bend, or one table would look like a station on the way to another
-                axes.plot(*zip(topic, (table[0], topic[1] - 0.5), table), **look, markevery=[2])
-        axes.set_yticks([-n for n in range(len(stages))], list(stages))
+            _draw_change(axes, change, points, style)
+        axes.set_yticks([-level for level in range(len(stages))], list(stages))
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
         axes.xaxis.set_major_formatter(
             lambda n, _: f"{times[int(n)]:%H:%M:%S}" if 0 <= n < len(times) else ""
@@ -159,3 +127,42 @@ def draw(life: RowHistory) -> Any:
         axes.set_ylim(0.6 - len(stages), 0.6)
         figure.legend(loc="outside lower left", ncols=2)
     return figure
+
+
+def _stages(history: RowHistory) -> dict[str, pandas.Series]:
+    """Return {name of a stage: times at which the changes reached it}: source, topic, tables."""
+    changes = history.changes
+    stages = {
+        "source": changes["made_at"].dropna(),
+        f"topic {history.table.topic}": changes["in_topic_at"],
+    }
+    for lake in history.table.tables:
+        commits = changes[f"{lake.type}_commit"]
+        stages[f"commit of {lake.name}"] = commits[commits != ""].map(parse_instant)
+    return stages
+
+
+def _draw_change(
+    axes: Any, change: pandas.Series, points: list[Optional[tuple[int, int]]], style: dict[str, Any]
+) -> None:
+    """Draw the line of one change.
+
+    Args:
+        axes: of matplotlib.
+        change: the row of the change.
+        points: the point of each stage: source (None if its time is unknown), topic, and each table
+            (None if it does not have the change).
+        style: marker, line style and color.
+    """
+    source, topic, *tables = points
+    assert topic is not None, "every message has a time"
+    line = [source, topic] if source else [topic]
+    axes.plot(*zip(*line), **style, label=f"{change['change']}  {change['what']}")
+    axes.annotate(
+        str(change["change"]), line[0], textcoords="offset points", xytext=(0, 7), ha="center"
+    )
+    for table in tables:
+        if table is not None:
+            # a bend, or a table would look like a stop on the way to another one
+            bend = (table[0], topic[1] - 0.5)
+            axes.plot(*zip(topic, bend, table), **style, markevery=[2])

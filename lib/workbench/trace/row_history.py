@@ -1,12 +1,12 @@
-"""One row's biography: `workbench trace artists 299`, or `row(world, traced(world, "artists"),
-299)`.
+"""The history of one row: `workbench trace artists 299`, or `row(world, traced_table(world, "artists"), 299)`.
 
-Every change of the row, from the source's log to the views of the lake: LSN and transaction →
-topic, partition, offset → schema → landed file → Hudi commit, file group, base or log file → what
-each view shows. The topic is read for the messages of one key, and the rest is looked up in names,
-timelines and the lake as of each commit (see in_lake); Spark is asked only for what hudi-rs cannot
-read.
+It has every change of the row from the source's log to the views of the lake: LSN and transaction →
+topic, partition, offset → schema → landed file → Hudi commit, file group, base or log file → what each
+view shows. Only the topic is read for the messages of one key. The rest is looked up in file names,
+timelines and the lake as of each commit (see in_lake). Spark is used only for what hudi-rs cannot read.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
@@ -17,23 +17,24 @@ from .. import hudi
 from ..base import World, files
 from ..base.paths import join_uri
 from ..hudi.changes import reading_order
-from ..hudi.timeline import completed_actions
+from ..hudi.timeline import CompletedAction, WriteStat, completed_actions
 from . import in_topic
 from .in_lake import find_commit, rows_of_key, versions_at, view_names, written_file
-from .in_topic import TracedTable
+from .in_topic import Change, TracedTable
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
-INTERNAL_COLUMNS = [
-    "record",
-    "needle",
-    "_state",
-]  # what a change is known by here, and nobody else asks for
+INTERNAL_COLUMNS = ["record", "payload_bytes", "lake"]  # fields of Change that are no result
 
 
 @dataclass(frozen=True)
 class RowHistory:
-    """What `row` found: `changes`, one line per change, and `views`, the row as each view shows it
-    now.
+    """The result of `row`.
+
+    Attributes:
+        table: the traced table.
+        key: record key of the row.
+        changes: one line per change.
+        views: the row as each view shows it now.
     """
 
     table: TracedTable
@@ -43,144 +44,163 @@ class RowHistory:
 
 
 def row(world: World, table: TracedTable, key: Any) -> RowHistory:
-    """Follow one row through everything.
+    """Trace one row from its source to the lake.
 
     Args:
-        table: `walkthroughs.traced_table` gives that of a captured table. key: of the row, a number or a
-            text.
+        world: the world.
+        table: `walkthroughs.traced_table` returns that of a captured table.
+        key: record key of the row, a number or a text.
 
     Returns:
         changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn,
-            transaction (of a snapshot's row that of the snapshot), partition, offset, in_topic_at,
-            schema (its id; "inline" of JSON), version, landed (file below the landing); then for
-            each lake table <kind>_commit, <kind>_file_group, <kind>_file; then for each view
-            whether it shows this change: now, was (time travel finds it), not yet (before
-            compaction), never (a later change came with the same commit).
-        views: for each view the rows it has of this key now, read by hudi-rs, by Spark where that
-            cannot. A read-optimised view has two where a record moved and was not compacted yet.
+            transaction (of a row of the snapshot that of the snapshot), partition, offset,
+            in_topic_at, schema (its id; "inline" for JSON), version, landed (file below the
+            landing); then for each lake table <kind>_commit, <kind>_file_group, <kind>_file; then
+            for each view whether it shows this change: now, was (time travel finds it), not yet
+            (before compaction), never (the same commit has a later change).
+        views: for each view the rows that it has of this key now, read by hudi-rs, or by Spark if
+            that cannot. A read-optimized view has two if a record moved and was not compacted yet.
 
     Raises:
-        LakeError: no message of such a key. WorkbenchError: no topic. StackError: a service does
-            not answer.
+        LakeError: no message has this key.
+        WorkbenchError: the topic does not exist.
+        StackError: a service does not answer.
     """
-    events = in_topic.events(world, table, key)
-    where = {table.key: events[0]["record"][table.key]}
-    shown = views(world, table, where)
-    for event in events:
-        event["landed"] = _landed_file(world, table, event)
+    changes = in_topic.events(world, table, key)
+    record_key = {table.key: changes[0].record[table.key]}
+    current = views(world, table, record_key)
+    for change in changes:
+        change.landed = _landed_file(world, table, change)
     for lake in table.tables:
-        _add_table_columns(world, table, lake, where, events, shown)
-    changes = pandas.DataFrame(events).drop(columns=INTERNAL_COLUMNS, errors="ignore")
-    kinds = {
-        "transaction": "Int64",
-        "made_at": "datetime64[us, UTC]",
-    }  # also where no message says them
-    return RowHistory(table, where[table.key], changes.astype(kinds), shown)
+        _add_table_columns(world, table, lake, record_key, changes, current)
+    rows = pandas.DataFrame([{**vars(change), **change.lake} for change in changes])
+    # also if no message has a value
+    types = {"transaction": "Int64", "made_at": "datetime64[us, UTC]"}
+    rows = rows.drop(columns=INTERNAL_COLUMNS).astype(types)
+    return RowHistory(table, record_key[table.key], rows, current)
 
 
-def views(world: World, table: TracedTable, where: Mapping[str, Any]) -> pandas.DataFrame:
-    """The rows of a key as each view shows them now."""
-    found = [
+def views(world: World, table: TracedTable, key: Mapping[str, Any]) -> pandas.DataFrame:
+    """Return the rows of a key ({field: value}) as each view shows them now, with a column `view`."""
+    rows = [
         {**row, "view": view}
-        for lake in filter(hudi.exists, table.tables)
+        for lake in table.tables
+        if hudi.exists(lake)
         for view, kind in hudi.catalog_names(lake).items()
-        for row in rows_of_key(world, lake, where, kind)
+        for row in rows_of_key(world, lake, key, kind)
     ]
-    return pandas.DataFrame(found or {"view": []})
+    return pandas.DataFrame(rows or {"view": []})
 
 
-def _landed_file(world: World, table: TracedTable, event: dict[str, Any]) -> str:
-    """The landed file that holds a message, below the landing; "" where there is none."""
-    sink, partition = table.sink, event["partition"]
+def _landed_file(world: World, table: TracedTable, change: Change) -> str:
+    """Return the path of the landed file with a message, below the landing, or ""."""
+    sink = table.sink
     if sink is None:
         return ""
-    below, _ = sink.folder_of(
-        event["record"], partition, int(event["in_topic_at"].timestamp() * 1000)
-    )
-    prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
+    time_ms = int(change.in_topic_at.timestamp() * 1000)
+    partition_path, _ = sink.partition_folder(change.record, change.partition, time_ms)
+    prefix = "/".join(filter(None, (sink.prefix_of(table.topic), partition_path)))
     folder = join_uri(world.lake.landing, prefix)
-    orders = (reading_order(i.base_name, 0) for i in files.list_dir(folder) if i.is_file)
-    first = {
-        o[3]: o[4]
-        for o in orders
-        if o[:3] == (True, table.topic, partition) and o[3] <= event["offset"]
-    }
-    name = first[max(first)] if first else ""
-    return (
-        f"{prefix}/{name}"
-        if name and event["needle"] in files.read_bytes(f"{folder}/{name}")
-        else ""
-    )
+    orders = [reading_order(info.base_name, 0) for info in files.list_dir(folder) if info.is_file]
+    candidates = [
+        order
+        for order in orders
+        if order.topic == table.topic
+        and order.partition == change.partition
+        and order.position <= change.offset
+    ]
+    if not candidates:
+        return ""
+    name = max(candidates).path
+    data = files.read_bytes(f"{folder}/{name}")
+    return f"{prefix}/{name}" if change.payload_bytes in data else ""
 
 
 def _add_table_columns(
     world: World,
     table: TracedTable,
     lake: hudi.Table,
-    where: Mapping[str, Any],
-    events: list[dict[str, Any]],
-    shown: pandas.DataFrame,
+    key: Mapping[str, Any],
+    changes: list[Change],
+    current: pandas.DataFrame,
 ) -> None:
-    """Add the columns of one lake table and of its views to every change."""
-    done = completed_actions(lake)
-    commits = [find_commit(world, lake, done, table.topic, event) for event in events]
-    last = max((n for n, c in enumerate(commits) if c), default=None)
-    # what base files have held: versions that went into one, and those that a compaction brought
-    # there
-    based = {
-        v
-        for c in done
-        if lake.type == "mor" and c.action == "commit"
-        for v in versions_at(world, lake, where, c, "read_optimized")
-    }
+    """Add the columns of one lake table and of its views to every change.
+
+    Args:
+        world: the world.
+        table: the traced table.
+        lake: the lake table.
+        key: {field: value} of the row.
+        changes: all changes of the row, oldest first.
+        current: the row as each view shows it now, as `views` returns it.
+    """
+    actions = completed_actions(lake)
+    commits = [find_commit(world, lake, actions, table.topic, change) for change in changes]
+    base_versions = _compacted_versions(world, lake, key, actions)
+    states: list[str] = []
     group = ""
-    for number, (event, commit) in enumerate(zip(events, commits)):
-        merged = commit is not None and commit.instant in {
-            c.instant for c in commits[number + 1 :] if c
-        }
-        mine = (
-            written_file(world, lake, commit, where, event["record"], group)
-            if commit and not merged
-            else {}
-        )
-        group, path = mine.get("fileId", group), mine.get("path") or ""
+    for number, (change, commit) in enumerate(zip(changes, commits)):
+        state = ""
+        file: WriteStat = {}
+        if commit and commit in commits[number + 1 :]:
+            state = NEVER
+        elif commit:
+            state = WAS
+            file = written_file(world, lake, commit, key, change.record, group)
+        states.append(state)
+        group, path = file.get("fileId", group), file.get("path") or ""
         if path.endswith(".parquet"):
-            based.add(lake.ordering_value(event["record"]))
-        event[f"{lake.type}_commit"] = commit.instant if commit else ""
-        event[f"{lake.type}_file_group"], event[f"{lake.type}_file"] = mine.get("fileId", ""), path
-        event["_state"] = NEVER if merged else WAS if commit else ""
+            base_versions.add(lake.ordering_value(change.record))
+        change.lake[f"{lake.type}_commit"] = commit.instant if commit else ""
+        change.lake[f"{lake.type}_file_group"] = file.get("fileId", "")
+        change.lake[f"{lake.type}_file"] = path
+    last = max((n for n, commit in enumerate(commits) if commit), default=None)
     for short, view in view_names(lake).items():
-        here = {lake.ordering_value(r) for r in shown[shown["view"] == view].to_dict("records")}
-        for number, event in enumerate(events):
-            event[short] = _visibility(
-                event["_state"],
-                event["record"],
-                lake,
-                here,
-                number == last,
-                based if short == "mor_ro" else None,
+        rows = current[current["view"] == view].to_dict("records")
+        visible = {lake.ordering_value(row) for row in rows}
+        needs_base = base_versions if short == "mor_ro" else None
+        for number, change in enumerate(changes):
+            change.lake[short] = _visibility(
+                states[number], change.record, lake, visible, number == last, needs_base
             )
+
+
+def _compacted_versions(
+    world: World, lake: hudi.Table, key: Mapping[str, Any], actions: list[CompletedAction]
+) -> set[Any]:
+    """Return the ordering values of a row that the compactions of a table wrote to base files."""
+    versions: set[Any] = set()
+    if lake.type == "mor":
+        for action in actions:
+            if action.action == "commit":
+                versions.update(versions_at(world, lake, key, action, "read_optimized"))
+    return versions
 
 
 def _visibility(
     state: str,
     record: dict[str, Any],
     lake: hudi.Table,
-    here: set,
-    last: bool,
-    based: Optional[set],
+    visible: set[Any],
+    is_last: bool,
+    base_versions: Optional[set[Any]],
 ) -> str:
-    """Whether a view shows a change: `here` are the versions it shows, `based` those that base
-    files have held.
+    """Return whether a view shows a change.
+
+    Args:
+        state: WAS if a commit has the change; else the result.
+        record: the change.
+        lake: the table.
+        visible: ordering values of the rows that the view shows.
+        is_last: whether it is the last change that was committed.
+        base_versions: of a view of base files, the ordering values that base files have had.
     """
     if state != WAS:
         return state
-    version, gone = (
-        lake.ordering_value(record),
-        record.get("__op") == "d" and lake.deletes == "hard",
-    )
-    if version in here or (last and gone and not here):
+    version = lake.ordering_value(record)
+    is_hard_delete = record.get("__op") == "d" and lake.deletes == "hard"
+    if version in visible or (is_last and is_hard_delete and not visible):
         return NOW
-    if based is None or version in based:
+    if base_versions is None or version in base_versions:
         return WAS
-    return NOT_YET if last else NEVER
+    return NOT_YET if is_last else NEVER

@@ -1,9 +1,9 @@
-"""A copy of tables as they were loaded, in a schema that is not published, and the way back to it.
+"""Baselines: copies of source tables as they were loaded, to restore them.
 
-Setting back is plain SQL in one transaction: rows that were added go, rows that are missing or
-other come again. Each is a change like any other in the source's log, and a row that is as it was
-loaded makes none. A column that counts by itself (serial, identity) goes on after its last row, so
-that the same rows get the same numbers again.
+The copies are in a schema that is not published. A restore is plain SQL in one transaction: it
+deletes added rows, and restores deleted and changed ones. Each of these is a change in the source's
+log; an unchanged row makes none. Serial and identity columns continue after their last value, so
+that new rows get the same numbers again.
 """
 
 from typing import Any, Optional, Sequence
@@ -13,102 +13,91 @@ from psycopg import sql
 
 from ..base import World
 from ..source import postgres
+from ..source.names import format_sql, identifier
 from ..source.queries import QUERIES
 
 SCHEMA = "kept"
 
 
 def save(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Copy these tables (`schema.table`) as they are now; a copy that is there is replaced."""
+    """Copy these tables (`schema.table`) as they are now, and replace earlier copies."""
     with postgres.session(world, database) as c, c.transaction():
-        c.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+        c.execute(format_sql("CREATE SCHEMA IF NOT EXISTS {}", SCHEMA))
         _drop(c, tables)
         for table in tables:
-            source = postgres.identifier(table)
-            c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(_copy_name(table), source))
-            # of which table it is the copy: one that is loaded anew has the same name and another
-            # number
-            c.execute(
-                sql.SQL("COMMENT ON TABLE {} IS {}").format(
-                    _copy_name(table), sql.Literal(_table_oid(c, source))
-                )
-            )
+            copy, source = _copy_name(table), identifier(table)
+            c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, source))
+            # a table that is loaded again has the same name, but another oid
+            oid = _scalar(c, "SELECT to_regclass(%s)::oid::text", source)
+            c.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(copy, sql.Literal(oid)))
 
 
 def exists(world: World, tables: Sequence[str], database: Optional[str] = None) -> bool:
-    """Whether there is a copy of each of these tables."""
+    """Return whether there is a copy of each of these tables."""
+    query = "SELECT obj_description(to_regclass(%s), 'pg_class') = to_regclass(%s)::oid::text"
     with postgres.session(world, database) as c:
-        said = "SELECT obj_description(to_regclass(%s), 'pg_class')"
-        return all(
-            c.execute(said, [_copy_name(t).as_string(c)]).fetchone()[0]
-            == _table_oid(c, postgres.identifier(t), "gone")
-            for t in tables
-        )
+        return all(_scalar(c, query, _copy_name(t), identifier(t)) for t in tables)
 
 
 def restore(world: World, tables: Sequence[str], database: Optional[str] = None) -> int:
-    """Give these tables the rows that were kept; return how many rows that changed. Columns that
-    were added since stay.
+    """Restore the copied rows of these tables. Columns that were added since stay.
 
-    Raises: SourceError: there is no copy. Nothing is changed then.
+    Returns:
+        The number of changed rows.
+
+    Raises:
+        SourceError: there is no copy; nothing is changed.
     """
     with postgres.session(world, database) as c, c.transaction():
-        c.execute(
-            "SET LOCAL session_replication_role = replica"
-        )  # no triggers, no foreign keys: rows as they were
+        # without triggers and foreign keys: the rows are restored as they were
+        c.execute("SET LOCAL session_replication_role = replica")
         return sum(_restore_table(c, table) for table in tables)
 
 
 def delete(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Remove the copies of these tables; none is no error."""
+    """Remove the copies of these tables, if they exist."""
     with postgres.session(world, database) as c, c.transaction():
         _drop(c, tables)
 
 
 def _drop(c: psycopg.Connection, tables: Sequence[str]) -> None:
     for table in tables:
-        c.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_copy_name(table)))
+        c.execute(format_sql("DROP TABLE IF EXISTS {}", (SCHEMA, table)))
 
 
 def _copy_name(table: str) -> sql.Identifier:
-    return sql.Identifier(
-        SCHEMA, table
-    )  # with its schema in the name: two schemas may have tables of one name
+    """Return the name of a table's copy; it includes the schema, which makes it unique."""
+    return sql.Identifier(SCHEMA, table)
 
 
-def _table_oid(c: psycopg.Connection, table: sql.Identifier, otherwise: str = "") -> str:
-    return (
-        c.execute("SELECT to_regclass(%s)::oid::text", [table.as_string(c)]).fetchone()[0]
-        or otherwise
-    )
+def _scalar(c: psycopg.Connection, query: str, *names: sql.Identifier) -> Any:
+    """Return the only value of a query over names."""
+    row = c.execute(query, [name.as_string(c) for name in names]).fetchone()
+    return row[0] if row else None
 
 
 def _restore_table(c: psycopg.Connection, table: str) -> int:
-    source, copy = postgres.identifier(table), _copy_name(table)
-    columns = c.execute(
-        QUERIES["columns_and_keys"], [source.as_string(c), copy.as_string(c)]
-    ).fetchall()
-
-    def listed(*alias: str, keys: bool = False) -> sql.Composed:
-        return sql.SQL(", ").join(
-            sql.Identifier(*alias, name) for name, key in columns if key or not keys
-        )
-
-    parts: Any = dict(
-        t=source,
-        k=copy,
-        columns=listed(),
-        old=listed("k"),
-        now=listed("t"),
-        same=sql.SQL("ROW({}) = ROW({})").format(listed("t", keys=True), listed("k", keys=True)),
-    )
-    changed = sum(
-        c.execute(sql.SQL(QUERIES[which]).format(**parts)).rowcount
-        for which in ("set_back_added", "set_back_changed", "set_back_missing")
-    )
+    source, copy = identifier(table), _copy_name(table)
     name = source.as_string(c)
-    for (counted,) in c.execute(QUERIES["counted_columns"], [name, name]).fetchall():
-        c.execute(
-            sql.SQL(QUERIES["count_on"]).format(name, counted, n=sql.Identifier(counted), t=source)
-        )
+    columns = c.execute(QUERIES["columns_and_keys"], [name, copy.as_string(c)]).fetchall()
+    all_columns = [column for column, _ in columns]
+    keys = [column for column, is_key in columns if is_key]
+
+    def join(names: list[str], *alias: str) -> sql.Composed:
+        return sql.SQL(", ").join(sql.Identifier(*alias, name) for name in names)
+
+    parts: Any = {
+        "t": source,
+        "k": copy,
+        "columns": join(all_columns),
+        "old": join(all_columns, "k"),
+        "now": join(all_columns, "t"),
+        "same": sql.SQL("ROW({}) = ROW({})").format(join(keys, "t"), join(keys, "k")),
+    }
+    changed = 0
+    for step in ("restore_added", "restore_changed", "restore_missing"):
+        changed += c.execute(sql.SQL(QUERIES[step]).format(**parts)).rowcount
+    for (column,) in c.execute(QUERIES["serial_columns"], [name, name]).fetchall():
+        query = sql.SQL(QUERIES["reset_sequence"])
+        c.execute(query.format(name, column, n=sql.Identifier(column), t=source))
     return changed

@@ -1,28 +1,42 @@
-"""One source table on its way to the lake: what a walkthrough declares of it."""
+"""Captures: the source tables of a walkthrough, with their topics and their lake tables."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Mapping, Union
+from types import ModuleType
+from typing import Any, Callable, Mapping, Optional
 
 from psycopg import sql
 
-from .. import hudi
-from ..base import World
+from .. import connect, hudi, landing
+from ..base import LakeError, World, did_you_mean
+from ..hudi import changes
+from ..landing.sources import topic_name
+from ..source import mariadb, postgres
+from ..trace import TracedTable
+
+SOURCE_KINDS = ("topic", "landed")
+ENGINES = {"postgres": postgres, "mariadb": mariadb}
 
 
 @dataclass(frozen=True)
 class Capture:
-    """One source table on its way to the lake.
+    """A source table, the connector that captures it, and the lake tables that hold its rows.
 
-    source: schema.table. key: its key, one column or several. format: of its messages and of the
-        landed files, "json"
-    or "avro". connector: the configuration of what brings its changes into a topic. sink: of what
-    lands them; "" where nothing does. lake: fields of hudi.Table, one mapping for each table that
-    it goes into; `base` is below the world's tables. truth: SQL of its rows as they travel, where
-    that is not as they are. known_as: another name than the table's, where it is captured twice.
+    Attributes:
+        source: name of the source table, `schema.table` (in MariaDB `database.table`).
+        key: the primary key, one column or several.
+        connector: name of the connector that publishes the changes to a topic.
+        sink: name of the sink connector that lands the topic; "" if it is not landed.
+        format: format of the messages and of the landed files, "json" or "avro".
+        lake: the fields of one hudi.Table for each lake table; `base` is relative to the world's
+            tables.
+        expected_sql: SQL of the rows as the messages hold them; "" if that is the table itself.
+        alias: name of the capture if the table is captured more than once.
     """
 
     source: str
-    key: Union[str, tuple[str, ...]]
+    key: str | tuple[str, ...]
     connector: str
     sink: str = ""
     format: str = "json"
@@ -32,20 +46,163 @@ class Capture:
 
     @property
     def name(self) -> str:
-        """The name by which a flow knows it."""
+        """The name of the capture: its alias, or the table's name without its schema."""
         return self.alias or self.source.rpartition(".")[2]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns of its key."""
+        """The key columns."""
         return (self.key,) if isinstance(self.key, str) else self.key
 
     @property
     def key_columns(self) -> sql.Composed:
-        """The same in SQL."""
+        """The key columns, quoted and separated by commas."""
         return sql.SQL(", ").join(map(sql.Identifier, self.keys))
 
     def table(self, world: World, fields: Mapping[str, Any]) -> hudi.Table:
-        """A table of the lake as `lake` declares it."""
-        base = {"base": f"{world.lake.tables}/{fields['base']}"} if "base" in fields else {}
-        return hudi.table(world, **{"key": self.keys, **fields, **base})
+        """Return the lake table with these fields, which are an element of `lake`."""
+        if "base" in fields:
+            fields = {**fields, "base": f"{world.lake.tables}/{fields['base']}"}
+        return hudi.table(world, **{"key": self.keys, **fields})
+
+
+@dataclass(frozen=True)
+class CaptureSet:
+    """The captures of one database.
+
+    If there is only one capture, its name may be omitted in all methods.
+
+    Attributes:
+        captures: the captures.
+        database: name of the database; None for the database of the world's PostgreSQL.
+        config: function that returns the configuration of a connector (world, connector name).
+        watermark: whether `wait_until_captured` may update a row. False if the notebooks count
+            events, and for MariaDB, where an UPDATE without a change makes no event.
+        polled: whether connectors poll the tables instead of reading the log. Tracing and syncing
+            need the log.
+        engine: the kind of database, a key of ENGINES.
+    """
+
+    captures: tuple[Capture, ...]
+    database: Optional[str] = None
+    config: Callable[[World, str], dict[str, str]] = connect.config
+    watermark: bool = True
+    polled: bool = False
+    engine: str = "postgres"
+
+    @property
+    def db(self) -> ModuleType:
+        """The module with the functions of the database: `postgres` or `mariadb`."""
+        return ENGINES[self.engine]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the captures."""
+        return tuple(c.name for c in self.captures)
+
+    @property
+    def sinks(self) -> list[str]:
+        """The names of the sink connectors, without duplicates."""
+        return list(dict.fromkeys(c.sink for c in self.captures if c.sink))
+
+    @property
+    def deployed_connectors(self) -> list[str]:
+        """The names of the connectors that must be deployed, without duplicates."""
+        connectors = [c.connector for c in self.captures]
+        return list(dict.fromkeys([*connectors, *(self.sinks if self.polled else [])]))
+
+    def has_database(self, world: World) -> bool:
+        """Return whether the database exists."""
+        return (self.database or world.postgres.database) in self.db.databases(world)
+
+    def capture(self, name: str = "") -> Capture:
+        """Return the capture of this name.
+
+        Raises:
+            LakeError: no capture has this name.
+        """
+        if not name and len(self.captures) == 1:
+            return self.captures[0]
+        for capture in self.captures:
+            if capture.name == name:
+                return capture
+        raise LakeError(
+            f"there is no captured table {name!r}", expected=did_you_mean(str(name), self.names)
+        )
+
+    def topic(self, world: World, name: str = "") -> str:
+        """Return the name of a capture's topic."""
+        capture = self.capture(name)
+        return topic_name(self.config(world, capture.connector), capture.source)
+
+    def table(
+        self, world: World, name: str = "", kind: str = "", /, **fields: object
+    ) -> hudi.Table:
+        """Return a lake table of a capture.
+
+        Args:
+            world: the world.
+            name: name of the capture; it may be omitted if there is only one.
+            kind: "cow" or "mor", if the capture has lake tables of both types.
+            fields: fields of hudi.Table to change.
+        """
+        capture = self.capture(name)
+        kinds = [table.get("type", "cow") for table in capture.lake]
+        if not (kind in kinds if kind else kinds):
+            raise LakeError(
+                f"{capture.name} has no lake table of kind {kind!r}",
+                expected=did_you_mean(kind, kinds),
+            )
+        declared = capture.lake[kinds.index(kind) if kind else 0]
+        return capture.table(world, {**declared, **fields})
+
+    def tables(self, world: World, *names: str) -> list[hudi.Table]:
+        """Return all lake tables of these captures, by default of all captures."""
+        captures = map(self.capture, names or self.names)
+        return [c.table(world, declared) for c in captures for declared in c.lake]
+
+    def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
+        """Return where the changes of a capture are read.
+
+        Args:
+            world: the world.
+            name: name of the capture; it may be omitted if there is only one.
+            kind: "topic" for Kafka, "landed" for the files that the sink connector wrote.
+        """
+        if kind not in SOURCE_KINDS:
+            raise LakeError(
+                f"changes cannot be read from {kind!r}", expected=did_you_mean(kind, SOURCE_KINDS)
+            )
+        topic, capture = self.topic(world, name), self.capture(name)
+        if kind == "topic":
+            return hudi.Topic(topic, format=capture.format)
+        sink = landing.parse(self.config(world, capture.sink))
+        return hudi.Landed(sink.prefix_of(topic), format=capture.format)
+
+    def landing_folder(self, world: World, name: str = "") -> str:
+        """Return the URI of the folder with the landed files of a capture."""
+        return f"{world.lake.landing}/{self.source(world, name, 'landed').name}"
+
+    def traced_table(self, world: World, name: str = "") -> TracedTable:
+        """Return the places of a capture's rows, as `trace.row` needs them.
+
+        Raises:
+            LakeError: the key has several columns, or the table is polled.
+        """
+        capture = self.capture(name)
+        if self.polled or not isinstance(capture.key, str):
+            reason = "it is polled" if self.polled else f"its key is {', '.join(capture.key)}"
+            raise LakeError(
+                f"{capture.name} cannot be traced: {reason}",
+                expected="a key of one column, captured from the log",
+            )
+        sink = landing.parse(self.config(world, capture.sink)) if capture.sink else None
+        return TracedTable(
+            capture.name,
+            capture.source,
+            capture.key,
+            self.topic(world, name),
+            sink,
+            tuple(self.tables(world, capture.name)),
+            capture.format,
+        )

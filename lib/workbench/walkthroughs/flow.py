@@ -1,212 +1,98 @@
-"""The way of source tables to the lake, the same in every walkthrough: names, changes, following,
-comparing.
+"""The way from the source tables to the lake: changing, capturing, ingesting and comparing rows.
 
-What is particular to a walkthrough is data: its captures.
+It is the same in every walkthrough. What differs is data: the captures.
 """
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, Callable, Optional
+from typing import Any, Callable, cast
 
 import pandas
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
-from ..base import LakeError, SourceError, World, did_you_mean, files, wait_until
+from ..base import LakeError, SourceError, World, files, wait_until
 from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
-from ..landing.sources import topic_name
 from ..results import check
-from ..source import mariadb, postgres
 from ..source.names import identifier
 from ..spark import session
 from ..topic import registry, topics
-from ..trace import TracedTable
-from .capture import Capture
-
-SOURCE_KINDS = ("topic", "landed")
-ENGINES = {"postgres": postgres, "mariadb": mariadb}
+from .capture import Capture, CaptureSet
 
 
-@dataclass(frozen=True)
-class Flow:
-    """The captures of one database. Where there is one only, its name may be left out below.
-
-    database: None for the world's own. config: a connector's configuration by its name. engine: of
-        the database, one
-    of ENGINES; a table of MariaDB's is `database.table`.
-    watermark: whether `settle` may write. Not where the notebooks count events: there each change
-        waits for its own;
-    nor in MariaDB, where a row that is written unchanged makes no event.
-    polled: whether connectors ask the tables what is new, instead of the log, and connectors land
-        that. What reads
-    events of the log is nothing for these: tracing, following, settling.
-    """
-
-    captures: tuple[Capture, ...]
-    database: Optional[str] = None
-    config: Callable[[World, str], dict[str, str]] = connect.config
-    watermark: bool = True
-    polled: bool = False
-    engine: str = "postgres"
-
-    @property
-    def db(self) -> ModuleType:
-        """The functions of its database."""
-        return ENGINES[self.engine]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The captured tables."""
-        return tuple(c.name for c in self.captures)
-
-    @property
-    def sinks(self) -> list[str]:
-        """The configurations of what lands them, each once."""
-        return list(dict.fromkeys(c.sink for c in self.captures if c.sink))
-
-    @property
-    def deployed_connectors(self) -> list[str]:
-        """The connectors without which nothing is captured, each once."""
-        return [
-            *dict.fromkeys(c.connector for c in self.captures),
-            *(self.sinks if self.polled else ()),
-        ]
-
-    def capture(self, name: str = "") -> Capture:
-        """The capture of a table. Raises: LakeError: there is none of this name."""
-        found = [c for c in self.captures if c.name == name or not name and len(self.captures) == 1]
-        if not found:
-            raise LakeError(
-                f"there is no captured table {name!r}", expected=did_you_mean(str(name), self.names)
-            )
-        return found[0]
-
-    def topic(self, world: World, name: str = "") -> str:
-        """Name of a table's topic."""
-        capture = self.capture(name)
-        return topic_name(self.config(world, capture.connector), capture.source)
-
-    def table(self, world: World, name: str = "", kind: str = "", /, **more: object) -> hudi.Table:
-        """The lake table of a captured table, of a kind ("cow" or "mor") where it has several;
-        `more` changes any of its fields.
-        """
-        capture = self.capture(name)
-        fields = next((f for f in capture.lake if kind in ("", f.get("type", "cow"))), None)
-        if fields is None:
-            raise LakeError(
-                f"{capture.name} has no lake table of kind {kind!r}",
-                expected=did_you_mean(kind, [f.get("type", "cow") for f in capture.lake]),
-            )
-        return capture.table(world, {**fields, **more})
-
-    def tables(self, world: World, *names: str) -> list[hudi.Table]:
-        """All lake tables of these captured tables, or of all."""
-        return [
-            c.table(world, fields)
-            for c in map(self.capture, names or self.names)
-            for fields in c.lake
-        ]
-
-    def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
-        """Where the changes of a table are read: "topic", straight from Kafka, or "landed", the
-        files of the sink.
-        """
-        if kind not in SOURCE_KINDS:
-            raise LakeError(
-                f"changes cannot be read from {kind!r}", expected=did_you_mean(kind, SOURCE_KINDS)
-            )
-        topic, capture = self.topic(world, name), self.capture(name)
-        if kind == "topic":
-            return hudi.Topic(topic, format=capture.format)
-        return hudi.Landed(
-            landing.parse(self.config(world, capture.sink)).prefix_of(topic), format=capture.format
-        )
-
-    def landing_folder(self, world: World, name: str = "") -> str:
-        """Address of the folder that the sink lands a table's messages in."""
-        return f"{world.lake.landing}/{self.source(world, name, 'landed').name}"
-
-    def traced_table(self, world: World, name: str = "") -> TracedTable:
-        """What trace.row takes: where a table's rows can be met. Raises: LakeError: its key has
-        several columns, or it is polled.
-        """
-        c = self.capture(name)
-        if self.polled or not isinstance(c.key, str):
-            why = "it is polled" if self.polled else f"its key is {', '.join(c.key)}"
-            raise LakeError(
-                f"{c.name} cannot be traced: {why}",
-                expected="a key of one column, captured from the log",
-            )
-        sink = landing.parse(self.config(world, c.sink)) if c.sink else None
-        return TracedTable(
-            c.name,
-            c.source,
-            c.key,
-            self.topic(world, name),
-            sink,
-            tuple(self.tables(world, c.name)),
-            c.format,
-        )
+class Flow(CaptureSet):
+    """The captures of one database, and the operations on their rows."""
 
     def rows(
-        self, world: World, name: str = "", where: str = "true", values: Any = None
+        self, world: World, name: str = "", condition: str = "true", values: Any = None
     ) -> pandas.DataFrame:
-        """The rows of a table in the source, by key, as they travel; `where` is a condition in
-        SQL.
+        """Return the source rows of a capture in the order of their key, as the messages hold them.
+
+        Args:
+            world: the world.
+            name: name of the capture; it may be omitted if there is only one.
+            condition: a condition in SQL.
+            values: the parameters of the condition.
         """
-        c = self.capture(name)
-        rows = (
-            sql.SQL('({}) AS "rows"').format(sql.SQL(c.expected_sql))
-            if c.expected_sql
-            else identifier(c.source)
-        )
-        asked = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(
-            rows, sql.SQL(where), c.key_columns
-        )
-        return self.db.query(world, asked, values, self.database)
+        capture = self.capture(name)
+        rows: sql.Composable = identifier(capture.source)
+        if capture.expected_sql:
+            rows = sql.SQL('({}) AS "rows"').format(sql.SQL(capture.expected_sql))
+        statement = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}")
+        query = statement.format(rows, sql.SQL(condition), capture.key_columns)
+        return self.db.query(world, query, values, self.database)
 
     def count(self, world: World, name: str = "") -> int:
-        """How many rows the source has."""
-        asked = sql.SQL("SELECT count(*) AS n FROM {}").format(
-            identifier(self.capture(name).source)
-        )
-        return int(self.db.query(world, asked, database=self.database).loc[0, "n"])
+        """Return the number of rows in the source table of a capture."""
+        table = identifier(self.capture(name).source)
+        query = sql.SQL("SELECT count(*) AS n FROM {}").format(table)
+        return int(self.db.query(world, query, database=self.database).loc[0, "n"])
 
     def change(self, world: World, name: str, key: Any, /, **values: Any) -> None:
-        """Set columns of one row of the source, and wait for its event. Raises as `execute`."""
-        c = self.capture(name)
-        fields = sql.SQL(", ").join(
-            sql.SQL("{} = %s").format(sql.Identifier(column)) for column in values
-        )
+        """Set columns of one source row, and wait for its event.
+
+        Raises:
+            SourceError: no row has this key.
+        """
+        capture = self.capture(name)
+        assignments = [sql.SQL("{} = %s").format(sql.Identifier(column)) for column in values]
         statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(
-            identifier(c.source), fields, c.key_columns
+            identifier(capture.source), sql.SQL(", ").join(assignments), capture.key_columns
         )
         self.execute(world, name, statement, [*values.values(), key])
 
     def delete(self, world: World, name: str, key: Any) -> None:
-        """Delete one row of the source, and wait for its two messages, the delete and a tombstone.
-        Raises as `execute`.
+        """Delete one source row, and wait for its two messages: the delete and the tombstone.
+
+        Raises:
+            SourceError: no row has this key.
         """
-        c = self.capture(name)
+        capture = self.capture(name)
         statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(
-            identifier(c.source), c.key_columns
+            identifier(capture.source), capture.key_columns
         )
         self.execute(world, name, statement, [key], messages=2)
 
     def execute(
         self, world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1
     ) -> int:
-        """Execute a statement that changes rows of one table in the source, wait for its events,
-        and return how many rows it changed.
+        """Execute a statement that changes source rows of one capture, and wait for the events.
 
         Args:
-            messages: how many each row gives: 1; of a DELETE 2; of an UPDATE of the key 3, DELETE
-                and INSERT.
-        Raises: SourceError: it changed none.
+            world: the world.
+            name: name of the capture.
+            statement: the SQL statement.
+            values: its parameters.
+            messages: messages for each row: 1; 2 for a DELETE; 3 for an UPDATE of the key, which
+                is a DELETE and an INSERT.
+
+        Returns:
+            The number of changed rows.
+
+        Raises:
+            SourceError: the statement changed no row.
         """
         topic, connector = self.topic(world, name), self.capture(name).connector
         end = sum(topics.end_offsets(world, topic).values())
@@ -215,121 +101,135 @@ class Flow:
             raise SourceError(
                 f"no row of {name} was changed",
                 location=f"values {values}",
-                hint="is the key right? A row that was deleted comes back with `reset`",
+                hint="check the key; `reset` restores deleted rows",
             )
         topics.wait_for_messages(world, topic, end + changed * messages, connector=connector)
         return changed
 
     def deploy(self, world: World) -> dict[str, int]:
-        """Deploy what captures, and wait for its snapshot: {topic: messages}, as many as the tables
-        have rows.
+        """Deploy the connectors, and wait until their snapshots are complete.
+
+        Returns:
+            {topic: number of messages}, one for each row of the source table.
         """
         for connector in self.deployed_connectors:
             landing.apply(world, connector, self.config(world, connector))
         if self.polled:
             landing.run_once(session(world), world, *self.deployed_connectors)
-        return {
-            self.topic(world, c.name): topics.wait_for_messages(
-                world, self.topic(world, c.name), self.count(world, c.name), connector=c.connector
+        counts = {}
+        for capture in self.captures:
+            topic, rows = self.topic(world, capture.name), self.count(world, capture.name)
+            counts[topic] = topics.wait_for_messages(
+                world, topic, rows, connector=capture.connector
             )
-            for c in self.captures
-        }
+        return counts
 
     def wait_until_captured(self, world: World) -> None:
-        """Wait until the topics have everything that was committed so far.
+        """Wait until the topics hold all changes that were committed so far.
 
-        A watermark: one row is written unchanged, and its event is waited for; all earlier ones
-        stand before it.
+        It writes a watermark: it updates one row of each table without changing it, and waits for
+        the event. All earlier events precede it. Without `watermark` it does nothing.
         """
-        for c in self.captures if self.watermark else ():
-            position = self.db.position_to_int(self.db.log_position(world, self.database))
-            self.db.execute(
-                world,
-                sql.SQL(
-                    "UPDATE {0} SET {1} = {1} WHERE ({2}) = (SELECT {2} FROM {0} ORDER BY {2} LIMIT 1)"
-                ).format(identifier(c.source), sql.Identifier(c.keys[0]), c.key_columns),
-                database=self.database,
-            )
-            wait_until(
-                lambda c=c, position=position: self._last_captured_position(world, c) >= position,
-                f"topic {self.topic(world, c.name)} to reach the source's position",
-                timeout=60,
-                interval=0.2,
-                failure_reason=lambda c=c: connect.failure(world, c.connector),
-            )
+        for capture in self.captures if self.watermark else ():
+            self._wait_for_watermark(world, capture)
+
+    def _wait_for_watermark(self, world: World, capture: Capture) -> None:
+        position = self.db.position_to_int(self.db.log_position(world, self.database))
+        statement = sql.SQL(
+            "UPDATE {0} SET {1} = {1} WHERE ({2}) = (SELECT {2} FROM {0} ORDER BY {2} LIMIT 1)"
+        ).format(identifier(capture.source), sql.Identifier(capture.keys[0]), capture.key_columns)
+        self.db.execute(world, statement, database=self.database)
+        wait_until(
+            lambda: self._last_captured_position(world, capture) >= position,
+            f"topic {self.topic(world, capture.name)} to reach the source's log position",
+            timeout=60,
+            interval=0.2,
+            failure_reason=lambda: connect.failure(world, capture.connector),
+        )
 
     def _last_captured_position(self, world: World, capture: Capture) -> int:
-        """The position in the source's log of the last message of a topic."""
+        """Return the source's log position of the last message in a topic."""
         topic = self.topic(world, capture.name)
-        ends = topics.end_offsets(world, topic)
-        last = topics.read(
-            world, topic, start_offsets={p: max(0, end - 1) for p, end in ends.items()}
-        )["value"].dropna()
+        last = {p: max(0, end - 1) for p, end in topics.end_offsets(world, topic).items()}
+        values = topics.read(world, topic, start_offsets=last)["value"].dropna()
         if capture.format == "avro":
-            found = [registry.inspect_message(world, value)["record"] for value in last]
+            rows = [registry.inspect_message(world, value)["record"] for value in values]
         else:
-            found = [body.get("payload", body) for body in map(json.loads, last)]
-        return max((int(row["__lsn"]) for row in found), default=0)
+            rows = [body.get("payload", body) for body in map(json.loads, values)]
+        return max((int(row["__lsn"]) for row in rows), default=0)
 
     def land(self, spark: SparkSession, world: World) -> None:
-        """Land what is new in the topics, as the sinks say. Raises LakeError: some message could
-        not be, of a sink that names no topic for those.
+        """Land the new messages of the topics with the sink connectors.
+
+        Raises:
+            LakeError: a message could not be landed, and its sink has no DLQ topic.
         """
         for config in (self.config(world, name) for name in self.sinks):
             landing.run(spark, world, config)
             sink = landing.parse(config)
-            if not sink.dlq_topic:  # where it names a topic, they are looked after there
+            if not sink.dlq_topic:  # otherwise that topic has them
                 _raise_on_dead_letters(
                     landing.dead_letters_path(world, sink),
                     "landed",
                     "landing.dead_letters(spark, world, config)",
-                    "run the notebook on connectors: it lands all of them anew",
+                    "run the notebook on connectors: it lands all messages again",
                 )
 
     def source_kind(self, world: World, table: hudi.Table) -> str:
-        """Where a lake table is read from: "landed" once it was, or "topic"."""
+        """Return where a lake table is read from: "landed" if it ever was, else "topic"."""
         capture = self._capture_for(world, table)
-        landed = capture.sink and self.source(world, capture.name, "landed").id in read_progress(
-            last_ingest_commit(table)
-        )
-        return "landed" if landed else "topic"
+        if not capture.sink:
+            return "topic"
+        landed = self.source(world, capture.name, "landed").id
+        return "landed" if landed in read_progress(last_ingest_commit(table)) else "topic"
 
     def _capture_for(self, world: World, table: hudi.Table) -> Capture:
-        """The capture that a lake table holds: the one that declares it; of an experiment's, the
-        one with its key.
-        Raises: LakeError: several have that key, or none.
+        """Return the capture of a lake table.
+
+        It is the capture that declares the table. For a scratch table it is the one with its key.
+
+        Raises:
+            LakeError: no capture has this key, or several have it.
         """
-        found = [
-            c for c in self.captures if table.base in (t.base for t in self.tables(world, c.name))
-        ] or [c for c in self.captures if table.key == c.keys]
-        if len(found) != 1:
+        candidates = [
+            c for c in self.captures if table.base in {t.base for t in self.tables(world, c.name)}
+        ] or [c for c in self.captures if c.keys == table.key]
+        if len(candidates) != 1:
             raise LakeError(
-                f"which captured table {table.name} holds cannot be told by its key {', '.join(table.key)}",
+                f"the key {', '.join(table.key)} does not identify the captured table of "
+                f"{table.name}",
                 location=table.base,
                 expected=f"a table in `lake` of one of {', '.join(self.names)}",
             )
-        return found[0]
+        return candidates[0]
 
     def sync(
         self, spark: SparkSession, world: World, *into: hudi.Table, kind: str = "", label: str = ""
     ) -> dict[str, hudi.Ingested]:
-        """Bring what is new in the source into these tables (all where none is given), side by
-        side.
+        """Ingest all changes that the source has committed so far.
 
         Args:
-            kind: where the changes are read (see `source`): by default the landed files if the
-                table was ever read from there, else the topic. What is new in the topics is landed
-                first for "landed".
-            label: put on the last commit of each, with the source's position.
-        Returns: {table: counts}.
-        Raises: LakeError: a message could not be landed or decoded.
+            spark: the Spark session.
+            world: the world.
+            into: the lake tables, by default all. They are written in parallel.
+            kind: where the changes are read (see `source`). By default the landed files if the
+                table was ever read from them, else the topic. Before a read of landed files, the
+                new messages are landed.
+            label: label for the last commit of each table; it records the source's log position.
+
+        Returns:
+            {table: counts}.
+
+        Raises:
+            LakeError: a message could not be landed or decoded.
         """
         self.wait_until_captured(world)
         position = self.db.log_position(world, self.database)
-        done = self.ingest(spark, world, *into, kind=kind)
-        for table in (into or self.tables(world)) if label else ():
-            hudi.label(world, table, label, position)
-        return done
+        counts = self.ingest(spark, world, *into, kind=kind)
+        if label:
+            for table in into or self.tables(world):
+                hudi.label(world, table, label, position)
+        return counts
 
     def ingest(
         self,
@@ -339,56 +239,69 @@ class Flow:
         kind: str = "",
         stop: Callable[[], bool] = lambda: False,
     ) -> dict[str, hudi.Ingested]:
-        """The same with what is in the topics by now: nothing is asked of the source.
+        """Ingest the changes that the topics hold now, as `sync` does; the source is not queried.
 
-        stop: asked between two batches whether to leave it at that.
+        Args:
+            spark: the Spark session.
+            world: the world.
+            *into: as for `sync`.
+            kind: as for `sync`.
+            stop: called between two batches; the ingest ends when it returns true.
         """
         into = into or tuple(self.tables(world))
-        kinds = {t.name: kind or self.source_kind(world, t) for t in into}
+        kinds = {table.name: kind or self.source_kind(world, table) for table in into}
         if "landed" in kinds.values():
             self.land(spark, world)
 
-        def one(table: hudi.Table) -> hudi.Ingested:
-            source = self.source(world, self._capture_for(world, table).name, kinds[table.name])
-            done = hudi.ingest(spark, world, source, table, stop=stop)
+        def ingest_table(table: hudi.Table) -> hudi.Ingested:
+            capture = self._capture_for(world, table)
+            source = self.source(world, capture.name, kinds[table.name])
+            counts = hudi.ingest(spark, world, source, table, stop=stop)
+            # this also finds dead letters of an earlier ingest
             _raise_on_dead_letters(
                 hudi.dead_letters_path(world, table),
                 "decoded",
                 "hudi.dead_letters(spark, world, table)",
-                "hudi.ingest(…, replay=True)",
-            )  # also where they are of an ingest before this one
-            if not hudi.is_registered(spark, table) and hudi.exists(
-                table
-            ):  # also where an earlier try got no further
+                "run hudi.ingest(…, replay=True)",
+            )
+            # this also repairs an earlier run that stopped before the registration
+            if not hudi.is_registered(spark, table) and hudi.exists(table):
                 hudi.register(spark, table)
-            return done
+            return counts
 
-        with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores
-            return dict(zip((t.name for t in into), pool.map(one, into)))
+        with ThreadPoolExecutor(2) as pool:  # the embedded Spark has two cores
+            names = (table.name for table in into)
+            return dict(zip(names, pool.map(ingest_table, into)))
 
     def compare(self, spark: SparkSession, world: World, *tables: hudi.Table) -> None:
-        """Check these lake tables (all where none is given) against the source: every column of
-        every row.
+        """Check that lake tables equal the source in every column of every row.
+
+        Args:
+            spark: the Spark session.
+            world: the world.
+            tables: the lake tables, by default all.
         """
         for table in tables or self.tables(world):
-            source, lake = (
-                self.rows(world, self._capture_for(world, table).name),
-                hudi.read(spark, table),
-            )
+            source = self.rows(world, self._capture_for(world, table).name)
+            lake = hudi.read(spark, table)
             if table.deletes == "soft":
                 lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
             check.same_rows(
                 source,
-                lake.toPandas()[source.columns],
+                cast(pandas.DataFrame, lake.toPandas())[source.columns],
                 key=table.key,
                 claim=f"{table.name} = source, row by row",
             )
 
     def events(self, spark: SparkSession, world: World, name: str = "") -> DataFrame:
-        """All messages of a topic, decoded: partition, offset, outcome (upsert, delete, tombstone,
-        dead), then the row's fields, which are null of a tombstone.
+        """Return all messages of a topic, decoded.
 
-        Raises: LakeError: there is no such topic, or it is empty.
+        Returns:
+            Columns partition, offset, outcome (upsert, delete, tombstone or dead), then the fields
+            of the row, which are null for a tombstone.
+
+        Raises:
+            LakeError: the topic does not exist, or it is empty.
         """
         source, table = self.source(world, name), self.tables(world, name)[0]
         batch = changes.create_reader(spark, world, source, table, 10_000_000).next({}, 0)
@@ -400,24 +313,27 @@ class Flow:
         return batch.rows.select("partition", "offset", "outcome", "row.*")
 
     def rows_at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
-        """The rows of a table as its events (see `events`, as pandas) have them at a position of
-        the source's log, such as `16/B374D848`: of each key the last event before it, deletes
-        included. (The next change will stand at that position, so it is exclusive. The snapshot is
-        older than any, and need not have moved the log.)
+        """Return the rows of a table at a position of the source's log, from its events.
+
+        The last event of each key before the position counts, deletes included. The position is
+        exclusive, because the next change will have it. Snapshot rows always count: they are older
+        than any change, and the snapshot need not have moved the log.
+
+        Args:
+            events: the result of `events`, as a pandas data frame.
+            name: name of the capture.
+            position: a position such as `16/B374D848`.
         """
-        so_far = events[
-            (events["__lsn"] < self.db.position_to_int(position)) | (events["__op"] == "r")
-        ]
-        return (
-            so_far.sort_values("__lsn").groupby([*self.capture(name).keys], as_index=False).tail(1)
-        )
+        before = events["__lsn"] < self.db.position_to_int(position)
+        history = events[before | (events["__op"] == "r")].sort_values("__lsn")
+        return history.groupby([*self.capture(name).keys], as_index=False).tail(1)
 
 
-def _raise_on_dead_letters(place: str, done: str, asked: str, again: str) -> None:
-    """Raise LakeError where there are dead letters."""
-    if files.list_files(place):
+def _raise_on_dead_letters(uri: str, action: str, inspect: str, remedy: str) -> None:
+    """Raise LakeError if there are dead letters below a URI."""
+    if files.list_files(uri):
         raise LakeError(
-            f"messages could not be {done}",
-            location=place,
-            hint=f"{asked} has them, each with its reason; mend that, then {again}",
+            f"messages could not be {action}",
+            location=uri,
+            hint=f"{inspect} shows them with their reasons; fix the cause, then {remedy}",
         )

@@ -1,7 +1,8 @@
-"""Messages and landed files as data frames, read without Spark."""
+"""Messages and landed files as pandas data frames, read without Spark."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pandas
 from pyarrow import parquet
@@ -10,79 +11,80 @@ from ..base import LakeError, files
 
 
 def events(messages: pandas.DataFrame) -> pandas.DataFrame:
-    """The payloads of messages (see topics.read) as columns beside their offset; tombstones are
-    left out.
+    """Return the payloads of messages as columns, without tombstones.
+
+    Args:
+        messages: the result of `topics.read`.
+
+    Returns:
+        Columns partition, offset, then the fields of the payloads.
     """
     full = messages[messages["value"].notna()]
-    payloads = pandas.DataFrame(
-        [json.loads(value)["payload"] for value in full["value"]], index=full.index
-    )
+    rows = [json.loads(value)["payload"] for value in full["value"]]
+    payloads = pandas.DataFrame(rows, index=full.index)
     return full[["partition", "offset"]].join(payloads).reset_index(drop=True)
 
 
-def landed_files(place: str) -> pandas.DataFrame:
-    """One row for each file landed below a folder: folder, file, records, text (its JSON lines)."""
-    found = {path: i for path, i in files.list_files(place).items() if i.extension == "json"}
+def landed_files(uri: str) -> pandas.DataFrame:
+    """Return the landed JSON files below a folder.
+
+    Returns:
+        One row for each file: folder, file, records, text (its JSON lines).
+    """
+    infos = {path: i for path, i in files.list_files(uri).items() if i.extension == "json"}
     with ThreadPoolExecutor(8) as pool:
-        texts = [
-            text or "" for text in pool.map(files.read_text, (f"{place}/{path}" for path in found))
+        texts = pool.map(files.read_text, (f"{uri}/{path}" for path in infos))
+        rows = [
+            (*i.path.rpartition("/")[::2], len(_lines(text or "")), text or "")
+            for i, text in zip(infos.values(), texts)
         ]
-    rows = [
-        (*i.path.rpartition("/")[::2], len(_lines(text)), text)
-        for i, text in zip(found.values(), texts)
-    ]
     return pandas.DataFrame(rows, columns=["folder", "file", "records", "text"])
 
 
-def landed_rows(place: str) -> pandas.DataFrame:
-    """The records of all files landed below a folder, in the order of the log.
+def landed_rows(uri: str) -> pandas.DataFrame:
+    """Return the records of all landed JSON files below a folder, in the order of the log.
 
-    Raises: LakeError: a line is not JSON, with its file.
+    Raises:
+        LakeError: a line is not JSON; the error names the file.
     """
-    rows: list[dict] = []
-    for landed in landed_files(place).itertuples():
+    rows: list[dict[str, Any]] = []
+    for landed in landed_files(uri).itertuples():
         try:
             rows += map(json.loads, _lines(landed.text))
         except ValueError as e:
             raise LakeError(
                 f"a line of a landed file is not JSON: {e}",
                 location=f"{landed.folder}/{landed.file}",
-                hint="remove the file: the landing writes none like it",
+                hint="remove the file: it was not written by the landing",
             ) from None
     return pandas.DataFrame(rows).sort_values("__lsn", ignore_index=True)
 
 
-def parquet_files(place: str) -> pandas.DataFrame:
-    """One row for each Parquet file landed below a folder, in the order of their offsets: folder,
-    file, offset (of its first record), records, codec, bytes, written (UTC).
+def parquet_files(uri: str) -> pandas.DataFrame:
+    """Return the landed Parquet files below a folder, in the order of their offsets.
+
+    Returns:
+        One row for each file: folder, file, offset (of its first record), records, codec, bytes,
+        written (UTC).
     """
-    system, root = files.open_filesystem(place)
+    system, root = files.open_filesystem(uri)
     rows = []
-    for path, i in sorted(
-        (path, i) for path, i in files.list_files(place).items() if i.extension == "parquet"
-    ):
+    for path, info in sorted(files.list_files(uri).items()):
+        if info.extension != "parquet":
+            continue
         with system.open_input_file(f"{root}/{path}") as f:
-            of = parquet.ParquetFile(f).metadata
-            codec = of.row_group(0).column(0).compression if of.num_row_groups else ""
-        folder, _, name = f"{place}/{path}".rpartition("/")
-        rows.append(
-            (
-                folder,
-                name,
-                int(name.rpartition("+")[2].partition(".")[0]),
-                of.num_rows,
-                codec,
-                i.size,
-                i.mtime,
-            )
-        )
-    return pandas.DataFrame(
-        rows, columns=["folder", "file", "offset", "records", "codec", "bytes", "written"]
-    )
+            metadata = parquet.ParquetFile(f).metadata
+            codec = metadata.row_group(0).column(0).compression if metadata.num_row_groups else ""
+        folder, _, name = f"{uri}/{path}".rpartition("/")
+        offset = int(name.rpartition("+")[2].partition(".")[0])
+        rows.append((folder, name, offset, metadata.num_rows, codec, info.size, info.mtime))
+    columns = ["folder", "file", "offset", "records", "codec", "bytes", "written"]
+    return pandas.DataFrame(rows, columns=columns)
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a file of JSON lines. Not splitlines(): that ends a line at U+2028 and others,
-    too, which JSON holds as they are.
+    """Return the lines of a JSON lines file.
+
+    splitlines() would also split at U+2028 and others, which JSON texts may contain.
     """
     return [line for line in text.split("\n") if line]

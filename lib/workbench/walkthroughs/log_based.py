@@ -1,11 +1,13 @@
-"""What is particular to log-based CDC on Pagila (notebooks/30_log_based_cdc): its captures, and how
-its events and its raw zone are read. `flow` has what every walkthrough has. There is no Hudi in it:
-tables are made with SQL.
+"""Log-based change data capture on Pagila (notebooks/30_log_based_cdc).
+
+This module declares the captures, and reads their events and their raw zone. The walkthrough uses
+no Hudi: its tables are created with SQL.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pandas
 from pyspark.sql import SparkSession
@@ -21,14 +23,12 @@ from .walkthrough import Walkthrough
 
 DATABASE = pagila.loader.database
 CONNECTOR = "pagila_source"
-ENVELOPE_CONNECTOR = (
-    "pagila_source_envelope"  # the same connector as it is deployed first, without a transform
-)
+ENVELOPE_CONNECTOR = "pagila_source_envelope"  # the same connector without a transform
 SINK = "pagila_sink"
 POLLING_CONNECTOR = "pagila_poll"  # query-based capture of three of the tables, for notebook 36
-CATALOG = "pagila_kafka_connect"  # the catalog's database, as published
+CATALOG = "pagila_kafka_connect"  # the catalog database, as published
 REFINED_FOLDER = "refined/film"  # folder of the refined table
-KEY_COLUMNS = {
+KEY_COLUMNS: dict[str, str | tuple[str, ...]] = {
     "actor": "actor_id",
     "film": "film_id",
     "film_actor": ("actor_id", "film_id"),
@@ -37,99 +37,101 @@ KEY_COLUMNS = {
     "language": "language_id",
 }
 EXPECTED_SQL = {"film": sql_file("pagila/queries/film")}
-TOASTED_COLUMNS = {"film": "description"}  # where a table has none, the empty text takes its place
-# of films: asked for as JSON, for as text Athena's arrays do not tell where a value ends
+TOASTED_COLUMNS = {"film": "description"}  # {table: column of large values}
+# An array column of films. It is queried as JSON: Athena's text of an array does not show where an
+# element ends.
 ARRAY_COLUMN = "special_features"
 
 
 def events(
     world: World, name: str, start_offsets: dict[int, int] | None = None
 ) -> pandas.DataFrame:
-    """The messages of a table's topic, decoded: offset, key, then the fields of the value, all None
-    of a tombstone.
-    after: those that came since (see topics.end_offsets).
+    """Return the messages of a table's topic, decoded.
 
-    Raises: LakeError: there is no such topic, or a message cannot be decoded.
+    Args:
+        world: the world.
+        name: name of the table.
+        start_offsets: the first offset of each partition (see `topics.end_offsets`), by default
+            the beginning.
+
+    Returns:
+        Columns offset, key, then the fields of the value, which are None for a tombstone.
+
+    Raises:
+        LakeError: the topic does not exist, or a message cannot be decoded.
     """
     decode = registry.Decoder(world)
 
-    def one(raw: str | bytes | None) -> dict:
+    def to_record(raw: str | bytes | None) -> dict[str, Any]:
         return {} if raw is None else decode(raw.encode() if isinstance(raw, str) else raw).record
 
-    found = topics.read(world, flow.topic(world, name), start_offsets=start_offsets)
-    values = pandas.DataFrame(
-        [one(value) for value in found["value"]], index=found.index, dtype=object
-    )
-    return (
-        found[["offset"]]
-        .assign(key=[one(key) for key in found["key"]])
-        .join(values.where(values.notna(), None))
-    )
+    messages = topics.read(world, flow.topic(world, name), start_offsets=start_offsets)
+    values = pandas.DataFrame(map(to_record, messages["value"]), index=messages.index, dtype=object)
+    keys = messages[["offset"]].assign(key=[*map(to_record, messages["key"])])
+    return keys.join(values.where(values.notna(), None))
 
 
 def catalog_table(name: str) -> str:
-    """The name that a crawler gives to a table's raw files in the catalog."""
+    """Return the catalog name of a table's raw files, as a crawler derives it."""
     return f"{CATALOG}.pagila_public_{name}"
 
 
 def latest_sql(name: str, world: World) -> str:
-    """The query for the state of a table as its raw files have it: the newest event of each key,
-    but of the deleted. S7 orders by time: what one transaction changed twice has one time, and a
-    clock may be set back. A large value that an update does not touch is not in the log; Debezium
-    puts a placeholder there. It is still what it was in the newest event that has it.
+    """Return the query for the current rows of a table, from its raw files.
+
+    The query takes the last event of each key, without deleted rows. S7 orders by time; but changes
+    in one transaction have the same time, and a clock may be set back. The log has no value for a
+    large column that an UPDATE did not change: Debezium writes a placeholder. The query takes the
+    value of the last event that has it.
     """
-    keys, large = ", ".join(flow.capture(name).keys), TOASTED_COLUMNS.get(name, "''")
-    said = {
+    keys = ", ".join(flow.capture(name).keys)
+    large = TOASTED_COLUMNS.get(name, "''")
+    expressions = {
         large: f"known AS {large}",
         ARRAY_COLUMN: f"json_format(CAST({ARRAY_COLUMN} AS JSON)) AS {ARRAY_COLUMN}",
     }
-    columns = [said.get(c, c) for c in flow.rows(world, name, "false").columns]
+    columns = [expressions.get(c, c) for c in flow.rows(world, name, "false").columns]
     return sql_file("pagila/queries/latest").format(
         columns=", ".join(columns), keys=keys, table=catalog_table(name), large=large
     )
 
 
 def history_sql(name: str, position: int | None = None) -> str:
-    """Return the query for all versions of a table's rows: the columns of its raw files, and the
-    log positions between which a version is valid, `valid_from` (of its own event) and `valid_to`
-    (of the next event of its key, null for the current version). A delete ends a version and begins
-    none.
+    """Return the query for all versions of a table's rows, from its raw files.
+
+    It has the columns of the files, and the log positions between which a version is valid:
+    `valid_from` (of its own event) and `valid_to` (of the key's next event, null for the current
+    version). A delete ends a version and starts none.
 
     Args:
-        position: an LSN; only the versions that are valid there, one for each row that the table
-            had then.
+        name: name of the table.
+        position: an LSN; return only the versions that are valid there, one for each row.
     """
-    valid = (
-        ""
-        if position is None
-        else f" AND valid_from <= {position} AND (valid_to > {position} OR valid_to IS NULL)"
-    )
+    valid = ""
+    if position is not None:
+        valid = f" AND valid_from <= {position} AND (valid_to > {position} OR valid_to IS NULL)"
     keys = ", ".join(flow.capture(name).keys)
-    return (
-        sql_file("pagila/queries/history")
-        .format(keys=keys, table=catalog_table(name), valid=valid)
-        .rstrip()
-    )
+    template = sql_file("pagila/queries/history")
+    return template.format(keys=keys, table=catalog_table(name), valid=valid).rstrip()
 
 
 def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
-    """Its answer, in the form of `flow.rows`."""
+    """Return the result of `latest_sql` in the form of `flow.rows`."""
     rows = query.sql(spark, latest_sql(name, world))
     if ARRAY_COLUMN in rows:
         rows[ARRAY_COLUMN] = [text and json.loads(text) for text in rows[ARRAY_COLUMN]]
-    rows["last_update"] = pandas.to_datetime(
-        rows["last_update"], unit="us"
-    )  # as Debezium writes a timestamp
+    # Debezium writes a timestamp as microseconds since 1970
+    rows["last_update"] = pandas.to_datetime(rows["last_update"], unit="us")
     return rows
 
 
 def _changes_made(world: World) -> bool:
-    """Whether notebook 33 has made both rounds of changes: the last of them deletes film 5."""
+    """Return whether notebook 33 has made its changes: the last one deletes film 5."""
     return flow.rows(world, "film", "film_id = 5").empty
 
 
 def _tables_cataloged(world: World) -> bool:
-    """Whether notebook 34 has put the raw files into the catalog."""
+    """Return whether notebook 34 has added the raw files to the catalog."""
     return all(session(world).catalog.tableExists(catalog_table(name)) for name in flow.names)
 
 
@@ -146,9 +148,7 @@ flow = Walkthrough(
     publication="pagila_publication",
     loader=pagila.loader,
     extra_connectors=(POLLING_CONNECTOR,),
-    restorable_tables=(
-        "public.inventory",
-    ),  # film 5 can be deleted when no copy of it is in a shop
+    restorable_tables=("public.inventory",),  # film 5 can be deleted if no shop has a copy
     catalog_databases=(CATALOG,),
     lake_folders=(REFINED_FOLDER,),
     completion_checks={"33_changes": _changes_made, "34_latest": _tables_cataloged},

@@ -1,6 +1,4 @@
-"""What is particular to the walkthrough on schema evolution (notebooks/40_schema_evolution): its
-captures of a table on MariaDB. `flow` has what every walkthrough has.
-"""
+"""Schema evolution on MariaDB (notebooks/40_schema_evolution): the captures of one table."""
 
 from typing import Any
 
@@ -9,25 +7,23 @@ import yaml
 from .. import connect, hudi
 from ..base import ROOT, World
 from ..source import mariadb
-from .flow import Capture
+from .capture import Capture
 from .walkthrough import Walkthrough
 
 DATABASE = "sampledatabase"
 TABLE = f"{DATABASE}.movies"
 TOPIC = f"db1.{TABLE}"
 CONNECTOR, SINK = "movies_source", "movies_sink"  # as published
-# the same source, whose messages say their place in the log: the lake goes by it
+# the same source; its messages have their log position, which orders the rows of the lake
 POSITIONS_CONNECTOR = "movies_positions"
-FILE_SINK = "movies_file_sink"  # a sink that Connect itself runs
-POISONED_TOPIC, SCRATCH_TOPIC = (
-    "movies.poison",
-    "movies.scratch_table",
-)  # topics to spoil, and to try changes of a schema with
-DLQ_TOPICS = {
+FILE_SINK = "movies_file_sink"  # a sink with a plugin of Connect
+POISONED_TOPIC = "movies.poison"  # gets malformed messages
+SCRATCH_TOPIC = "movies.trial"  # for trying schema changes
+DLQ_TOPICS = {  # {consumer: its dead-letter topic}
     "connect": "movies.dlq",
     "landing": "movies.dlq.landing",
     "lake": "movies.dlq.lake",
-}  # dead ones, by reader
+}
 LAKE_TABLE = {
     "name": "movies",
     "database": DATABASE,
@@ -36,47 +32,53 @@ LAKE_TABLE = {
 
 
 def execute(world: World, statement: str, values: Any = None) -> int:
-    """Run a statement in the movies' database; return how many rows it changed. It waits for no
-    event.
+    """Execute a statement in the movies' database, without waiting for events.
+
+    Returns:
+        The number of changed rows.
     """
     return mariadb.execute(world, statement, values, DATABASE)
 
 
 def schema_changes() -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """A schema, and what becomes of it by each kind of change: {kind: the next schema}."""
-    said = yaml.safe_load((ROOT / "data" / "movies" / "changes.yaml").read_text(encoding="utf-8"))
-    first, *changed = (
-        {**said["record"], "fields": [*fields, *said["own"]]}
-        for fields in (said["first"], *said["changes"].values())
-    )
-    return first, dict(zip(said["changes"], changed))
+    """Return a schema, and the result of each kind of change to it: {kind: next schema}."""
+    path = ROOT / "data" / "movies" / "changes.yaml"
+    spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    def schema(fields: list[Any]) -> dict[str, Any]:
+        return {**spec["record"], "fields": [*fields, *spec["own"]]}
+
+    return schema(spec["first"]), {kind: schema(f) for kind, f in spec["changes"].items()}
 
 
 def source_columns(world: World) -> set[str]:
-    """The columns of the movies' table in the source; none where there is no table."""
-    asked = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = 'movies'"
-    return set(mariadb.query(world, asked, [DATABASE]).iloc[:, 0])
+    """Return the columns of the movies' table in the source; none if there is no table."""
+    query = (
+        "SELECT column_name FROM information_schema.columns"
+        " WHERE table_schema = %s AND table_name = 'movies'"
+    )
+    return set(mariadb.query(world, query, [DATABASE]).iloc[:, 0])
 
 
 def _is_evolved(world: World) -> bool:
-    """Whether notebook 43 has made its change, at the source and in the lake."""
+    """Return whether notebook 43 has made its change, in the source and in the lake."""
     return "COUNTRY" in source_columns(world) and hudi.exists(flow.table(world, "positions"))
 
 
 def scratch_table(world: World) -> hudi.Table:
-    """A table to try changes of a schema with."""
+    """Return a table for trying schema changes."""
     return hudi.table(world, "movies_trial", key=("id",), ordering="__lsn", database=DATABASE)
 
 
 def poisoned_table(world: World) -> hudi.Table:
-    """The table of a topic in which there is poison."""
+    """Return the table of the topic with malformed messages."""
     return hudi.table(
         world, "movies_spoilt", key=("movie_id",), ordering="__source_ts_ms", database=DATABASE
     )
 
 
 def poisoned_sink(world: World) -> dict[str, str]:
-    """The configuration by which that topic is landed."""
+    """Return the sink configuration for the topic with malformed messages."""
     return {
         **connect.config(world, SINK),
         "name": "movies_spoilt",
@@ -87,9 +89,7 @@ def poisoned_sink(world: World) -> dict[str, str]:
 
 
 def reset_if_evolved(world: World) -> None:
-    """Have what the notebooks up to 42 make; all of it is made anew where 43 has changed the
-    source.
-    """
+    """Ensure the results of the notebooks up to 42, as they are before 43 changes the source."""
     if "COUNTRY" in source_columns(world):
         flow.reset(world, "42_connectors")
     flow.ensure(world, "41_source_database", "42_connectors")

@@ -1,6 +1,4 @@
-"""What is particular to the museum walkthrough (notebooks/50_time_travel): its captures, its
-tables, and what S5 does to its rows. `flow` has what every walkthrough has.
-"""
+"""Time travel on a museum's collection (notebooks/50_time_travel): captures, tables, changes."""
 
 from typing import Any
 
@@ -9,68 +7,63 @@ import yaml
 from .. import hudi
 from ..base import ROOT, World
 from . import moma
-from .flow import Capture
+from .capture import Capture
 from .walkthrough import Walkthrough
 
 DATABASE = moma.loader.database
 CONNECTOR = "moma_source"
-ENVELOPE_CONNECTOR = "moma_source_envelope"  # shows the raw change event, before it is flattened
+ENVELOPE_CONNECTOR = "moma_source_envelope"  # shows the change event before it is flattened
 SINK = "moma_sink"
-LOADED_LABEL = "after_load"  # the label of every table's first commit
-SCRATCH_DATABASE = "moma_scratch"  # the catalog's database of the experiments
-# Both are called in the notebooks, to be seen. A Spark job compacts when it is told to; it is said
-# all the same. It cleans after each commit, and keeps the files of ten: too few for tables that are
-# there to be asked for their past.
+LOADED_LABEL = "after_load"  # the label of each table's first commit
+SCRATCH_DATABASE = "moma_scratch"  # the catalog database of the scratch tables
+# The notebooks call compaction and cleaning, to show them. A Spark job compacts only on request
+# anyway; the setting makes that explicit. By default it cleans after each commit and keeps the
+# files of ten commits: too few for queries over the history.
 MANUAL_TABLE_SERVICES = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
 PICADOR, BAKKER = moma.PICADOR, 299
 _CHANGES = yaml.safe_load((moma.DATA / "changes.yaml").read_text(encoding="utf-8"))
-UPDATES, RECORD_HISTORY = (
-    _CHANGES["updates"],
-    {label: tuple(changes) for label, changes in _CHANGES["life"].items()},
-)
+UPDATES = _CHANGES["updates"]
+RECORD_HISTORY = {label: tuple(changes) for label, changes in _CHANGES["life"].items()}
 
 
 def _lake_table(name: str, partition: str, kind: str) -> dict[str, Any]:
-    """A table of a kind, "cow" or "mor".
+    """Return the fields of a lake table of a type, "cow" or "mor".
 
-    A global index: a record whose partition value changes moves, instead of being there twice. S5
-    has GLOBAL_BLOOM, made for large tables; in small files it is all overhead.
+    With a global index a record moves when its partition value changes; otherwise it would exist
+    twice. S5 uses GLOBAL_BLOOM, which is for large tables: for small files it is only overhead.
     """
-    return dict(
-        name=f"moma_{name}_{kind}",
-        base=f"moma/{name}_{kind}",
-        database=f"moma_{kind}",
-        catalog=name,
-        partition=(partition,),
-        ordering="__lsn",
-        type=kind,
-        index="GLOBAL_SIMPLE",
-        deletes="soft",
-        extra=MANUAL_TABLE_SERVICES,
-    )
+    return {
+        "name": f"moma_{name}_{kind}",
+        "base": f"moma/{name}_{kind}",
+        "database": f"moma_{kind}",
+        "catalog": name,
+        "partition": (partition,),
+        "ordering": "__lsn",
+        "type": kind,
+        "index": "GLOBAL_SIMPLE",
+        "deletes": "soft",
+        "extra": MANUAL_TABLE_SERVICES,
+    }
 
 
 def _capture(name: str, key: str, partition: str) -> Capture:
-    return Capture(
-        f"{moma.loader.schema}.{name}",
-        key,
-        CONNECTOR,
-        SINK,
-        "avro",
-        tuple(_lake_table(name, partition, kind) for kind in ("cow", "mor")),
-    )
+    lake = tuple(_lake_table(name, partition, kind) for kind in ("cow", "mor"))
+    return Capture(f"{moma.loader.schema}.{name}", key, CONNECTOR, SINK, "avro", lake)
 
 
 def _has_history_labels(world: World) -> bool:
-    """Whether notebook 56 has put its labels on the table that the later ones ask for its past."""
-    travelled = flow.table(world, "artists", "mor")
-    return {"t0", *RECORD_HISTORY} <= set(hudi.labels(world, travelled)["label"])
+    """Return whether notebook 56 has labeled the table whose history the later ones query."""
+    labels = hudi.labels(world, flow.table(world, "artists", "mor"))["label"]
+    return {"t0", *RECORD_HISTORY} <= set(labels)
 
 
 def scratch_table(world: World, kind: str = "mor") -> hudi.Table:
-    """A table of the artists of a kind, "cow" or "mor", in a database of its own, from which
-    deletes remove the row.
+    """Return a table of artists in a database of its own, with hard deletes.
+
+    Args:
+        world: the world.
+        kind: "cow" or "mor".
     """
     name = "scratch" if kind == "mor" else f"scratch_{kind}"
     return flow.table(
@@ -85,36 +78,26 @@ def scratch_table(world: World, kind: str = "mor") -> hudi.Table:
 
 
 def column_stats_table(world: World) -> hudi.Table:
-    """A table with the column statistics that Hudi 1.x writes by default; notebook 57 shows what
-    comes of it.
-    """
-    return hudi.table(
-        world,
-        "moma_skipping",
-        key=("id",),
-        ordering="__lsn",
-        database=SCRATCH_DATABASE,
-        extra={
-            "hoodie.metadata.enable": "true",
-            "hoodie.metadata.index.column.stats.enable": "true",
-        },
-    )
+    """Return a table with the column statistics that Hudi 1.x writes by default (notebook 57)."""
+    settings = ("hoodie.metadata.enable", "hoodie.metadata.index.column.stats.enable")
+    return _simple_table(world, "moma_skipping", dict.fromkeys(settings, "true"))
 
 
 def cdc_table(world: World) -> hudi.Table:
-    """A table that keeps the row before and after each change, for Hudi's own change query;
-    notebook 57 asks it.
+    """Return a table that stores each row before and after a change (notebook 57).
+
+    Hudi's own change query reads these images.
     """
+    settings = {
+        "hoodie.table.cdc.enabled": "true",
+        "hoodie.table.cdc.supplemental.logging.mode": "data_before_after",
+    }
+    return _simple_table(world, "moma_imaging", settings)
+
+
+def _simple_table(world: World, name: str, extra: dict[str, str]) -> hudi.Table:
     return hudi.table(
-        world,
-        "moma_imaging",
-        key=("id",),
-        ordering="__lsn",
-        database=SCRATCH_DATABASE,
-        extra={
-            "hoodie.table.cdc.enabled": "true",
-            "hoodie.table.cdc.supplemental.logging.mode": "data_before_after",
-        },
+        world, name, key=("id",), ordering="__lsn", database=SCRATCH_DATABASE, extra=extra
     )
 
 

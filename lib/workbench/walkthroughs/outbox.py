@@ -1,28 +1,26 @@
-"""What is particular to the outbox walkthrough (notebooks/10_outbox): its capture, its tables, its
-changes and truths. `flow` has what every walkthrough has.
-"""
+"""The outbox pattern on Northwind (notebooks/10_outbox): its capture and its tables."""
 
 from .. import hudi
 from ..base import ROOT, World
 from ..source import sql_file
 from . import northwind
-from .flow import Capture
+from .capture import Capture
 from .walkthrough import Walkthrough
 
-TABLE = "datalake.cdc_events"  # in PostgreSQL and, by the same name, in the lake's catalog
+TABLE = "datalake.cdc_events"  # in PostgreSQL and, with the same name, in the lake's catalog
 CONNECTOR = "outbox_source"
-ENVELOPE_CONNECTOR = "outbox_source_envelope"  # shows the raw change event, before it is flattened
+ENVELOPE_CONNECTOR = "outbox_source_envelope"  # shows the change event before it is flattened
 SINK = "outbox_sink"
-LANDED_PREFIX = "cdc-events"  # of the landed files, as the sink has it
-SCRATCH_TABLES = (
+LANDED_PREFIX = "cdc-events"  # prefix of the landed files, as the sink has it
+SCRATCH_TABLES = (  # of notebook 14
     "cdc_events_by_order",
     "cdc_events_by_country",
     "tie_by_time",
     "tie_by_lsn",
-)  # notebook 14's
+)
 
-# One partition for each country. The index is a global one, so that an order whose country changes
-# moves instead of being there twice.
+# One partition for each country. With a global index an order moves when its country changes;
+# otherwise it would exist twice.
 CDC_EVENTS = {
     "name": "cdc_events",
     "ordering": "__lsn",
@@ -31,7 +29,7 @@ CDC_EVENTS = {
 }
 
 
-flow = Walkthrough(
+flow: Walkthrough = Walkthrough(
     captures=(
         Capture(
             TABLE,
@@ -52,7 +50,7 @@ flow = Walkthrough(
 
 
 def table_by_order(world: World) -> hudi.Table:
-    """The same rows laid out as the reference has them: a partition for each order."""
+    """Return a table of the same rows with the reference's layout: one partition per order."""
     return flow.table(
         world, name="cdc_events_by_order", partition=("customer_id", "order_id"), index="SIMPLE"
     )

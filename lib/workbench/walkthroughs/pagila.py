@@ -1,23 +1,21 @@
-"""Pagila, a film rental: the rows of its public dump, or rows in its shape, which are in this
-repository.
+"""Pagila, a film rental: the rows of its public dump, or bundled rows in its form.
 
-Two walkthroughs use it (S3, S7), each with a database of its own, so that neither changes what the
-other shows. Tables and triggers are those of data/pagila on both ways: of the public dump,
-pagila-data.sql is read, and its pagila-schema.sql is not run (01_pagila_ddl.sql says what of it is
-not here).
+Two walkthroughs use it (S3, S7), each with a database of its own, so that neither changes the rows
+of the other. Tables and triggers are always those of data/pagila. Of the public dump,
+pagila-data.sql is read. Its pagila-schema.sql is not run; 01_pagila_ddl.sql says what differs.
 
-The rows here are CSV files in data/pagila, one for each table. Names and numbers are invented, and
-were once drawn at random. What the reference walkthroughs state is exact, at every scale: how many
-rows there are, which ids, and the rows that they name. And so that their changes do what they show
-(a test holds all of it):
+The bundled rows are CSV files in data/pagila, one for each table. Names and numbers are invented;
+they were drawn at random once. The facts of the reference walkthroughs are exact at every scale:
+the numbers of rows, the ids, and the rows that they name. These facts make their changes show what
+they should (a test ensures all of it):
 
-* each country has an address, and customer 100 alone lives at address 104;
-* films 5 and 100 have no actor and no category in common: what refers to film 5 can be given to
+* each country has an address, and only customer 100 lives at address 104;
+* films 5 and 100 have no actor and no category in common: references to film 5 can be moved to
   film 100;
-* film 375 has several actors, so that several rows of one transaction are deleted.
+* film 375 has several actors, so that one transaction deletes several rows.
 
-Times of the public dump are earlier: addresses are of 2006, and films of 2007. The next ids are the
-same.
+The public dump has earlier times: its addresses are of 2006, its films of 2007. The next ids are
+the same.
 """
 
 import re
@@ -52,56 +50,61 @@ def sample_tables(scale: int = 1) -> list[loading.Table]:
     """Return the tables of Pagila in the order to load them.
 
     Args:
-        scale: 1 gives 603 addresses and 1,000 films; n gives these n times, with further ids, and
-            of the other tables what 1 gives.
+        scale: 1 gives 603 addresses and 1,000 films; n gives these n times with further ids, and
+            the other tables once.
 
     Raises:
-        SourceError: scale is not a whole number from 1 to 1000.
+        SourceError: the scale is not a whole number from 1 to 1000.
     """
-    return csv_files.bundled_tables(DATA, TABLES, scale, {"address": 605, "film": 1000}, null=r"\N")
+    steps = {"address": 605, "film": 1000}
+    return csv_files.bundled_tables(DATA, TABLES, scale, steps, null=r"\N")
 
 
 def _steps(scale: Any, from_dir: Any) -> loading.Steps:
     if from_dir:
         dump = loading.find_file(from_dir, DUMP, f"the public dump, of which {DUMP} is read")
-        rows = dumps.read_tables(dump, TABLES)
+        tables = dumps.read_tables(dump, TABLES)
     else:
-        rows = sample_tables(scale)
-    return [
-        loading.Script(DATA / "01_pagila_ddl.sql"),
-        *rows,
-        loading.Script(DATA / "02_pagila_sequences.sql"),
-    ]
+        tables = sample_tables(scale)
+    ddl, sequences = (
+        loading.Script(DATA / f"{name}.sql") for name in ("01_pagila_ddl", "02_pagila_sequences")
+    )
+    return [ddl, *tables, sequences]
 
 
 def random_changes(
     seed: int, n: int, tables: Iterable[str] = ()
 ) -> Iterator[list[tuple[str, dict[str, Any]]]]:
-    """Yield n random changes, the same for the same seed: transactions, each with its statements
-    and their values. They are made for what was loaded, to be run once and in this order;
-    changes.sql has their kinds, and what they are like. Of three, one is of the kind and the row of
-    the one before it.
+    """Yield n random changes in transactions; a seed always gives the same ones.
+
+    The changes fit the loaded rows. They must run once, in this order. changes.sql has their kinds.
+    One in three changes has the kind and the row of the one before.
 
     Args:
-        tables: which are to be changed; all that are in changes.sql by default.
+        seed: the seed.
+        n: number of changes.
+        tables: the tables to change, by default all in changes.sql.
+
+    Yields:
+        A transaction: its statements with their values.
 
     Raises:
         SourceError: there are no changes of such tables.
     """
-    found = [
-        kind
-        for _, kind in loading.split_statements((DATA / "changes.sql").read_text(encoding="utf-8"))
+    path = DATA / "changes.sql"
+    kinds = [
+        statement
+        for _, statement in loading.split_statements(path.read_text(encoding="utf-8"))
+        if not tables or _changed_table(statement) in tables
     ]
-    kinds = [kind for kind in found if not tables or _CHANGED_TABLE.match(kind)[1] in tables]
     if not kinds:
-        raise SourceError(f"there are no changes of {tables!r}", location=str(DATA / "changes.sql"))
+        raise SourceError(f"there are no changes of {tables!r}", location=str(path))
     rng, kind, row = Random(seed), kinds[0], 0
     names = [actor["last_name"] for actor in csv_files.read_rows(DATA, "actor")]
 
-    def below(
-        most: int,
-    ) -> int:  # by random() alone, the one method whose sequence Python promises to keep for a seed
-        return int(rng.random() * most)
+    def below(limit: int) -> int:
+        # random() is the only method whose sequence for a seed Python promises to keep
+        return int(rng.random() * limit)
 
     while n > 0:
         transaction = []
@@ -119,17 +122,24 @@ def apply(
     transactions: Sequence[list[tuple[str, dict[str, Any]]]],
     seconds: float = 0,
 ) -> Counter[str]:
-    """Run transactions (see `changes`), spread evenly over this many seconds; return {table: rows
-    changed}.
+    """Run transactions (see `random_changes`), spread evenly over this many seconds.
+
+    Returns:
+        {table: number of changed rows}.
     """
     changed: Counter[str] = Counter()
     for transaction in wait.pace(transactions, seconds):
         with connection.transaction():
             for statement, values in transaction:
-                changed[_CHANGED_TABLE.match(statement)[1]] += connection.execute(
-                    statement, values
-                ).rowcount
+                rows = connection.execute(statement, values).rowcount
+                changed[_changed_table(statement)] += rows
     return changed
+
+
+def _changed_table(statement: str) -> str:
+    """Return the table that a statement changes; "" for another statement."""
+    match = _CHANGED_TABLE.match(statement)
+    return match[1] if match else ""
 
 
 loader = loading.Loader("pagila", "public", TABLES, _steps, "pagila")

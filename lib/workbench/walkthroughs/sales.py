@@ -1,13 +1,15 @@
-"""What is particular to the walkthrough on streaming sales (notebooks/60_streaming_sales): its
-schemas, the producer, and the queries over windows. There is no database and no connector: who
-sells writes to the topic. `flow` has what every walkthrough has.
+"""Streaming sales (notebooks/60_streaming_sales): the schemas, the producer, the windowed queries.
+
+There is no database and no connector: the checkout publishes each sale to a topic.
 """
+
+from __future__ import annotations
 
 import datetime as dt
 import json
 import threading
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 import pandas
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -28,16 +30,10 @@ if TYPE_CHECKING:
 
 DATA = ROOT / "data" / "sales"
 SALES_TOPIC, SUMMARY_TOPIC = "pagila.sales.avro", "pagila.sales.summary.avro"
-# sales to try things with; what a query makes of them goes to TRIAL.<its name>
-SCRATCH_TOPIC = "pagila.sales.trial"
-SCRATCH_QUERIES = (
-    "complete",
-    "update",
-    "append",
-    "restarted",
-    "late",
-)  # names of queries, of which three are modes
-CSV_FILES = {
+SCRATCH_TOPIC = "pagila.sales.trial"  # sales for experiments
+# names of queries, three of them output modes; a query publishes to SCRATCH_TOPIC.<its name>
+SCRATCH_QUERIES = ("complete", "update", "append", "restarted", "late")
+CSV_FILES = {  # {schema: (file, separator)}
     "pagila.sales.csv": ("sales_incremental_large", "|"),
     "pagila.sales.regions.csv": ("sales_regions", ","),
 }
@@ -46,74 +42,77 @@ SCHEMAS = {
     for path in sorted((DATA / "schemas").glob("*.avsc"))
 }
 QUERY_NAME = "streaming_to_kafka"
-UNASSIGNED_REGION = "Unassigned"  # the region of a country that has none
-# The day of the published result, and the pace at which it comes out: 0.75 s of waiting, and what a
-# write took
-FIRST_EVENT_AT, EVENT_INTERVAL = (
-    dt.datetime(2021, 10, 3, 22, 10, 22, 730_000, tzinfo=dt.timezone.utc),
-    0.9444,
-)
-DATABASE = "sales"  # of the catalog
-UNLIMITED_RETENTION = {
-    "retention.ms": "-1"
-}  # of the topics: events of years ago would expire at once by Kafka's default
+UNASSIGNED_REGION = "Unassigned"  # the region of a country without one
+# The first event time of the published result. Its pace fits an interval of 0.9444 s: 0.75 s of
+# waiting, and the duration of a write.
+FIRST_EVENT_AT = dt.datetime(2021, 10, 3, 22, 10, 22, 730_000, tzinfo=dt.timezone.utc)
+EVENT_INTERVAL = 0.9444
+DATABASE = "sales"  # the catalog database
+# by default Kafka would delete events that are years old at once
+UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
 
 def _artifact_id(world: World, name: str) -> str:
-    """Glue has a registry of keys and one of values: there, the schemas of files are among the
-    values.
+    """Return the id of a schema in the registry.
+
+    Glue has one registry for keys and one for values; the schemas of files are among the values.
     """
     return f"{name}-value" if name in CSV_FILES and world.registry.kind == "glue" else name
 
 
 def register_schemas(world: World) -> pandas.DataFrame:
-    """Give the registry the six schemas, each anew (script 10), and return what it has of them."""
-    ours = {_artifact_id(world, name): name for name in SCHEMAS}
-    registry.delete(world, *ours)
-    for artifact, name in ours.items():
+    """Register the six schemas again (script 10), and return their entries in the registry."""
+    names = {_artifact_id(world, name): name for name in SCHEMAS}
+    registry.delete(world, *names)
+    for artifact, name in names.items():
         registry.register(world, artifact, SCHEMAS[name])
-    found = registry.artifacts(world)
-    found = found[found["artifact"].isin(ours)].reset_index(drop=True)
-    return found.assign(artifact=found["artifact"].map(ours))
+    artifacts = registry.artifacts(world)
+    artifacts = artifacts[artifacts["artifact"].isin(names)].reset_index(drop=True)
+    return artifacts.assign(artifact=artifacts["artifact"].map(names))
 
 
 def read_csv(spark: SparkSession, world: World, artifact: str) -> DataFrame:
-    """A file of CSV with the columns and types of its schema in the registry, all of which may be
-    null.
+    """Return a CSV file with the columns and types of its schema in the registry.
+
+    All columns are nullable.
     """
     name, separator = CSV_FILES[artifact]
     schema = avro.to_spark(registry.latest(world, _artifact_id(world, artifact)))
     columns = T.StructType([T.StructField(field.name, field.dataType) for field in schema])
-    make = {T.IntegerType(): int, T.FloatType(): float}
+    parsers: dict[T.DataType, Callable[[str], Any]] = {T.IntegerType(): int, T.FloatType(): float}
+
+    def parse(text: str, type_: T.DataType) -> Any:
+        return parsers.get(type_, str)(text) if text else None
+
     rows = [
-        tuple(make.get(f.dataType, str)(row[f.name]) if row[f.name] else None for f in columns)
+        tuple(parse(row[field.name], field.dataType) for field in columns)
         for row in csv_files.read_rows(DATA, name, separator)
     ]
     return spark.createDataFrame(rows, columns)
 
 
 def read_sales() -> list[dict[str, Any]]:
-    """The sales of the file as the producer takes them, in its order: `payment_date` is the time of
-    the event, in whole seconds since 1970 (S6 sets it anew, too).
+    """Return the sales of the file in its order, as the producer takes them.
+
+    `payment_date` is the event time in whole seconds since 1970 (S6 overwrites it, too).
     """
-    rows = []
-    for n, row in enumerate(csv_files.read_rows(DATA, CSV_FILES["pagila.sales.csv"][0], "|")):
-        whole = {name: int(row[name]) for name in ("payment_id", "customer_id")}
-        rows.append(
-            {
-                **row,
-                **whole,
-                "amount": float(row["amount"]),
-                "payment_date": int(event_time(n).timestamp()),
-                "city": row["city"] or None,
-                "district": row["district"] or None,
-            }
-        )
-    return rows
+    name, separator = CSV_FILES["pagila.sales.csv"]
+    return [
+        {
+            **row,
+            "payment_id": int(row["payment_id"]),
+            "customer_id": int(row["customer_id"]),
+            "amount": float(row["amount"]),
+            "payment_date": int(event_time(n).timestamp()),
+            "city": row["city"] or None,
+            "district": row["district"] or None,
+        }
+        for n, row in enumerate(csv_files.read_rows(DATA, name, separator))
+    ]
 
 
 def event_time(n: int) -> dt.datetime:
-    """When the n-th sale was made, in the time of the published run."""
+    """Return the event time of the n-th sale in the published run."""
     return FIRST_EVENT_AT + dt.timedelta(seconds=n * EVENT_INTERVAL)
 
 
@@ -125,43 +124,54 @@ def produce(
     interval: float = 0,
     topic: str = SALES_TOPIC,
 ) -> int:
-    """Send the sales from the first to before the last, key = customer; return how many that are.
+    """Publish sales with the customer as the key.
 
     Args:
-        pace: seconds between two, each with the time of this moment; 0: all at once, each with the
-            time that it has in the published run (`time_of`), so that the windows are those of 28
-            minutes.
+        world: the world.
+        first: number of the first sale.
+        last: number after the last sale.
+        interval: seconds between two sales, each with the current time as its event time. 0
+            publishes all at once, each with the event time of the published run (`event_time`),
+            so that the windows are those of 28 minutes.
+        topic: name of the topic.
+
+    Returns:
+        The number of published sales.
     """
-    key, value = (
+    encode_key, encode_value = (
         registry.encoder(world, registry.latest_id(world, f"{SALES_TOPIC}-{side}"))
         for side in ("key", "value")
     )
-    chosen = read_sales()[first:last]
+    sales = read_sales()[first:last]
 
-    def messages() -> Iterator[tuple[bytes, bytes, Mapping[str, Any]]]:
-        for n, sale in enumerate(chosen, first):
-            at = event_time(n)
+    def messages() -> Iterator[tuple[bytes, bytes, dict[str, Any]]]:
+        for n, sale in enumerate(sales, first):
+            time = event_time(n)
             if interval:
                 threading.Event().wait(interval)
-                at = dt.datetime.now(dt.timezone.utc)
-                sale["payment_date"] = int(at.timestamp())
-            yield key(sale["customer_id"]), value(sale), {"timestamp": int(at.timestamp() * 1000)}
+                time = dt.datetime.now(dt.timezone.utc)
+                sale["payment_date"] = int(time.timestamp())
+            options = {"timestamp": int(time.timestamp() * 1000)}
+            yield encode_key(sale["customer_id"]), encode_value(sale), options
 
-    topics.create(world, topic, **UNLIMITED_RETENTION)
+    topics.create(world, topic, 1, **UNLIMITED_RETENTION)
     topics.produce(world, topic, messages())
-    return len(chosen)
+    return len(sales)
 
 
 def windowed_sales(messages: DataFrame, regions: DataFrame) -> DataFrame:
-    """The streaming query: sales by region, in windows of ten minutes that begin every five."""
-    good = messages.where("reason IS NULL").select("row.*", "timestamp")
-    known = good.join(F.broadcast(regions), "country", "left").fillna(UNASSIGNED_REGION)
-    each = known.withWatermark("timestamp", "10 minutes").groupBy(
+    """Return the streaming query: sales by region in sliding windows.
+
+    A window has ten minutes; a new one starts every five.
+    """
+    sales = messages.where("reason IS NULL").select("row.*", "timestamp")
+    with_region = sales.join(F.broadcast(regions), "country", "left").fillna(UNASSIGNED_REGION)
+    windows = with_region.withWatermark("timestamp", "10 minutes").groupBy(
         "region", F.window("timestamp", "10 minutes", "5 minutes")
     )
-    exact = F.col("amount").cast("decimal(38,2)")  # to the cent, in whatever order they are added
-    return each.agg(
-        F.sum(exact).cast("float").alias("sales"), F.count("*").cast("int").alias("orders")
+    amount = F.col("amount").cast("decimal(38,2)")  # exact in whatever order they are added
+    return windows.agg(
+        F.sum(amount).cast("float").alias("sales"), F.count("*").cast("int").alias("orders")
     ).select(
         "region",
         "sales",
@@ -171,34 +181,29 @@ def windowed_sales(messages: DataFrame, regions: DataFrame) -> DataFrame:
     )
 
 
-def picture(sale: dt.datetime, newest: dt.datetime) -> "Picture":
-    """Draw the windows of the published run, those that the watermark has closed and those that are
-    open.
+def picture(sale: dt.datetime, newest: dt.datetime) -> Picture:
+    """Draw the windows of the published run: those that the watermark has closed, and open ones.
 
     Args:
         sale: event time of a sale; its line crosses the two windows that count it.
         newest: the newest event time that the query has seen; the watermark is ten minutes behind
             it.
     """
-    from ..results import draw  # matplotlib: most who import this module draw nothing
+    from ..results import draw  # matplotlib, which few notebooks need
 
-    begins = pandas.date_range(FIRST_EVENT_AT, newest, freq="5min").floor("5min")
-    begins = begins.insert(0, begins[0] - dt.timedelta(minutes=5))
-    frame = pandas.DataFrame({"start": begins, "end": begins + dt.timedelta(minutes=10)})
+    starts = pandas.date_range(FIRST_EVENT_AT, newest, freq="5min").floor("5min")
+    starts = starts.insert(0, starts[0] - dt.timedelta(minutes=5))
+    frame = pandas.DataFrame({"start": starts, "end": starts + dt.timedelta(minutes=10)})
     watermark = newest - dt.timedelta(minutes=10)
-    closed, still_open = "closed: it ends before the watermark", "open: it still takes sales"
-    frame["kind"] = [closed if end <= watermark else still_open for end in frame["end"]]
+    closed_kind, open_kind = "closed: it ends before the watermark", "open: it still takes sales"
+    frame["kind"] = [closed_kind if end <= watermark else open_kind for end in frame["end"]]
     marks = {
         f"newest event {newest:%H:%M:%S}": newest,
         f"watermark {watermark:%H:%M:%S}": watermark,
         f"a sale of {sale:%H:%M:%S}": sale,
     }
-    return draw.spans(
-        frame,
-        {closed: draw.GRAY, still_open: draw.PALETTE[3]},
-        "Windows of ten minutes, one every five",
-        marks=marks,
-    )
+    colors = {closed_kind: draw.GRAY, open_kind: draw.PALETTE[3]}
+    return draw.spans(frame, colors, "Windows of ten minutes, one every five", marks=marks)
 
 
 def start_query(
@@ -210,47 +215,46 @@ def start_query(
     max_records: int = 0,
     trigger_interval: str = "1 second",
 ) -> streams.Query:
-    """Start a query from the topic of sales into that of the summary, or, by another name, from
-    TRIAL into a topic of its own; it goes on where its checkpoint says. Return it.
+    """Start a streaming query, which continues at its checkpoint.
+
+    It reads the topic of sales and publishes to that of the summary. With another name it reads
+    SCRATCH_TOPIC and publishes to a topic of its own.
 
     Args:
-        mode: output mode. most: messages of one batch. every: least time from one batch to the
-            next.
+        spark: the Spark session.
+        world: the world.
+        name: name of the query.
+        mode: output mode.
+        max_records: messages of one batch; 0 for no limit.
+        trigger_interval: minimum time from one batch to the next.
     """
-    source, topic = (
-        (SALES_TOPIC, SUMMARY_TOPIC)
-        if name == QUERY_NAME
-        else (SCRATCH_TOPIC, f"{SCRATCH_TOPIC}.{name}")
-    )
-    for each in (source, topic):  # a query reads no topic that is not there
-        topics.create(world, each, **UNLIMITED_RETENTION)
+    source, topic = SALES_TOPIC, SUMMARY_TOPIC
+    if name != QUERY_NAME:
+        source, topic = SCRATCH_TOPIC, f"{SCRATCH_TOPIC}.{name}"
+    for topic_name in (source, topic):  # a query fails if its topic does not exist
+        topics.create(world, topic_name, 1, **UNLIMITED_RETENTION)
     with translate_errors(
         spark,
         "the streaming query was not started",
         f"query {name}",
-        "correct what the cause names, and start it again",
+        "fix the cause, and start it again",
         kafka_world=world,
     ):
-        # else the first reports are forgotten
+        # Spark keeps a hundred progress reports by default
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
-        for other in spark.streams.active:  # of a cell that is run once more
-            if other.name == name:
-                other.stop()
+        for active in spark.streams.active:  # of an earlier run of the cell
+            if active.name == name:
+                active.stop()
         regions = read_csv(spark, world, "pagila.sales.regions.csv")
-        found = windowed_sales(
-            streams.messages(
-                spark, world, source, schema_topic=SALES_TOPIC, max_records=max_records
-            ),
-            regions,
+        messages = streams.messages(
+            spark, world, source, schema_topic=SALES_TOPIC, max_records=max_records
         )
+        summary = windowed_sales(messages, regions)
+        options = {"topic": topic, "checkpointLocation": checkpoint(world, name)}
         query = (
-            streams.encode(found, world, SUMMARY_TOPIC, F.col("window_start").cast("int"))
+            streams.encode(summary, world, SUMMARY_TOPIC, F.col("window_start").cast("int"))
             .writeStream.format("kafka")
-            .options(
-                **topics.spark_options(world),
-                topic=topic,
-                checkpointLocation=checkpoint(world, name),
-            )
+            .options(**topics.spark_options(world), **options)
             .queryName(name)
             .outputMode(mode)
             .trigger(processingTime=trigger_interval)
@@ -260,41 +264,38 @@ def start_query(
 
 
 def checkpoint(world: World, name: str = QUERY_NAME) -> str:
-    """Where a query keeps its offsets and its state."""
+    """Return the URI of a query's checkpoint."""
     return join_uri(f"{world.lake.checkpoints}/streams", name)
 
 
 def delete_scratch_queries(spark: SparkSession, world: World) -> None:
-    """Remove what was tried: queries, their checkpoints, topics."""
+    """Remove the scratch queries with their checkpoints and topics."""
     for name in SCRATCH_QUERIES:
         streams.delete_checkpoint(spark, checkpoint(world, name))
-    topics.delete(
-        world,
-        *(
-            {SCRATCH_TOPIC, *(f"{SCRATCH_TOPIC}.{name}" for name in SCRATCH_QUERIES)}
-            & set(topics.names(world))
-        ),
-    )
+    topics.delete(world, *({*_SCRATCH_TOPICS} & {*topics.names(world)}))
 
 
 def latest(spark: SparkSession, world: World, topic: str = SUMMARY_TOPIC) -> pandas.DataFrame:
-    """The batch read: of each region and window the row that came last, the newest window first,
-    then by sales.
+    """Read a summary topic as a batch: the last row of each region and window.
+
+    Returns:
+        Columns region, sales, orders, window_start and window_end (seconds since 1970); the newest
+        window first, then by sales.
     """
     newest = [F.desc(name) for name in ("timestamp", "partition", "offset")]
-    last = Window.partitionBy("region", "window_start").orderBy(*newest)
-    found = streams.messages(spark, world, topic, schema_topic=SUMMARY_TOPIC, stream=False)
-    good = found.where("reason IS NULL").select("row.*", "timestamp", "partition", "offset")
-    rows = good.withColumn("n", F.row_number().over(last))
+    versions = Window.partitionBy("region", "window_start").orderBy(*newest)
+    messages = streams.messages(spark, world, topic, schema_topic=SUMMARY_TOPIC, stream=False)
+    rows = messages.where("reason IS NULL").select("row.*", "timestamp", "partition", "offset")
     with translate_errors(
         spark,
         "the topic was not read",
         topic,
-        "see that it is there, and run this again",
+        "check that it exists, and run this again",
         kafka_world=world,
     ):
         return (
-            rows.where("n = 1")
+            rows.withColumn("n", F.row_number().over(versions))
+            .where("n = 1")
             .select("region", "sales", "orders", "window_start", "window_end")
             .orderBy(F.desc("window_start"), F.desc("sales"))
             .toPandas()
@@ -302,10 +303,13 @@ def latest(spark: SparkSession, world: World, topic: str = SUMMARY_TOPIC) -> pan
 
 
 def format_summary(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """These rows as they are published: sales_region, sales and orders as text, the windows' bounds
-    to the minute.
+    """Return rows of `latest` as they are published.
+
+    Returns:
+        Columns sales_region, sales, orders, window_start, window_end, all as text; the times to the
+        minute.
     """
-    bounds = {
+    times = {
         name: pandas.to_datetime(rows[name], unit="s").dt.strftime("%Y-%m-%d %H:%M")
         for name in ("window_start", "window_end")
     }
@@ -314,48 +318,45 @@ def format_summary(rows: pandas.DataFrame) -> pandas.DataFrame:
             "sales_region": rows["region"],
             "sales": rows["sales"].map("{:,.2f}".format),
             "orders": rows["orders"].map("{:.0f}".format),
-            **bounds,
+            **times,
         }
     )
 
 
 def expected_summary(world: World, topic: str = SALES_TOPIC) -> pandas.DataFrame:
-    """The same as `latest` of a topic of sales, reckoned without Spark: each message is decoded by
-    itself, and its amount added, to the cent, to the two windows that its time lies in.
+    """Compute what `latest` returns, without Spark.
+
+    Each message of a topic of sales is decoded by itself, and its amount added, to the cent, to the
+    two windows of its event time.
     """
     decode = registry.Decoder(world)
     regions = {row["country"]: row["region"] for row in csv_files.read_rows(DATA, "sales_regions")}
-    found: dict[tuple[str, int], list[Any]] = {}
+    totals: dict[tuple[str, int], tuple[Decimal, int]] = {}
     messages = topics.read(world, topic)
     for message in messages[messages["value"].notna()].itertuples():
+        value = message.value
         try:
-            sale = decode(
-                message.value.encode() if isinstance(message.value, str) else message.value
-            ).record
-        except LakeError:  # poison
+            sale = decode(value.encode() if isinstance(value, str) else value).record
+        except LakeError:  # a malformed message
             continue
-        newest = int(message.timestamp.timestamp()) // 300 * 300
-        for begin in (newest - 300, newest):
-            sums = found.setdefault(
-                (regions.get(sale["country"], UNASSIGNED_REGION), begin), [Decimal(), 0]
-            )
-            sums[0] += Decimal(f"{sale['amount']:.2f}")
-            sums[1] += 1
+        region = regions.get(sale["country"], UNASSIGNED_REGION)
+        last_start = int(message.timestamp.timestamp()) // 300 * 300
+        for start in (last_start - 300, last_start):
+            amount, orders = totals.get((region, start), (Decimal(), 0))
+            totals[region, start] = (amount + Decimal(f"{sale['amount']:.2f}"), orders + 1)
     rows = [
-        (region, float(sales), n, begin, begin + 600)
-        for (region, begin), (sales, n) in found.items()
+        (region, float(amount), orders, start, start + 600)
+        for (region, start), (amount, orders) in totals.items()
     ]
-    frame = pandas.DataFrame(
-        rows, columns=["region", "sales", "orders", "window_start", "window_end"]
-    )
+    columns = ["region", "sales", "orders", "window_start", "window_end"]
+    frame = pandas.DataFrame(rows, columns=columns)
     return frame.sort_values(["window_start", "sales"], ascending=False, ignore_index=True)
 
 
 def summary_table(world: World) -> hudi.Table:
-    """The windows in the lake. Of two states of a window the one with more orders is the later."""
-    return hudi.table(
-        world, "sales_summary", key=("region", "window_start"), ordering="orders", database=DATABASE
-    )
+    """Return the lake table of the windows. The version of a window with more orders is newer."""
+    key = ("region", "window_start")
+    return hudi.table(world, "sales_summary", key=key, ordering="orders", database=DATABASE)
 
 
 def _schemas_registered(world: World) -> bool:
@@ -363,24 +364,20 @@ def _schemas_registered(world: World) -> bool:
 
 
 def _all_sales_streamed(world: World) -> bool:
-    """Whether notebook 62 has sent all sales, and its query has seen them."""
+    """Return whether notebook 62 has published all sales, and its query has results."""
     if not {SALES_TOPIC, SUMMARY_TOPIC} <= set(topics.names(world)):
         return False
-    return topics.offset_span(world, SALES_TOPIC) >= 1_800 and bool(
-        topics.offset_span(world, SUMMARY_TOPIC)
-    )
+    sales, windows = (topics.offset_span(world, topic) for topic in (SALES_TOPIC, SUMMARY_TOPIC))
+    return sales >= 1_800 and windows > 0
 
+
+_SCRATCH_TOPICS = (SCRATCH_TOPIC, *(f"{SCRATCH_TOPIC}.{name}" for name in SCRATCH_QUERIES))
 
 flow = Walkthrough(
     captures=(),
     watermark=False,
     folder=ROOT / "notebooks" / "60_streaming_sales",
-    own_topics=(
-        SALES_TOPIC,
-        SUMMARY_TOPIC,
-        SCRATCH_TOPIC,
-        *(f"{SCRATCH_TOPIC}.{name}" for name in SCRATCH_QUERIES),
-    ),
+    own_topics=(SALES_TOPIC, SUMMARY_TOPIC, *_SCRATCH_TOPICS),
     own_schemas=(*CSV_FILES, *(f"{artifact}-value" for artifact in CSV_FILES)),
     streaming_queries=(QUERY_NAME, *SCRATCH_QUERIES),
     start_query=start_query,

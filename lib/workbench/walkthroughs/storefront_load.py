@@ -1,6 +1,4 @@
-"""What happens in the storefront: the published customer, and random operations with their
-sequential model.
-"""
+"""Load for the storefront: the published customer, random operations, and their expected result."""
 
 import json
 import random
@@ -8,7 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Iterable
+from typing import Iterable, Optional
 
 import pandas
 import requests
@@ -19,17 +17,25 @@ from ..storefront.contexts import PUBLISHED_FIELDS, STATUSES, Document
 from . import storefront
 
 DATA = ROOT / "data" / "storefront"
-WORKERS = 12  # that ask at once; what concerns one document is asked by one of them, in order
+WORKERS = 12  # threads; the operations of a document run in one thread, in order
 
 
 def sample_documents() -> Document:
-    """The published customer and his orders: {"customer": …, "orders": […]}."""
+    """Return the published customer and his orders: {"customer": …, "orders": […]}."""
     return json.loads((DATA / "john_doe.json").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that is asked of a service, about one document."""
+    """A command for a service, about one document.
+
+    Attributes:
+        service: name of the service.
+        method: HTTP method.
+        path: path of the request, without a leading slash.
+        body: the JSON object of the request.
+        key: key of the document.
+    """
 
     service: str
     method: str
@@ -39,81 +45,85 @@ class Operation:
 
 
 def random_operations(seed: int, count: int) -> list[Operation]:
-    """Random things that happen in a shop: new customers, other addresses, orders and their way. A
-    seed has its own.
+    """Return random operations of a shop; a seed always gives the same ones.
+
+    They create customers, change contacts and addresses, create orders and advance their status.
     """
-    chance, john = random.Random(seed), sample_documents()
-    customers, orders, found = [], {}, []  # type: ignore[var-annotated]
-    while len(found) < count:
-        at, what = 1_528_339_278_058 + len(found), chance.random()
-        if what < 0.1 or not customers:
-            customers.append(f"{seed:08x}{len(customers):016x}")
-            body = {**john["customer"], "id": customers[-1]}
-            found.append(Operation("accounts", "POST", "customers", body, customers[-1]))
-        elif what < 0.4:
-            key = chance.choice(customers)
-            contact = {"email": f"{chance.getrandbits(32):08x}@internet.com"}
+    rng, sample = random.Random(seed), sample_documents()
+    customers: list[str] = []
+    open_orders: dict[str, int] = {}  # {guid: number of its statuses}
+    operations: list[Operation] = []
+    while len(operations) < count:
+        timestamp, draw = 1_528_339_278_058 + len(operations), rng.random()
+        method = "POST"
+        body: Document = {"timestamp": timestamp}
+        if draw < 0.1 or not customers:
+            service, path, key = "accounts", "customers", f"{seed:08x}{len(customers):016x}"
+            customers.append(key)
+            body = {**sample["customer"], "id": key}
+        elif draw < 0.4:
+            service, method, key = "accounts", "PATCH", rng.choice(customers)
+            path = f"customers/{key}"
+            contact = {"email": f"{rng.getrandbits(32):08x}@internet.com"}
             addresses = [
-                {**each, "city": f"City {chance.randrange(1000)}"}
-                for each in john["customer"]["addresses"]
+                {**address, "city": f"City {rng.randrange(1000)}"}
+                for address in sample["customer"]["addresses"]
             ]
-            body = {"contact": contact} if chance.random() < 0.5 else {"addresses": addresses}
-            found.append(Operation("accounts", "PATCH", f"customers/{key}", body, key))
-        elif what < 0.55 or not orders:
-            guid = f"{chance.getrandbits(128):032x}"
-            orders[guid] = 1
-            body = {
-                **chance.choice(john["orders"]),
-                "guid": guid,
-                "customerId": chance.choice(customers),
-                "timestamp": at,
-            }
-            found.append(Operation("orders", "POST", "orders", body, guid))
+            body = {"contact": contact} if rng.random() < 0.5 else {"addresses": addresses}
+        elif draw < 0.55 or not open_orders:
+            service, path, key = "orders", "orders", f"{rng.getrandbits(128):032x}"
+            open_orders[key] = 1
+            order, customer = rng.choice(sample["orders"]), rng.choice(customers)
+            body = {**order, "guid": key, "customerId": customer, **body}
         else:
-            guid = chance.choice(list(orders))
-            status, service = (
-                STATUSES[orders[guid]],
-                "orders" if orders[guid] == 1 else "fulfillment",
-            )
-            orders[guid] += 1
-            if orders[guid] == len(STATUSES):
-                del orders[guid]
-            body = {"orderStatusType": status, "timestamp": at}
-            found.append(Operation(service, "POST", f"orders/{guid}/status", body, guid))
-    return found
+            key = rng.choice(list(open_orders))
+            status_number = open_orders[key]
+            service = "orders" if status_number == 1 else "fulfillment"
+            path = f"orders/{key}/status"
+            body["orderStatusType"] = STATUSES[status_number]
+            open_orders[key] += 1
+            if open_orders[key] == len(STATUSES):
+                del open_orders[key]
+        operations.append(Operation(service, method, path, body, key))
+    return operations
 
 
-def expected_state(done: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
-    """What the collections are after these operations, one after the other, in a shop that has one
-    store: {collection: frame of id, version, document}, as others are told of them.
+def expected_state(operations: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
+    """Return the collections after these operations, as if one store ran them in sequence.
+
+    Returns:
+        {collection: data frame of id, version and document (its published fields)}.
     """
-    found: dict[str, dict[str, tuple[int, Document]]] = {"customers": {}, "orders": {}}
-    for one in done:
-        there = found["customers" if one.service == "accounts" else "orders"]
-        version, before = there.get(one.key, (0, {}))
-        if one.method == "PATCH":
-            ((field, value),) = one.body.items()
-            after = {**before, field: {**before[field], **value} if field == "contact" else value}
-        elif one.path.endswith("/status"):
-            after = {
-                **before,
-                "orderStatusEvents": [*before["orderStatusEvents"], _status_event(one.body)],
-            }
-        elif one.service == "accounts":
-            after = {name: one.body[name] for name in PUBLISHED_FIELDS["customers"]}
+    state: dict[str, dict[str, tuple[int, Document]]] = {"customers": {}, "orders": {}}
+    for operation in operations:
+        body = operation.body
+        collection = state["customers" if operation.service == "accounts" else "orders"]
+        version, before = collection.get(operation.key, (0, {}))
+        if operation.method == "PATCH":
+            after = {**before, **body}
+            if "contact" in body:
+                after["contact"] = {**before["contact"], **body["contact"]}
+        elif operation.path.endswith("/status"):
+            events = [*before["orderStatusEvents"], _status_event(body)]
+            after = {**before, "orderStatusEvents": events}
+        elif operation.service == "accounts":
+            after = {name: body[name] for name in PUBLISHED_FIELDS["customers"]}
         else:
+            created = _status_event({**body, "orderStatusType": STATUSES[0]})
             after = {
-                "guid": one.key,
-                "customerId": one.body["customerId"],
-                "orderItems": one.body["orderItems"],
-                "orderStatusEvents": [_status_event({**one.body, "orderStatusType": STATUSES[0]})],
+                "guid": operation.key,
+                "customerId": body["customerId"],
+                "orderItems": body["orderItems"],
+                "orderStatusEvents": [created],
             }
-        there[one.key] = (version + (after != before), after)
+        if after != before:
+            collection[operation.key] = (version + 1, after)
     return {
-        collection: pandas.DataFrame(
-            [(key, *there[key]) for key in sorted(there)], columns=["id", "version", "document"]
+        name: pandas.DataFrame(
+            [(key, *collection[key]) for key in sorted(collection)],
+            columns=["id", "version", "document"],
         )
-        for collection, there in found.items()
+        for name, collection in state.items()
     }
 
 
@@ -123,67 +133,83 @@ def _status_event(body: Document) -> Document:
 
 def load(
     world: World,
-    asked: list[Operation],
+    operations: list[Operation],
     *,
     rate: float = 0,
     instances: int = 1,
     timeout: float = 60,
 ) -> float:
-    """Ask the services for all of it, each document's operations in order; return the seconds that
-    it took.
+    """Run operations; those of one document run in their order.
 
     Args:
-        rate: operations per second; 0: as fast as it goes. instances: of each service, taken in
-            turn.
-        patience: seconds for which one is asked again, of a service that is gone, or has not heard
-            of it yet.
-    Raises: WorkbenchError: one was refused, or not done in time; no other one begins then.
-        ServiceLost: a service that is asked, or for whose events one waits, PostgreSQL or Kafka is
-            gone.
+        world: the world.
+        operations: the operations.
+        rate: operations per second; 0 for as fast as possible.
+        instances: instances of each service; they get the operations in turn.
+        timeout: seconds for which an operation is retried while a service is down, or has not
+            consumed an event that the operation needs.
+
+    Returns:
+        The duration in seconds.
+
+    Raises:
+        WorkbenchError: an operation was rejected, or not done in time. No other operation starts
+            then.
+        ServiceLost: PostgreSQL, Kafka or a service is lost.
     """
-    begun, local, failed = time.monotonic(), threading.local(), threading.Event()
+    started, local, failed = time.monotonic(), threading.local(), threading.Event()
 
-    def session() -> requests.Session:
-        if not hasattr(local, "session"):
-            local.session = requests.Session()
-        return local.session
-
-    def work(mine: list[tuple[int, Operation]]) -> None:
-        for n, one in mine:
-            if failed.wait(max(0.0, begun + n / rate - time.monotonic()) if rate else 0):
+    def run(numbered: list[tuple[int, Operation]]) -> None:
+        local.session = requests.Session()
+        for number, operation in numbered:
+            due = started + number / rate - time.monotonic() if rate else 0
+            if failed.wait(max(0, due)):
                 return
             try:
-                answer = wait_until(
-                    lambda n=n, one=one: _try_operation(world, one, n % instances + 1, session()),
-                    f"{one.method} /{one.path}",
-                    timeout=timeout,
-                    interval=0.02,
-                )
-                if answer.status_code != 200:
-                    raise StackError(
-                        f"{one.service} refuses: {answer.text}",
-                        location=f"{one.method} /{one.path}",
-                    )
+                run_operation(operation, number % instances + 1)
             except BaseException:
                 failed.set()
                 raise
 
+    def run_operation(operation: Operation, instance: int) -> None:
+        request = f"{operation.method} /{operation.path}"
+        response = wait_until(
+            lambda: _try_operation(world, operation, instance, local.session),
+            request,
+            timeout=timeout,
+            interval=0.02,
+        )
+        if response.status_code != 200:
+            raise StackError(
+                f"{operation.service} rejected the operation: {response.text}", location=request
+            )
+
     shares: list[list[tuple[int, Operation]]] = [[] for _ in range(WORKERS)]
-    for n, one in enumerate(asked):
-        shares[hash(one.key) % WORKERS].append((n, one))
+    for number, operation in enumerate(operations):
+        shares[hash(operation.key) % WORKERS].append((number, operation))
     with ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(work, shares))
-    return time.monotonic() - begun
+        list(pool.map(run, shares))
+    return time.monotonic() - started
 
 
-def _try_operation(world: World, one: Operation, instance: int, client: Any) -> Any:
-    """The answer, None where it is to be asked again. Raises: ServiceLost: what the service waits
-    for is gone.
+def _try_operation(
+    world: World, operation: Operation, instance: int, client: requests.Session
+) -> Optional[requests.Response]:
+    """Return the response, or None if the operation must be retried.
+
+    Raises:
+        ServiceLost: a service that the operation needs is lost.
     """
-    answer = storefront.request(
-        world, one.service, one.method, one.path, one.body, instance=instance, client=client
+    response = storefront.request(
+        world,
+        operation.service,
+        operation.method,
+        operation.path,
+        operation.body,
+        instance=instance,
+        client=client,
     )
-    if answer.status_code not in (409, 503):
-        return answer
+    if response.status_code not in (409, 503):
+        return response
     storefront.raise_if_lost(world, "postgres", "kafka", *CONTEXTS)
     return None

@@ -1,0 +1,44 @@
+"""Logging of the library, silent unless the environment asks for it.
+
+Every module logs with `logging.getLogger(__name__)`. The loggers are below `workbench`, which has a
+NullHandler. With WORKBENCH_LOG=info (or debug) its records go to the standard error of the process,
+one line each. In a notebook that is the log of the kernel, not the output of the cell.
+"""
+
+import logging
+import os
+import sys
+from typing import Optional, TextIO
+
+LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
+
+
+def configure() -> None:
+    """Attach the handler of the library's logger; a second call changes nothing.
+
+    An unknown value of WORKBENCH_LOG counts as info: the name of a level must not stop the program.
+    """
+    logger = logging.getLogger("workbench")
+    if logger.handlers:
+        return
+    value = os.environ.get("WORKBENCH_LOG")
+    if not value:
+        logger.addHandler(logging.NullHandler())
+        return
+    handler = logging.StreamHandler(_process_stderr())
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(LEVELS.get(value.lower(), logging.INFO))
+    logger.propagate = False
+
+
+def _process_stderr() -> Optional[TextIO]:
+    """Return the standard error of the process.
+
+    In a Jupyter kernel sys.stderr is the output of the cell, and so is file descriptor 2. Its
+    `fileno` is the descriptor that the process was started with.
+    """
+    try:
+        return open(sys.stderr.fileno(), "w", buffering=1, encoding="utf-8", closefd=False)
+    except (AttributeError, OSError):
+        return sys.__stderr__

@@ -1,0 +1,256 @@
+"""Pictures of events in order: commits, the values of a record, dots in lanes, spans of time."""
+
+from itertools import groupby
+from typing import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.dates import DateFormatter
+from matplotlib.patches import Patch
+from rich.filesize import decimal as format_size
+
+from ...base import LakeError
+from ...base.text import plural
+from .picture import (
+    BARE_STYLE,
+    GRAY,
+    INK,
+    PALETTE,
+    STYLE,
+    Picture,
+    label_lanes,
+    require_rows,
+    styled,
+)
+
+MEANING_COLORS = {
+    "good": PALETTE[2],
+    "bad": PALETTE[0],
+    "neutral": PALETTE[3],
+    "note": PALETTE[1],
+}
+OPERATION_COLORS = {
+    "BULK_INSERT": GRAY,
+    "UPSERT": PALETTE[3],
+    "COMPACT": PALETTE[1],
+    "CLUSTER": PALETTE[2],
+}
+
+
+@styled(STYLE)
+def commits(
+    tables: Mapping[str, pd.DataFrame],
+    labels: Mapping[str, Mapping[str, str]] = {},
+    title: str = "",
+) -> Picture:
+    """Draw the commits of tables, one lane for each table and one bar for each commit.
+
+    A bar is as high as the bytes written, colored by operation, with bytes and rows above it and
+    the time of its instant below it.
+
+    Args:
+        tables: {name: frame as hudi.commits returns it}.
+        labels: {name: {instant: label}}; by default a commit is labeled with its operation.
+        title: the title.
+
+    Raises:
+        LakeError: a table has no commits.
+    """
+    if not tables or not all(len(frame) for frame in tables.values()):
+        raise LakeError(
+            "there are no commits to draw", expected="frames as hudi.commits returns them"
+        )
+    right = max(len(frame) for frame in tables.values()) - 0.4
+    top = max(frame["bytes"].max() for frame in tables.values()) * 12
+    picture = Picture(0.8 + 2.7 * len(tables), title)
+    axes = picture.subplots(len(tables), squeeze=False)[:, 0]
+    for ax, (name, frame) in zip(axes, tables.items()):
+        _draw_commits(ax, frame, labels.get(name, {}))
+        ax.set(yscale="log", ylim=(500, top), xlim=(-0.6, right), ylabel=name)
+        ax.tick_params(axis="y", which="both", left=False, labelleft=False)
+        ax.grid(visible=False)
+        ax.spines["left"].set_visible(False)
+    operations = pd.concat([frame["operation"].dropna() for frame in tables.values()]).unique()
+    axes[0].legend(
+        [Patch(color=_operation_color(operation)) for operation in operations],
+        [_operation_text(operation) for operation in operations],
+        loc="upper right",
+        ncols=max(1, len(operations)),
+        bbox_to_anchor=(1, 1.16),
+    )
+    picture.supxlabel(
+        "height of a bar: bytes written, on a logarithmic scale; times: of the instants, in UTC",
+        x=0.03,
+        ha="left",
+        fontsize=11,
+    )
+    return picture
+
+
+def _draw_commits(ax: Axes, frame: pd.DataFrame, labels: Mapping[str, str]) -> None:
+    operations = frame["operation"].fillna("")
+    colors = [_operation_color(operation) for operation in operations]
+    bars = ax.bar(range(len(frame)), frame["bytes"], width=0.62, color=colors)
+    sizes = [
+        f"{format_size(row.bytes)}\n{plural(row.written, 'row')}" for row in frame.itertuples()
+    ]
+    ax.bar_label(bars, sizes, padding=3, fontsize=9)
+    ticks = []
+    for instant, operation in zip(frame["instant"], operations):
+        label = labels.get(instant, _operation_text(operation))
+        ticks.append(f"{label}\n{instant[8:10]}:{instant[10:12]}:{instant[12:14]}")
+    ax.set_xticks(range(len(frame)), ticks)
+
+
+def _operation_color(operation: str) -> str:
+    return OPERATION_COLORS.get(operation, PALETTE[4])
+
+
+def _operation_text(operation: str) -> str:
+    return operation.lower().replace("_", " ")
+
+
+@styled(BARE_STYLE)
+def record_history(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Picture:
+    """Draw the values of a record's columns over instants: a lane per column, a band per value.
+
+    Args:
+        values: one row for each instant, in order; the index names them.
+        columns: the columns to draw.
+        title: the title.
+
+    Raises:
+        LakeError: a column is missing, or there are no rows.
+    """
+    missing = [c for c in columns if c not in values]
+    if missing:
+        raise LakeError(f"there is no column {missing[0]!r}")
+    if not len(values):
+        raise LakeError("there are no instants to draw")
+    picture = Picture(1.3 + 0.62 * len(columns), title)
+    ax = picture.subplots()
+    chars_per_instant = 13 * 6 / len(values)
+    for lane, column in enumerate(columns):
+        start = 0
+        for number, (text, run) in enumerate(groupby(values[column].map(_value_text))):
+            width, is_null = len(list(run)), text == "null"
+            color = "#ECEEF1" if is_null else PALETTE[(3, 5, 2, 1, 4, 0)[number % 6]]
+            ax.barh(
+                lane,
+                width - 0.05,
+                left=start + 0.025,
+                height=0.66,
+                color=color,
+                alpha=1 if is_null else 0.3,
+            )
+            max_chars = int(chars_per_instant * width)
+            if len(text) > max_chars:
+                text = text[: max_chars - 1] + "…"
+            color = "#6B7280" if is_null else INK
+            ax.text(start + 0.1, lane, text, va="center", fontsize=10, color=color)
+            start += width
+    label_lanes(ax, columns)
+    ax.set_xticks(range(len(values)), list(values.index), ha="left")
+    ax.set_xlim(0, len(values))
+    ax.xaxis.tick_top()
+    return picture
+
+
+def _value_text(value: object) -> str:
+    if pd.isna(value):
+        return "null"
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+@styled(STYLE)
+def lanes(
+    frame: pd.DataFrame,
+    x: str,
+    lane: str,
+    kind: str,
+    title: str = "",
+    *,
+    group: str = "",
+    x_label: str = "",
+    ticks: Sequence[float] = (),
+    meanings: Mapping[str, str] = {},
+) -> Picture:
+    """Draw events in order: a dot for each row, in a lane for each value of `lane`.
+
+    Args:
+        frame: the events; lanes are in the order of their first rows.
+        x: column of a dot's position, numbers or instants.
+        lane: column of the lanes.
+        kind: column of the dots' kinds, which have colors.
+        title: the title.
+        group: column of groups, such as transactions; a group with several rows has a common
+            background.
+        x_label: text below the axis, by default the column's name.
+        ticks: positions of lines across all lanes.
+        meanings: {kind: "good", "bad", "neutral" or "note"}, which sets the color and the order in
+            the legend. By default kinds have the palette's colors in the order of their first rows.
+    """
+    require_rows(frame)
+    names = list(frame[lane].unique())
+    kinds = list(frame[kind].unique())
+    kinds.sort(key=lambda one: [*meanings, one].index(one))
+    colors = dict(zip(kinds, [*PALETTE, GRAY] * len(kinds)))
+    colors.update({one: MEANING_COLORS[meaning] for one, meaning in meanings.items()})
+    picture = Picture(1.7 + 0.42 * len(names), title)
+    ax = picture.subplots()
+    if group:
+        _draw_groups(ax, frame.groupby(group)[x], len(names) - 0.45)
+    for tick in ticks:
+        ax.axvline(tick, color=GRAY, lw=1, zorder=1)
+    for one in kinds:
+        rows = frame[frame[kind] == one]
+        y = rows[lane].map(names.index)
+        ax.scatter(rows[x], y, color=colors[one], s=46, lw=0, label=str(one), zorder=3)
+    label_lanes(ax, names, bottom=0.6)
+    ax.set_xlabel(x_label or x)
+    if pd.api.types.is_integer_dtype(frame[x]):
+        ax.locator_params(axis="x", integer=True)
+    picture.legend(loc="outside upper right", ncols=len(kinds))
+    return picture
+
+
+def _draw_groups(ax: Axes, groups: "pd.core.groupby.SeriesGroupBy", y: float) -> None:
+    for _, positions in groups:
+        if len(positions) > 1:
+            ends = positions.min(), positions.max()
+            ax.plot(ends, [y, y], color=INK, lw=2, solid_capstyle="butt")
+            ax.axvspan(*ends, color=GRAY, alpha=0.16, lw=0)
+
+
+@styled({**BARE_STYLE, "axes.spines.bottom": True})
+def spans(
+    frame: pd.DataFrame,
+    kinds: Mapping[str, str],
+    title: str = "",
+    *,
+    marks: Mapping[str, pd.Timestamp] = {},
+) -> Picture:
+    """Draw spans of time: one bar per row, with its start and end in it.
+
+    Args:
+        frame: columns start, end (instants) and kind.
+        kinds: {kind: color}, in the order of the legend.
+        title: the title.
+        marks: {text: instant}; each is a line across all bars, with its text above.
+    """
+    require_rows(frame)
+    picture = Picture(2.0 + 0.36 * len(frame), title)
+    ax = picture.subplots()
+    for lane, row in enumerate(frame.itertuples()):
+        duration, color = row.end - row.start, kinds[row.kind]
+        ax.barh(lane, duration, left=row.start, height=0.72, color=color, alpha=0.45)
+        ax.text(row.start, lane, f"  {row.start:%H:%M} – {row.end:%H:%M}", va="center", fontsize=10)
+    for number, (text, instant) in enumerate(marks.items()):
+        top = -0.9 - 0.62 * number
+        ax.plot([instant] * 2, [len(frame) - 0.5, top], color=INK, lw=1.4)
+        ax.text(instant, top - 0.05, f" {text}", va="bottom", fontsize=10)
+    ax.set(ylim=(len(frame) - 0.4, -1.2 - 0.62 * len(marks)), yticks=[])
+    ax.xaxis.set_major_formatter(DateFormatter("%H:%M"))
+    handles = [Patch(color=color, alpha=0.45) for color in kinds.values()]
+    picture.legend(handles, list(kinds), loc="outside lower left", ncols=len(kinds))
+    return picture

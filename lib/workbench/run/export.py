@@ -1,0 +1,22 @@
+"""Export an executed notebook as HTML."""
+
+from pathlib import Path
+from typing import Any
+
+TEMPLATE = Path(__file__).with_name("notebook.html.j2")
+
+
+def to_html(notebook: Any) -> str:
+    """Convert a notebook to one HTML page.
+
+    The code of cells with the metadata `jupyter.source_hidden` is folded, as in JupyterLab; their
+    outputs stay visible.
+
+    Args:
+        notebook: the notebook with its outputs.
+    """
+    from nbconvert import HTMLExporter  # here: it takes half a second to import
+
+    exporter = HTMLExporter(template_file=str(TEMPLATE))
+    html, _ = exporter.from_notebook_node(notebook)
+    return html

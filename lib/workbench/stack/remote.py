@@ -1,0 +1,82 @@
+"""Services that the workbench does not start: check that they can be reached."""
+
+import socket
+from typing import Any, Optional, Sequence
+
+from ..base import StackError, World, aws, paths, split_host_port
+from . import services
+from .process import Status
+
+
+def service_names(world: World) -> tuple[str, ...]:
+    """Return the services of a world; for an AWS deployment also registry, lake and engine."""
+    names = ("postgres", "kafka", "connect", "spark")
+    return (*names, "apicurio", "lake", "query") if world.stack.deployment else names
+
+
+def check_reachable(world: World, names: Sequence[str]) -> list[Status]:
+    """Return the status of each service; raise StackError if one cannot be reached."""
+    statuses = [probe(world, name) for name in names]
+    unreachable = [status for status in statuses if status.state != "up"]
+    if unreachable:
+        raise StackError(
+            f"{', '.join(status.name for status in unreachable)} cannot be reached from here",
+            location=unreachable[0].detail,
+            expected=f"the services of world '{world.name}' running and reachable",
+            hint=f"check {world.file} and the network path (VPN, security group)",
+        )
+    return statuses
+
+
+def probe(world: World, name: str) -> Status:
+    """Return whether a service can be reached, over the AWS API or at its address."""
+    address = ""
+    if name == "spark" and world.spark.kind in ("existing", "classic"):
+        address = world.spark.master
+        if world.spark.kind == "existing" or not address.startswith("spark:"):
+            return Status(name, "up", 0, detail="in the notebook's own process")
+    request = api_request(world, name)
+    if request:
+        return _probe_api(world, name, *request)
+    address = address or services.get_service(name).address(world)
+    try:
+        host, port = split_host_port(address.split(",")[0])
+        socket.create_connection((host, port), timeout=3).close()
+        return Status(name, "up", port, detail=address)
+    except (OSError, ValueError) as e:
+        return Status(name, "unreachable", 0, detail=f"{address or 'no address'}: {e}")
+
+
+def _probe_api(
+    world: World, name: str, service: str, operation: str, params: dict[str, Any]
+) -> Status:
+    try:
+        response = aws.call(world.region, service, operation, **params)
+    except StackError as e:
+        return Status(name, "unreachable", 0, detail=f"{e.message} ({e.location})")
+    region = response.get("BucketRegion", world.region)
+    if region != world.region:
+        detail = f"the bucket is in {region}, {world.file} says {world.region}"
+        return Status(name, "unreachable", 0, detail=detail)
+    return Status(name, "up", 0, detail=f"{service}, {world.region}")
+
+
+def api_request(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]]:
+    """Return the AWS request that probes a service, None for a service with an address.
+
+    Returns:
+        (AWS service, operation, parameters).
+    """
+    if name == "lake":
+        bucket = paths.parse_s3_uri(world.lake.root)[0]
+        return "s3", "head_bucket", {"Bucket": bucket}
+    if name == "connect" and world.connect.kind == "msk":
+        return "kafkaconnect", "list_connectors", {"maxResults": 1}
+    if name == "apicurio" and world.registry.kind == "glue":
+        registry = {"RegistryName": services.glue_registries(world)["value"]}
+        return "glue", "get_registry", {"RegistryId": registry}
+    if name == "spark" and world.spark.kind == "emr_serverless":
+        return "emr-serverless", "get_application", {"applicationId": world.spark.url}
+    if name == "query" and world.query.kind == "athena":
+        return "athena", "get_work_group", {"WorkGroup": world.stack.deployment}
+    return None

@@ -1,0 +1,31 @@
+"""Executed notebooks as pages: the code of folded cells is folded, their outputs are not."""
+
+import re
+
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from workbench.results.check import MIME
+from workbench.run import export
+
+LINE = new_output(
+    "display_data",
+    {MIME: {"ok": True}, "text/html": "<div>✔ rows: lake 829</div>", "text/plain": "✔ rows"},
+)
+
+
+def page(*cells):
+    return export.to_html(new_notebook(cells=[new_markdown_cell("# Title"), *cells]))
+
+
+def test_the_code_of_a_folded_cell_is_folded_and_its_result_line_is_not():
+    folded = new_code_cell(
+        "check_rows()", metadata={"jupyter": {"source_hidden": True}}, outputs=[LINE]
+    )
+    html = page(folded, new_code_cell("open_cell()"))
+    (details,) = re.findall(r"<details.*?</details>", html, re.S)
+    assert "<summary" in details and "check_rows" in details and "open_cell" not in details
+    assert "✔ rows: lake 829" in html and "✔ rows" not in details
+
+
+def test_without_folded_cells_nothing_is_folded():
+    html = page(new_code_cell("open_cell()", outputs=[LINE]))
+    assert "<details" not in html and "open_cell" in html and "✔ rows: lake 829" in html

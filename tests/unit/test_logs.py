@@ -1,0 +1,56 @@
+"""The library logs only if the environment asks for it, and not into the output of a cell."""
+
+import io
+import logging
+import subprocess
+import sys
+
+import pytest
+from workbench.base import logs
+
+
+@pytest.fixture
+def logger(monkeypatch):
+    """The logger of the library before it is configured."""
+    logger = logging.getLogger("workbench")
+    for name, value in (("handlers", []), ("level", logging.NOTSET), ("propagate", True)):
+        monkeypatch.setattr(logger, name, value)
+    return logger
+
+
+def test_a_process_logs_to_standard_error(monkeypatch):
+    monkeypatch.setenv("WORKBENCH_LOG", "info")
+    command = "import workbench, logging; logging.getLogger('workbench.x').info('a message')"
+    result = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr.endswith("INFO workbench.x: a message\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "level"), [("info", "INFO"), ("DEBUG", "DEBUG"), ("nonsense", "INFO")]
+)
+def test_the_variable_sets_the_level(monkeypatch, logger, value, level):
+    monkeypatch.setenv("WORKBENCH_LOG", value)
+    logs.configure()
+    assert logging.getLevelName(logger.level) == level and not logger.propagate
+
+
+def test_without_the_variable_there_is_a_silent_handler(monkeypatch, logger):
+    monkeypatch.delenv("WORKBENCH_LOG", raising=False)
+    logs.configure()
+    logs.configure()
+    assert [type(handler) for handler in logger.handlers] == [logging.NullHandler]
+
+
+def test_a_kernel_logs_to_the_descriptor_that_it_was_started_with(monkeypatch, logger, tmp_path):
+    """ipykernel replaces sys.stderr, and file descriptor 2, by the output of the cell."""
+    cell = io.StringIO()
+    with (tmp_path / "log").open("w") as file:
+        cell.fileno = file.fileno
+        monkeypatch.setenv("WORKBENCH_LOG", "info")
+        monkeypatch.setattr(sys, "stderr", cell)
+        logs.configure()
+        logger.info("a message")
+        logs.configure()
+    assert len(logger.handlers) == 1 and cell.getvalue() == ""
+    assert "INFO workbench: a message" in (tmp_path / "log").read_text()
