@@ -60,7 +60,7 @@ def test_a_schema_that_breaks_the_mode_is_refused_and_adds_no_version(world, art
     with pytest.raises(
         LakeError,
         match=f"(?s)rejects the schema as next version of '{artifact}': title at /fields/1"
-        ".*one that FORWARD compat.*set_compatibility",
+        ".*a schema with FORWARD compat.*set_compatibility",
     ):
         registry.register(world, artifact, CHANGES["drop"])
     assert registry.versions(world, artifact) == [FIRST]
