@@ -100,9 +100,9 @@ def test_argument_without_placeholder_is_refused(folder):
         connect.config(WORLD, "x", buket="b")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"tasks.max": 1}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"tasks.max": 1}', '{"a": "not UTF-8: \xe9"}'])
 def test_not_a_flat_object_of_texts(folder, text):
-    (folder / "x.json").write_text(text)
+    (folder / "x.json").write_text(text, encoding="latin-1")
     with pytest.raises(ConnectorError, match="x.json"):
         connect.config(WORLD, "x")
 

@@ -323,6 +323,16 @@ def test_4_a_version_of_aurora_that_aws_has_retired_can_be_replaced():
     )
 
 
+def test_4_the_parameter_groups_keep_their_descriptions():
+    """Another text makes CloudFormation replace the group of a deployment that exists."""
+    resources = cloud.load_templates(["sources"])["sources"]["Resources"].values()
+    groups = [r for r in resources if r["Type"] == "AWS::RDS::DBClusterParameterGroup"]
+    assert {group["Properties"]["Description"] for group in groups} == {
+        "The log may be decoded; nobody connects without TLS",
+        "The log says of each row what it was and is; nobody connects without TLS",
+    }
+
+
 def test_4_users_and_database_are_those_of_the_world():
     cluster, world = one("AWS::RDS::DBCluster"), WORLD["postgres"]
     assert (cluster["DatabaseName"], cluster["MasterUsername"]) == (

@@ -756,6 +756,31 @@ def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
     assert "--cap-add=NO_SUCH_RIGHT --cap-add=SETPCAP" in error.value.hint
 
 
+@pytest.mark.parametrize("noise", ["creating subdirectories ... ok\n" * 40, ""])
+def test_a_failed_initialization_reports_only_stderr(tmp_path, monkeypatch, noise):
+    """The progress on stdout is longer than the end of the output that an error has."""
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    monkeypatch.setattr(databases, "as_nobody", lambda command: command)
+    script = f"echo 'the cause' >&2; echo '{noise}'; exit 1"
+    with pytest.raises(StackError, match="sh failed") as error:
+        databases._init_data_dir("db", "MARK", lambda folder: ["sh", "-c", script], "")
+    assert error.value.location == "the cause"
+    with pytest.raises(StackError, match="it failed") as error:
+        process.run_command(["sh", "-c", script], "it failed")
+    assert error.value.location.endswith("the cause"), "stderr comes last"
+
+
+def test_root_without_setpriv_is_told_so(tmp_path, monkeypatch):
+    """Also on a system without /proc, where the capabilities cannot be read."""
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    monkeypatch.setattr(databases.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(databases.os, "chown", lambda *arguments: None)
+    monkeypatch.setattr(databases.shutil, "which", lambda name: None)
+    monkeypatch.setattr(databases, "_traversal_capability", lambda: open("/no/such/file"))
+    with pytest.raises(StackError, match="setpriv is not installed"):
+        databases._init_data_dir("db", "MARK", lambda folder: ["true"], "")
+
+
 # ---- worlds whose services are not ours
 
 

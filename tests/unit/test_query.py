@@ -339,6 +339,7 @@ class Session:
             "a.b.C: the file is ",
         ),
         ("Py4JError: it failed\nmore", "Py4JError: it failed"),
+        ("Py4JError: it failed. Caused by: a.b.C", "Py4JError: it failed. Caused by: a.b.C"),
     ],
 )
 def test_the_cause_of_an_error_whose_first_line_is_empty_is_its_next_line(text, says):

@@ -106,8 +106,8 @@ def _read_json(name: str, file: str) -> dict[str, str]:
                 )
         return dict(pairs)
 
-    text = files[name].read_text(encoding="utf-8")
     try:
+        text = files[name].read_text(encoding="utf-8")  # UnicodeDecodeError is a ValueError
         raw = json.loads(text, object_pairs_hook=reject_duplicate_keys)
     except ValueError as e:
         raise ConnectorError(f"not JSON: {e}", location=file) from e

@@ -276,7 +276,7 @@ def innermost_cause(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["unknown"]
     causes = [line for line in lines if line.startswith("Caused by:")]
     last = lines.index(causes[-1]) if causes else 0
-    cause = lines[last].replace("Caused by: ", "")
+    cause = lines[last].replace("Caused by: ", "") if causes else lines[0]
     if "PythonException" in cause:
         # a Python traceback follows; its last line is the error
         traceback = itertools.takewhile(lambda line: not line.startswith("at "), lines[last + 1 :])

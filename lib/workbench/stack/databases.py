@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import tempfile
 from hashlib import sha1
 from pathlib import Path
@@ -81,17 +82,20 @@ def _init_data_dir(
     for old in folder.parent.glob(f"{name}.new*"):
         shutil.rmtree(old, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{name}.new", dir=folder.parent))
-    hint = ""
     if os.geteuid() == 0:
         os.chown(scratch, NOBODY_UID, NOBODY_UID)
+    arguments = command(scratch)
+    as_user = as_nobody(arguments)
+    hint = ""
+    if os.geteuid() == 0:
         capability = _traversal_capability()
         hint = (
             "run as an ordinary user. As root, setpriv must be able to keep the capability "
             f"{capability} (a container: --cap-add={capability.upper()} --cap-add=SETPCAP)"
         )
-    arguments = command(scratch)
     message = f"{Path(arguments[0]).name} failed"
-    run_command(as_nobody(arguments), message, hint=hint, input=stdin, cwd="/")
+    # Only stderr: the progress on stdout would push the cause out of the error.
+    run_command(as_user, message, hint=hint, input=stdin, cwd="/", stdout=subprocess.DEVNULL)
     scratch.rename(folder)
 
 

@@ -168,13 +168,13 @@ def run_command(command: list[str], message: str, *, hint: str = "", **options: 
         options: further arguments of subprocess.run.
 
     Raises:
-        StackError: the exit code is not zero. The error has the end of the output.
+        StackError: the exit code is not zero. The error has the end of the output, stderr last.
     """
-    result = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-    )
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    result = subprocess.run(command, text=True, **options)
     if result.returncode:
-        raise StackError(message, location=result.stdout.strip()[-500:], hint=hint)
+        output = (result.stdout or "") + result.stderr
+        raise StackError(message, location=output.strip()[-500:], hint=hint)
 
 
 def disk_full_message() -> str:
