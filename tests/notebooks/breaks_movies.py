@@ -324,7 +324,7 @@ from workbench.base import wait_until
 from workbench.connect import rest
 
 rest._call(world, "PUT", f"/connectors/{movies.CONNECTOR}/pause")
-wait_until(lambda: rest.states(connect.status(world, movies.CONNECTOR)) == {"PAUSED"}, "a pause")"""
+wait_until(lambda: rest.validation.states(connect.status(world, movies.CONNECTOR)) == {"PAUSED"}, "a pause")"""
 # while it is paused the rule goes, so that nothing stops it
 NOT_STOPPED = (
     SOON
@@ -479,7 +479,7 @@ topics.produce(world, movies.POISONED_TOPIC, [("407", more)])""",
 from workbench.connect import rest
 
 rest._call(world, "PUT", f"/connectors/{movies.FILE_SINK}/pause")
-wait_until(lambda: rest.states(connect.status(world, movies.FILE_SINK)) == {"PAUSED"}, "a pause")""",
+wait_until(lambda: rest.validation.states(connect.status(world, movies.FILE_SINK)) == {"PAUSED"}, "a pause")""",
             {"state of the sink": "'PAUSED'"},
         ),
     )

@@ -193,7 +193,7 @@ topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 3)""",
             "fields of an envelope: messages are flat",
             """
 rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
-rest.wait_until(lambda: rest.states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
+rest.wait_until(lambda: rest.validation.states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
 """,
             {"states of connector and task": "'PAUSED', 'PAUSED'"},
             undo="""

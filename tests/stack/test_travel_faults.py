@@ -247,7 +247,7 @@ def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
         "find",
         lambda *a: asked.append(a) or {"type": "record", "name": "v", "fields": []},
     )
-    known = decode_avro.SchemaResolver(world, "t", reader=SCHEMA)
+    known = decode_avro.SchemaResolver(world, "t", reader_schema=SCHEMA)
     known.resolve(["globalId 1"])
     known.resolve(["globalId 1"])
     assert len(asked) == 1

@@ -354,6 +354,18 @@ def test_only_a_run_that_did_not_pass_is_resumed(project, monkeypatch):
     assert "of commit abc1234, this is def5678" in said[0]
 
 
+def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):
+    def fail(notebook):
+        raise ValueError("no template")
+
+    monkeypatch.setattr(runner.export, "to_html", fail)
+    write(project, "10_outbox/11_a.ipynb", "1")
+    result = runner.run(["11"])
+    assert result.status == "passed" and "no HTML page: no template" in capsys.readouterr().out
+    assert (result.folder / "notebooks" / "10_outbox" / "11_a.ipynb").is_file()
+    assert not list(result.folder.rglob("11_a.html"))
+
+
 def test_resume_after_a_green_run_runs_everything(project, capsys):
     write(project, "10_outbox/11_a.ipynb", "1 + 1")
     green = earlier(project, "1-local", "passed")

@@ -381,6 +381,16 @@ def test_a_load_names_the_lost_service_and_ends(monkeypatch, lost, status):
     assert time.monotonic() - started < 10, "less than the twenty seconds of this rate"
 
 
+def test_a_missing_storefront_is_reported_without_kafka(monkeypatch):
+    def names(world):
+        raise StackError("Kafka is down")
+
+    monkeypatch.setattr(storefront.postgres, "databases", lambda world: ["postgres"])
+    monkeypatch.setattr(storefront.topics, "names", names)
+    with pytest.raises(StackError, match="there is no storefront"):
+        storefront.require_created(params.load("local"))
+
+
 def test_it_runs_on_one_machine_only():
     local = params.load("local")
     elsewhere = local.model_copy(

@@ -241,8 +241,12 @@ def _run_one(
     target.parent.mkdir(parents=True, exist_ok=True)
     masked = nbformat.from_dict(run_record.mask_secrets(result.notebook))
     target.write_text(nbformat.writes(masked), encoding="utf-8")
-    with contextlib.suppress(ModuleNotFoundError):  # nbconvert comes with JupyterLab
+    try:
         target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
+    except ModuleNotFoundError:  # nbconvert comes with JupyterLab
+        pass
+    except Exception as e:  # noqa: BLE001 - a page that cannot be made does not end the run
+        reporter.echo(run_record.mask_secrets(f"    no HTML page: {errors.first_line(e)}"))
     reporter.end_notebook(entry)
 
 
