@@ -133,7 +133,7 @@ def test_messages_that_expired_unread_are_an_error(topic, offset):
 
 def test_a_topic_that_was_made_anew_is_refused_before_its_offsets_are_compared(topic):
     topic.id = "two"
-    with pytest.raises(LakeError, match="(?s)deleted and made anew.*topic id two.*id one.*replay"):
+    with pytest.raises(LakeError, match="(?s)deleted and recreated.*topic id two.*id one.*replay"):
         topic.reader(3).next({"offsets": {"0": 99}, "topic_id": "one"}, 1)
 
 
