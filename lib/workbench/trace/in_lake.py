@@ -11,7 +11,7 @@ from typing import Any, Mapping, Optional
 
 from .. import hudi
 from ..base import LakeError, World, files
-from ..hudi.changes import Topic, landed_list
+from ..hudi.changes import Topic, landed_file_list
 from ..hudi.ddl import identifier, literal
 from ..hudi.ingesting import read_progress
 from ..hudi.timeline import (
@@ -106,7 +106,7 @@ def find_commit(
                     return None if index == 0 and progress["batch"] > 0 else action
                 start = max(start, end)
             elif change.landed:
-                paths = landed_list(world, lake, source, progress["batch"])
+                paths = landed_file_list(world, lake, source, progress["batch"])
                 if paths and landed_path in paths:
                     return action
     return None
