@@ -126,7 +126,8 @@ def test_a_topic_is_read_from_the_committed_offsets_on_in_batches(topic):
 @pytest.mark.parametrize("offset", [4, 10])
 def test_messages_that_expired_unread_are_an_error(topic, offset):
     with pytest.raises(
-        LakeError, match=f"(?s)offsets 5 to 9, but the next offset to read is {offset}.*partition 0.*expired"
+        LakeError,
+        match=f"(?s)offsets 5 to 9, but the next offset to read is {offset}.*partition 0.*expired",
     ):
         topic.reader(3).next({"offsets": {"0": offset}}, 1)
 
