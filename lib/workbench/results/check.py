@@ -113,25 +113,25 @@ def equal(
             "check.equal compares single values", location=claim, hint="use check.same_rows"
         )
     ok = values.values_equal(left, right)
-    shown = [values.format_value(side, quotes=not ok) for side in (left, right)]
+    texts = [values.format_value(side, quotes=not ok) for side in (left, right)]
     detail = ""
     are_collections = isinstance(left, values.COLLECTION_TYPES) and isinstance(
         right, values.COLLECTION_TYPES
     )
     if are_collections and (
-        max(map(len, shown)) > MAX_INLINE_CHARS or max(len(left), len(right)) > values.MAX_ELEMENTS
+        max(map(len, texts)) > MAX_INLINE_CHARS or max(len(left), len(right)) > values.MAX_ELEMENTS
     ):
         if ok:
-            detail = f"both: {shown[0]}"
+            detail = f"both: {texts[0]}"
         else:
             detail = values.describe_difference(left, right, left_label, right_label)
-        shown = [
+        texts = [
             plural(len(side), "item" if isinstance(side, dict) else "value")
             for side in (left, right)
         ]
-    elif not ok and shown[0] == shown[1]:  # 441, "441" and {441} are shown alike
+    elif not ok and texts[0] == texts[1]:  # 441, "441" and {441} are shown alike
         detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
-    _report(ok, claim, shown[0], shown[1], (left_label, right_label), detail, custom_data)
+    _report(ok, claim, texts[0], texts[1], (left_label, right_label), detail, custom_data)
 
 
 def true(

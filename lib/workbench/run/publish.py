@@ -37,12 +37,12 @@ PUBLISH_CONFIG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(en
 def publish(region: str, bucket: str, progress: Callable[[str], None] = print) -> int:
     """Upload the new and changed objects.
 
-    workbench/<wheel>                           the library
-    workbench/environment.tar.gz                the library with all packages that it needs
-    workbench/{params,notebooks,data,jobs}/…    these folders of the checkout
-    workbench/notebooks-pyspark/…               the notebooks for the PySpark kernel
-    workbench/jars/…                            the jars of Spark
-    plugins/<name>.zip                          Debezium, and each folder of var/plugins
+    * workbench/<wheel> is the library.
+    * workbench/environment.tar.gz is the library with its dependencies.
+    * workbench/{params,notebooks,data,jobs}/… are these folders of the checkout.
+    * workbench/notebooks-pyspark/… are the notebooks for the PySpark kernel.
+    * workbench/jars/… are the jars of Spark.
+    * plugins/<name>.zip is Debezium, or a folder of var/plugins.
 
     MSK Connect requires the jars of a plugin at the root of its archive (see `plugin_jars`).
 
