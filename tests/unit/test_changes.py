@@ -67,7 +67,7 @@ def test_a_list_that_is_gone_is_not_taken_for_an_empty_one(landing):
     landing.land(1)
     with pytest.raises(
         LakeError,
-        match="(?s)files that were read .* is gone.*landed-topic/00000000.json.*replay=True",
+        match="(?s)files that were read .* does not exist.*landed-topic/00000000.json.*replay=True",
     ):
         landing.reader().next({"first": 0, "topic_id": None}, 1)
 

@@ -34,6 +34,10 @@ KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # properties of a Java Kafka clie
 def client(region: str, service: str) -> Any:
     """Return the boto3 client of a service; one client per region and service is cached.
 
+    Args:
+        region: AWS region.
+        service: boto3's name of the service, such as `kafkaconnect`.
+
     Raises:
         StackError: there are no credentials, or there is no such region.
     """
@@ -151,7 +155,7 @@ def _translate_error_response(error: Any, location: str) -> StackError:
                 expected=text,
                 hint=hint.format(login_hint=LOGIN_HINT),
             )
-    return StackError(f"AWS refuses {error.operation_name}: {text or code}", location=location)
+    return StackError(f"AWS rejects {error.operation_name}: {text or code}", location=location)
 
 
 def error_code(error: BaseException) -> str:
@@ -232,6 +236,10 @@ def wait(
 def parameters(region: str, deployment: str) -> dict[str, str]:
     """Return the SSM parameters of a deployment: {name without the prefix: value}.
 
+    Args:
+        region: AWS region.
+        deployment: name of the deployment.
+
     Raises:
         StackError: AWS rejects the call, or cannot be reached.
     """
@@ -243,7 +251,12 @@ def parameters(region: str, deployment: str) -> dict[str, str]:
 
 
 def parameter(region: str, deployment: str, name: str) -> str:
-    """Return an SSM parameter of a deployment.
+    """Return the value of an SSM parameter of a deployment.
+
+    Args:
+        region: AWS region.
+        deployment: name of the deployment.
+        name: name of the parameter, without the prefix.
 
     Raises:
         StackError: the parameter does not exist, or the world has no deployment.
@@ -290,6 +303,11 @@ def require_parameter(
 
 def secret(region: str, deployment: str, name: str) -> str:
     """Return the password from a secret of a deployment. The secret has the JSON format of RDS.
+
+    Args:
+        region: AWS region.
+        deployment: name of the deployment.
+        name: name of the secret, without the prefix.
 
     Raises:
         StackError: AWS rejects the call, or the secret has another format.

@@ -110,7 +110,12 @@ def ensure_private_dir(folder: Path) -> Path:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file atomically, with mode 0600 and in a private folder."""
+    """Write a file atomically, with mode 0600 and in a private folder.
+
+    Args:
+        path: path of the file; its folder is created or made private.
+        content: the new content.
+    """
     folder = ensure_private_dir(path.parent)
     # two threads may write at the same time
     scratch = folder / f".{path.name}.{os.getpid()}.{threading.get_ident()}"

@@ -179,7 +179,12 @@ def s3_credentials_file() -> Path:
 
 
 def write_s3_credentials(access_key_id: str, secret_access_key: str) -> None:
-    """Write `s3_credentials_file` with the access key of the embedded S3 endpoint."""
+    """Write `s3_credentials_file` with the access key of the embedded S3 endpoint.
+
+    Args:
+        access_key_id: id of the access key.
+        secret_access_key: the secret part of the access key.
+    """
     text = (
         f"[default]\naws_access_key_id={access_key_id}\naws_secret_access_key={secret_access_key}\n"
     )

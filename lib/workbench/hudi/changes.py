@@ -383,7 +383,7 @@ class _LandedReader(_Reader):
             paths = landed_file_list(self.world, self.table, self.source.id, batch_id)
             if paths is None:
                 raise LakeError(
-                    f"the list of the files that were read of {self.source} is gone",
+                    f"the list of landed files that were read of {self.source} does not exist",
                     location=_list_path(self.world, self.table, self.source.id, batch_id),
                     hint="the list was removed, or an older version of the workbench wrote it elsewhere. "
                     f"Either way: {REPLAY_HINT}",
@@ -434,7 +434,7 @@ def _list_path(world: World, table: Table, source: str, batch: int) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a path is that of an unfinished file, or of a writer's metadata.
+    """Return whether a path belongs to an unfinished file, or to metadata of a writer.
 
     Args:
         path: path below the folder of the source.

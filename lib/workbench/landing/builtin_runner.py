@@ -51,6 +51,11 @@ CONNECTOR_KINDS = {
 def apply(world: World, name: str, config: Config) -> dict[str, Any]:
     """Deploy a connector with this configuration; an unchanged configuration changes nothing.
 
+    Args:
+        world: the environment profile.
+        name: name of the connector.
+        config: its configuration, without placeholders.
+
     Returns:
         The connector's `status`.
 

@@ -262,7 +262,7 @@ def expect_failure(
     """
     expected = "an error" if error is Exception else error.__name__
     if contains:
-        expected += f" saying {contains!r}"
+        expected += f" whose message contains {contains!r}"
     # a failing check in the call is the expected failure, so its red line is not shown
     quiet_context = contextvars.copy_context()
     quiet_context.run(_quiet.set, True)

@@ -78,6 +78,11 @@ def session(
 ) -> Iterator[psycopg.Connection]:
     """Yield a connection as `connect` returns it, and close it afterwards.
 
+    Args:
+        world: the world of the server.
+        database: name of the database.
+        role: "admin" or "replication".
+
     Raises:
         SourceError: psycopg raises an error in this block.
     """
@@ -267,7 +272,7 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
         database: database of the tables.
 
     Raises:
-        SourceError: a table does not exist, or the server refuses a statement.
+        SourceError: a table does not exist, or the server rejects a statement.
     """
     user = world.postgres.replication_user
     password = secrets.get_or_create(world.postgres.replication_password)
@@ -467,6 +472,11 @@ def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
     """Drop a replication slot, and terminate the connection that reads it.
 
     Delete the connector first: a deployed connector would reconnect at once.
+
+    Args:
+        world: the world of the server.
+        name: name of the slot.
+        database: database of the slot.
 
     Returns:
         Whether the slot existed.

@@ -70,7 +70,11 @@ def replace_addresses(config: Config, old: Addresses, new: Addresses) -> Config:
 def differ_only_in_addresses(first: Config, second: Config) -> bool:
     """Return whether the only differences of two configurations are ports and loopback addresses.
 
-    Equal configurations have no difference: the result is False.
+    Equal configurations have no difference, so the result is False.
+
+    Args:
+        first: a configuration.
+        second: another configuration.
     """
 
     def mask(config: Config) -> Config:

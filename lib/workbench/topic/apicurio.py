@@ -139,6 +139,11 @@ def add(world: World, artifact: str, schema: Any) -> tuple[SchemaId, str]:
 
     If a version of the artifact has the same schema, no version is added.
 
+    Args:
+        world: the environment profile.
+        artifact: name of the artifact.
+        schema: the Avro schema, as parsed JSON.
+
     Returns:
         (global id, ""), or (0, the reason) if the compatibility rule rejects the schema.
     """
@@ -159,6 +164,12 @@ def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str =
     A request to the Confluent-compatible API names the versions to compare, all or the latest. Here
     the artifact's compatibility mode decides. (Version 6 of that API in Apicurio 2.6.13 compares all
     versions, whatever the mode.)
+
+    Args:
+        world: the environment profile.
+        artifact: name of the artifact.
+        schema: the Avro schema, as parsed JSON.
+        kind: GLOBAL_ID for the registry's own API, CCOMPAT for the Confluent-compatible one.
     """
     path = _format_path(COMPATIBILITY_PATHS, kind, artifact)
     if kind == GLOBAL_ID:
