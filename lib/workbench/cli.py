@@ -20,7 +20,7 @@ from .base.terminal import echo, escape_unprintable
 from .cli_options import WORLD, YES, CommandGroup, parse_key_values
 from .run import export, run_record
 from .stack import artifacts, process, services
-from .stack import doctor as doctors
+from .stack import doctor as machine_check
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -40,19 +40,23 @@ FROM_DIR = typer.Option(
     file_okay=False,
     resolve_path=True,
 )
-# the marks and colors of findings and services by level and state
+# {level of a finding: (mark, color)}
 MARKS = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
+# {state of a service: color}; any other state is red
 COLORS = {"up": "", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}
 
 
 def main(arguments: Optional[list[str]] = None) -> None:
-    """Run the command line.
+    """Run the command line, and exit.
 
     Exit codes: 0 success, 1 failure (the message has a hint), 2 wrong usage, 130 interrupted.
+
+    Args:
+        arguments: command and options; by default those of the process.
     """
     try:
         app(arguments)
-    except Exception as e:  # noqa: BLE001 - text of a service or of data is never printed unescaped
+    except Exception as e:  # noqa: BLE001 - the text may come from a service or from data, and is escaped
         error = e if isinstance(e, WorkbenchError) else _to_user_error(e) or _unexpected_error(e)
         echo(str(error), "red", stderr=True)
         sys.exit(1)
@@ -62,7 +66,7 @@ def main(arguments: Optional[list[str]] = None) -> None:
 def install(world: str = WORLD) -> None:
     """Fetch the jars and binaries of a world, pinned by checksum. Existing ones are kept."""
     count = _install(params.load(world))
-    echo(f"{count} files fetched" if count else "everything is there")
+    echo(f"{count} files fetched" if count else "all files are up to date")
 
 
 def _install(world: params.World) -> int:
@@ -73,27 +77,33 @@ def _install(world: params.World) -> int:
 def demo(world: str = WORLD, source: Optional[Path] = FROM_DIR) -> None:
     """Check the machine, install, start the stack, run the first walkthrough, write its report."""
     loaded = params.load(world)
-    # `install` repairs damaged and missing jars.
-    findings = [f for f in doctors.examine(loaded) if f.level != "ok" and f.subject != "jars"]
+    findings = [
+        finding
+        for finding in machine_check.examine(loaded)
+        # `_install` repairs damaged and missing jars
+        if finding.level != "ok" and finding.subject != "jars"
+    ]
     _print_findings(findings)
     if loaded.stack.embedded:
         _install(loaded)
     echo("starting the stack …")
     stack.up(loaded, progress=echo)
-    targets = _notebooks()[:2]  # 00_start_here, and a walkthrough
+    targets = _notebooks()[:2]  # 00_start_here and the first walkthrough
     code = _run_notebooks(targets, world, {"from_dir": str(source)} if source else {})
     echo("The stack still runs: `make lab` opens the notebooks, `make down` stops it.")
     raise typer.Exit(code)
 
 
 def _notebooks() -> list[str]:
-    """Return the names of the tracks and of the notebooks outside of tracks, in their order."""
+    """Return the names of the top-level notebooks and of the notebook folders, in their order."""
     return sorted(path.stem for path in (paths.ROOT / "notebooks").glob("[0-9]*"))
 
 
 @app.command()
 def up(
-    services: list[str] = typer.Argument([], help="Services; all of the world by default."),
+    services: list[str] = typer.Argument(
+        [], help="Services; by default all services of the world."
+    ),
     world: str = WORLD,
 ) -> None:
     """Start the services that are not running, and wait until they are ready."""
@@ -121,10 +131,14 @@ def run(
     param: list[str] = typer.Option(
         [], help="name=value, for the notebooks that declare this parameter."
     ),
-    resume: bool = typer.Option(False, help="Resume the last such run that did not pass."),
+    resume: bool = typer.Option(
+        False, help="Resume the last run of the same notebooks that did not pass."
+    ),
     timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
     executor: str = typer.Option(
-        "here", "--on", help="Where: here, or emr-notebook, on the deployment's cluster."
+        "here",
+        "--on",
+        help="Where the notebooks run: here, or emr-notebook (on the deployment's cluster).",
     ),
     verbose: bool = typer.Option(
         False, "--verbose", "-v", help="Log a line for each batch that the notebooks process."
@@ -132,10 +146,10 @@ def run(
 ) -> None:
     """Run notebooks headless and write a report. The exit code is not 0 if anything failed.
 
-    The default is all notebooks of the world: those of the storefront need an embedded one.
+    The default is all notebooks. The storefront notebooks need an embedded world.
     """
     if verbose:
-        os.environ["WORKBENCH_LOG"] = "info"  # kernels and the processes that they start inherit it
+        os.environ["WORKBENCH_LOG"] = "info"  # kernels and their child processes inherit it
     if not targets and not params.load(world).stack.embedded:
         from . import walkthroughs
 
@@ -150,7 +164,7 @@ def run(
 @app.command()
 def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
     """Open JupyterLab at the first notebook, on loopback only and with a token."""
-    # Jupyter creates a token and prints it. An inherited one would be visible to all kernels.
+    # Without JUPYTER_TOKEN Jupyter creates a token. All kernels would inherit the variable.
     os.environ.pop("JUPYTER_TOKEN", None)
     arguments = [
         sys.executable,
@@ -159,7 +173,7 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
         "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.root_dir={paths.ROOT}",
         "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
-        # Exported pages fold the code of the same cells as JupyterLab; slides stay as they are.
+        # HTML exports fold the code of the same cells as JupyterLab. Slides keep their own template.
         f"--HTMLExporter.template_file={export.TEMPLATE}",
         "--SlidesExporter.template_file=index.html.j2",
         f"--ServerApp.open_browser={browser}",
@@ -178,14 +192,14 @@ def doctor(world: str = WORLD) -> None:
     from .source import capture_health
 
     loaded = params.load(world)
-    _print_findings([*doctors.examine(loaded), *capture_health.examine(loaded)])
+    _print_findings([*machine_check.examine(loaded), *capture_health.examine(loaded)])
 
 
 @app.command()
 def down(yes: bool = YES) -> None:
-    """Stop every service of this instance (WORKBENCH_INSTANCE), and name other running instances.
+    """Stop all services of this instance (WORKBENCH_INSTANCE), and list other running instances.
 
-    It asks for confirmation while notebooks are run.
+    The command asks for confirmation if notebooks are running.
     """
     _confirm_stopping_run(run_record.running_pids(), yes)
     if not stack.down(echo):
@@ -200,7 +214,9 @@ def _other_instances() -> set[str]:
 
 @app.command()
 def clean(
-    everything: bool = typer.Option(False, "--all", help="Also the downloaded jars and binaries."),
+    everything: bool = typer.Option(
+        False, "--all", help="Remove the downloaded jars and binaries, too."
+    ),
     yes: bool = YES,
 ) -> None:
     """Remove service data, lake, logs, secrets and runs of this checkout, after confirmation."""
@@ -211,7 +227,7 @@ def clean(
         verb = "runs" if len(running) == 1 else "run"
         raise WorkbenchError(f"{', '.join(running)} still {verb}", hint="workbench down")
     other_instances = _other_instances()
-    if other_instances:  # all instances share runs/, and with --all the downloads are removed
+    if other_instances:  # all instances share runs/ and the downloads
         raise WorkbenchError(
             f"services of {', '.join(sorted(other_instances))} still run in this checkout",
             hint="WORKBENCH_INSTANCE=<each of them> workbench down",
@@ -245,7 +261,7 @@ def load(
 
     if name not in LOADERS:
         raise WorkbenchError(
-            f"there is no loader of {name!r}", expected=did_you_mean(name, LOADERS)
+            f"there is no walkthrough {name!r} to load", expected=did_you_mean(name, LOADERS)
         )
     loaded = params.load(world)
     stack.ensure_running(loaded, "postgres")
@@ -270,17 +286,16 @@ def ingest(
     ),
     world: str = WORLD,
     source: str = typer.Option(
-        "", help="topic, or landed: its files. Default: that of the last ingest, else topic."
+        "",
+        help="topic, or landed (the landed files). Default: as in the last ingest, else topic.",
     ),
     continuous: bool = typer.Option(
         False, "--continuous", help="Continue with later changes, until Ctrl-C."
     ),
     executor: str = typer.Option(
-        "here", "--on", help="Where: here, or as a job of emr-serverless, or an emr-step."
+        "here", "--on", help="Where the ingest runs: here, emr-serverless (a job) or emr-step."
     ),
-    wait: bool = typer.Option(
-        True, help="Wait for the end of a job on EMR, and cancel it on Ctrl-C."
-    ),
+    wait: bool = typer.Option(True, help="Wait until a job on EMR ends; Ctrl-C cancels the job."),
 ) -> None:
     """Ingest the changes of captured tables from their topics into the lake.
 
@@ -289,15 +304,15 @@ def ingest(
     from . import walkthroughs
     from .run import emr_jobs
     from .walkthroughs import capture
-    from .walkthroughs import ingest as local
+    from .walkthroughs import ingest as ingest_job
 
     params.require_choice("--on", executor, "here", *emr_jobs.EXECUTORS)
     if source:
         params.require_choice("--source", source, *capture.SOURCE_KINDS)
-    walkthroughs.find_captured_table(name)  # an unknown name is an error before anything starts
+    walkthroughs.find_captured_table(name)  # reject an unknown name before anything starts
     loaded = params.load(world)
     if executor == "here":
-        raise typer.Exit(local.ingest(loaded, name, source, continuous, echo))
+        raise typer.Exit(ingest_job.ingest(loaded, name, source, continuous, echo))
     arguments = ["ingest", name, "--world", world]
     if source:
         arguments += ["--source", source]
@@ -323,9 +338,10 @@ def trace(
 
 
 def _unexpected_error(e: Exception) -> WorkbenchError:
-    """Return the error for an unforeseen exception, whose text may come from a service or data.
+    """Write the traceback of an unforeseen exception to a private file, and return an error for it.
 
-    The traceback is written to a file that only the user can read.
+    The text of the exception may come from a service or from data. So it is escaped, and credentials
+    are removed from the file.
     """
     trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
     file = paths.state_dir() / "log" / "traceback.txt"
@@ -343,9 +359,9 @@ def _unexpected_error(e: Exception) -> WorkbenchError:
 
 
 def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
-    """Return an error with a hint for a full disk, or for files of another user.
+    """Return an error with a hint for a full disk or for missing file permissions, else None.
 
-    Such files remain after one `sudo make`. The result is None for any other error.
+    After one `sudo make`, for example, files of the checkout belong to root.
     """
     if not isinstance(e, OSError):
         return None
@@ -353,7 +369,7 @@ def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
         return WorkbenchError(
             f"the disk is full: {e.strerror}",
             location=e.filename or f"var/ or runs/ of {paths.ROOT}",
-            hint="make room (`make clean` removes service data, lake and runs), then try again",
+            hint="free disk space (`make clean` removes service data, lake and runs), then try again",
         )
     if e.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return WorkbenchError(
@@ -366,14 +382,14 @@ def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
 
 
 def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
-    """Ask for confirmation if notebooks are being run by another process."""
+    """Ask for confirmation if other processes are running notebooks, because this ends them."""
     if pids and not yes:
         echo(
-            f"a run is going on (process {', '.join(pids)}), and this ends it: wait until it is "
-            "done, or pass --yes",
+            f"notebooks are running (process {', '.join(pids)}), and this command ends their run: "
+            "wait until it is complete, or pass --yes",
             "yellow",
         )
-        typer.confirm("End it?", default=False, abort=True)
+        typer.confirm("End the run?", default=False, abort=True)
 
 
 def _run_notebooks(
@@ -407,10 +423,10 @@ def _print_status(rows: list[process.Status]) -> None:
             echo(f"    {row.detail}", color)
     total = sum(row.memory_mb or 0 for row in rows)
     if total:
-        echo(f"{total:,.0f} MB together")
+        echo(f"{total:,.0f} MB in total")
 
 
-def _print_findings(findings: list[doctors.Finding]) -> None:
+def _print_findings(findings: list[machine_check.Finding]) -> None:
     """Print findings of the doctor; exit with code 1 if one is a problem."""
     for finding in findings:
         mark, color = MARKS[finding.level]

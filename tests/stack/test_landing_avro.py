@@ -366,12 +366,12 @@ def test_files_of_another_format_are_refused(bench, world, spark, format, ending
     folder.mkdir(parents=True)
     (folder / f"{bench.topic}+0+{0:010d}.{ending}").write_bytes(b"PAR1")
     source = hudi.Landed(f"topics/{bench.topic}", format=format)
-    says = f"1 landed files end with [.]{ending.rpartition('.')[2]}, and are read as {format}"
+    says = f"1 landed files end with [.]{ending.rpartition('.')[2]}, but the source has the format {format}"
     with pytest.raises(LakeError, match=says):
         hudi.ingest(spark, world, source, bench.table, schema=SCHEMA)
     assert (
         not hudi.exists(bench.table)
-        and changes.landed_list(world, bench.table, source.id, 0) is None
+        and changes.landed_file_list(world, bench.table, source.id, 0) is None
     )
 
 

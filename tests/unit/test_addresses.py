@@ -117,7 +117,7 @@ def test_one_that_runs_as_a_job_has_them_too(world, worker, tmp_path):
     world, new = (
         with_settings(of, lake={"checkpoints": f"file:{tmp_path}"}) for of in (world, new)
     )
-    file, job = tmp_path / addresses.LANDING_JOBS, {"state": "RUNNING", "error": ""}
+    file, job = tmp_path / addresses.RUNNER_STATE_FILE, {"state": "RUNNING", "error": ""}
     file.write_text(json.dumps({"poll": {**job, "config": connect.config(world, "pagila_poll")}}))
     addresses.update_connectors(world, print)
     addresses.update_connectors(new, print)
@@ -147,7 +147,7 @@ def test_an_update_that_was_killed_is_finished_and_nothing_is_updated_twice(
         for of in (world, moved(world, 1), moved(world, 2))
     ]
     worker.configs.update({name: connect.config(world, name) for name in names})
-    jobs = tmp_path / addresses.LANDING_JOBS
+    jobs = tmp_path / addresses.RUNNER_STATE_FILE
     jobs.write_text(json.dumps({job: {"config": connect.config(world, job)}}))
     addresses.update_connectors(worlds[0], print)
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -258,7 +258,7 @@ def test_a_job_and_a_connector_of_one_name_have_their_own_configurations(
         for of in (world, moved(world, 1), moved(world, 2))
     ]
     worker.configs[name] = connect.config(world, "moma_source")
-    file = tmp_path / addresses.LANDING_JOBS
+    file = tmp_path / addresses.RUNNER_STATE_FILE
     file.write_text(json.dumps({name: {"config": connect.config(world, name)}}))
     addresses.update_connectors(worlds[0], print)
     if is_refused:  # the connector keeps its addresses, the job does not

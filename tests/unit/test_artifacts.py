@@ -122,7 +122,7 @@ def test_a_full_disk_is_said(home, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         cli.main(["install"])
     said = capsys.readouterr().err
-    assert "No space left on device" in said and "some/file" in said and "make room" in said
+    assert "No space left on device" in said and "some/file" in said and "free disk space" in said
 
 
 @pytest.mark.parametrize(

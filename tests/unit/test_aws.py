@@ -149,7 +149,7 @@ def test_a_secret_is_read_when_it_is_needed_and_never_shown(account, monkeypatch
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "mine")
     assert secret.reveal() == "mine", "what the environment says goes before it"
     account("secretsmanager").create_secret(Name="workbench/odd", SecretString="no json")
-    with pytest.raises(StackError, match="not as expected") as e:
+    with pytest.raises(StackError, match="an unexpected format") as e:
         secrets.Secret("odd", REGION, "workbench").reveal()
     assert "no json" not in str(e.value)
 

@@ -67,7 +67,7 @@ def test_a_list_that_is_gone_is_not_taken_for_an_empty_one(landing):
     landing.land(1)
     with pytest.raises(
         LakeError,
-        match="(?s)files that were read .* is gone.*landed-topic/00000000.json.*replay=True",
+        match="(?s)files that were read .* does not exist.*landed-topic/00000000.json.*replay=True",
     ):
         landing.reader().next({"first": 0, "topic_id": None}, 1)
 
@@ -126,14 +126,15 @@ def test_a_topic_is_read_from_the_committed_offsets_on_in_batches(topic):
 @pytest.mark.parametrize("offset", [4, 10])
 def test_messages_that_expired_unread_are_an_error(topic, offset):
     with pytest.raises(
-        LakeError, match=f"(?s)offsets 5 to 9, and {offset} is the next.*partition 0.*expired"
+        LakeError,
+        match=f"(?s)offsets 5 to 9, but the next offset to read is {offset}.*partition 0.*expired",
     ):
         topic.reader(3).next({"offsets": {"0": offset}}, 1)
 
 
 def test_a_topic_that_was_made_anew_is_refused_before_its_offsets_are_compared(topic):
     topic.id = "two"
-    with pytest.raises(LakeError, match="(?s)deleted and made anew.*topic id two.*id one.*replay"):
+    with pytest.raises(LakeError, match="(?s)deleted and recreated.*topic id two.*id one.*replay"):
         topic.reader(3).next({"offsets": {"0": 99}, "topic_id": "one"}, 1)
 
 

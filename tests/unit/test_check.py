@@ -348,7 +348,7 @@ def test_expect_failure(capsys):
         CheckFailed, match="expected ParamsError, but failed with ZeroDivisionError"
     ):
         check.expect_failure("fails", lambda: 1 / 0, error=ParamsError)
-    with pytest.raises(CheckFailed, match="saying 'mars'"):
+    with pytest.raises(CheckFailed, match="whose message contains 'mars'"):
         check.expect_failure(
             "fails", lambda: params.load("locale"), error=ParamsError, contains="mars"
         )

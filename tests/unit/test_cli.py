@@ -223,7 +223,7 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
             refused = call(*verb, input=answer)
             assert (
                 refused.exit_code == 1
-                and f"a run is going on (process {going_on})" in refused.output
+                and f"notebooks are running (process {going_on})" in refused.output
             )
             assert "--yes" in refused.output
     assert done == [] and paths.state_dir().exists() and (folders / "runs/one").exists()

@@ -87,12 +87,12 @@ def in_a_space(script, tmp_path):
 )
 def test_a_run_on_a_full_disk(tmp_path, size, says):
     said = in_a_space(f"mount -t tmpfs -o size={size} none var && {{run}}", tmp_path)
-    assert says in said and "make room" in said
+    assert says in said and "free disk space" in said
 
 
 def test_a_run_whose_record_does_not_fit(tmp_path):
     said = in_a_space("mount -t tmpfs -o size=4k,nr_inodes=2 none runs && {run}", tmp_path)
-    assert "the disk is full: No space left on device" in said and "make room" in said
+    assert "the disk is full: No space left on device" in said and "free disk space" in said
 
 
 def test_a_run_in_folders_of_somebody_else(tmp_path):

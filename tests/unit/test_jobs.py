@@ -152,7 +152,7 @@ def test_where_the_plugin_is_there_the_job_steps_aside(there):
 
 
 def test_a_name_that_the_connect_has_is_refused(there):
-    with pytest.raises(ConnectorError, match="runs in the Connect"):
+    with pytest.raises(ConnectorError, match="runs in Kafka Connect"):
         landing.apply(there.world, "outbox_source", connect.config(there.world, SOURCE))
 
 

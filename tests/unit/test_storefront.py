@@ -311,7 +311,7 @@ def test_the_picture_has_an_arrow_for_each_topic_that_a_service_consumes():
 
 def test_the_connector_is_a_second_way_into_the_topic():
     one, two = texts(storefront.delivery()), texts(storefront.delivery(connector=True))
-    assert set(two) - set(one) == {"connector", "log", "publishes what is committed"}
+    assert set(two) - set(one) == {"connector", "log", "publishes committed events"}
 
 
 def test_the_published_customer_and_the_totals_of_his_orders():

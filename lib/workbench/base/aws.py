@@ -1,9 +1,9 @@
-"""Calls of AWS: clients, responses, and errors translated for people.
+"""AWS API calls: clients, paginated responses, translated errors, parameters and secrets.
 
-Credentials come from where AWS's own tools find them (environment, profile, role of the machine).
-They are sent nowhere else. The resources of a deployment are found by its name, `stack.deployment`:
-its parameters are `/<deployment>/<name>` in the SSM Parameter Store, its secrets
-`<deployment>/<name>` in the Secrets Manager (deploy/README.md lists them all).
+boto3 finds the credentials (environment, profile, role of the machine). They are sent to AWS only.
+The setting `stack.deployment` names the deployment of a world. Its parameters are
+`/<deployment>/<name>` in the SSM Parameter Store. Its secrets are `<deployment>/<name>` in the
+Secrets Manager. deploy/README.md lists all of them.
 """
 
 import contextlib
@@ -20,18 +20,27 @@ from .wait import wait_until
 
 T = TypeVar("T")
 
-DEPLOYMENT_TAG = "workbench:deployment"  # the tag of all resources of a deployment; its name
-# Of a call that is throttled or that a service cannot answer: about 20 s in all, with boto3's own
-# back-off.
+# All resources of a deployment have this tag; its value is the name of the deployment.
+DEPLOYMENT_TAG = "workbench:deployment"
+# Attempts of a call while AWS throttles it or a service fails. With boto3's backoff they take about
+# 20 s.
 MAX_ATTEMPTS = 6
 LOGIN_HINT = "sign in (`aws sso login`, `aws configure`), or set a profile: export AWS_PROFILE=…"
 CATALOG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # with which a Java client of Kafka logs in to MSK
+KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # properties of a Java Kafka client for MSK with IAM
 
 
 @functools.cache
 def client(region: str, service: str) -> Any:
-    """Return the boto3 client of a service; there is one for each region and service."""
+    """Return the boto3 client of a service; one client per region and service is cached.
+
+    Args:
+        region: AWS region.
+        service: boto3's name of the service, such as `kafkaconnect`.
+
+    Raises:
+        StackError: there are no credentials, or there is no such region.
+    """
     import boto3
     from botocore.config import Config
 
@@ -45,7 +54,7 @@ def client(region: str, service: str) -> Any:
 
 
 def call(region: str, service: str, operation: str, /, **params: Any) -> dict[str, Any]:
-    """Return the response of an operation.
+    """Call an operation of AWS, and return its response.
 
     Args:
         region: AWS region.
@@ -54,7 +63,7 @@ def call(region: str, service: str, operation: str, /, **params: Any) -> dict[st
         **params: parameters of the operation.
 
     Raises:
-        StackError: AWS refuses it, or cannot be reached (see `error_code`).
+        StackError: AWS rejects the call, or cannot be reached. `error_code` returns the AWS code.
     """
     with translate_errors(f"{service}.{operation} in {region}"):
         response: dict[str, Any] = getattr(client(region, service), operation)(**params)
@@ -62,17 +71,17 @@ def call(region: str, service: str, operation: str, /, **params: Any) -> dict[st
 
 
 def paginate(region: str, service: str, operation: str, key: str, /, **params: Any) -> list[Any]:
-    """Return all items of an operation that returns a list in pages.
+    """Call a paginated operation of AWS, and return the items of all its pages.
 
     Args:
         region: AWS region.
         service: boto3's name of the service.
         operation: boto3's name of the operation.
-        key: the key of the list in a response.
+        key: the key of the list of items in a response.
         **params: parameters of the operation.
 
     Raises:
-        StackError: as of `call`.
+        StackError: AWS rejects the call, or cannot be reached.
     """
     items: list[Any] = []
     with translate_errors(f"{service}.{operation} in {region}"):
@@ -83,26 +92,30 @@ def paginate(region: str, service: str, operation: str, key: str, /, **params: A
 
 @contextlib.contextmanager
 def translate_errors(location: str) -> Iterator[None]:
-    """Translate the errors of AWS and of its clients in this block to StackError.
+    """Translate the errors that boto3 raises in this block to StackError.
 
     Args:
-        location: the operation, for the error.
+        location: the operation, shown in the error.
+
+    Raises:
+        StackError: an error response of AWS, or a client error in the catalog. Any other exception
+            is raised unchanged.
     """
     from botocore import exceptions
 
     try:
         yield
     except exceptions.ClientError as e:
-        raise _to_stack_error(e, location) from e
+        raise _translate_error_response(e, location) from e
     except (exceptions.BotoCoreError, RuntimeError) as e:
-        error = _from_client_side(e, location)
+        error = _translate_client_error(e, location)
         if error is None:
             raise
         raise error from e
 
 
-def _from_client_side(error: Exception, location: str) -> Optional[StackError]:
-    """Return the error to raise when no request was sent, or no response was received."""
+def _translate_client_error(error: Exception, location: str) -> Optional[StackError]:
+    """Return the StackError for a call without a response; None if the catalog has no entry."""
     classes = {cls.__name__ for cls in type(error).__mro__}
     for entry in CATALOG["client_errors"]:
         if classes & set(entry["classes"]) and entry.get("contains", "") in str(error):
@@ -115,13 +128,14 @@ def _from_client_side(error: Exception, location: str) -> Optional[StackError]:
     return None
 
 
-def _to_stack_error(error: Any, location: str) -> StackError:
+def _translate_error_response(error: Any, location: str) -> StackError:
+    """Return the StackError for an error response of AWS (botocore's ClientError)."""
     details = error.response.get("Error", {})
     text = str(details.get("Message", ""))
     code = str(details.get("Code", ""))
     location = f"{location}: {code}"
     if re.search(r"AccessDenied|UnauthorizedOperation|NotAuthorized|^403$|Forbidden", code):
-        # "User: arn:… is not authorized to perform: kafka:GetBootstrapBrokers on resource: arn:…
+        # The text: "User: arn:… is not authorized to perform: kafka:GetBootstrapBrokers on resource: arn:…
         # because …"
         user = re.search(r"User: (\S+)", text)
         action = re.search(r"perform: (\S+)", text)
@@ -129,7 +143,7 @@ def _to_stack_error(error: Any, location: str) -> StackError:
         message = f"{action[1] if action else error.operation_name} is not allowed"
         if resource:
             message += f" on {resource[1]}"
-        hint = f"let a policy of {user[1] if user else 'your role'} allow it"
+        hint = f"allow it in a policy of {user[1] if user else 'your role'}"
         return StackError(
             message, location=location, expected=text, hint=f'{hint} (deploy/README.md, "Rights")'
         )
@@ -141,11 +155,11 @@ def _to_stack_error(error: Any, location: str) -> StackError:
                 expected=text,
                 hint=hint.format(login_hint=LOGIN_HINT),
             )
-    return StackError(f"AWS refuses {error.operation_name}: {text or code}", location=location)
+    return StackError(f"AWS rejects {error.operation_name}: {text or code}", location=location)
 
 
 def error_code(error: BaseException) -> str:
-    """Return AWS's code of an error that `translate_errors` has raised.
+    """Return the AWS error code of an error from `translate_errors`.
 
     Returns:
         A code such as "NotFoundException"; empty for any other error.
@@ -156,10 +170,13 @@ def error_code(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def ignore_error_codes(pattern: str) -> Iterator[None]:
-    """Ignore AWS errors in this block: one of them ends the block, as in contextlib.suppress.
+    """Ignore certain AWS errors; such an error ends the block, as with contextlib.suppress.
 
     Args:
         pattern: regular expression of the codes to ignore.
+
+    Raises:
+        StackError: an error with any other code.
     """
     try:
         yield
@@ -169,9 +186,9 @@ def ignore_error_codes(pattern: str) -> Iterator[None]:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether an error that `translate_errors` has raised may soon be over.
+    """Return whether an error from `translate_errors` is transient, so that a retry may succeed.
 
-    That is so if AWS throttles, or AWS or the network cannot be reached.
+    Transient are throttling, an unavailable service, and a failed connection.
     """
     from botocore import exceptions
 
@@ -196,11 +213,14 @@ def wait(
 
     Args:
         condition: called without arguments.
-        description: what is waited for.
+        description: completes "waited 60 s for …" in the error.
         timeout: seconds before giving up.
         interval: seconds between two calls.
         error: the class to raise.
         **options: further arguments of `wait_until`.
+
+    Raises:
+        error: after `timeout`, or at once for an error that is not transient.
     """
     return wait_until(
         condition,
@@ -214,7 +234,15 @@ def wait(
 
 
 def parameters(region: str, deployment: str) -> dict[str, str]:
-    """Return the SSM parameters of a deployment, by their names without its prefix."""
+    """Return the SSM parameters of a deployment: {name without the prefix: value}.
+
+    Args:
+        region: AWS region.
+        deployment: name of the deployment.
+
+    Raises:
+        StackError: AWS rejects the call, or cannot be reached.
+    """
     prefix = f"/{deployment}/"
     listed = paginate(
         region, "ssm", "get_parameters_by_path", "Parameters", Path=prefix, Recursive=True
@@ -223,10 +251,15 @@ def parameters(region: str, deployment: str) -> dict[str, str]:
 
 
 def parameter(region: str, deployment: str, name: str) -> str:
-    """Return an SSM parameter of a deployment.
+    """Return the value of an SSM parameter of a deployment.
+
+    Args:
+        region: AWS region.
+        deployment: name of the deployment.
+        name: name of the parameter, without the prefix.
 
     Raises:
-        StackError: it does not exist, or the world has no deployment.
+        StackError: the parameter does not exist, or the world has no deployment.
     """
     if not deployment:
         raise StackError(
@@ -248,15 +281,15 @@ def require_parameter(
     """Return one of the parameters of a deployment.
 
     Args:
-        parameters: the parameters that it has.
-        deployment: its name.
+        parameters: {name: value}, all parameters of the deployment.
+        deployment: name of the deployment.
         name: name of the parameter.
-        location: of the error; by default the parameter's name in SSM.
-        hint: of the error; by default to look at the deployment.
+        location: the error's location; by default the SSM name of the parameter.
+        hint: the error's hint; by default the commands that list and create the stacks.
         error: the class to raise.
 
     Raises:
-        error: there is no parameter of this name.
+        error: the deployment has no parameter of this name.
     """
     if name not in parameters:
         raise error(
@@ -269,10 +302,15 @@ def require_parameter(
 
 
 def secret(region: str, deployment: str, name: str) -> str:
-    """Return the password in a secret of a deployment: {"password": …}, the format of RDS.
+    """Return the password from a secret of a deployment. The secret has the JSON format of RDS.
+
+    Args:
+        region: AWS region.
+        deployment: name of the deployment.
+        name: name of the secret, without the prefix.
 
     Raises:
-        StackError: AWS refuses it, or the secret has another format.
+        StackError: AWS rejects the call, or the secret has another format.
     """
     secret_id = f"{deployment}/{name}"
     text = call(region, "secretsmanager", "get_secret_value", SecretId=secret_id)["SecretString"]
@@ -280,7 +318,7 @@ def secret(region: str, deployment: str, name: str) -> str:
         password: str = json.loads(text)["password"]
     except (ValueError, KeyError, TypeError):
         raise StackError(
-            "the secret is not as expected",
+            "the secret has an unexpected format",
             location=f"Secrets Manager, {secret_id}",
             expected='{"username": "…", "password": "…"}',
         ) from None

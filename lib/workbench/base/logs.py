@@ -1,8 +1,8 @@
-"""Logging of the library, silent unless the environment asks for it.
+"""Logging of the library; without the variable WORKBENCH_LOG it is silent.
 
 Every module logs with `logging.getLogger(__name__)`. The loggers are below `workbench`, which has a
-NullHandler. With WORKBENCH_LOG=info (or debug) its records go to the standard error of the process,
-one line each. In a notebook that is the log of the kernel, not the output of the cell.
+NullHandler. With WORKBENCH_LOG=info (or debug) the records go to the standard error of the process,
+one line each. In a notebook this is the log of the kernel, not the output of the cell.
 """
 
 import logging
@@ -16,7 +16,7 @@ LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
 def configure() -> None:
     """Attach the handler of the library's logger; a second call changes nothing.
 
-    An unknown value of WORKBENCH_LOG counts as info: the name of a level must not stop the program.
+    An unknown value of WORKBENCH_LOG counts as info, so that a typing error stops no program.
     """
     logger = logging.getLogger("workbench")
     if logger.handlers:
@@ -33,10 +33,10 @@ def configure() -> None:
 
 
 def _process_stderr() -> Optional[TextIO]:
-    """Return the standard error of the process.
+    """Return the standard error that the process was started with.
 
-    In a Jupyter kernel sys.stderr is the output of the cell, and so is file descriptor 2. Its
-    `fileno` is the descriptor that the process was started with.
+    A Jupyter kernel redirects sys.stderr and file descriptor 2 to the output of the cell. There
+    `sys.stderr.fileno()` still returns a descriptor of the original standard error.
     """
     try:
         return open(sys.stderr.fileno(), "w", buffering=1, encoding="utf-8", closefd=False)

@@ -11,17 +11,18 @@ from typing import Optional
 from .errors import LakeError, ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
-# The name contains nothing that differs between two terminals of the user.
+# TMPDIR and XDG_RUNTIME_DIR are not used: they can differ between two terminals of the same user.
 USER_RUNTIME_DIR = Path("/tmp") / f"workbench-{os.geteuid()}"
 
 
 def _shell_safe_link(folder: Path) -> Path:
-    """Return a path to a folder that contains letters, digits and _ . / - only.
+    """Return a shell-safe path (see `is_shell_safe`) that leads to a folder.
 
-    Spark splits its Java options at blanks, and Hudi creates no table at a path that contains one.
-    So the path is the folder itself, or a link to it. The link lies in a folder that only this user
-    can enter, and each process finds it again by its name. If the link cannot be made, the folder
-    itself is returned, and no embedded world can be loaded (see `params.load_file`).
+    Spark splits its Java options at blanks, and Hudi cannot create a table at a path with a blank.
+    So the result is the folder if its path is safe, else a symbolic link to it. The link is in
+    `user_runtime_dir`, and its name is a hash of the folder, so all processes use the same link. If
+    the link cannot be created, the result is the folder; `params.load_file` then rejects embedded
+    worlds.
     """
     if is_shell_safe(folder):
         return folder
@@ -37,10 +38,10 @@ def _shell_safe_link(folder: Path) -> Path:
 
 
 def user_runtime_dir() -> Path:
-    """Return the folder that all processes of this user find, and only this user can enter.
+    """Return a private folder with a fixed path, shared by all processes of this user.
 
     Raises:
-        ParamsError: another user has created it before.
+        ParamsError: the folder belongs to another user, or other users can enter it.
     """
     USER_RUNTIME_DIR.mkdir(mode=0o700, exist_ok=True)
     info = USER_RUNTIME_DIR.lstat()
@@ -59,17 +60,17 @@ def is_shell_safe(path: Path) -> bool:
     return re.fullmatch(r"[\w./-]+", str(path), re.ASCII) is not None
 
 
-SAFE_ROOT = _shell_safe_link(ROOT)  # ROOT as it is passed to services; people see ROOT
+SAFE_ROOT = _shell_safe_link(ROOT)  # the path of ROOT for services; messages show ROOT
 VAR_DIR = SAFE_ROOT / "var"
 
 
 def service_path(path: Path) -> Path:
-    """Return a path as it is passed to services: below SAFE_ROOT in place of ROOT."""
+    """Return a path for services: a path below ROOT becomes the same path below SAFE_ROOT."""
     return SAFE_ROOT / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def display_path(path: Path) -> str:
-    """Return a path as people see it: relative to the checkout if it is inside."""
+    """Return a path for messages: relative to the checkout if it is inside."""
     for root in (ROOT, SAFE_ROOT):
         if path.is_relative_to(root):
             return str(path.relative_to(root))
@@ -77,9 +78,10 @@ def display_path(path: Path) -> str:
 
 
 def instance_name() -> str:
-    """Return the name of the running copy of the stack, `main` by default.
+    """Return the name of this instance of the stack: WORKBENCH_INSTANCE, `main` by default.
 
-    WORKBENCH_INSTANCE sets another name; tests use their own.
+    Raises:
+        ParamsError: the variable contains a character that a name cannot have.
     """
     name = os.environ.get("WORKBENCH_INSTANCE", "main")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,30}", name):
@@ -95,10 +97,10 @@ def state_dir() -> Path:
 
 
 def ensure_private_dir(folder: Path) -> Path:
-    """Create a folder that no other user can enter, or close an existing one; return it.
+    """Create a folder, or restrict an existing one, so that only this user can enter it; return it.
 
-    For folders of the workbench alone, var/ and runs/: they contain rows of the source, in logs and
-    notebooks, too. The target of a link belongs to the user and keeps its mode.
+    Used for var/ and runs/, which contain rows of the source, also in logs and notebooks. A folder
+    behind a symbolic link was chosen by the user, so its mode stays.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = folder.stat()
@@ -108,7 +110,12 @@ def ensure_private_dir(folder: Path) -> Path:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file atomically that no other user can read (mode 0600), in a private folder."""
+    """Write a file atomically, with mode 0600 and in a private folder.
+
+    Args:
+        path: path of the file; its folder is created or made private.
+        content: the new content.
+    """
     folder = ensure_private_dir(path.parent)
     # two threads may write at the same time
     scratch = folder / f".{path.name}.{os.getpid()}.{threading.get_ident()}"
@@ -118,7 +125,7 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def parse_s3_uri(uri: str) -> tuple[str, str]:
-    """Return the bucket and the key of an s3: or s3a: URI."""
+    """Return (bucket, key) of an s3: or s3a: URI."""
     bucket, _, key = re.sub(r"^s3a?://", "", uri).partition("/")
     return bucket, key
 
@@ -132,18 +139,20 @@ def is_safe_relative_path(path: str) -> bool:
 
 
 def join_uri(root: str, path: str) -> str:
-    """Join a URI of the lake and a path that comes from JSON, KCQL, a topic's name or an argument.
+    """Join a lake URI and an untrusted relative path, and reject a path that leaves the folder.
 
-    Every such path is joined here: whole folders of the lake are removed, and locks and files are
-    created in them.
+    Untrusted are paths from JSON, KCQL, topic names and arguments. The library writes to the joined
+    URI and removes whole folders there, so each such path must be joined by this function.
 
     Args:
         root: URI of a folder.
-        path: relative to it.
+        path: path relative to the folder.
+
+    Returns:
+        The joined URI.
 
     Raises:
-        LakeError: the path leads out of the folder, or to the folder itself (see
-            `is_safe_relative_path`).
+        LakeError: `path` is not safe (see `is_safe_relative_path`).
     """
     if not is_safe_relative_path(path):
         raise LakeError(

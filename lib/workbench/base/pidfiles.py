@@ -1,4 +1,8 @@
-"""Pid files: the processes that this instance has started, and whether they still run."""
+"""Pid files: find the processes that this instance has started.
+
+The record in a pid file is a JSON object. Its keys are `pid`, `born` (the start of the process, see
+`start_ticks`), `ports` and `base` (the port base of the instance).
+"""
 
 import json
 from pathlib import Path
@@ -18,8 +22,8 @@ def read(pid_file: Path) -> dict[str, Any]:
     """Return the record in a pid file.
 
     Returns:
-        At least `pid` and `born` (see `start_ticks`). Both are -1, which no process has, if the
-        file does not exist or is damaged (a full disk).
+        The record, with at least `pid` and `born`. Both are -1, which no process has, if the file
+        does not exist or is damaged (for example after a full disk).
 
     Raises:
         OSError: the file cannot be read.
@@ -36,12 +40,12 @@ def _records() -> Iterator[dict[str, Any]]:
 
 
 def recorded_ports() -> set[int]:
-    """Return the ports that services of this instance were started with, dead ones included."""
+    """Return the ports in all pid files of this instance, also those of dead services."""
     return {port for record in _records() for port in record.get("ports", ())}
 
 
 def running_port_base() -> Optional[int]:
-    """Return the port base that the running services were started with, None if none runs."""
+    """Return the port base of the running services, None if no service runs."""
     for record in _records():
         base = record.get("base")
         if type(base) is int and find_process(record):
@@ -50,7 +54,7 @@ def running_port_base() -> Optional[int]:
 
 
 def running_instances() -> set[str]:
-    """Return the names of the instances in this checkout with a running service."""
+    """Return the names of the instances of this checkout that have a running service."""
     files = paths.VAR_DIR.glob("*/run/*.json")
     return {file.parents[1].name for file in files if find_process(read(file))}
 
@@ -58,7 +62,7 @@ def running_instances() -> set[str]:
 def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:
     """Return the process of a record, None if it has ended.
 
-    A later process may have the same pid, but not the same start.
+    The kernel reuses pids. So the start of the process must equal the recorded one, too.
     """
     try:
         process = psutil.Process(int(record["pid"]))
@@ -70,10 +74,10 @@ def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:
 
 
 def start_ticks(process: psutil.Process) -> float:
-    """Return when a process started, on a clock that is never set.
+    """Return when a process started, in clock ticks since boot (proc(5), stat, field 22).
 
-    Linux has it in ticks since boot (proc(5), stat, field 22). As a time of day it would change
-    when a laptop wakes up and its clock is corrected.
+    A time of day would not do: it changes when the clock is corrected, for example after a laptop
+    wakes up. On systems without /proc the result is psutil's `create_time`.
     """
     try:
         return float(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
@@ -82,7 +86,7 @@ def start_ticks(process: psutil.Process) -> float:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Return whether a process runs; a zombie does not."""
+    """Return whether a process runs. A zombie does not count as running."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -1,12 +1,12 @@
-"""Secrets: referenced in params, created at the first start, resolved late, never shown.
+"""Secrets: params files contain references, and the first start creates the passwords.
 
-The embedded world stores them in `<state>/secrets`, one file of plain text for each, mode 0600.
-Kafka's DirectoryConfigProvider (KIP-421) reads the same files, so a connector configuration
-contains a reference and no password.
+An embedded world stores each secret in a text file `<state>/secrets/<name>`, mode 0600. Kafka's
+DirectoryConfigProvider (KIP-421) reads the same files, so connector configurations contain
+references and no passwords.
 
-An environment variable WORKBENCH_SECRET_<NAME> (dots as underscores, upper case) takes precedence
-over the files. In the embedded world it can set a password at the first start only: PostgreSQL
-keeps the one that it was initialized with.
+An environment variable WORKBENCH_SECRET_<NAME> (upper case, underscores for dots) takes precedence
+over the file. In an embedded world it can set a password at the first start only, because
+PostgreSQL keeps the password of its initialization.
 """
 
 import json
@@ -25,12 +25,12 @@ MASK = "••••••"
 
 @dataclass(frozen=True)
 class Secret:
-    """A reference to a secret; it prints as dots, and `reveal()` returns the text.
+    """A reference to a secret. Its repr is MASK; `reveal()` returns the text.
 
     Attributes:
         name: such as `postgres.admin`.
         region: AWS region of the deployment.
-        deployment: name of the deployment on AWS that has the secret; empty for this instance.
+        deployment: the AWS deployment that has the secret; empty for a secret of this instance.
     """
 
     name: str
@@ -41,10 +41,10 @@ class Secret:
         """Return the text of the secret.
 
         Raises:
-            ParamsError: it is not set.
-            StackError: AWS refuses it.
+            ParamsError: neither the variable nor the file has a text.
+            StackError: AWS rejects the request, or cannot be reached.
         """
-        variable = _variable(self.name)
+        variable = _variable_name(self.name)
         text = os.environ.get(variable)
         if not text and self.deployment:
             return aws.secret(self.region, self.deployment, self.name)
@@ -58,13 +58,13 @@ class Secret:
         return text
 
     def __repr__(self) -> str:
-        """Return dots: logs and notebooks must not show a secret."""
+        """Return MASK, so that logs and notebooks never show a secret."""
         return MASK
 
     __str__ = __repr__
 
 
-def _variable(name: str) -> str:
+def _variable_name(name: str) -> str:
     return "WORKBENCH_SECRET_" + name.replace(".", "_").upper()
 
 
@@ -74,7 +74,7 @@ def secrets_dir() -> Path:
 
 
 def read() -> dict[str, str]:
-    """Return this instance's secrets by name; none if the folder does not exist."""
+    """Return this instance's secrets, {name: text}; empty if the folder does not exist."""
     return {
         file.name: file.read_text(encoding="utf-8")
         for file in secrets_dir().glob("[!.]*")
@@ -83,18 +83,17 @@ def read() -> dict[str, str]:
 
 
 def validate_environment(names: Iterable[str]) -> None:
-    """Check that the environment agrees with the files.
+    """Check that no environment variable differs from the stored secret.
 
     Args:
         names: the secrets to check.
 
     Raises:
-        ParamsError: the value of a variable is not the one in the file, or is not a possible
-            password.
+        ParamsError: a variable differs from the file, or contains an unprintable character.
     """
     stored = read()
     for name in names:
-        variable = _variable(name)
+        variable = _variable_name(name)
         text = os.environ.get(variable)
         if not text:
             continue
@@ -116,29 +115,30 @@ def validate_environment(names: Iterable[str]) -> None:
 
 
 def ensure(names: Iterable[str]) -> None:
-    """Create the secrets that do not exist yet.
+    """Create those of the named secrets that have no file.
 
-    A value from the environment is written to a file, too: Kafka Connect reads nothing else.
+    The text comes from the environment variable, or else is random. It is always written to a file,
+    because Kafka Connect reads only files.
 
     Args:
         names: names of secrets.
 
     Raises:
-        ParamsError: as of `validate_environment`.
+        ParamsError: a variable is invalid (see `validate_environment`).
     """
     names = set(names)
     validate_environment(names)
     ensure_private_dir(state_dir().parent)
     for name in names - read().keys():
-        text = os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24)
+        text = os.environ.get(_variable_name(name)) or random_secrets.token_urlsafe(24)
         write_private_file(secrets_dir() / name, text.encode())
 
 
 def get_or_create(secret: Secret) -> str:
-    """Return the text of a secret, which is created if it does not exist.
+    """Return the text of a secret; create a secret of this instance if it does not exist.
 
     Raises:
-        StackError: AWS refuses it.
+        StackError: AWS rejects the request, or cannot be reached.
     """
     try:
         return secret.reveal()
@@ -148,18 +148,18 @@ def get_or_create(secret: Secret) -> str:
 
 
 def delete(name: str) -> None:
-    """Remove a secret of this instance; it need not exist."""
+    """Delete a secret of this instance. A missing secret is ignored."""
     (secrets_dir() / name).unlink(missing_ok=True)
 
 
 def write_connect_users(passwords: dict[str, str]) -> Path:
     r"""Write the users file of Kafka Connect's PropertyFileLoginModule, and return its path.
 
-    `java.util.Properties` reads it: it knows the escapes of JSON strings, and strips a leading
-    blank.
+    The module reads the file with java.util.Properties. This class accepts the escapes of JSON
+    strings, but strips leading blanks of a value, so blanks are escaped.
 
     Args:
-        passwords: the password of each user.
+        passwords: {user: password}.
     """
     lines = []
     for user, password in passwords.items():
@@ -171,14 +171,21 @@ def write_connect_users(passwords: dict[str, str]) -> Path:
 
 
 def s3_credentials_file() -> Path:
-    """Return the path of the shared credentials file with the key of an embedded S3 endpoint.
+    """Return the path of the AWS credentials file for the embedded S3 endpoint.
 
-    boto3, pyarrow and Java read it.
+    boto3, pyarrow and the AWS SDK for Java read files of this format.
     """
     return secrets_dir() / ".aws"
 
 
-def write_s3_credentials(key_id: str, key: str) -> None:
-    """Write the file of `s3_credentials_file`."""
-    text = f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n"
+def write_s3_credentials(access_key_id: str, secret_access_key: str) -> None:
+    """Write `s3_credentials_file` with the access key of the embedded S3 endpoint.
+
+    Args:
+        access_key_id: id of the access key.
+        secret_access_key: the secret part of the access key.
+    """
+    text = (
+        f"[default]\naws_access_key_id={access_key_id}\naws_secret_access_key={secret_access_key}\n"
+    )
     write_private_file(s3_credentials_file(), text.encode())

@@ -1,7 +1,7 @@
-"""Connector configurations: the JSON files in params/connectors.
+"""Connector configurations: read the JSON files in params/connectors, and find errors in them.
 
-They are the same for a Kafka Connect and for MSK Connect. Their ${placeholders} are filled from the
-world. A configuration must not contain secrets, or keys that its plugin does not know.
+Kafka Connect and MSK Connect use the same files. The world has the values of their ${placeholders}.
+A configuration must not contain plaintext secrets, nor keys that its plugin does not know.
 """
 
 import json
@@ -29,39 +29,40 @@ SECRET_KEYS = re.compile(
     r"(^|[._-])token$",
     re.I,
 )
-# Secrets inside a value, outside of its references: a URI with a login (errors.URI_LOGIN), and a
-# key with its value as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; but
-# not token_id=…
+# A secret as a key-value pair in a value, as in JDBC URLs, JAAS and JSON: password=…,
+# clientSecret="…", "password": "…"; but not token_id=…
 SECRET_PAIR = re.compile(
     r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
     r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])",
     re.I,
 )
+# A secret in an HTTP header or in PEM format. errors.URI_LOGIN matches a URI with a login.
 SECRET_TEXT = re.compile(
     r"\bbearer\s+\w|\bauthorization\s*:\s*basic\s+\w|-----BEGIN [A-Z ]*PRIVATE KEY", re.I
 )
-# In SQL password = … compares columns. Only a string constant can contain a login, for dblink say.
+# In an SQL query, password = … compares columns. So only its string constants are searched: the
+# connection string of a dblink call may contain a login.
 SQL_QUERY = re.compile(r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S)
 SQL_STRING = re.compile(r"'((?:[^']|'')*)'")
-PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")
+PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")  # ${name}
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
 
 def config(world: World, name: str, **values: Any) -> dict[str, str]:
-    """Return a connector configuration with its ${placeholders} filled.
+    """Return a connector configuration, with a value for each ${placeholder}.
 
-    The file names Apicurio's converter for Avro. If the world's registry is Glue, Glue's converter
-    and settings take its place, and nothing else differs (deploy/connectors.md shows it).
+    The files name Apicurio's converter for Avro. If the world's registry is Glue, it is replaced by
+    Glue's converter with its settings (deploy/connectors.md shows an example).
 
     Args:
         world: the world that fills the placeholders.
-        name: of the file params/connectors/<name>.json. Files in embedded/ are for connectors that
-            no deployment on AWS has.
-        **values: values of placeholders that the world does not know, or in place of the world's.
+        name: name of the file params/connectors/<name>.json. Connectors in its subfolder embedded/
+            are not deployed on AWS.
+        **values: values of placeholders that the world does not have, or that replace its values.
 
     Raises:
-        ConnectorError: no such file; not a flat JSON object, or one with a duplicate key; a
-            placeholder without a value; a value without a placeholder.
+        ConnectorError: the file does not exist, is not a flat JSON object, or has a duplicate key;
+            a placeholder has no value; or one of `values` has no placeholder.
     """
     file = f"params/connectors/{name}.json"
     raw = _read_json(name, file)
@@ -82,10 +83,10 @@ def config(world: World, name: str, **values: Any) -> dict[str, str]:
             location=file,
             expected=did_you_mean(unused, used),
         )
-    # in one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
+    # One pass only: a value such as ${directory:…} stays, because the Connect worker resolves it.
     filled = {key: PLACEHOLDER.sub(lambda m: available[m[1]], text) for key, text in raw.items()}
     filled |= _schema_history_login(world, filled)
-    return _use_glue_converter(world, filled) if world.registry.kind == "glue" else filled
+    return _replace_avro_converter(world, filled) if world.registry.kind == "glue" else filled
 
 
 def _read_json(name: str, file: str) -> dict[str, str]:
@@ -98,7 +99,7 @@ def _read_json(name: str, file: str) -> dict[str, str]:
         )
 
     def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # JSON silently takes the last one
+        # json.loads would silently keep the last of several values
         for key, count in Counter(key for key, _ in pairs).items():
             if count > 1:
                 raise ConnectorError(
@@ -113,7 +114,7 @@ def _read_json(name: str, file: str) -> dict[str, str]:
         raise ConnectorError(f"not JSON: {e}", location=file) from e
     if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
         raise ConnectorError(
-            "a connector configuration is one flat object of texts",
+            "a connector configuration is a flat JSON object of strings",
             location=file,
             expected='every value in quotes, such as "tasks.max": "1"',
         )
@@ -121,10 +122,10 @@ def _read_json(name: str, file: str) -> dict[str, str]:
 
 
 def _schema_history_login(world: World, config: dict[str, str]) -> dict[str, str]:
-    """Return how Debezium's own Kafka clients log in if IAM is required; otherwise nothing.
+    """Return the login settings of Debezium's schema history clients for MSK with IAM, else {}.
 
-    They store what it knows of MySQL's tables. Source: Amazon's developer guide, "Debezium source
-    connector with configuration provider".
+    Debezium's MySQL connector reads and writes its schema history topic with Kafka clients of its
+    own. Source: Amazon's developer guide, "Debezium source connector with configuration provider".
     """
     topic_key = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
     if world.kafka.security_protocol != "SASL_SSL" or topic_key not in config:
@@ -137,10 +138,10 @@ def _schema_history_login(world: World, config: dict[str, str]) -> dict[str, str
     }
 
 
-def _use_glue_converter(world: World, config: dict[str, str]) -> dict[str, str]:
-    """Return a configuration with Glue's converter for Avro in place of Apicurio's.
+def _replace_avro_converter(world: World, config: dict[str, str]) -> dict[str, str]:
+    """Return a configuration with Glue's Avro converter instead of Apicurio's.
 
-    The settings are those in the README of aws-glue-schema-registry.
+    The README of aws-glue-schema-registry documents its settings.
     """
     registries = glue_registries(world)
     result = {}
@@ -156,9 +157,9 @@ def _use_glue_converter(world: World, config: dict[str, str]) -> dict[str, str]:
 
 
 def placeholders(world: World) -> dict[str, str]:
-    """Return the values that a world fills into connector configurations.
+    """Return {placeholder: value} of a world for connector configurations.
 
-    No secret is among them, only references to secrets.
+    The values contain references to secrets, and no secrets.
     """
     region, lake = world.region, urlsplit(world.lake.landing)
     return {
@@ -168,22 +169,22 @@ def placeholders(world: World) -> dict[str, str]:
         "registry_url": world.registry.url + REGISTRY_V2 if world.registry.url else "",
         "region": region or "local",
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
-        # a lake in a folder has no bucket; its landing folder takes that place
+        # a lake in local files has no bucket; its landing folder is used as the bucket
         "bucket": lake.netloc if lake.scheme.startswith("s3") else "landing",
-        # for the embedded Connect
+        # only for the embedded Kafka Connect
         "landing_folder": str(local_path(world.lake.landing) or state_dir()),
     }
 
 
 def _render(section: str, world: World) -> dict[str, str]:
-    """Return a section of catalog.yaml with its {world.…} filled."""
+    """Return a section of catalog.yaml, with the world's values for its {world.…} fields."""
     return {name: text.format(world=world) for name, text in CONNECTOR_CATALOG[section].items()}
 
 
 def _is_secret_reference(key: str, value: str) -> bool:
-    """Return whether a secret is referred to, and not written out.
+    """Return whether the value of a secret key is a reference, not plain text.
 
-    A JAAS line contains a reference among other words, or only the user name.
+    A JAAS line is accepted if it contains a reference anywhere, or has no option at all.
     """
     if "jaas" in key.lower():
         return bool(REFERENCE.search(value)) or "=" not in value
@@ -214,31 +215,36 @@ def _contains_secret(value: str) -> bool:
 
 
 def unknown_keys(config: dict[str, str], valid_keys: Iterable[str]) -> dict[str, str]:
-    """Return the keys that are neither known nor accepted by pattern.
+    """Find keys that are neither valid nor match an accepted pattern of the catalog.
+
+    Args:
+        config: the configuration.
+        valid_keys: keys that the plugin documents.
 
     Returns:
-        For each key the most similar known key; for a renamed key, its new name.
+        {unknown key: the most similar valid key}. For a key that Debezium has renamed, the search
+        starts from its new name.
     """
     accepted = "|".join(CONNECTOR_CATALOG["accepted_key_patterns"])
     unknown = {}
     for key in config:
         if key not in valid_keys and not re.fullmatch(accepted, key):
-            current = key
+            suggestion_base = key
             for old, new in CONNECTOR_CATALOG["renamed_keys"].items():
                 if key.endswith(old):
-                    current = key.replace(old, new)
+                    suggestion_base = key.replace(old, new)
                     break
-            unknown[key] = did_you_mean(current, valid_keys)
+            unknown[key] = did_you_mean(suggestion_base, valid_keys)
     return unknown
 
 
 def known_keys(config: dict[str, str]) -> set[str]:
-    """Return the keys of the plugin of a configuration, and of its transforms.
+    """Return the valid keys of a configuration: those of its connector, transforms and converters.
 
-    They are listed by class in params/connectors/keys; a test compares the lists with the plugins.
+    params/connectors/keys has a list for each class. A test compares the lists with the plugins.
 
     Returns:
-        Empty if there is no list for the plugin.
+        The keys; empty if there is no list for the connector's class.
     """
     keys = _listed_keys(config.get("connector.class", ""))
     if not keys:

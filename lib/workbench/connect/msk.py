@@ -141,7 +141,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
         ConnectorError: the configuration is not valid, there is no plugin or no role for it, or a
             connector of this name belongs to another deployment: nothing is deployed then. Or an
             update was rolled back.
-        StackError: AWS refuses something.
+        StackError: AWS rejects a request.
     """
     validate(world, config, name)
     if "slot.name" in config:

@@ -1,8 +1,8 @@
-"""The sources of changes, a topic or landed files, and their batches of new changes.
+"""Read changes from a topic or from landed files, in batches.
 
-`next(progress, batch_id)` of a reader returns the next `Batch`, or None if nothing is new. `progress`
-is the position in the source that the table's last commit holds. `Batch.progress` is the position that
-the next commit will hold.
+The reader of a source is created by `create_reader`. Its `next(progress, batch_id)` returns the next
+`Batch`, or None if nothing is new. `progress` is the source position in the table's last commit.
+`Batch.progress` is the source position for the next commit.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from .timeline import completed_actions
 
 FORMATS = ("json", "avro")
 _PARQUET_HINT = (
-    "hudi.Landed reads no Parquet: let the sink write JsonFormat or AvroFormat into another folder, and ingest "
-    "that; to look at the files: spark.read.parquet"
+    "hudi.Landed does not read Parquet: configure the sink to write JsonFormat or AvroFormat into another "
+    "folder, and ingest that folder; spark.read.parquet shows the files"
 )
-# {format of a source: {extension of a file of another format: hint}}
+# {format of a source: {file extension of another format: hint}}
 FOREIGN_FORMATS = {
     "json": {".parquet": _PARQUET_HINT, ".avro": 'hudi.Landed(…, format="avro") reads Avro'},
     "avro": {".parquet": _PARQUET_HINT},
 }
 REPLAY_HINT = (
-    "read it from its beginning with hudi.ingest(…, replay=True), where rows change only if the ordering field "
-    "says so; or start clean: hudi.drop"
+    "read the source from its beginning with hudi.ingest(…, replay=True), where the ordering field decides "
+    "which rows change; or start clean with hudi.drop"
 )
-# This process consumes a small batch itself: Spark's Kafka reader takes half a second to start.
+# A batch up to this size is consumed in this process: Spark's Kafka reader takes half a second to start.
 SMALL_BATCH_MESSAGES, SMALL_BATCH_BYTES = 2_000, 16 << 20
 
 
 class SourceProgress(TypedDict, total=False):
-    """How far a source was read, as a commit of the ingest holds it.
+    """The position in a source after a batch. A commit of the ingest stores it in its metadata.
 
     Attributes:
         batch: number of the last batch; -1 if it is unknown.
         since: number of the first batch after the last replay.
-        fields: the source's schema then, {name: type}.
+        fields: {name: type}, the source's schema at the last batch.
         topic_id: Kafka's id of the topic.
-        offsets: of a topic, {partition: committed offset}, the next one to read.
-        first: of landed files, the first batch whose list of files counts.
-        replaced_by: the topic from which the table was captured anew.
+        offsets: Topic only: {partition: next offset to read}.
+        first: Landed only: number of the first batch whose list of read files is valid.
+        replaced_by: the topic that replaced this source in a recapture.
     """
 
     batch: int
@@ -93,7 +93,7 @@ class Source:
 
     @property
     def topic(self) -> str:
-        """The topic whose Avro schemas the source has; the registry has them under this name."""
+        """The topic under whose name the registry has the Avro schemas."""
         return self.name
 
 
@@ -104,30 +104,31 @@ class Topic(Source):
 class Landed(Source):
     """Files below `<world.lake.landing>/<name>` as the source.
 
-    They are lines of JSON, or Avro container files, each read with the schema that it contains.
-    Parquet is refused. They are read in the order of the offsets in their names (see reading_order).
-    Files that are still being written are left out.
+    The files contain lines of JSON, or are Avro container files with their schemas. Parquet files are
+    rejected. The files are read in the order of the offsets in their names (see `reading_order`).
+    Unfinished files are skipped.
     """
 
     @property
     def folder(self) -> str:
-        """The folder of all partitions of the topic, without that of one (DefaultPartitioner)."""
+        """The folder of the topic: the name without a final `/partition=<n>`."""
         return re.sub(r"/partition=\d+$", "", self.name.rstrip("/"))
 
     @property
     def topic(self) -> str:
-        """The topic whose messages were landed; the folder has its name."""
+        """The topic of the landed messages: the last part of the folder."""
         return self.folder.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Decoded changes.
+    """A batch of decoded changes.
 
     Attributes:
-        rows: as decode.rows returns them.
-        progress: the position in the source after this batch.
-        in_memory: whether the rows are part of the query, so that a second action costs no job.
+        rows: the changes, in the columns of `decode.rows`.
+        progress: the source position after this batch.
+        in_memory: whether the rows are in the query plan (a LocalRelation), so that a second action
+            starts no Spark job.
     """
 
     rows: DataFrame
@@ -149,14 +150,17 @@ def create_reader(
         spark: the session.
         world: the world.
         source: a Topic or Landed.
-        table: the table that the rows are for.
-        max_records: greatest number of messages, or of landed files, in one batch.
-        schema: reader schema, as for `hudi.ingest`.
+        table: the target table of the ingest.
+        max_records: maximum number of messages, or of landed files, in a batch.
+        schema: reader schema; by default that of the registry (Avro) or of the table (JSON).
+
+    Raises:
+        LakeError: `source` is neither a Topic nor a Landed.
     """
     readers: dict[type, type[_Reader]] = {Topic: _TopicReader, Landed: _LandedReader}
     if type(source) not in readers:
         raise LakeError(
-            f"a source cannot be {source!r}",
+            f"{source!r} is not a source",
             location="hudi.ingest",
             expected="Topic(name) or Landed(prefix)",
         )
@@ -186,14 +190,14 @@ class _Reader:
             self.json_schema = self.schema
 
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
-        """Read the changes after `progress`; None if there are none."""
+        """Read the next batch of changes after `progress`; None if nothing is new."""
         raise NotImplementedError
 
     @property
     def schemas(self) -> tuple[T.StructType, T.StructType]:
-        """The schema of the last batch's rows, and the source's latest one.
+        """The schema of the last batch's rows, and the latest schema of the source.
 
-        The rows may have more fields.
+        The rows may have fields that the latest schema no longer has.
         """
         if self.resolver is None:
             rows = latest = self.json_schema
@@ -208,7 +212,7 @@ class _Reader:
     def _require_topic_id(
         self, progress: SourceProgress, topic_id: Optional[str], message: str, location: str
     ) -> None:
-        """Raise LakeError if the topic has another id than when it was last read."""
+        """Raise LakeError if `topic_id` differs from the id in the last commit."""
         if progress.get("topic_id", topic_id) != topic_id:
             raise LakeError(
                 message,
@@ -232,14 +236,14 @@ class _TopicReader(_Reader):
         self._admin = AdminClient(topics.settings(self.world))
 
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
-        """Read the messages from the committed offsets on."""
+        """Read the messages from the committed offsets on; None if there are none."""
         topic = self.source.name
         watermarks = topics.watermark_offsets(self.world, topic)
         topic_id = topics.topic_id(self.world, topic, self._admin)
         self._require_topic_id(
             progress,
             topic_id,
-            "the topic was deleted and made anew: the committed offsets are those of the old topic",
+            "the topic was deleted and recreated: the committed offsets belong to the old topic",
             topic,
         )
         start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
@@ -259,36 +263,35 @@ class _TopicReader(_Reader):
     def _plan_offsets(
         self, committed: dict[str, int], watermarks: dict[int, tuple[int, int]]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the offsets of the next batch, {partition: first} and {partition: after the last}.
+        """Return the next batch as {partition: start offset} and {partition: end offset, exclusive}.
 
         Args:
-            committed: {partition: next offset to read}, as the progress holds them.
+            committed: {partition: next offset to read}, from the progress.
             watermarks: {partition: (low, high)} of the topic.
 
         Raises:
-            LakeError: the topic does not have the next message any more, or never had it.
+            LakeError: a committed offset is outside of the watermarks.
         """
-        start, stop, room = {}, {}, self.max_records
+        start, stop, remaining = {}, {}, self.max_records
         for partition, (low, high) in sorted(watermarks.items()):
             offset = committed.get(str(partition), low)
             if not low <= offset <= high:
                 raise LakeError(
-                    f"the topic holds offsets {low} to {high}, and {offset} is the next to be read",
+                    f"the topic holds offsets {low} to {high}, but the next offset to read is {offset}",
                     location=f"{self.source.name}, partition {partition}",
                     hint=f"messages expired unread: {REPLAY_HINT}",
                 )
-            start[partition], stop[partition] = offset, min(high, offset + room)
-            room -= stop[partition] - offset
+            start[partition], stop[partition] = offset, min(high, offset + remaining)
+            remaining -= stop[partition] - offset
         return start, stop
 
     def _fetch(
         self, start: dict[int, int], stop: dict[int, int]
     ) -> tuple[list[tuple[Any, ...]], dict[int, int]]:
-        """Consume the messages from `start` up to before `stop`.
+        """Consume the messages from `start` to `stop` (exclusive), or until SMALL_BATCH_BYTES.
 
         Returns:
-            Rows of wire.MESSAGE_COLUMNS, and the offsets after them: earlier than `stop` if the messages
-            are more than SMALL_BATCH_BYTES.
+            Rows of wire.MESSAGE_COLUMNS, and {partition: next offset to read}.
         """
         rows: list[tuple[Any, ...]] = []
         size, offsets = 0, dict(start)
@@ -307,8 +310,8 @@ class _TopicReader(_Reader):
         options = {
             **topics.spark_options(self.world),
             "subscribe": self.source.name,
-            # At the end of the topic the consumer polls for more, and its next request waits behind
-            # that poll for half a second.
+            # At the end of the topic the broker holds a fetch request for half a second by default,
+            # and the next request of the consumer waits for it.
             "kafka.fetch.max.wait.ms": "20",
             # otherwise one task for each partition
             "minPartitions": str(self.world.spark.parallelism),
@@ -321,41 +324,41 @@ class _TopicReader(_Reader):
 
     def _decode(self, messages: DataFrame, in_memory: bool) -> DataFrame:
         if self.resolver is None:
-            # the bytes are taken for text; decode.rows finds those that are not UTF-8
+            # the cast accepts any bytes; decode.rows detects invalid UTF-8
             key, text = F.col("key").cast("string"), F.col("value").cast("string")
             texts = messages.select(key.alias("key"), text.alias("text"), *decode.ORIGIN)
             return decode.rows(texts, self.json_schema, self.table)
         messages = wire.with_wire_columns(messages, self.world)
         schemas = messages.select("schema")
-        if not in_memory:  # rows that are part of the query are collected without a job
+        if not in_memory:  # rows in the query plan are collected without a Spark job
             schemas = schemas.distinct()
         ids = {row["schema"] for row in schemas.collect() if row["schema"]}
         return decode_avro.rows(messages, ids, self.resolver, self.table)
 
 
 class _LandedReader(_Reader):
-    """Reads the files that no earlier commit has read."""
+    """Reads the landed files that are not in the file list of an earlier batch."""
 
     source: Landed
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.folder = join_uri(self.world.lake.landing, self.source.name.rstrip("/"))
-        # {batch id: paths}; a committed list does not change
+        # cache, {batch id: paths of its files}; a committed list does not change
         self.file_lists: dict[int, list[str]] = {}
 
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
-        """Read the landed files that are in no list of an earlier batch."""
-        # Landed files are named by offset: those of a topic that was made anew have the old names.
+        """Read the landed files that are not in the file list of an earlier batch."""
+        # File names contain offsets, so the files of a recreated topic would repeat the old names.
         topic_id = files.read_text(topic_id_path(self.world, self.source.folder))
         self._require_topic_id(
             progress,
             topic_id,
-            "the landed files are of another topic than those read so far, by the same name",
+            "the landed files are of another topic than those read so far, with the same name",
             self.folder,
         )
-        # A list can be long. So each batch writes a list of its files only, and the commit holds the
-        # number of the first one that counts.
+        # The list of all read files can be long. So each batch writes a list of its own files, and the
+        # commit has the number of the first batch whose list is valid.
         first = progress.get("first", batch_id)
         read_paths = {path for n in range(first, batch_id) for path in self._committed_list(n)}
         unread = {
@@ -369,7 +372,7 @@ class _LandedReader(_Reader):
             return None
         uris = [f"{self.folder}/{path}" for path in paths]
         _check_format(self.source, uris)
-        # the list of a batch that was not committed is replaced when the batch is repeated
+        # a repeated batch replaces the list of the attempt that was not committed
         self.file_lists[batch_id] = [unread[path].path for path in paths]
         list_path = _list_path(self.world, self.table, self.source.id, batch_id)
         files.write_text(list_path, json.dumps(self.file_lists[batch_id]))
@@ -377,10 +380,10 @@ class _LandedReader(_Reader):
 
     def _committed_list(self, batch_id: int) -> list[str]:
         if batch_id not in self.file_lists:
-            paths = landed_list(self.world, self.table, self.source.id, batch_id)
+            paths = landed_file_list(self.world, self.table, self.source.id, batch_id)
             if paths is None:
                 raise LakeError(
-                    f"the list of the files that were read of {self.source} is gone",
+                    f"the list of landed files that were read of {self.source} does not exist",
                     location=_list_path(self.world, self.table, self.source.id, batch_id),
                     hint="the list was removed, or an older version of the workbench wrote it elsewhere. "
                     f"Either way: {REPLAY_HINT}",
@@ -406,19 +409,19 @@ def _check_format(source: Landed, uris: list[str]) -> None:
         foreign = [uri for uri in uris if uri.endswith(extension)]
         if foreign:
             raise LakeError(
-                f"{len(foreign)} landed files end with {extension}, and are read as {source.format}",
+                f"{len(foreign)} landed files end with {extension}, but the source has the format {source.format}",
                 location=foreign[0],
                 hint=hint,
             )
 
 
-def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:
-    """Return the paths of the landed files that a batch read; None if the list does not exist.
+def landed_file_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:
+    """Return the paths of the landed files of a batch; None if the list does not exist.
 
     Args:
         world: the world.
         table: the table.
-        source: id of the source.
+        source: `Source.id` of the source.
         batch: number of the batch.
     """
     text = files.read_text(_list_path(world, table, source, batch))
@@ -431,7 +434,11 @@ def _list_path(world: World, table: Table, source: str, batch: int) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a landed path is that of an unfinished file, or of a writer's bookkeeping."""
+    """Return whether a path belongs to an unfinished file, or to metadata of a writer.
+
+    Args:
+        path: path below the folder of the source.
+    """
     hidden = (
         name.startswith(".") or (name.startswith("_") and "=" not in name)
         for name in path.split("/")
@@ -440,13 +447,13 @@ def is_hidden(path: str) -> bool:
 
 
 class ReadingOrder(NamedTuple):
-    """Sort key of landed files: by topic, partition and first offset, else by time.
+    """Sort key of landed files. Files without an offset in their names come first.
 
     Attributes:
         has_offset: whether the file name contains an offset.
-        topic: the topic.
-        partition: the partition.
-        position: first offset, or without one the time of the file in nanoseconds.
+        topic: the topic in the file name, else "".
+        partition: the partition in the file name, else 0.
+        position: the first offset in the file name, else the modification time in nanoseconds.
         path: path of the file.
     """
 
@@ -457,19 +464,19 @@ class ReadingOrder(NamedTuple):
     path: str
 
 
-def reading_order(path: str, mtime: Optional[int]) -> ReadingOrder:
+def reading_order(path: str, mtime_ns: Optional[int]) -> ReadingOrder:
     """Return the sort key of a landed file.
 
-    File names with an offset are `<topic>-<partition>-<first offset>.json` (the landing),
+    The file names with an offset are `<topic>-<partition>-<first offset>.json` (the landing),
     `<topic>(<partition>_<offset>).json` (Lenses) and `<topic>+<partition>+<first offset>.avro`
     (Confluent).
 
     Args:
         path: path of the file.
-        mtime: time of the file in nanoseconds.
+        mtime_ns: modification time of the file in nanoseconds.
     """
     name = path.rpartition("/")[2]
     match = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.(json|avro)", name)
     if match:
         return ReadingOrder(True, match[1], int(match[2]), int(match[3]), path)
-    return ReadingOrder(False, "", 0, mtime or 0, path)
+    return ReadingOrder(False, "", 0, mtime_ns or 0, path)

@@ -1,4 +1,4 @@
-"""The dead letters of a table, and its removal."""
+"""Drop a table, and read or publish its dead letters."""
 
 from __future__ import annotations
 
@@ -17,48 +17,54 @@ def drop(spark: SparkSession | None, world: World, table: Table) -> None:
     """Remove the catalog entries, files, labels, progress and dead letters of a table.
 
     Args:
-        spark: the session; None leaves the catalog entries.
+        spark: the session; with None the catalog entries stay.
         world: the world.
         table: the table.
 
     Raises:
-        LakeError: an ingest into the table is running; its next commit would name removed files.
+        LakeError: an ingest into the table is running. Its next commit would refer to removed files.
     """
     with table_lock(world, table):
         if spark is not None:
             for entry in all_catalog_names(table):
                 unregister(spark, entry)
             catalog_synced.pop(table.base, None)
-        # labels first: they must not outlive the table, even if the removal stops halfway
+        # labels first: after an interrupted removal no label may be left without its table
         paths = (table_state_dir(world, table), dead_letters_path(world, table), table.base)
         for path in paths:
             files.remove(path)
 
 
 def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
-    """Read the dead letters of a table, the messages that could not be ingested.
+    """Read the dead letters of a table: the messages that could not be ingested.
+
+    Args:
+        spark: the session.
+        world: the world.
+        table: the table.
 
     Returns:
-        reason, topic, partition, offset, file, text (base64 if it is Avro).
+        One row per dead letter: reason, topic, partition, offset, file, text (base64 for Avro).
     """
     return read_dead_letters(spark, dead_letters_path(world, table))
 
 
 def publish_dead_letters(world: World, table: Table, topic: str) -> int:
-    """Publish the dead letters of source topics in the format of a Connect sink.
+    """Publish the dead letters of a table in the format of a Kafka Connect sink.
 
-    Those that were published before are left out.
+    Dead letters that were published before, and those of landed files, are skipped.
 
     Args:
         world: the world.
         table: the table.
-        topic: the dead-letter topic.
+        topic: the dead-letter topic; it is created if it does not exist.
 
     Returns:
-        The number of published records.
+        The number of published dead letters.
 
     Raises:
-        LakeError: as dlq.publish.
+        LakeError: messages are no longer in their topic, or the topic was deleted or recreated. All
+            other dead letters are published.
     """
     progress = read_progress(last_ingest_commit(table))
     return dlq.publish(

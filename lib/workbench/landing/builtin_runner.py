@@ -1,9 +1,9 @@
-"""The built-in runner: connectors that run here where Kafka Connect has no plugin for them.
+"""The built-in runner: it runs connectors for which Kafka Connect has no plugin.
 
-The functions are those of `connect`. Kafka Connect works continuously; a connector here works when
-`run_once` is called. The runner keeps the configuration, state and error of each connector below
-the lake's checkpoints. A connector whose plugin exists is deployed in Kafka Connect and removed
-here.
+Its functions have the names of those in `connect`. Kafka Connect runs connectors continuously; this
+runner runs them when `run_once` is called. The configuration, state and error of each connector are
+in one file in the lake's checkpoints folder. If the plugin exists, `apply` deploys the connector in
+Kafka Connect and removes it here.
 """
 
 import json
@@ -14,15 +14,15 @@ from pyspark.sql import SparkSession
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
 from ..connect.validation import reject_plaintext_secrets
-from ..stack.addresses import LANDING_JOBS
+from ..stack.addresses import RUNNER_STATE_FILE
 from . import job, polling, settings, sinks, sources
 
-WORKER = "workbench.landing"  # in place of the address of a Connect worker
+WORKER = "workbench.landing"  # `worker` in a status; Kafka Connect has the address of a worker
 Config = dict[str, str]
 
 
 class ConnectorState(TypedDict):
-    """What the runner keeps of a connector."""
+    """The stored state of a connector."""
 
     config: Config
     state: str
@@ -30,14 +30,14 @@ class ConnectorState(TypedDict):
 
 
 class ConnectorKind(NamedTuple):
-    """The functions of a kind of connector: check its JSON, do its work, delete its progress."""
+    """The functions of a kind of connector: parse its JSON, run it once, reset its progress."""
 
     parse: Callable[[Config, World], Any]
     run: Callable[[SparkSession, World, Config], Any]
     reset: Callable[[World, Config], None]
 
 
-# sources first: `run_once` works in this order
+# `run_once` runs the kinds in this order: sources first
 CONNECTOR_KINDS = {
     "source": ConnectorKind(
         sources.parse,
@@ -51,13 +51,18 @@ CONNECTOR_KINDS = {
 def apply(world: World, name: str, config: Config) -> dict[str, Any]:
     """Deploy a connector with this configuration; an unchanged configuration changes nothing.
 
+    Args:
+        world: the environment profile.
+        name: name of the connector.
+        config: its configuration, without placeholders.
+
     Returns:
         The connector's `status`.
 
     Raises:
-        ConnectorError: the configuration is not supported, or neither Kafka Connect nor this runner
-            can run it, or Kafka Connect runs another connector of this name. Nothing is deployed
-            then.
+        ConnectorError: the configuration is not supported; or neither Kafka Connect nor this runner
+            can run it; or Kafka Connect runs another connector of this name. In each case nothing
+            is deployed.
     """
     kind = _kind(config)
     plugins = [plugin["class"] for plugin in connect.plugins(world)] if kind else []
@@ -65,14 +70,14 @@ def apply(world: World, name: str, config: Config) -> dict[str, Any]:
         applied = connect.apply(world, name, config)
         _save_state(world, name, None)
         return dict(applied)
-    reject_plaintext_secrets(world, name, config)  # the configuration is kept in a file
+    reject_plaintext_secrets(world, name, config)  # the configuration is stored in a file
     CONNECTOR_KINDS[kind].parse({"name": name, **config}, world)
     if name in connect.names(world):
         raise ConnectorError(
-            f"connector {name!r} runs in the Connect",
+            f"connector {name!r} runs in Kafka Connect",
             location=world.connect.url,
             expected="another name",
-            hint=f"connect.delete(world, {name!r}) removes that one",
+            hint=f"connect.delete(world, {name!r}) removes the connector there",
         )
     current = _load_state(world).get(name)
     if current is None or current["config"] != config:
@@ -86,10 +91,10 @@ def names(world: World) -> list[str]:
 
 
 def status(world: World, name: str) -> dict[str, Any]:
-    """Return the status of a connector, as `connect.status` does.
+    """Return the status of a connector, with the keys of `connect.status`.
 
-    `worker` is WORKER for a connector of this runner. It has one task: UNASSIGNED before its first
-    run, RUNNING after a successful run, else FAILED.
+    For a connector of this runner `worker` is WORKER, and `tasks` has one task. Its state is
+    UNASSIGNED before the first run, then RUNNING after a successful run and FAILED after another.
 
     Raises:
         ConnectorError: there is no such connector.
@@ -103,34 +108,34 @@ def status(world: World, name: str) -> dict[str, Any]:
 
 
 def run_once(
-    spark: SparkSession, world: World, *only: str
+    spark: SparkSession, world: World, *connector_names: str
 ) -> dict[str, Union[polling.Polled, job.LandingCounts]]:
     """Poll once for each source of this runner, then land once for each sink.
 
-    Connectors in Kafka Connect work by themselves. A failed connector does not stop the others; the
+    Connectors in Kafka Connect are not run here. If a connector fails, the others still run, and the
     next call runs it again.
 
     Args:
-        spark: for the sinks.
+        spark: the session that the sinks use.
         world: the environment profile.
-        only: names of the connectors to run; by default all.
+        *connector_names: the connectors to run; by default all.
 
     Returns:
-        {name: counts}.
+        {connector: counts of its polled rows or landed records}.
 
     Raises:
         ConnectorError: there is no such connector.
         WorkbenchError: the error of the first connector that failed.
     """
-    for name in only:
-        status(world, name)
+    for name in connector_names:
+        status(world, name)  # raises ConnectorError if it does not exist
     connectors = _load_state(world)
     counts = {}
     errors = []
     for kind, connector_kind in CONNECTOR_KINDS.items():
         for name, connector in connectors.items():
             config = connector["config"]
-            if _kind(config) != kind or (only and name not in only):
+            if _kind(config) != kind or (connector_names and name not in connector_names):
                 continue
             state: ConnectorState = {"config": config, "state": "RUNNING", "error": ""}
             try:
@@ -154,7 +159,7 @@ def delete(world: World, name: str) -> None:
     Topics and landed files stay.
 
     Raises:
-        LakeError: the connector is running.
+        LakeError: the connector is running in another process.
     """
     connector = _load_state(world).get(name)
     if connector is None:
@@ -166,18 +171,18 @@ def delete(world: World, name: str) -> None:
 
 
 def _kind(config: Config) -> str:
-    """Return the kind of a connector, "" where this runner cannot run it."""
+    """Return the kind of a connector, "" if this runner cannot run it."""
     connector_class = config.get("connector.class")
     kinds = [kind for kind in CONNECTOR_KINDS if connector_class in settings.SUPPORTED[kind]]
     return kinds[0] if kinds else ""
 
 
 def _state_path(world: World) -> str:
-    return f"{world.lake.checkpoints}/{LANDING_JOBS}"
+    return f"{world.lake.checkpoints}/{RUNNER_STATE_FILE}"
 
 
 def _load_state(world: World) -> dict[str, ConnectorState]:
-    """Return {name: what is kept of the connector}."""
+    """Return {connector: its stored state}."""
     return dict(json.loads(files.read_text(_state_path(world)) or "{}"))
 
 
@@ -187,17 +192,17 @@ def _save_state(
     state: Optional[ConnectorState],
     expected_config: Optional[Config] = None,
 ) -> None:
-    """Keep a connector, or remove it where `state` is None.
+    """Store the state of a connector, or remove the connector if `state` is None.
 
     Args:
         world: the environment profile.
         name: name of the connector.
-        state: its state.
-        expected_config: keep the state only where the connector still has this configuration. So a
-            connector that was applied or deleted while it ran is left as it is.
+        state: its state, or None.
+        expected_config: store the state only if the connector still has this configuration. So a
+            connector that was applied or deleted during its run stays unchanged.
     """
     path = _state_path(world)
-    with files.exclusive_lock(path):  # another notebook may keep one at the same time
+    with files.exclusive_lock(path):  # another notebook may change the file at the same time
         connectors = _load_state(world)
         if expected_config is not None:
             current = connectors.get(name)

@@ -1,7 +1,7 @@
 """Compare claims with their source of truth.
 
-Each check shows one line with both sides, and raises `errors.CheckFailed` if they differ; the red
-line is shown first. In a notebook the line is a MIME bundle. The runner collects its JSON
+Each check shows one line with both sides. If they differ, the line is red, and the check then raises
+`errors.CheckFailed`. In a notebook the line is a MIME bundle. The runner collects its JSON
 (`application/vnd.workbench.check+json`): {ok, what, left, right, left_label, right_label, detail}.
 Outside a notebook the line is printed.
 
@@ -17,7 +17,7 @@ Values are compared by meaning, not by their Python or Arrow type:
   instants  A date is the midnight of that day. An instant without a zone counts as UTC. In
             `same_rows` a text with a zone is an instant if the other side's column holds zoned
             instants.
-  null      None, NaN, NaT and pandas.NA are the same. The empty text and 0 are different from them.
+  null      None, NaN, NaT and pandas.NA are equal. None of them equals the empty text or 0.
   JSON      A text that holds an object or array equals the object or array, whatever the spacing
             and key order.
 """
@@ -38,10 +38,11 @@ from . import check_values as values
 
 __all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "expect_failure"]
 MIME = "application/vnd.workbench.check+json"
-# {ok: (mark, color)}; None: the user's own data differ
+# {ok: (mark, color)}; ok is None for a difference in the user's own data
 STATE_MARKS = {True: ("✔", "#1a9850"), False: ("✘", "#d73027"), None: ("≠", "#b8860b")}
-MAX_INLINE_CHARS = 60  # a longer collection is counted on its side, and shown in the detail
-MAX_DIFFERENCES = 5  # that are listed; the others are counted
+MAX_INLINE_CHARS = 60  # of a longer collection the line shows the size, and the detail the elements
+MAX_DIFFERENCES = 5  # listed differences; of the others only the number is shown
+# True while expect_failure runs the call: checks in it show nothing
 _quiet: contextvars.ContextVar[bool] = contextvars.ContextVar("quiet", default=False)
 
 
@@ -62,8 +63,8 @@ def same_rows(
         lake: the actual rows.
         key: column or columns that identify a row.
         claim: what the check claims, for the line shown.
-        allow_empty: accept two empty frames. Without it they are a failure, because such a check
-            cannot fail.
+        allow_empty: accept two empty frames. By default the check then fails, because it compares
+            nothing.
         lake_label: name of the actual side in the line shown.
         source_label: name of the expected side in the line shown.
 
@@ -112,25 +113,25 @@ def equal(
             "check.equal compares single values", location=claim, hint="use check.same_rows"
         )
     ok = values.values_equal(left, right)
-    sides = [values.format_value(side, quotes=not ok) for side in (left, right)]
+    texts = [values.format_value(side, quotes=not ok) for side in (left, right)]
     detail = ""
     are_collections = isinstance(left, values.COLLECTION_TYPES) and isinstance(
         right, values.COLLECTION_TYPES
     )
     if are_collections and (
-        max(map(len, sides)) > MAX_INLINE_CHARS or max(len(left), len(right)) > values.MAX_ELEMENTS
+        max(map(len, texts)) > MAX_INLINE_CHARS or max(len(left), len(right)) > values.MAX_ELEMENTS
     ):
         if ok:
-            detail = f"both: {sides[0]}"
+            detail = f"both: {texts[0]}"
         else:
             detail = values.describe_difference(left, right, left_label, right_label)
-        sides = [
+        texts = [
             plural(len(side), "item" if isinstance(side, dict) else "value")
             for side in (left, right)
         ]
-    elif not ok and sides[0] == sides[1]:  # 441, "441" and {441} have one text
+    elif not ok and texts[0] == texts[1]:  # 441, "441" and {441} are shown alike
         detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
-    _report(ok, claim, sides[0], sides[1], (left_label, right_label), detail, custom_data)
+    _report(ok, claim, texts[0], texts[1], (left_label, right_label), detail, custom_data)
 
 
 def true(
@@ -141,13 +142,13 @@ def true(
     *,
     custom_data: str = "",
 ) -> None:
-    """Check a condition that has no second side.
+    """Check a condition, for a claim that compares no two values.
 
     Args:
         claim: what the check claims, for the line shown.
-        condition: a bool. A function, a tuple or a non-empty list would always count as true.
-        actual: what was measured, e.g. 1,930 MB.
-        expected: what it had to be, in words, e.g. "below 6 GiB".
+        condition: a bool. Other types are rejected: a function or a non-empty list is always true.
+        actual: the measured value, e.g. 1,930 MB; by default yes or no.
+        expected: the expectation in words, e.g. "below 6 GiB".
         custom_data: folder of the user's own data: a difference is then shown, not raised.
 
     Raises:
@@ -175,7 +176,7 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, custom_data:
         custom_data: folder of the user's own data: a difference is then shown, not raised.
 
     Raises:
-        CheckFailed: rows differ; they are counted from 1.
+        CheckFailed: rows differ. The error numbers them from 1.
         WorkbenchError: the reference table does not exist, or holds no rows.
     """
     path = paths.ROOT / "data" / "reference" / f"{name}.csv"
@@ -220,8 +221,8 @@ def eventually(
         condition: called without arguments.
         timeout: seconds before the check fails.
         interval: seconds between two calls.
-        failure_reason: returns a sentence as soon as waiting has become pointless, as
-            connect.failure does for a connector.
+        failure_reason: returns a sentence if the condition can no longer become true, as
+            connect.failure does for a failed connector.
 
     Raises:
         CheckFailed: after `timeout` seconds, or at once when `failure_reason` returns a sentence.
@@ -261,8 +262,9 @@ def expect_failure(
     """
     expected = "an error" if error is Exception else error.__name__
     if contains:
-        expected += f" saying {contains!r}"
-    quiet_context = contextvars.copy_context()  # a red line inside is the expected failure
+        expected += f" whose message contains {contains!r}"
+    # a failing check in the call is the expected failure, so its red line is not shown
+    quiet_context = contextvars.copy_context()
     quiet_context.run(_quiet.set, True)
     try:
         returned = quiet_context.run(call)
@@ -274,7 +276,7 @@ def expect_failure(
     raise AssertionError("unreachable")
 
 
-# ---- the line that a check shows, in a notebook and elsewhere
+# ---- display of a check's line
 
 
 def _report_rows(
@@ -286,7 +288,7 @@ def _report_rows(
     tolerance: float = 0,
     custom_data: str = "",
 ) -> None:
-    """Report the differences of two frames: the sizes of both sides, and the first differences."""
+    """Show the line of a check of two frames: their sizes, and the first differences."""
     left_size, right_size = (
         f"{plural(len(frame), 'row')} × {plural(frame.shape[1], 'column')}"
         for frame in (left, right)
@@ -318,7 +320,7 @@ def _report(
     detail: str = "",
     custom_data: str = "",
 ) -> None:
-    """Show the line of a check; raise CheckFailed unless it is `ok` or of custom data."""
+    """Show the line of a check; raise CheckFailed if it failed on data that are not custom."""
     if custom_data and not ok:
         note = f"shown, not raised: the data are your own, from {custom_data}"
         detail = f"{note}\n{detail}".rstrip()
@@ -348,7 +350,11 @@ def _report(
 
 
 def as_text(line: dict[str, Any]) -> str:
-    """Return the line of a check as plain text."""
+    """Return the line of a check as plain text.
+
+    Args:
+        line: the JSON of the line (see the module's description).
+    """
     detail = "".join(f"\n    {row}" for row in line["detail"].splitlines())
     return (
         f"{STATE_MARKS[line['ok']][0]} {line['what']}: {line['left_label']} {line['left']} · "
@@ -358,13 +364,18 @@ def as_text(line: dict[str, Any]) -> str:
 
 def _as_html(line: dict[str, Any]) -> str:
     """Return the line of a check as HTML for light and dark notebooks."""
-    e = {k: html.escape(str(v)) for k, v in line.items()}
+    escaped = {key: html.escape(str(value)) for key, value in line.items()}
     mark, color = STATE_MARKS[line["ok"]]
     detail = ""
     if line["detail"]:
-        detail = f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>"
+        style = "margin:.3em 0 0 1.6em;white-space:pre-wrap"
+        detail = f"<pre style='{style}'>{escaped['detail']}</pre>"
+    box_style = (
+        f"border-left:4px solid {color};background:{color}14;padding:.35em .7em;margin:.2em 0"
+    )
     return (
-        f"<div style='border-left:4px solid {color};background:{color}14;padding:.35em .7em;margin:.2em 0'>"
-        f"<b style='color:{color}'>{mark}</b> {e['what']}: <span style='opacity:.75;margin-left:.6em'>"
-        f"{e['left_label']} <b>{e['left']}</b> · {e['right_label']} <b>{e['right']}</b></span>{detail}</div>"
+        f"<div style='{box_style}'><b style='color:{color}'>{mark}</b> {escaped['what']}: "
+        f"<span style='opacity:.75;margin-left:.6em'>"
+        f"{escaped['left_label']} <b>{escaped['left']}</b> · "
+        f"{escaped['right_label']} <b>{escaped['right']}</b></span>{detail}</div>"
     )

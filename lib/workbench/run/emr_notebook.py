@@ -37,7 +37,7 @@ def execute_notebook(
         The result, as of `execute.execute_notebook`; the last cell is not known.
 
     Raises:
-        StackError: AWS refuses the request, or there is no running cluster.
+        StackError: AWS rejects the request, or there is no running cluster.
     """
     bucket, name = paths.parse_s3_uri(world.lake.root)[0], notebooks.name(path)
     output = f"runs/{int(time.time())}/{name}"

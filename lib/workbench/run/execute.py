@@ -1,6 +1,6 @@
 """Execute one notebook headless with papermill, in a new kernel of this environment.
 
-`runner` executes many. Nothing is written here: the runner masks secrets first.
+`runner` executes several. This module writes no files: the runner masks secrets before it writes.
 """
 
 import time
@@ -18,13 +18,13 @@ from traitlets.config import Config
 
 @dataclass
 class ExecutionResult:
-    """An executed notebook.
+    """The result of executing a notebook.
 
-    Args:
+    Attributes:
         notebook: the notebook with its outputs.
-        last_cell: index of the cell that was started last; -1 for none.
-        reason: why the execution ended early, "" if it did not.
-        interrupted: the user ended it.
+        last_cell: index of the last started cell; -1 if none was started.
+        reason: why the execution ended early, "" if it was complete.
+        interrupted: whether the user ended the execution.
     """
 
     notebook: Any
@@ -34,9 +34,9 @@ class ExecutionResult:
 
 
 class _KernelManager(AsyncKernelManager):
-    """A kernel manager that kills a kernel without an interrupt before.
+    """A kernel manager that shuts a kernel down without interrupting it first.
 
-    A kernel that is interrupted while it reads a message prints an error to the terminal.
+    An interrupted kernel may print an error to the terminal (if it was reading a message).
     """
 
     async def _async_interrupt_kernel(self) -> None:
@@ -51,16 +51,17 @@ def execute_notebook(
     timeout: float = 600,
     on_cell: Callable[[int, list[Any]], None] = lambda index, cells: None,
 ) -> ExecutionResult:
-    """Execute a notebook in its own folder.
+    """Execute a notebook; the working directory is the folder of the notebook.
 
     Args:
         path: the notebook.
-        values: parameters; they are injected below the parameters cell.
+        values: {parameter: value}, injected below the parameters cell as papermill does.
         timeout: seconds for the whole notebook.
-        on_cell: called with index and cells before each cell.
+        on_cell: called before each cell, with its index and the list of all cells.
 
     Returns:
-        The result. An error of a cell is in the cell's outputs; any other failure is in `reason`.
+        The result. The error of a cell is in its outputs. `reason` has any other failure: a timeout,
+        an interrupt, or a kernel that died.
     """
     deadline = time.monotonic() + timeout
     logger.setLevel("CRITICAL")  # papermill's messages repeat what the runner reports
@@ -74,7 +75,7 @@ def execute_notebook(
         on_cell(cell_index, notebook.cells)
 
     def remaining_seconds(cell: Any) -> int:
-        return max(1, int(deadline - time.monotonic()))  # 0 would be no limit
+        return max(1, int(deadline - time.monotonic()))  # 0 means no limit
 
     try:
         NBClientEngine.execute_notebook(
@@ -86,7 +87,7 @@ def execute_notebook(
             shutdown_kernel="immediate",  # a graceful shutdown waits five seconds for a busy kernel
             timeout_func=remaining_seconds,
             resources={"metadata": {"path": str(path.parent)}},
-            # The output of cells passes through loopback ports
+            # encrypts the messages of the kernel, which pass through loopback ports
             config=Config(KernelManager={"transport_encryption": "auto"}),
         )
     except KeyboardInterrupt:

@@ -13,9 +13,12 @@ def to_html(notebook: Any) -> str:
     outputs stay visible.
 
     Args:
-        notebook: the notebook with its outputs.
+        notebook: the executed notebook, as nbformat has it.
+
+    Returns:
+        The text of the page.
     """
-    from nbconvert import HTMLExporter  # here: it takes half a second to import
+    from nbconvert import HTMLExporter  # a local import, because it takes half a second
 
     exporter = HTMLExporter(template_file=str(TEMPLATE))
     html, _ = exporter.from_notebook_node(notebook)

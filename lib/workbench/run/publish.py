@@ -1,6 +1,6 @@
-"""Upload to a deployment's bucket what its Sparks and notebooks need of this checkout.
+"""Upload this checkout to the bucket of a deployment, for Spark on EMR, notebooks and MSK Connect.
 
-This is the library, the worlds, notebooks, data, jars, and the plugins of connectors.
+The objects are the library, the params files, notebooks, data, jars and connector plugins.
 """
 
 import hashlib
@@ -27,8 +27,7 @@ from . import notebooks
 
 # Uploaded unchanged; jobs/bootstrap.sh copies them to the cluster
 PUBLISHED_FOLDERS = ("params", "notebooks", "data", "deploy/jobs")
-# At the end of a jar's name, after the version (classifiers of Maven's documentation and of native
-# libraries)
+# The end of a jar's name after the version: a Maven classifier, or that of a native library.
 CLASSIFIER = (
     r"-((?:linux|osx|mac|windows|native|jdk\d|all|shaded|tests?|sources|javadoc)(?![a-z]).*)"
 )
@@ -36,25 +35,28 @@ PUBLISH_CONFIG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(en
 
 
 def publish(region: str, bucket: str, progress: Callable[[str], None] = print) -> int:
-    """Upload what is new or has changed.
+    """Upload the new and changed objects.
 
-    workbench/<wheel>, workbench/environment.tar.gz: the library with its packages;
-    workbench/{params,notebooks,data,jobs}/…; workbench/notebooks-pyspark/…: the notebooks for the
-    PySpark kernel; workbench/jars/…; plugins/<name>.zip: Debezium, and each folder of var/plugins
-    under its name, with the jars at the root of the archive, as MSK Connect requires (see
-    `plugin_jars`).
+    * workbench/<wheel> is the library.
+    * workbench/environment.tar.gz is the library with its dependencies.
+    * workbench/{params,notebooks,data,jobs}/… are these folders of the checkout.
+    * workbench/notebooks-pyspark/… are the notebooks for the PySpark kernel.
+    * workbench/jars/… are the jars of Spark.
+    * plugins/<name>.zip is Debezium, or a folder of var/plugins.
+
+    MSK Connect requires the jars of a plugin at the root of its archive (see `plugin_jars`).
 
     Args:
         region: AWS region.
         bucket: name of the bucket.
-        progress: called with each line for the user.
+        progress: called with a line per uploaded object and per missing jar.
 
     Returns:
         The number of uploaded objects.
 
     Raises:
-        StackError: AWS rejects an upload, a jar is missing, the wheel cannot be built, or its
-            packages cannot be downloaded.
+        StackError: AWS rejects a request, a jar of `make install` is missing, or pip cannot build
+            the wheel or download its dependencies.
     """
     uploaded = {
         item["Key"]: item["ETag"].strip('"')
@@ -65,8 +67,8 @@ def publish(region: str, bucket: str, progress: Callable[[str], None] = print) -
     }
     wheel = _build_wheel()
     count = _publish_environment(region, bucket, *wheel, progress)
-    for key, data in (wheel, *_objects()):
-        digest = hashlib.md5(data).hexdigest()  # noqa: S324 - S3's ETag of an object put in one piece
+    for key, data in (wheel, *_read_objects()):
+        digest = hashlib.md5(data).hexdigest()  # noqa: S324 - the ETag of an object that was uploaded in one part
         if uploaded.get(key) != digest:
             aws.call(region, "s3", "put_object", Bucket=bucket, Key=key, Body=data)
             progress(f"s3://{bucket}/{key}")
@@ -80,8 +82,8 @@ def publish(region: str, bucket: str, progress: Callable[[str], None] = print) -
     return count
 
 
-def _objects() -> Iterator[tuple[str, bytes]]:
-    """Yield key and content of each object except the library."""
+def _read_objects() -> Iterator[tuple[str, bytes]]:
+    """Yield (key, content) of each object except the library."""
     for name in PUBLISHED_FOLDERS:
         folder = paths.ROOT / name
         for file in sorted(folder.rglob("*")):
@@ -90,39 +92,41 @@ def _objects() -> Iterator[tuple[str, bytes]]:
     for path in notebooks.find():
         text = nbformat.writes(pyspark_variant(nbformat.read(path, as_version=4)))
         yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", text.encode("utf-8")
-    spark_jars = _exclude(artifacts.jars("spark"), "excluded_jars")
+    spark_jars = _exclude_jars(artifacts.jars("spark"), "excluded_jars")
     for jar in [*spark_jars, *sorted((paths.VAR_DIR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _require_file(jar).read_bytes()
     for name, jars in plugin_jars().items():
         yield f"plugins/{name}.zip", _zip_jars(jars)
 
 
-def _exclude(jars: list[Path], setting: str) -> list[Path]:
-    """Return the jars whose names do not start with a prefix of this setting."""
+def _exclude_jars(jars: list[Path], setting: str) -> list[Path]:
+    """Return the jars without those whose names start with a prefix of a setting in publish.yaml."""
     prefixes = tuple(PUBLISH_CONFIG[setting])
     return [jar for jar in jars if not jar.name.startswith(prefixes)]
 
 
 def plugin_jars() -> dict[str, list[Path]]:
-    """Return {plugin: jars of its archive}.
+    """Return {plugin: jars of its archive}, of each jar only the newest version.
 
-    Each plugin has the jars of var/msk-connect, because the worker configuration names one config
-    provider for all plugins. Of several versions of a jar each has the newest.
+    Each archive includes the jars of var/msk-connect, because the worker configuration names one
+    config provider for all plugins.
     """
     plugins = {
         folder.name: sorted(folder.rglob("*.jar"))
         for folder in sorted((paths.VAR_DIR / "plugins").glob("*"))
     }
-    names = PUBLISH_CONFIG["debezium"]
-    debezium = _exclude(artifacts.jars("debezium"), "excluded_plugin_jars")
-    debezium += plugins.get(names[0], [])
-    plugins.update(dict.fromkeys(names, debezium))
+    debezium_plugins = PUBLISH_CONFIG[
+        "debezium"
+    ]  # the first is the name of a folder in var/plugins
+    debezium = _exclude_jars(artifacts.jars("debezium"), "excluded_plugin_jars")
+    debezium += plugins.get(debezium_plugins[0], [])
+    plugins.update(dict.fromkeys(debezium_plugins, debezium))
     shared = sorted((paths.VAR_DIR / "msk-connect").rglob("*.jar"))
     return {name: _newest_versions([*jars, *shared]) for name, jars in plugins.items()}
 
 
 class JarName(NamedTuple):
-    """The parts of a jar's name."""
+    """The parts of a jar's name: `<artifact>-<version>-<classifier>.jar`."""
 
     artifact: str
     version: str
@@ -130,14 +134,14 @@ class JarName(NamedTuple):
 
 
 def _parse_jar_name(jar: Path) -> JarName:
-    """Split a jar's name; an unknown classifier is a part of the version."""
+    """Split a jar's name. An unknown classifier counts as part of the version."""
     artifact, *suffix = re.split(r"-(?=\d)", jar.stem, maxsplit=1)
     version, *classifier = re.split(CLASSIFIER, "".join(suffix), maxsplit=1)
     return JarName(artifact, version, "".join(classifier))
 
 
 def _newest_versions(jars: list[Path]) -> list[Path]:
-    """Return one jar for each artifact and classifier, that of the highest version, by name."""
+    """Return the highest version of each (artifact, classifier), sorted by file name."""
 
     def version_numbers(jar: Path) -> list[int]:
         return [int(digits) for digits in re.findall(r"\d+", _parse_jar_name(jar).version)]
@@ -156,7 +160,7 @@ def _require_file(jar: Path) -> Path:
 
 
 def _zip_jars(jars: list[Path]) -> bytes:
-    """Return an archive with these files at its root; equal files give equal bytes."""
+    """Return a zip archive with these files at its root. Equal files give equal bytes."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for jar in jars:
@@ -178,7 +182,7 @@ def _run_pip(error_message: str, *arguments: str, expected: str = "") -> None:
 
 
 def _build_wheel() -> tuple[str, bytes]:
-    """Return key and content of the library's wheel."""
+    """Return (key, content) of the library's wheel."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
         _run_pip("could not build the wheel", "wheel", *options, str(paths.ROOT))
@@ -189,11 +193,18 @@ def _build_wheel() -> tuple[str, bytes]:
 def _publish_environment(
     region: str, bucket: str, key: str, wheel: bytes, progress: Callable[[str], None]
 ) -> int:
-    """Upload the library with all packages that it needs, as one archive, unless it is there.
+    """Upload one archive of the library and its dependencies, unless the bucket has it already.
 
-    EMR's Pythons have few packages, and its networks cannot reach an index of packages. They are
-    downloaded here, for EMR's Python (EMR Serverless User Guide, "Using Python libraries with EMR
+    EMR's Python has few packages, and its network has no package index. So this machine downloads
+    them for EMR's version of Python (EMR Serverless User Guide, "Using Python libraries with EMR
     Serverless").
+
+    Args:
+        region: AWS region.
+        bucket: name of the bucket.
+        key: key of the wheel.
+        wheel: content of the wheel. Its digest is stored with the archive, to recognize it.
+        progress: called before the download.
 
     Returns:
         The number of uploaded archives, 0 or 1.
@@ -210,17 +221,17 @@ def _publish_environment(
         "a minute or two …"
     )
     with tempfile.TemporaryDirectory() as folder:
-        local, archive = Path(folder, Path(key).name), Path(folder, "environment.tar.gz")
+        wheel_file, archive = Path(folder, Path(key).name), Path(folder, "environment.tar.gz")
         environment = f"{folder}/environment"
-        local.write_bytes(wheel)
+        wheel_file.write_bytes(wheel)
         _run_pip(
             "could not download the library's dependencies",
             *["install", "--quiet", "--no-compile"],
             *["--target", environment, "--python-version", python],
             *PUBLISH_CONFIG["platform"],
             *PUBLISH_CONFIG["extra_requirements"],
-            str(local),
-            expected="an index of packages that pip can reach from here",
+            str(wheel_file),
+            expected="a package index that pip can reach from this machine",
         )
         with tarfile.open(archive, "w:gz") as tar:
             tar.add(environment, arcname=".")
@@ -234,11 +245,11 @@ def _publish_environment(
 def pyspark_variant(notebook: Any) -> Any:
     """Return a copy of a notebook for sparkmagic's PySpark kernel.
 
-    Its cells run in a session of Livy on the cluster. The first code cell configures that Spark,
-    and the second one makes the library use that session (WORKBENCH_SPARK).
+    That kernel runs the cells in a Livy session on the cluster. Two code cells are inserted: one
+    configures the session, and one makes the library use it (WORKBENCH_SPARK).
 
     Args:
-        notebook: the notebook.
+        notebook: the notebook; it is not changed.
     """
     variant = nbformat.from_dict(json.loads(json.dumps(notebook)))
     variant.metadata["kernelspec"] = {

@@ -108,7 +108,7 @@ def run(
     if full_disk:
         raise errors.WorkbenchError(
             f"nothing is run: {full_disk}",
-            hint="make room: `make clean` removes service data, lake and runs",
+            hint="free disk space: `make clean` removes service data, lake and runs",
         )
     reporter = ProgressReporter(progress)
     with _run_lock(), wait.stop_on_signal(raise_interrupt=True), contextlib.ExitStack() as at_end:
@@ -235,7 +235,7 @@ def _run_one(
     full_disk = process.disk_full_message()
     if entry["error"] and full_disk:  # the error may be no more than a timeout
         entry["error"]["message"] += (
-            f"\n{full_disk}: make room, then `workbench up`, then run again"
+            f"\n{full_disk}: free disk space, then `workbench up`, then run again"
         )
     target = folder / "notebooks" / entry["path"]
     target.parent.mkdir(parents=True, exist_ok=True)

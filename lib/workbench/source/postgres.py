@@ -1,8 +1,9 @@
-"""The source database: connections, queries, and what change data capture needs of PostgreSQL.
+"""The source database PostgreSQL: connections, queries, publications, slots and grants.
 
-Table names are written as usual, `datalake.cdc_events`; each part is quoted as an identifier.
-Values are bound. Connections commit each statement by itself, unless a transaction is opened.
-`database` is another database than the world's own, wherever a function has this parameter.
+Table names have the form `datalake.cdc_events`; each part is quoted as an identifier. Values are
+bound. Connections are in autocommit mode. In every function `world` is the world of the server, and
+`database` the name of a database, by default the world's `postgres.database`. Unless stated
+otherwise, a function raises SourceError if the server does not respond or rejects a statement.
 """
 
 import json
@@ -30,12 +31,12 @@ def connect(
 
     Args:
         world: the world of the server.
-        database: name of a database.
+        database: name of the database.
         role: "admin", or "replication" for the user that connectors log in as.
 
     Raises:
-        SourceError: the server does not respond, or refuses user, password or database.
-        StackError: its service has ended.
+        SourceError: the server does not respond, or rejects the user, password or database.
+        StackError: the embedded service has ended.
     """
     server = world.postgres
     user, password = role_credentials(server, role)
@@ -75,14 +76,23 @@ def connect(
 def session(
     world: World, database: Optional[str] = None, role: str = "admin"
 ) -> Iterator[psycopg.Connection]:
-    """Yield a connection, close it afterwards, and translate its errors to SourceError."""
+    """Yield a connection as `connect` returns it, and close it afterwards.
+
+    Args:
+        world: the world of the server.
+        database: name of the database.
+        role: "admin" or "replication".
+
+    Raises:
+        SourceError: psycopg raises an error in this block.
+    """
     with connect(world, database, role) as connection:
         try:
             yield connection
         except psycopg.Error as e:
             details = filter(None, [f"database {connection.info.dbname}", e.diag.message_detail])
             raise SourceError(
-                f"PostgreSQL refused: {first_line(e)}",
+                f"PostgreSQL rejected the statement: {first_line(e)}",
                 location=". ".join(details),
                 hint=e.diag.message_hint or "",
             ) from e
@@ -93,13 +103,17 @@ def execute(
 ) -> int:
     """Execute a statement in a transaction of its own.
 
-    Without params the text may contain several statements with their own BEGIN and COMMIT.
+    Args:
+        world: the world of the server.
+        statement: the SQL. Without params it may contain several statements, also BEGIN and COMMIT.
+        params: values of the statement's parameters, as for psycopg.
+        database: name of the database.
 
     Returns:
-        The number of rows that it changed.
+        The number of rows that the statement changed.
 
     Raises:
-        SourceError: the server refuses it.
+        SourceError: the server rejects the statement.
     """
     with session(world, database) as connection:
         return connection.execute(statement, params).rowcount
@@ -108,15 +122,21 @@ def execute(
 def query(
     world: World, statement: Any, params: Any = None, database: Optional[str] = None
 ) -> pandas.DataFrame:
-    """Return the rows of a query as a DataFrame.
+    """Return the result of a query as a DataFrame.
 
-    Types are those of Spark's toPandas, so that both can be compared: whole numbers int64 (Int64
-    with NULLs), numeric as exact Decimal, dates as datetime.date, timestamps as datetime64, jsonb
-    and arrays as lists and dicts. Dates and times that Python cannot represent (infinity, before
-    the year 1, 24:00) are PostgreSQL's text.
+    The types are those of Spark's toPandas, so that both results can be compared: integers as int64
+    (Int64 with NULLs), numeric as exact Decimal, dates as datetime.date, timestamps as datetime64,
+    jsonb and arrays as lists and dicts. A date or time that Python cannot represent (infinity,
+    before the year 1, 24:00) is the text that PostgreSQL shows.
+
+    Args:
+        world: the world of the server.
+        statement: the SQL of the query.
+        params: values of the query's parameters, as for psycopg.
+        database: name of the database.
 
     Raises:
-        SourceError: the server refuses it, or it returns no rows.
+        SourceError: the server rejects the statement, or the statement is not a query.
     """
     with session(world, database) as connection:
         for name, loader in column_types.TEXT_FALLBACK_LOADERS.items():
@@ -134,7 +154,7 @@ def databases(world: World) -> list[str]:
 
 
 def create_database(world: World, database: Optional[str] = None) -> None:
-    """Create the database unless it exists."""
+    """Create a database unless it exists."""
     name = database or world.postgres.database
     if name not in databases(world):
         execute(world, format_sql("CREATE DATABASE {}", name), database="postgres")
@@ -143,11 +163,15 @@ def create_database(world: World, database: Optional[str] = None) -> None:
 def create_service_database(world: World, name: str) -> None:
     """Create a database, and a role of the same name that owns it, unless they exist.
 
-    Only the role and administrators can connect to the database. The role's password is created
-    with it, and stored with the secrets of the instance.
+    Only this role and administrators can connect to the database. The role's password is a secret of
+    the instance, which is created, too.
+
+    Args:
+        world: the world of the server.
+        name: name of the database and the role.
 
     Raises:
-        SourceError: a database of this name exists, and has another owner.
+        SourceError: a database of this name exists, but has another owner.
     """
     owner = _database_owner(world, name)
     if owner not in ("", name):
@@ -181,33 +205,35 @@ def _role_exists(connection: psycopg.Connection, name: str) -> bool:
 
 
 def drop_service_databases(world: World, *names: str) -> None:
-    """Drop databases of `create_service_database`, with roles and passwords, ending connections.
+    """Drop databases of `create_service_database` with their roles and passwords.
+
+    Open connections to the databases are closed.
 
     Args:
         world: the world of the server.
-        *names: the databases; they need not exist. A database of another owner stays.
+        *names: the databases. A missing database, and one with another owner, is ignored.
 
     Raises:
-        SourceError: a replication slot uses one of them.
+        SourceError: a replication slot uses one of the databases.
     """
     stored = secrets.read()
-    own_names = [
+    owned_databases = [
         name
         for name in names
         if role_secret(name) in stored and _database_owner(world, name) in ("", name)
     ]
     for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "DROP ROLE IF EXISTS {}"):
-        for name in own_names:
+        for name in owned_databases:
             execute(world, format_sql(statement, name), database="postgres")
-    for name in own_names:
+    for name in owned_databases:
         secrets.delete(role_secret(name))
 
 
 def _set_password(connection: psycopg.Connection, statement: str, user: str, password: str) -> None:
-    """Execute a statement that ends with a password.
+    """Complete a CREATE or ALTER ROLE statement with the password, and execute it.
 
-    The server gets the SCRAM verifier of the password, so that the password itself is in no
-    statement and no server log.
+    The statement contains the SCRAM verifier of the password instead of the password. So the
+    password cannot appear in a server log.
     """
     verifier = connection.pgconn.encrypt_password(
         password.encode(), user.encode(), b"scram-sha-256"
@@ -216,9 +242,9 @@ def _set_password(connection: psycopg.Connection, statement: str, user: str, pas
 
 
 def connector_slots(world: World, database: Optional[str] = None) -> list[str]:
-    """Return the names of the slots of this world's connectors in a database.
+    """Return the names of the replication slots of this world's connectors in a database.
 
-    Other users may have slots in the same database.
+    Slots of other users in the same database are left out.
     """
     prefix = slot_prefix(world)
     return [name for name in slots(world, database)["slot_name"] if name.startswith(prefix)]
@@ -227,33 +253,33 @@ def connector_slots(world: World, database: Optional[str] = None) -> list[str]:
 def slot_prefix(world: World) -> str:
     """Return the prefix of the replication slots of this world's connectors.
 
-    It has the characters that PostgreSQL permits: "lower-case letters, numbers, and the underscore
-    character".
+    PostgreSQL permits "lower-case letters, numbers, and the underscore character" in slot names.
     """
     return re.sub(r"[^a-z0-9_]", "_", world.connect.topic_prefix.lower()) + "_"
 
 
 def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Create the user that connectors log in as: it may replicate, read tables, send heartbeats.
+    """Create or update the replication user, which connectors log in as.
 
-    In the schemas of the tables it keeps the permission to read other tables that are published,
-    for other connectors. Any other permission there is revoked. The password is the world's secret,
-    which is created if it does not exist.
+    The user may replicate, read the tables and send heartbeats. In the schemas of the tables, it
+    keeps the permission to read other published tables, which other connectors need. All other
+    permissions in these schemas are revoked. The password is the secret
+    `postgres.replication_password` of the world, which is created if it does not exist.
 
     Args:
         world: the world of the server.
         tables: names of the tables.
-        database: their database.
+        database: database of the tables.
 
     Raises:
-        SourceError: a table does not exist, or the server refuses a statement.
+        SourceError: a table does not exist, or the server rejects a statement.
     """
     user = world.postgres.replication_user
     password = secrets.get_or_create(world.postgres.replication_password)
     with session(world, database) as connection, connection.transaction():
         names = [(table.schema, table.name) for table in _find_tables(connection, tables)]
-        # On RDS and Aurora the attribute cannot be granted; a role takes its place (their guide,
-        # "Logical replication").
+        # On RDS and Aurora the attribute REPLICATION cannot be set. They have the role
+        # rds_replication instead (their guides, "Logical replication").
         is_rds = _role_exists(connection, "rds_replication")
         verb = "ALTER" if _role_exists(connection, user) else "CREATE"
         attribute = "" if is_rds else "REPLICATION "
@@ -282,23 +308,23 @@ def create_publication(
     database: Optional[str] = None,
     excluded_columns: Sequence[str] = (),
 ) -> None:
-    """Create or change a publication to publish exactly these tables.
+    """Create a publication of exactly these tables, or change it accordingly.
 
-    The changes of a partitioned table are published under its own name, not under those of its
-    partitions.
+    The changes of a partitioned table are published under the name of the table, not under the names
+    of its partitions.
 
     Args:
         world: the world of the server.
-        name: of the publication.
+        name: name of the publication.
         tables: names of the tables.
-        database: their database.
-        excluded_columns: columns, as `schema.table.column`, that are known not to arrive (see
-            docs/types.md).
+        database: database of the tables.
+        excluded_columns: columns (`schema.table.column`) that Debezium does not support and that may
+            be missing in the lake (see docs/types.md).
 
     Raises:
-        SourceError: a table does not exist; it, or a partition of it, has neither primary key nor
-            replica identity (PostgreSQL would refuse its UPDATEs from then on); it has columns that
-            Debezium does not support; or a publication of this name publishes all tables.
+        SourceError: a table does not exist; a table or partition has neither primary key nor
+            replica identity, so that PostgreSQL would reject its UPDATEs; a column is not supported
+            by Debezium; or a publication of this name publishes all tables.
     """
     location = f"publication {name}"
     with session(world, database) as connection, connection.transaction():
@@ -308,9 +334,9 @@ def create_publication(
             raise SourceError(
                 f"{', '.join(without_identity)} has neither primary key nor replica identity",
                 location=location,
-                expected="an identity of the rows of a published table",
+                expected="a replica identity for each published table",
                 hint="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL; for a partitioned "
-                "table also to each partition, which does not inherit it",
+                "table also to each partition, because partitions do not inherit it",
             )
         _reject_unsupported_columns(connection, location, selected, excluded_columns)
         publication = connection.execute(
@@ -338,31 +364,38 @@ def _reject_unsupported_columns(
     tables: Sequence["_Table"],
     excluded: Sequence[str],
 ) -> None:
+    """Raise SourceError if a column is not excluded and has a type that Debezium does not support."""
     names = [f"{table.schema}.{table.name}" for table in tables]
     unsupported = {
-        column: type_of_column
-        for column, type_of_column in connection.execute(QUERIES["unsupported_columns"], [names])
+        column: type_name
+        for column, type_name in connection.execute(QUERIES["unsupported_columns"], [names])
         if column not in excluded
     }
     if unsupported:
-        columns = ", ".join(f"{column} ({name})" for column, name in unsupported.items())
+        columns = ", ".join(f"{column} ({type_name})" for column, type_name in unsupported.items())
         argument = json.dumps([*excluded, *unsupported], ensure_ascii=False)
         raise SourceError(
             f"Debezium does not support {columns}",
             location=location,
-            hint="docs/types.md describes what happens to each. Change them to types that arrive; "
-            f"or accept that they may be null or missing in the lake: excluded_columns={argument}",
+            hint="docs/types.md describes each type. Change the columns to supported types; or accept "
+            f"that they may be null or missing in the lake: excluded_columns={argument}",
         )
 
 
 def drop_publication(world: World, name: str, database: Optional[str] = None) -> None:
-    """Drop a publication; it need not exist."""
+    """Drop a publication. A missing publication is ignored."""
     execute(world, format_sql("DROP PUBLICATION IF EXISTS {}", name), database=database)
 
 
 @dataclass
 class _Table:
-    """A table, and which of it and its partitions have no replica identity."""
+    """A table of the source database.
+
+    Attributes:
+        schema: name of its schema.
+        name: name without the schema.
+        without_identity: which of the table and its partitions have no replica identity.
+    """
 
     schema: str
     name: str
@@ -370,10 +403,10 @@ class _Table:
 
 
 def _find_tables(connection: psycopg.Connection, names: Sequence[str]) -> list[_Table]:
-    """Return the tables of these names.
+    """Return the tables with these names.
 
     Raises:
-        SourceError: one does not exist.
+        SourceError: a table does not exist, or `names` is not a list.
     """
     if isinstance(names, str) or not names:
         raise SourceError(f"tables is {names!r}", expected="a list such as ['datalake.cdc_events']")
@@ -396,17 +429,17 @@ def publications(world: World, database: Optional[str] = None) -> pandas.DataFra
     """Return the published tables.
 
     Returns:
-        One row per table: publication, all_tables (bool), table, identity (how its rows are
-        identified).
+        One row per table: publication, all_tables (bool), table, identity (its replica
+        identity).
     """
     statement = QUERIES["publications"].format(identity=QUERIES["identity"])
     return query(world, statement, database=database)
 
 
 def tables_published_by_partition(world: World, database: Optional[str] = None) -> pandas.DataFrame:
-    """Return the partitioned tables whose changes are published under names of their partitions.
+    """Return the partitioned tables whose changes are published under the partitions' names.
 
-    A connector whose table.include.list names such a table receives its snapshot and none of its
+    A connector with such a table in its table.include.list reads the snapshot, but receives no
     changes.
 
     Returns:
@@ -420,7 +453,7 @@ def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
 
     Returns:
         One row per slot: slot_name, plugin, active (bool), active_pid, wal_status, confirmed (LSN),
-        bytes_behind (log that the server retains for it).
+        bytes_behind (WAL that the server retains for the slot).
     """
     return query(world, QUERIES["slots"], database=database)
 
@@ -429,22 +462,27 @@ def all_slots(world: World) -> pandas.DataFrame:
     """Return the replication slots of all databases.
 
     Returns:
-        One row per slot: slot_name, database ("" for a physical one), active (bool), wal_status,
-        bytes_behind (log that the server retains for it).
+        One row per slot: slot_name, database ("" for a physical slot), active (bool), wal_status,
+        bytes_behind (WAL that the server retains for the slot).
     """
     return query(world, QUERIES["all_slots"], database="postgres")
 
 
 def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
-    """Drop a replication slot, ending the connection that reads it.
+    """Drop a replication slot, and terminate the connection that reads it.
 
-    A connector that is still deployed connects again at once: delete it first.
+    Delete the connector first: a deployed connector would reconnect at once.
+
+    Args:
+        world: the world of the server.
+        name: name of the slot.
+        database: database of the slot.
 
     Returns:
         Whether the slot existed.
 
     Raises:
-        SourceError: the slot still exists after 20 s.
+        SourceError: a connector still reads the slot after 20 s.
     """
 
     def is_dropped(connection: psycopg.Connection) -> bool:
@@ -473,14 +511,14 @@ def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
 
 
 def log_position(world: World, database: Optional[str] = None) -> str:
-    """Return the position (LSN) up to which the server has written its log.
+    """Return the current WAL position (LSN) of the server, such as `16/B374D848`.
 
-    All its databases share one log.
+    All databases of a server share one WAL.
     """
     return query(world, "SELECT pg_current_wal_lsn()::text AS lsn", database=database)["lsn"][0]
 
 
 def position_to_int(position: str) -> int:
-    """Return a log position, `16/B374D848`, as Debezium's number (pg_lsn: two 32-bit halves)."""
+    """Return a WAL position such as `16/B374D848` as a number, as Debezium's `lsn` has it."""
     high, _, low = position.partition("/")
     return (int(high, 16) << 32) + int(low, 16)

@@ -96,7 +96,7 @@ def open_channel(
         progress: receives a message when a session is started.
 
     Raises:
-        StackError: the session does not start (with EMR's reason), or AWS refuses a request.
+        StackError: the session does not start (with EMR's reason), or AWS rejects a request.
     """
     sessions = live_sessions(world)
     session_id = sessions[0]["sessionId"] if sessions else _start_session(world, progress)

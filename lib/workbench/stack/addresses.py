@@ -1,8 +1,8 @@
-"""Addresses in connector configurations: updated after the ports of an instance have changed.
+"""Update the addresses in connector configurations after the ports of an instance have changed.
 
-Kafka keeps a configuration with the addresses of the day of its deployment. After a start with
-another port base the connector would be RUNNING and read nothing, or read the services of another
-instance at the old ports.
+Kafka Connect keeps a configuration with the addresses at the time of its deployment. After a start
+with another port base, the connector would be RUNNING, but read nothing, or read the services of
+another instance at the old ports.
 """
 
 import json
@@ -16,15 +16,17 @@ from . import connect_api
 from .artifacts import Progress
 
 Config = dict[str, str]
-Configs = dict[str, Config]  # by the name of the connector
+Configs = dict[str, Config]  # {connector: configuration}
 Addresses = dict[str, str]  # {service: host:port}
 
-# below the state folder: {"": addresses of the services, connector: the old ones that it still has}
-RECORD = "addresses.json"
-# beside it, until the record is written: every update that was started since
-UNFINISHED = "addresses.unfinished.json"
-# below the lake's checkpoints: the connectors of the built-in runner (see landing.builtin_runner)
-LANDING_JOBS = "connectors.json"
+# In the state folder. The key "" has the addresses of the services; each other key is a connector
+# whose update was rejected, with the old addresses in its configuration.
+RECORD_FILE = "addresses.json"
+# In the same folder until an update is complete: {"updates": the updates started since then}. An
+# update has addresses, the new configurations in Kafka Connect (connectors) and in the runner (jobs).
+UNFINISHED_FILE = "addresses.unfinished.json"
+# In the lake's checkpoints folder: the connectors of the built-in runner (landing.builtin_runner).
+RUNNER_STATE_FILE = "connectors.json"
 LOOPBACK_ADDRESS = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
 
 
@@ -39,30 +41,41 @@ def service_addresses(world: World) -> Addresses:
 
 
 def replace_addresses(config: Config, old: Addresses, new: Addresses) -> Config:
-    """Return a configuration in which new addresses replace the old ones of the same service.
+    """Return a configuration with the new address of a service wherever it has the old one.
 
-    Other addresses are unchanged.
+    Args:
+        config: the configuration.
+        old: the addresses to replace.
+        new: their replacements.
     """
-    moved = {
+    replacements = {
         old[name]: new[name] for name in new if old[name] != new[name] and old[name] and new[name]
     }
-    if not moved:
+    if not replacements:
         return config
-    pattern = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, moved))})(?!\d)")
+    pattern = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, replacements))})(?!\d)")
     changed = {
-        key: pattern.sub(lambda match: moved[match[1]], value) for key, value in config.items()
+        key: pattern.sub(lambda match: replacements[match[1]], value)
+        for key, value in config.items()
     }
     for key, host in config.items():
         if key.endswith(".hostname"):  # Debezium has host and port in two keys
             port_key = f"{key.removesuffix('hostname')}port"
-            address = moved.get(f"{host}:{config.get(port_key)}")
+            address = replacements.get(f"{host}:{config.get(port_key)}")
             if address:
                 changed[key], changed[port_key] = address.rsplit(":", 1)
     return changed
 
 
 def differ_only_in_addresses(first: Config, second: Config) -> bool:
-    """Return whether two configurations differ, and only in addresses of this machine."""
+    """Return whether the only differences of two configurations are ports and loopback addresses.
+
+    Equal configurations have no difference, so the result is False.
+
+    Args:
+        first: a configuration.
+        second: another configuration.
+    """
 
     def mask(config: Config) -> Config:
         masked = {key: LOOPBACK_ADDRESS.sub("", value) for key, value in config.items()}
@@ -72,12 +85,16 @@ def differ_only_in_addresses(first: Config, second: Config) -> bool:
 
 
 def deployed_configs(world: World) -> Configs:
-    """Return the connectors of an embedded world: those of Kafka Connect and of the runner."""
-    return {**connect_configs(world), **_job_configs(_load_jobs(world))}
+    """Return the connectors of an embedded world, in Kafka Connect and in the built-in runner.
+
+    Raises:
+        StackError: Kafka Connect does not answer.
+    """
+    return {**connect_configs(world), **_runner_configs(_load_runner_state(world))}
 
 
 def connect_configs(world: World) -> Configs:
-    """Return the connectors of Kafka Connect.
+    """Return the connectors in Kafka Connect.
 
     Raises:
         StackError: Kafka Connect does not answer.
@@ -85,32 +102,32 @@ def connect_configs(world: World) -> Configs:
     return connect_api.configurations(connect_api.call(world, "GET", connect_api.CONNECTORS_PATH))
 
 
-def _job_configs(jobs: dict[str, Any]) -> Configs:
-    return {name: job["config"] for name, job in jobs.items()}
+def _runner_configs(state: dict[str, Any]) -> Configs:
+    return {name: connector["config"] for name, connector in state.items()}
 
 
-def _load_jobs(world: World) -> dict[str, Any]:
-    return json.loads(files.read_text(_jobs_uri(world)) or "{}")
+def _load_runner_state(world: World) -> dict[str, Any]:
+    return json.loads(files.read_text(_runner_state_uri(world)) or "{}")
 
 
 def update_connectors(world: World, progress: Progress) -> None:
-    """Put this world's addresses into deployed connectors if the last start had other addresses.
+    """Update the deployed connectors if the services have other addresses than at the last start.
 
-    Kafka Connect has to run. A connector whose new configuration is rejected (its database is not
-    running) is updated at the next start.
+    Kafka Connect must be running. If it rejects a new configuration, for example because the
+    database is down, the next start updates that connector.
 
-    An interrupted update is completed by the next one. A file receives the new configurations
-    before the first of them is deployed, and is removed when an update is done. So no configuration
-    is updated twice where old and new ports overlap, and none is lost after several interruptions.
+    The next call completes an interrupted update. All new configurations are written to a file
+    before the first is deployed, and the file is removed after the last. So no configuration is
+    updated twice if old and new ports overlap, and none is lost after several interruptions.
 
     Args:
-        world: the world whose services run.
+        world: the world of the running services.
         progress: called with one line per connector that was updated or rejected.
 
     Raises:
         StackError: Kafka Connect does not answer.
     """
-    record, unfinished = paths.state_dir() / RECORD, paths.state_dir() / UNFINISHED
+    record, unfinished = paths.state_dir() / RECORD_FILE, paths.state_dir() / UNFINISHED_FILE
     previous, current = _read_json(record), service_addresses(world)
     if previous == {"": current} and not unfinished.exists():
         return
@@ -131,12 +148,12 @@ def _update_configs(
     world: World, previous: dict[str, Addresses], current: Addresses, progress: Progress
 ) -> dict[str, Addresses]:
     """Update all configurations; return the old addresses of connectors that were rejected."""
-    file = paths.state_dir() / UNFINISHED
+    file = paths.state_dir() / UNFINISHED_FILE
     started = _read_json(file).get("updates", [])
     connectors = connect_configs(world)
-    # Any other lake of an embedded world starts empty.
-    has_jobs = local_path(_jobs_uri(world)) is not None
-    jobs = _job_configs(_load_jobs(world)) if has_jobs else {}
+    # A lake outside of local files is created empty at each start, so it has no runner state.
+    has_runner_state = local_path(_runner_state_uri(world)) is not None
+    runner_configs = _runner_configs(_load_runner_state(world)) if has_runner_state else {}
 
     def old_addresses(kind: str, name: str, config: Config) -> Addresses:
         for update in started:
@@ -150,7 +167,7 @@ def _update_configs(
             for name, config in configs.items()
         }
 
-    new = {"connectors": updated("connectors", connectors), "jobs": updated("jobs", jobs)}
+    new = {"connectors": updated("connectors", connectors), "jobs": updated("jobs", runner_configs)}
     _write_json(file, {"updates": [*started, {"addresses": current, **new}]})
     rejected = {}
     for name, config in sorted(connectors.items()):
@@ -163,21 +180,21 @@ def _update_configs(
         except ConnectorError as e:
             rejected[name] = old_addresses("connectors", name, config)
             progress(f"connector {name} still has the old addresses: {e.message}")
-    if has_jobs:
-        _update_jobs(world, jobs, new["jobs"])
+    if has_runner_state:
+        _update_runner(world, runner_configs, new["jobs"])
     return rejected
 
 
-def _update_jobs(world: World, old: Configs, new: Configs) -> None:
-    """Store the new configurations of jobs, except of those that have been changed meanwhile."""
-    uri = _jobs_uri(world)
+def _update_runner(world: World, old: Configs, new: Configs) -> None:
+    """Store new configurations in the runner's state, unless the user has changed them meanwhile."""
+    uri = _runner_state_uri(world)
     with files.exclusive_lock(uri):
-        jobs = _load_jobs(world)
-        for name, job in jobs.items():
-            if job["config"] == old.get(name):
-                job["config"] = new[name]
-        files.write_text(uri, json.dumps(jobs, indent=1))
+        state = _load_runner_state(world)
+        for name, connector in state.items():
+            if connector["config"] == old.get(name):
+                connector["config"] = new[name]
+        files.write_text(uri, json.dumps(state, indent=1))
 
 
-def _jobs_uri(world: World) -> str:
-    return f"{world.lake.checkpoints}/{LANDING_JOBS}"
+def _runner_state_uri(world: World) -> str:
+    return f"{world.lake.checkpoints}/{RUNNER_STATE_FILE}"

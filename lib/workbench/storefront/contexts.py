@@ -10,9 +10,14 @@ from typing import Annotated, Any, Callable, Mapping, Optional
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 Document = dict[str, Any]
-STATUSES = ("CREATED", "APPROVED", "PROCESSING", "COMPLETED")  # in this order, each once
+STATUSES = (
+    "CREATED",
+    "APPROVED",
+    "PROCESSING",
+    "COMPLETED",
+)  # an order has each status once, in this order
 ID_FIELDS = {"customers": "id", "orders": "guid"}  # {collection: field that identifies a document}
-Text = Annotated[str, Field(min_length=1)]
+NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
 class _Model(BaseModel):
@@ -27,17 +32,18 @@ class _Model(BaseModel):
 class Customer(_Model):
     """The published fields of a customer."""
 
-    id: Text
+    id: NonEmptyText
     name: dict[str, Any]
     contact: dict[str, Any]
     addresses: list[dict[str, Any]]
 
 
 class StatusEvent(_Model):
-    """A status of an order.
+    """The event of one status change of an order.
 
     Attributes:
         timestamp: milliseconds since 1970.
+        orderStatusType: one of STATUSES.
     """
 
     timestamp: int
@@ -47,8 +53,8 @@ class StatusEvent(_Model):
 class Product(_Model):
     """The product of an order item."""
 
-    guid: Text
-    title: Text
+    guid: NonEmptyText
+    title: NonEmptyText
     price: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 
 
@@ -62,8 +68,8 @@ class OrderItem(_Model):
 class Order(_Model):
     """The published fields of an order."""
 
-    guid: Text
-    customerId: Text
+    guid: NonEmptyText
+    customerId: NonEmptyText
     orderStatusEvents: Annotated[list[StatusEvent], Field(min_length=1)]
     orderItems: Annotated[list[OrderItem], Field(min_length=1)]
 
@@ -76,12 +82,16 @@ class Order(_Model):
 
 
 MODELS: dict[str, type[BaseModel]] = {"customers": Customer, "orders": Order}
-# {collection: fields that its events have}; other fields, such as a credit card, are not published
+# {collection: published fields}; other fields, such as a credit card, are in no event
 PUBLISHED_FIELDS = {collection: tuple(model.model_fields) for collection, model in MODELS.items()}
 
 
 def validate(collection: str, document: Any) -> None:
     """Check that a document has all published fields of its collection, with their types.
+
+    Args:
+        collection: "customers" or "orders".
+        document: the document.
 
     Raises:
         ValueError: names the first field that is missing or invalid.
@@ -101,7 +111,7 @@ class CommandRejected(Exception):
         """Create the error.
 
         Args:
-            reason: one sentence.
+            reason: one sentence, part of the HTTP response.
             retryable: whether the command may succeed later, after events of other services.
         """
         super().__init__(reason)
@@ -117,14 +127,14 @@ class Context:
 
     Attributes:
         name: name of the service.
-        aggregate: name of the documents that it publishes, in the singular.
+        aggregate: kind of document that the service publishes, such as "order".
         collections: the collections in its store.
         commands: {(method, path below the collection): command}. A command is a function of the
-            stored document (None for a new one) and the request's body; it returns the new
+            stored document (None for a new one) and the request's body. It returns the new
             document. Commands are idempotent.
-        subscribed_topics: the topics that it consumes. Its own topic is one of them, so that its
-            store can be rebuilt.
-        min_version: the first version of a document that it stores.
+        subscribed_topics: the consumed topics. To rebuild its store, a service also consumes its
+            own topic.
+        min_version: events with an earlier version of a document are not stored.
     """
 
     name: str
@@ -136,46 +146,47 @@ class Context:
 
     @property
     def topic(self) -> str:
-        """The topic that it publishes to."""
+        """The topic of the service's events."""
         return f"{self.name}.{self.aggregate}.change"
 
     @property
     def owned_collection(self) -> str:
-        """The collection that its commands change."""
+        """The collection that the service's commands change."""
         return f"{self.aggregate}s"
 
     @property
     def group(self) -> str:
-        """The consumer group of all its instances."""
+        """The consumer group of all instances of the service."""
         return f"storefront.{self.name}"
 
 
-def _require(before: Optional[Document], kind: str) -> Document:
-    if before is None:
+def _require_stored(stored: Optional[Document], kind: str) -> Document:
+    if stored is None:
         raise CommandRejected(f"there is no such {kind} yet", retryable=True)
-    return before
+    return stored
 
 
-def _create_if_absent(before: Optional[Document], document: Document) -> Document:
-    if before not in (None, document):
+def _create_if_absent(stored: Optional[Document], document: Document) -> Document:
+    if stored not in (None, document):
         raise CommandRejected("another document has this key")
     return document
 
 
-def _create_customer(before: Optional[Document], body: Document) -> Document:
+def _create_customer(stored: Optional[Document], body: Document) -> Document:
     fields = PUBLISHED_FIELDS["customers"]
     missing = [name for name in fields if not body.get(name)]
     if missing:
         raise CommandRejected(f"a customer has {', '.join(fields)}; missing: {', '.join(missing)}")
-    return _create_if_absent(before, body)
+    return _create_if_absent(stored, body)
 
 
-def _update_customer(before: Optional[Document], body: Document) -> Document:
+def _update_customer(stored: Optional[Document], body: Document) -> Document:
     """Change fields of a customer: a mapping is updated, a list is replaced."""
-    changeable = (*PUBLISHED_FIELDS["customers"][1:], "creditCards")
-    document = dict(_require(before, "customer"))
+    changeable = (*PUBLISHED_FIELDS["customers"][1:], "creditCards")  # without the id
+    document = dict(_require_stored(stored, "customer"))
     for name, value in body.items():
-        if name not in changeable or type(value) is not type(document.get(name, value)):
+        has_other_type = name in document and type(value) is not type(document[name])
+        if name not in changeable or has_other_type:
             raise CommandRejected(
                 f"{name!r} cannot be changed, or has another type; known: {', '.join(changeable)}"
             )
@@ -192,26 +203,26 @@ def _status_event(status: str, body: Document) -> Document:
     return {"timestamp": timestamp, "orderStatusType": status}
 
 
-def _create_order(before: Optional[Document], body: Document) -> Document:
+def _create_order(stored: Optional[Document], body: Document) -> Document:
     items = body.get("orderItems")
     if not (body.get("guid") and body.get("customerId") and items and isinstance(items, list)):
-        raise CommandRejected("an order has guid, customerId and orderItems, a list")
-    if before and before["customerId"] == body["customerId"] and before["orderItems"] == items:
-        return before
+        raise CommandRejected("an order has guid, customerId and a list of orderItems")
+    if stored and stored["customerId"] == body["customerId"] and stored["orderItems"] == items:
+        return stored
     order = {name: body[name] for name in ("guid", "customerId", "orderItems")}
     created = _status_event(STATUSES[0], body)
-    return _create_if_absent(before, {**order, "orderStatusEvents": [created]})
+    return _create_if_absent(stored, {**order, "orderStatusEvents": [created]})
 
 
 def _advance_status(*statuses: str) -> Command:
-    """Return the command that sets the next status of an order.
+    """Return a command that adds the next status to an order.
 
     Args:
-        statuses: the statuses that the service may set.
+        statuses: the statuses that this command may add.
     """
 
-    def add_status(before: Optional[Document], body: Document) -> Document:
-        order, status = _require(before, "order"), body.get("orderStatusType")
+    def add_status(stored: Optional[Document], body: Document) -> Document:
+        order, status = _require_stored(stored, "order"), body.get("orderStatusType")
         events = order["orderStatusEvents"]
         if status not in statuses:
             raise CommandRejected(
@@ -220,8 +231,10 @@ def _advance_status(*statuses: str) -> Command:
         if status in [event["orderStatusType"] for event in events]:
             return order
         if status != STATUSES[len(events)]:
-            last, due = events[-1]["orderStatusType"], STATUSES[len(events)]
-            raise CommandRejected(f"after {last} comes {due}, not {status}", retryable=True)
+            last_status, next_status = events[-1]["orderStatusType"], STATUSES[len(events)]
+            raise CommandRejected(
+                f"after {last_status} comes {next_status}, not {status}", retryable=True
+            )
         return {**order, "orderStatusEvents": [*events, _status_event(status, body)]}
 
     return add_status
@@ -251,5 +264,5 @@ ORDERS = Context(
 ALL = {context.name: context for context in (ACCOUNTS, ORDERS, FULFILLMENT)}
 TOPICS = {context.topic: context for context in ALL.values()}
 DLQ_TOPIC = "storefront.dead_letters"
-# if a store has this publication, a connector publishes its outbox, and not the service
+# With this publication in its store, a connector publishes the outbox instead of the service.
 PUBLICATION = "storefront_outbox"

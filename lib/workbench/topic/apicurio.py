@@ -1,4 +1,8 @@
-"""Apicurio Registry as the schema registry: its own API, and the API of Confluent's registry."""
+"""The Apicurio backend of the schema registry: its own REST API, and the Confluent-compatible one.
+
+`topic.registry` documents the functions that both backends have. Unless stated otherwise, a function
+raises StackError if the registry does not answer or rejects the request.
+"""
 
 import json
 from typing import Any, Optional, Sequence
@@ -12,7 +16,8 @@ from ..stack.services import REGISTRY_V2
 from . import avro
 from .wire import CCOMPAT, CONTENT_ID, GLOBAL_ID, SchemaId
 
-CCOMPAT_V6 = "/apis/ccompat/v6"  # the version that S5 queries
+# The version of the Confluent-compatible API that the published pipeline S5 uses.
+CCOMPAT_V6 = "/apis/ccompat/v6"
 COMPATIBILITY_RULE = "/rules/COMPATIBILITY"
 SCHEMA_PATHS = {
     GLOBAL_ID: REGISTRY_V2 + "/ids/globalIds/{}",
@@ -28,7 +33,7 @@ COMPATIBILITY_PATHS = {
     CCOMPAT: "/apis/ccompat/v7/compatibility/subjects/{}/versions",
 }
 PAGE_SIZE = 500  # artifacts or versions in one response
-REJECTED_STATUSES = (409, 422)  # rejected by a rule, or not a schema
+REJECTED_STATUSES = (409, 422)  # a compatibility rule rejects the schema; the text is no schema
 MAX_ID = 2**63 - 1  # the registry's ids are Java's longs
 
 
@@ -45,20 +50,20 @@ def artifacts(world: World, artifact_names: Optional[Sequence[str]] = None) -> p
 
     Args:
         world: the environment profile.
-        artifact_names: only these artifacts of that group. A missing artifact has no row.
+        artifact_names: only these artifacts of group `default`. A missing artifact has no row.
 
     Returns:
         Columns group, artifact, type, version, global_id, content_id.
     """
     if artifact_names is None:
-        listed = _list_artifacts(world)
+        registered = _list_artifacts(world)
     else:
-        listed = [{"id": name} for name in artifact_names]
+        registered = [{"id": name} for name in artifact_names]
     rows = []
-    for artifact in listed:
+    for artifact in registered:
         group, name = artifact.get("groupId") or "default", artifact["id"]
         path = f"/groups/{quote(group, safe='')}/artifacts/{quote(name, safe='')}/versions"
-        # an artifact that was deleted meanwhile has no versions
+        # the artifact may have been deleted since it was listed
         for version in _fetch_pages(world, path, "versions") or []:
             fields = map(version.get, ("type", "version", "globalId", "contentId"))
             rows.append((group, name, *fields))
@@ -73,33 +78,48 @@ def names(world: World) -> list[str]:
 
 
 def _list_artifacts(world: World) -> list[dict[str, Any]]:
-    """Return all artifacts, as the registry lists them.
+    """Return the registry's list of all artifacts.
 
     Raises:
-        StackError: the registry has no such list.
+        StackError: the registry has no list of artifacts.
     """
     path = "/search/artifacts"
-    listed = _fetch_pages(world, path, "artifacts")
-    if listed is None:
+    registered = _fetch_pages(world, path, "artifacts")
+    if registered is None:
         raise StackError(
             "the schema registry has no list of artifacts: it answers 404",
             location=location(world) + REGISTRY_V2 + path,
             expected="an Apicurio Registry 2.x",
             hint=f"correct registry.url in {world.file}",
         )
-    return listed
+    return registered
 
 
 def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
-    """Return the schema with this id, None where it is missing. See registry.schema."""
+    """Return the schema with this id as a dict, None if the id is unknown.
+
+    Args:
+        world: the environment profile.
+        id: a number.
+        kind: kind of the id: GLOBAL_ID, CONTENT_ID or CCOMPAT.
+
+    Raises:
+        LakeError: another kind of id, or the schema is not JSON.
+    """
     path = _format_path(SCHEMA_PATHS, kind, id)
     return _fetch_schema(world, path, kind) if 0 <= int(id) <= MAX_ID else None
 
 
 def find_latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
-    """Return the latest version of an artifact's schema, None where there is no such artifact.
+    """Return the latest schema of an artifact as a dict, None if there is no such artifact.
 
-    See registry.latest.
+    Args:
+        world: the environment profile.
+        artifact: name of the artifact.
+        kind: GLOBAL_ID for the registry's own API, CCOMPAT for the Confluent-compatible one.
+
+    Raises:
+        LakeError: another kind of id, or the schema is not JSON.
     """
     return _fetch_schema(world, _format_path(LATEST_PATHS, kind, artifact), kind)
 
@@ -115,12 +135,17 @@ def delete(world: World, *artifacts: str) -> None:
 
 
 def add(world: World, artifact: str, schema: Any) -> tuple[SchemaId, str]:
-    """Add a schema as the latest or first version of an artifact.
+    """Add a schema as the latest version of an artifact, which is created if it does not exist.
 
-    A schema that the artifact already has stays the version that it is.
+    If a version of the artifact has the same schema, no version is added.
+
+    Args:
+        world: the environment profile.
+        artifact: name of the artifact.
+        schema: the Avro schema, as parsed JSON.
 
     Returns:
-        (global id, ""), or (0, the reason) where the compatibility rule rejects the schema.
+        (global id, ""), or (0, the reason) if the compatibility rule rejects the schema.
     """
     response = _call(
         world,
@@ -134,10 +159,17 @@ def add(world: World, artifact: str, schema: Any) -> tuple[SchemaId, str]:
 
 
 def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str = GLOBAL_ID) -> str:
-    """Return why the registry's test rejects a schema as the next version, "" where it does not.
+    """Return why the registry would reject a schema as the next version, "" if it would accept it.
 
-    In Confluent's API the request names the versions to compare, all or the latest. (Version 6 of
-    the API in Apicurio 2.6.13 always compares all, even where the registry's own rule does not.)
+    A request to the Confluent-compatible API names the versions to compare, all or the latest. Here
+    the artifact's compatibility mode decides. (Version 6 of that API in Apicurio 2.6.13 compares all
+    versions, whatever the mode.)
+
+    Args:
+        world: the environment profile.
+        artifact: name of the artifact.
+        schema: the Avro schema, as parsed JSON.
+        kind: GLOBAL_ID for the registry's own API, CCOMPAT for the Confluent-compatible one.
     """
     path = _format_path(COMPATIBILITY_PATHS, kind, artifact)
     if kind == GLOBAL_ID:
@@ -152,7 +184,7 @@ def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str =
 
 
 def compatibility(world: World, artifact: str) -> str:
-    """Return the mode of an artifact: of its own rule, else of the global rule, else NONE."""
+    """Return the compatibility mode of an artifact: its own, else the global mode, else NONE."""
     for base in (_format_path(LATEST_PATHS, GLOBAL_ID, artifact), REGISTRY_V2 + "/admin"):
         rule = _fetch_json(world, base + COMPATIBILITY_RULE)
         if rule:
@@ -161,7 +193,13 @@ def compatibility(world: World, artifact: str) -> str:
 
 
 def set_compatibility(world: World, artifact: str, mode: str) -> None:
-    """Set the rule of an existing artifact. mode: one of avro.COMPATIBILITY_MODES."""
+    """Set the compatibility mode of an existing artifact.
+
+    Args:
+        world: the environment profile.
+        artifact: name of the artifact.
+        mode: one of avro.COMPATIBILITY_MODES.
+    """
     path = _format_path(LATEST_PATHS, GLOBAL_ID, artifact)
     rule = {"type": "COMPATIBILITY", "config": mode}
     if _request(world, path + COMPATIBILITY_RULE, "PUT", rule) is None:
@@ -169,7 +207,7 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
 
 
 def _rejection_reason(response: requests.Response) -> str:
-    """Return why the registry rejected a schema, "" where it accepted it."""
+    """Return why the registry rejected a schema, "" if it accepted the schema."""
     if response.status_code not in REJECTED_STATUSES:
         return ""
     error = response.json()
@@ -195,14 +233,19 @@ def _fetch_schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]
 
 
 def _fetch_pages(world: World, path: str, key: str) -> Optional[list[dict[str, Any]]]:
-    """Return the whole of a list that the registry returns in pages, None for 404.
+    """Return all items of a paginated list, None for 404.
+
+    Args:
+        world: the environment profile.
+        path: path of the list in the registry's own API.
+        key: key of the list in a response.
 
     Raises:
-        StackError: the response is no such list.
+        StackError: a response does not have the key.
     """
-    rows: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     while True:
-        page = _fetch_json(world, f"{REGISTRY_V2}{path}?limit={PAGE_SIZE}&offset={len(rows)}")
+        page = _fetch_json(world, f"{REGISTRY_V2}{path}?limit={PAGE_SIZE}&offset={len(items)}")
         if page is None:
             return None
         if key not in page:
@@ -210,9 +253,9 @@ def _fetch_pages(world: World, path: str, key: str) -> Optional[list[dict[str, A
                 f"the schema registry answers no list of {key}: {str(page)[:300]}",
                 location=location(world) + path,
             )
-        rows += page[key]
-        if not page[key] or len(rows) >= page.get("count", 0):
-            return rows
+        items += page[key]
+        if not page[key] or len(items) >= page.get("count", 0):
+            return items
 
 
 def _fetch_json(world: World, path: str) -> Any:
@@ -239,7 +282,11 @@ def _request(world: World, path: str, method: str = "GET", body: Any = None) -> 
 def _call(
     world: World, path: str, method: str, body: Any = None, headers: Optional[dict[str, str]] = None
 ) -> requests.Response:
-    """Return the registry's response, also where it is a 404 or rejects the request."""
+    """Return the registry's response, including a 404 and those of REJECTED_STATUSES.
+
+    Raises:
+        StackError: any other status from 400 on, or no response.
+    """
     url = location(world) + path
     response = http.call(
         "the schema registry",

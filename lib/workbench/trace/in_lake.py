@@ -1,8 +1,8 @@
-"""The place of one record in a Hudi table at each commit: from the timeline, and read with hudi-rs.
+"""Locate the versions of one record in a Hudi table: their commits and their files.
 
-A commit of the ingest holds the position in the source. So the commit of a message is the first one
-whose position is after it. The file of a record is read from the table as of that commit: each row has
-the name of its base file, or of its file group if it is in a log.
+A commit of the ingest holds the source position after it. So a message was ingested by the first
+commit whose position is later than the message. The file comes from a query as of that commit: each
+row names its base file, or its file group if the row is in a log file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Mapping, Optional
 
 from .. import hudi
 from ..base import LakeError, World, files
-from ..hudi.changes import Topic, landed_list
+from ..hudi.changes import Topic, landed_file_list
 from ..hudi.ddl import identifier, literal
 from ..hudi.ingesting import read_progress
 from ..hudi.timeline import (
@@ -26,10 +26,10 @@ from .in_topic import Change
 
 
 def view_names(lake: hudi.Table) -> dict[str, str]:
-    """Return {short name: view}: the catalog's names of `cow`, or of `mor_ro` and `mor_rt`."""
+    """Return {short name: catalog name}; the short names are `cow`, or `mor_ro` and `mor_rt`."""
     views = hudi.catalog_names(lake)
     if lake.type == "mor":
-        return {f"mor{view[-3:]}": view for view in views}
+        return {f"mor{view[-3:]}": view for view in views}  # the names end with _ro and _rt
     (view,) = views
     return {lake.type: view}
 
@@ -41,17 +41,18 @@ def rows_of_key(
     kind: str = "snapshot",
     instant: str = "",
 ) -> list[dict[str, Any]]:
-    """Return the rows of a key as a kind of view has them.
+    """Return the rows of a record key from a snapshot query or a read-optimized query.
 
     Args:
         world: the world.
         lake: the table.
-        key: {field: value}.
-        kind: "snapshot" or "read_optimized".
-        instant: digits, UTC; by default now.
+        key: {field: value} of the record.
+        kind: "snapshot" or "read_optimized", the type of the query.
+        instant: read the table as of this instant (digits, UTC); by default the latest.
 
     Raises:
-        LakeError: files that the instant needs were cleaned away.
+        LakeError: the table cannot be read; HistoryRemoved if the cleaner removed the files of the
+            instant.
     """
     try:
         rows = hudi.read_independent(
@@ -61,7 +62,7 @@ def rows_of_key(
             where=key,
         )
     except LakeError:
-        # A pending compaction hides later commits from hudi-rs. Spark takes longer.
+        # hudi-rs does not read commits after a pending compaction. Spark does, but takes longer.
         if instant:
             check_readable(lake, instant)
         reader = hudi.spark_reader(session(world)).option("hoodie.datasource.query.type", kind)
@@ -81,30 +82,31 @@ def find_commit(
     topic: str,
     change: Change,
 ) -> Optional[CompletedAction]:
-    """Return the commit that ingested a message, from the topic or from its landed file.
+    """Return the commit that ingested a message from the topic, or from its landed file.
 
     Args:
         world: the world.
         lake: the table.
-        actions: as `completed_actions` returns them.
+        actions: the completed actions of the timeline, the earliest first.
         topic: the topic of the message.
         change: the message.
 
     Returns:
-        None if no commit has it, or if that commit was archived.
+        None if no commit has ingested the message, or if that commit was archived.
     """
     topic_id, start = Topic(topic).id, 0
     _, landed_path = files.open_filesystem(f"{world.lake.landing}/{change.landed}")
-    for number, action in enumerate(actions):
+    for index, action in enumerate(actions):
         for source, progress in read_progress(action.metadata).items():
             if source == topic_id:
                 end = progress.get("offsets", {}).get(str(change.partition), 0)
                 if start <= change.offset < end:
-                    # If earlier commits were archived, it may also have been one of these.
-                    return None if number == 0 and progress["batch"] > 0 else action
+                    # The first action is ambiguous after earlier batches: an archived commit may have
+                    # ingested the message.
+                    return None if index == 0 and progress["batch"] > 0 else action
                 start = max(start, end)
             elif change.landed:
-                paths = landed_list(world, lake, source, progress["batch"])
+                paths = landed_file_list(world, lake, source, progress["batch"])
                 if paths and landed_path in paths:
                     return action
     return None
@@ -125,11 +127,11 @@ def written_file(
         lake: the table.
         commit: the commit.
         key: {field: value} of the record.
-        record: this version.
-        group: file group of the version before it. A hard delete is written there, too.
+        record: the row of this version.
+        group: file group of the previous version. A hard delete is written to the same group.
 
     Returns:
-        Empty if the file is not known any more, because files were cleaned.
+        Empty if the cleaner has removed the files from which the file group is found.
     """
     if record.get("__deleted") != "true" or lake.deletes == "soft":
         file_name = versions_at(world, lake, key, commit).get(lake.ordering_value(record), "")
@@ -145,10 +147,17 @@ def versions_at(
     commit: CompletedAction,
     kind: str = "snapshot",
 ) -> dict[Any, str]:
-    """Return {ordering value: file or file group} of a record in a kind of view as of a commit.
+    """Return {ordering value: file or file group} of a record as of a commit.
+
+    Args:
+        world: the world.
+        lake: the table.
+        key: {field: value} of the record.
+        commit: the commit.
+        kind: "snapshot" or "read_optimized", the type of the query.
 
     Returns:
-        Empty if files of that time were cleaned away.
+        Empty if the cleaner has removed files that the query needs.
 
     Raises:
         LakeError: the table cannot be read.

@@ -1,7 +1,7 @@
-"""The walkthroughs: one module for each, and what they have in common.
+"""The walkthroughs: one module for each, and their common modules.
 
-A new walkthrough is a module with a `flow`, and an element of ALL. The teardown, `workbench trace`
-and `workbench load` find it there.
+The module of a walkthrough declares it as `flow`, and ALL lists each `flow`. The teardown, `workbench
+trace` and `workbench load` read ALL.
 """
 
 from ..base import LakeError, World, did_you_mean
@@ -18,6 +18,7 @@ ALL: tuple[Walkthrough, ...] = (
     sales.flow,
     storefront.flow,
 )
+# {name for `workbench load`: loader}
 LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
 
 
@@ -27,21 +28,28 @@ def for_world(world: World) -> list[Walkthrough]:
 
 
 def traced_table(world: World, name: str) -> TracedTable:
-    """Return the places of a captured table's rows, as `trace.row` needs them.
+    """Return where a captured table is in the source, the topic and the lake, for `trace.row`.
+
+    Args:
+        world: the world.
+        name: name of the captured table, as for `find_captured_table`.
 
     Raises:
-        LakeError: as `find_captured_table`.
+        LakeError: no walkthrough has such a table, or several have it.
     """
     flow, table = find_captured_table(name)
     return flow.traced_table(world, table)
 
 
 def find_captured_table(name: str) -> tuple[Walkthrough, str]:
-    """Return the walkthrough and the name of a captured table.
+    """Find a captured table, or a whole walkthrough, by name.
 
     Args:
-        name: `artists`; or `50_time_travel/artists` if several walkthroughs have such a table; or
-            `50_time_travel` alone, for which the returned table is "".
+        name: a table (`artists`), a table with its walkthrough (`50_time_travel/artists`, necessary
+            if several walkthroughs have such a table), or a walkthrough (`50_time_travel`).
+
+    Returns:
+        The walkthrough, and the name of the table ("" if `name` is a walkthrough).
 
     Raises:
         LakeError: no walkthrough has such a table, or several have it.

@@ -1,7 +1,7 @@
-"""Ingest captured tables, or run a streaming query, as a job that ends or continues.
+"""Ingest captured tables, or run a streaming query, as a batch job or a continuous job.
 
-Unlike the notebooks the job does not query the source. It can run where only Kafka and the lake are
-reachable, for example on EMR.
+Unlike the notebooks, the job does not query the source database. It needs Kafka and the lake only,
+so it can run on EMR.
 """
 
 from typing import Callable
@@ -25,42 +25,49 @@ def ingest(
     continuous: bool = False,
     progress: Callable[[str], None] = print,
 ) -> int:
-    """Ingest the topics into the lake tables of a captured table or of a walkthrough.
+    """Ingest the changes of a captured table, or of all captured tables of a walkthrough.
 
-    If the walkthrough has a streaming query, that query runs instead. TERM and Ctrl-C end the job
-    after the current batch; the next run continues there.
+    If the walkthrough has a streaming query, that query runs instead. SIGTERM and Ctrl-C end the job
+    after the current batch. The next run continues with the batch after it.
 
     Args:
         world: the world.
-        name: as for `find_captured_table`.
-        kind: as for `Flow.sync`.
+        name: a captured table (`artists`, `50_time_travel/artists`) or a walkthrough
+            (`50_time_travel`).
+        kind: "topic" or "landed", where the changes are read. By default the landed files if the
+            lake table was ever read from them, else the topic.
         continuous: continue with later messages until the job is stopped.
-        progress: called with a line about each ingest.
+        progress: called with one line per ingested table.
 
     Returns:
-        The exit code: 0; 130 if the job was stopped before it was done.
+        The exit code: 0, or 130 if a signal stopped a job that is not continuous.
 
     Raises:
         LakeError: a message could not be landed or decoded, or a batch was not written. No message
             is lost, and no partial batch is visible.
-        StackError: Spark or Kafka is lost.
+        StackError: Spark or Kafka is unavailable.
     """
     flow, table = find_captured_table(name)
     if flow.start_query:
         return _run_stream(world, flow.start_query, continuous, progress)
-    into = flow.tables(world, *([table] if table else ()))
-    if not into:
-        names = [f"{f.folder.name}/{c.name}" for f in ALL for c in f.captures if c.lake]
+    lake_tables = flow.tables(world, *([table] if table else ()))
+    if not lake_tables:
+        names = [
+            f"{walkthrough.folder.name}/{capture.name}"
+            for walkthrough in ALL
+            for capture in walkthrough.captures
+            if capture.lake
+        ]
         raise LakeError(
             f"{name} is ingested into no Hudi table", expected=f"one of {', '.join(names)}"
         )
     with stop_on_signal() as stop:
         spark = session(world)
         while True:
-            counts = flow.ingest(spark, world, *into, kind=kind, stop=stop.is_set)
-            for table, ingested in counts.items():
+            counts = flow.ingest(spark, world, *lake_tables, kind=kind, stop=stop.is_set)
+            for table_name, ingested in counts.items():
                 if ingested.messages or not continuous:
-                    progress(f"{table}: {ingested!r}")
+                    progress(f"{table_name}: {ingested!r}")
             if not continuous:
                 return 130 if stop.is_set() else 0
             if stop.wait(POLL_INTERVAL):
@@ -72,8 +79,11 @@ def _run_stream(
 ) -> int:
     """Run a streaming query until all messages are read, or until the job is stopped.
 
-    An error of the query is raised: EMR Serverless restarts a continuous job then, and the query
+    An error of the query ends the job. EMR Serverless then restarts a continuous job, and the query
     continues at its checkpoint.
+
+    Returns:
+        The exit code, 0.
     """
     with stop_on_signal() as stop:
         query = start_query(session(world), world)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def picture() -> Picture:
-    """Draw the services and stores, and which service publishes or consumes which topic."""
-    from ..results import draw  # matplotlib, which few notebooks need
+    """Draw the services with their stores, published topics and consumed topics."""
+    from ..results import draw  # a local import: matplotlib is slow to import
 
     boxes, arrows = {}, []
     for column, (name, context) in enumerate(contexts.ALL.items()):
@@ -27,10 +27,10 @@ def picture() -> Picture:
 
 
 def delivery(connector: bool = False) -> Picture:
-    """Draw the ways of an event into its topic.
+    """Draw how an event of the accounts service reaches its topic.
 
     Args:
-        connector: also draw the connector that publishes the outbox.
+        connector: also draw the path through the outbox and its connector.
     """
     from ..results import draw
 
@@ -52,7 +52,7 @@ def delivery(connector: bool = False) -> Picture:
         title = "Two ways into the topic"
         boxes["connector"] = draw.Box("connector", 2, 0, "service")
         arrows.append(draw.Arrow("store", "connector", "log"))
-        arrows.append(draw.Arrow("connector", "topic", "publishes what is committed"))
+        arrows.append(draw.Arrow("connector", "topic", "publishes committed events"))
     return draw.flow(boxes, arrows, _colors(), title)
 
 
