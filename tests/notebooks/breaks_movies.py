@@ -169,7 +169,7 @@ records.loc[0, "__source_ts_ms"] = 0""",
             },
         ),
         Break(
-            "if movies.FILE_SINK in waiting:  # it has written",
+            "if movies.FILE_SINK in waiting:  # the text file has",
             """
 patient = check.eventually
 check.eventually = lambda what, condition, timeout=5, **more: patient(what, condition, timeout, **more)""",

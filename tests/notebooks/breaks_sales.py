@@ -287,7 +287,7 @@ topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"
             undo="check.eventually = patient",
         ),
         Break(
-            "The query is gone, but its progress",
+            "The query has stopped, but its progress",
             SET_BACK,
             {
                 "the query continues at its offset": "actual 1800",

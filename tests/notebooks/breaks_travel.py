@@ -303,7 +303,7 @@ known = museum.flow.rows(world, "artworks", dated)["artwork_id"]
 spoil(artworks, f"artwork_id = {known.iloc[0]}", operation="delete")
 spoil(artworks, f"artwork_id = {known.iloc[1]}", title="Spoilt")""",
             {
-                "Q9, in order": "place=82: missing",
+                "Q9, in order": "row_number=82: missing",
                 "rows of Q9 = dated prints of the artist": "lake 82 ",
                 "rows of Q9 and the Picador while it is undated": "lake 83",
                 "moma_artworks_cow = source, row by row": (": missing", "Spoilt"),

@@ -159,7 +159,7 @@ def empty(rental):
 @pytest.fixture
 def loaded(empty):
     world, loader = empty
-    assert loader.load(world, confirm=yes, say=silent) == COUNTS
+    assert loader.load(world, confirm=yes, progress=silent) == COUNTS
     return world
 
 
@@ -287,7 +287,7 @@ def test_two_databases_beside_each_other(loaded, rental):
     """As the two walkthroughs have them: what one changes, the other does not see."""
     other = dataclasses.replace(rental[1], database=f"{DATABASE}_polled")
     try:
-        assert other.load(loaded, confirm=yes, say=silent) == COUNTS
+        assert other.load(loaded, confirm=yes, progress=silent) == COUNTS
         execute(loaded, "DELETE FROM film_actor")
         assert (
             postgres.query(loaded, "SELECT count(*) AS n FROM film_actor", database=other.database)[
@@ -305,11 +305,11 @@ def test_two_databases_beside_each_other(loaded, rental):
 
 def test_unloaded_and_loaded_again(loaded, rental):
     with pytest.raises(SourceError, match="language exists already"):
-        rental[1].load(loaded, confirm=yes, say=silent)
+        rental[1].load(loaded, confirm=yes, progress=silent)
     for _ in range(2):
         rental[1].unload(loaded)
         assert rows(loaded, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
-    assert rental[1].load(loaded, scale=2, confirm=yes, say=silent) == {
+    assert rental[1].load(loaded, scale=2, confirm=yes, progress=silent) == {
         **COUNTS,
         "film": 2000,
         "address": 1206,
@@ -343,7 +343,7 @@ def test_a_dump_gives_what_was_dumped(loaded, rental, folder):
     before = {name: rows(loaded, f"SELECT * FROM {name} ORDER BY 1, 2") for name in COUNTS}
     rental[1].validate(loaded, from_dir=folder)
     rental[1].unload(loaded)
-    assert rental[1].load(loaded, from_dir=folder, confirm=yes, say=silent) == COUNTS
+    assert rental[1].load(loaded, from_dir=folder, confirm=yes, progress=silent) == COUNTS
     assert {name: rows(loaded, f"SELECT * FROM {name} ORDER BY 1, 2") for name in COUNTS} == before
     assert rental[1].loaded_from(loaded) == str(folder)
     facts_hold(loaded)
@@ -384,7 +384,7 @@ def test_a_bad_row_of_a_dump(loaded, rental, folder, old, new, says):
     path.write_text(text.replace(old, new), encoding="utf-8")
     rental[1].unload(loaded)
     with pytest.raises(SourceError, match=says) as e:
-        rental[1].load(loaded, from_dir=folder, confirm=yes, say=silent)
+        rental[1].load(loaded, from_dir=folder, confirm=yes, progress=silent)
     line = text.count("\n", 0, text.index("\n101\t1599 Plock Drive")) + 2
     first = text.count("\n", 0, text.index("COPY public.address (")) + 2
     assert (
@@ -404,7 +404,7 @@ public_dump = pytest.mark.skipif(
 @public_dump
 def test_public_dump(empty):
     world, loader = empty
-    assert loader.load(world, from_dir=os.environ["PAGILA_DIR"], confirm=yes, say=silent) == COUNTS
+    assert loader.load(world, from_dir=os.environ["PAGILA_DIR"], confirm=yes, progress=silent) == COUNTS
     assert loader.loaded_from(world) == os.path.abspath(os.environ["PAGILA_DIR"])
     facts_hold(world)
     changes_work(world)
@@ -498,7 +498,7 @@ def test_random_changes(loaded, rental):
         for name in COUNTS
     ]
     rental[1].unload(loaded)
-    rental[1].load(loaded, confirm=yes, say=silent)
+    rental[1].load(loaded, confirm=yes, progress=silent)
     run(loaded, 7, 5000)
     assert [
         rows(loaded, f"SELECT to_jsonb(t) - 'last_update' FROM {name} t ORDER BY 1")
