@@ -91,6 +91,14 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
         registry.delete(with_registry(url=served.url), "t-value")
 
 
+def test_a_rejection_without_words_is_one(monkeypatch):
+    silent = SimpleNamespace(status_code=409, json=lambda: {"message": ""})
+    monkeypatch.setattr(apicurio, "_call", lambda *_: silent)
+    assert apicurio.add(WORLD, "t-value", {}) == (0, "")
+    with pytest.raises(StackError, match="rejects DELETE"):
+        registry.delete(WORLD, "t-value")
+
+
 def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
