@@ -7,6 +7,7 @@ import json
 import sys
 import typing
 from decimal import Decimal
+from types import SimpleNamespace
 from uuid import UUID
 
 import fastavro

@@ -137,7 +137,8 @@ def run_once(
                 counts[name] = connector_kind.run(spark, world, {"name": name, **config})
                 _save_state(world, name, state, config)
             except Exception as e:
-                state["state"], state["error"] = "FAILED", getattr(e, "message", repr(e))
+                message = e.message if isinstance(e, WorkbenchError) else repr(e)
+                state["state"], state["error"] = "FAILED", message
                 _save_state(world, name, state, config)
                 if not isinstance(e, WorkbenchError):
                     raise
