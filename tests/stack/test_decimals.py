@@ -94,6 +94,8 @@ def test_a_reason_names_column_value_and_type(decoded):
         message(id="four", fare=of(5)),
         json.dumps({"id": 5, "fare": "abc"}),
         message(big=of(10**39), id=6),
+        message(big=of(10**38), id=7),  # 16 bytes hold more than 38 digits
+        message(big=of(-(2**127)), id=8),
     )
     assert [r.reason for r in found] == [
         "column fare is BNI=, which is no decimal(8,2)",
@@ -102,6 +104,8 @@ def test_a_reason_names_column_value_and_type(decoded):
         "column id is four, which is no int",
         "column fare is abc, which is no decimal(8,2)",
         f"column big is {of(10**39)}, which is no decimal(38,2)",
+        f"column big is {of(10**38)}, which is no decimal(38,2)",
+        f"column big is {of(-(2**127))}, which is no decimal(38,2)",
     ]
 
 

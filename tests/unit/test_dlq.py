@@ -441,6 +441,13 @@ def test_a_replay_of_a_former_version_is_not_repeated(many, tmp_path):
     assert dlq.replay_state_dirs(world) == {f"{folder}/dead": "dead", f"{folder}/dead.json": "dead"}
 
 
+def test_an_empty_file_of_a_former_version_says_nothing(many, tmp_path):
+    world, sent = many
+    (tmp_path / "replayed").mkdir()
+    (tmp_path / "replayed" / "dead.json").write_text("")
+    assert dlq.replay(world, "dead") == len(sent) == 3_500
+
+
 @pytest.mark.parametrize("other", ["dead.lock", "dead.json"])
 def test_records_of_topics_whose_names_end_alike_are_kept_apart(many, tmp_path, other):
     world, sent = many

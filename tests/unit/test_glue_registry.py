@@ -402,6 +402,8 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
         ConnectorError, match="(?s)registry.name is 'other'.*params/aws.yaml: workbench-values"
     ):
         landing.parse({**SINK, "value.converter.registry.name": "other"}, WORLD)
+    with pytest.raises(ConnectorError, match="value.converter.registry.name is"):
+        landing.parse({**SINK, "value.converter.registry.name": VALUES + "/"}, WORLD)
     with pytest.raises(
         ConnectorError, match="(?s)registry.name is missing.*params/aws.yaml: workbench-values"
     ):

@@ -148,6 +148,9 @@ def test_another_table_version_is_an_error(tmp_path):
     (tmp_path / ".hoodie" / "hoodie.properties").write_text("#x\nhoodie.table.version=8\n")
     with pytest.raises(LakeError, match="table version 8"):
         timeline.check_version(table(base=f"file:{tmp_path}"))
+    (tmp_path / ".hoodie" / "hoodie.properties").write_text("hoodie.table.name=t\n")
+    with pytest.raises(LakeError, match="table version None"):
+        timeline.check_version(table(base=f"file:{tmp_path}"))
 
 
 # --- what is kept of a table

@@ -174,6 +174,21 @@ def test_one_that_fails_says_why_keeps_nobody_from_working_and_is_tried_again(th
     ]
 
 
+def test_one_whose_state_cannot_be_saved_keeps_nobody_from_working(there, monkeypatch):
+    deploy(there, SOURCE, SINK)
+    real, failures = builtin_runner._save_state, [LakeError("the state is locked")]
+
+    def save(world, name, state, *more):
+        if failures:
+            raise failures.pop()
+        real(world, name, state, *more)
+
+    monkeypatch.setattr(builtin_runner, "_save_state", save)
+    with pytest.raises(LakeError, match="the state is locked"):
+        landing.run_once(None, there.world)
+    assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
+
+
 def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there):
     deploy(there, SOURCE, SINK)
     configs = {name: {"name": name, **connect.config(there.world, name)} for name in (SOURCE, SINK)}

@@ -399,6 +399,15 @@ def test_a_schema_that_no_program_wrote_stops_nothing(land, config, message):
     assert [len(r) for r in done.rows.values()] == [2] and len(done.dead) == 1, done.dead
 
 
+def test_of_two_fields_with_one_name_a_file_has_one(land):
+    """A file with both would be unreadable, or end every run of the landing."""
+    schema = struct_schema(x="int32")
+    schema["fields"] = schema["fields"] * 2
+    inner = struct_schema(y={**schema, "optional": True})
+    done = land(PARQUET, json_message({"x": 1}, schema), json_message({"y": {"x": 2}}, inner))
+    assert list(done.rows.values()) == [[{"x": 1}], [{"y": {"x": 2}}]] and not done.dead
+
+
 def test_a_name_of_connect_on_another_type_says_nothing(land):
     schema = struct_schema(
         x={"type": "string", "name": connect_schema.TIMESTAMP}, y={"type": "int64", "name": DATE}

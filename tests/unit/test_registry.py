@@ -7,6 +7,7 @@ import json
 import sys
 import typing
 from decimal import Decimal
+from types import SimpleNamespace
 from uuid import UUID
 
 import fastavro
@@ -89,6 +90,14 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
     )
     with pytest.raises(StackError, match="rejects DELETE: referenced"):
         registry.delete(with_registry(url=served.url), "t-value")
+
+
+def test_a_rejection_without_words_is_one(monkeypatch):
+    silent = SimpleNamespace(status_code=409, json=lambda: {"message": ""})
+    monkeypatch.setattr(apicurio, "_call", lambda *_: silent)
+    assert apicurio.add(WORLD, "t-value", {}) == (0, "")
+    with pytest.raises(StackError, match="rejects DELETE"):
+        registry.delete(WORLD, "t-value")
 
 
 def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):

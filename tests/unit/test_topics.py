@@ -75,6 +75,19 @@ def test_topics_are_deleted_over_one_connection(monkeypatch):
     assert list(there) == ["c"] and len(made) == 1 and made[0].asked == 2
 
 
+def test_a_topic_that_is_not_created_is_an_error_whatever_its_code(monkeypatch):
+    def refuse(timeout):
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+    admin = SimpleNamespace(
+        list_topics=lambda timeout: SimpleNamespace(topics={}),
+        create_topics=lambda new, request_timeout: {"a": SimpleNamespace(result=refuse)},
+    )
+    monkeypatch.setattr(topics, "AdminClient", lambda settings: admin)
+    with pytest.raises(WorkbenchError, match="topic 'a' was not created"):
+        topics.create(WORLD, "a")
+
+
 def test_a_large_snapshot_is_waited_for_longer(monkeypatch):
     waited = []
     monkeypatch.setattr(topics, "offset_span", lambda *_: 0)

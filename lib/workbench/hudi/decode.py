@@ -17,7 +17,6 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.avro.functions import from_avro
 
 from ..base import ROOT, LakeError
 from ..base.paths import join_uri
@@ -37,7 +36,6 @@ _CORRUPT = "_bad"
 PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
 BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 NON_FINITE_PATTERN = r'"(NaN|-?Infinity)"(?!:)'  # JSON's text for a double that is no number
-UNSCALED_SCHEMA = '{"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}'
 MAX_VALUE_CHARS = 100  # of a value in the reason of a dead letter
 # The placeholder, as text, that Debezium writes into a NOT NULL column of a delete event without its
 # value.
@@ -356,9 +354,18 @@ def _from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:
         scale: digits after the decimal point.
         kind: the type of the number.
     """
-    # Avro encodes a decimal in the same way, after its length (a zigzag number, so twice as large)
-    length = F.unhex(F.lpad(F.hex(2 * F.length(data)), 2, "0"))
-    unscaled = from_avro(F.concat(length, data), UNSCALED_SCHEMA).cast("string")
+    # Not from_avro: it fails the batch at a value of more than 38 digits, and needs spark-avro.
+    digits = F.hex(data)
+    is_negative = F.conv(F.substring(digits, 1, 1), 16, 10).cast("int") >= 8
+    digits = F.when(is_negative, F.lpad(digits, 32, "F")).otherwise(F.lpad(digits, 32, "0"))
+    high = F.conv(F.substring(digits, 1, 16), 16, -10).cast("decimal(20,0)")
+    low = F.conv(F.substring(digits, 17, 16), 16, 10).cast("decimal(20,0)")
+    # of a negative number the complement: no step exceeds 38 digits unless the number does
+    half = F.lit(str(2**64)).cast("decimal(20,0)")
+    high = F.when(is_negative, -high - 1).otherwise(high)
+    low = F.when(is_negative, half - 1 - low).otherwise(low)
+    magnitude = high * half + low
+    unscaled = F.when(is_negative, -magnitude - 1).otherwise(magnitude).cast("string")
     is_exact = F.length(data).between(1, 16)
     if isinstance(kind, T.DecimalType):  # a cast would round
         zeros = F.call_function("repeat", F.lit("0"), scale - kind.scale)

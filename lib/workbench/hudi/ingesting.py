@@ -372,7 +372,7 @@ class IngestJob:
         commit = last_ingest_commit(self.table, actions)
         if not self.replay:  # a repeated ingest does not bring back the rows that the commit lacks
             self._require_no_write_errors(commit)
-        check_buckets(self.table, commit)
+        check_buckets(self.table, commit, self.location)
         progress = read_progress(commit)
         if not commit and (actions or archive_folder(self.table)):
             progress = {UNKNOWN_PROGRESS: {"batch": -1}}
@@ -425,7 +425,7 @@ class IngestJob:
             )
 
 
-def check_buckets(table: Table, commit: CommitMetadata) -> None:
+def check_buckets(table: Table, commit: CommitMetadata, location: str) -> None:
     """Raise LakeError if a commit wrote the table with another number of buckets.
 
     A key would be looked for in another file, not found, and inserted again.
@@ -434,7 +434,7 @@ def check_buckets(table: Table, commit: CommitMetadata) -> None:
     if table.index == "BUCKET" and int(buckets) != table.buckets:
         raise LakeError(
             f"table {table.name} has {buckets} buckets in a partition, not {table.buckets}",
-            location=table.base,
+            location=location,
             expected=f"buckets={buckets}",
             hint="write it as it was made, or drop it and ingest it anew",
         )

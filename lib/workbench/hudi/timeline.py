@@ -377,8 +377,9 @@ def properties(table: Table) -> dict[str, str]:
 
 def check_version(table: Table) -> None:
     """Raise LakeError if the table exists and has another table version than 6."""
-    version = _read_properties(table).get("hoodie.table.version", TABLE_VERSION)
-    if version != TABLE_VERSION:
+    entries = _read_properties(table)
+    version = entries.get("hoodie.table.version")
+    if entries and version != TABLE_VERSION:
         raise LakeError(
             f"table {table.name} has Hudi table version {version}",
             location=f"{table.base}/.hoodie",

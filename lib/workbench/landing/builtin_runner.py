@@ -140,14 +140,14 @@ def run_once(
             state: ConnectorState = {"config": config, "state": "RUNNING", "error": ""}
             try:
                 counts[name] = connector_kind.run(spark, world, {"name": name, **config})
+                _save_state(world, name, state, config)
             except Exception as e:
-                state["state"], state["error"] = "FAILED", getattr(e, "message", repr(e))
+                message = e.message if isinstance(e, WorkbenchError) else repr(e)
+                state["state"], state["error"] = "FAILED", message
                 _save_state(world, name, state, config)
                 if not isinstance(e, WorkbenchError):
                     raise
                 errors.append(e)
-            else:
-                _save_state(world, name, state, config)
     if errors:
         raise errors[0]
     return counts

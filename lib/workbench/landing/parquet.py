@@ -111,8 +111,12 @@ def _arrow_type(schema: dict[str, Any], path: str) -> tuple[pyarrow.DataType, Co
     if (kind, name) == ("bytes", DECIMAL):
         return _decimal_type(schema.get("parameters") or {}, path)
     if kind == "struct" and schema["fields"]:
-        fields = [arrow_field(field, f"{path}.{field['field']}") for field in schema["fields"]]
-        converters = [(field.name, convert) for field, convert in fields]
+        by_name = {  # of fields with the same name the last one: a file with both is unreadable
+            field["field"]: arrow_field(field, f"{path}.{field['field']}")
+            for field in schema["fields"]
+        }
+        fields = list(by_name.values())
+        converters = [(name, convert) for name, (_, convert) in by_name.items()]
         return (
             pyarrow.struct([field for field, _ in fields]),
             lambda value: {name: convert(value.get(name)) for name, convert in converters},

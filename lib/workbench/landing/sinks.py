@@ -190,12 +190,12 @@ def _require_registry(settings: Settings, world: World) -> None:
         raise settings.error_for("value.converter", f"that of {registry}, {world.registry.kind}")
     if converter == "glue":
         key, expected = REGISTRY_NAME_KEY, glue_registries(world)["value"]
-        accepted = [expected]
+        is_ours = settings[key] == expected
     else:
         url = world.registry.url.rstrip("/")
         key, expected = REGISTRY_URL_KEY, url + REGISTRY_V2
-        accepted = [url, expected]
-    if settings[key].rstrip("/") not in accepted:
+        is_ours = settings[key].rstrip("/") in (url, expected)
+    if not is_ours:
         raise settings.error_for(key, f"{registry}: {expected}")
 
 

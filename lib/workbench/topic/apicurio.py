@@ -154,8 +154,9 @@ def add(world: World, artifact: str, schema: Any) -> tuple[SchemaId, str]:
         schema,
         {"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"},
     )
-    reason = _rejection_reason(response)
-    return (0, reason) if reason else (response.json()["globalId"], "")
+    if response.status_code in REJECTED_STATUSES:
+        return 0, _rejection_reason(response)
+    return response.json()["globalId"], ""
 
 
 def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str = GLOBAL_ID) -> str:
@@ -271,10 +272,10 @@ def _request(world: World, path: str, method: str = "GET", body: Any = None) -> 
         StackError: the registry rejects the request.
     """
     response = _call(world, path, method, body)
-    reason = _rejection_reason(response)
-    if reason:
+    if response.status_code in REJECTED_STATUSES:
         raise StackError(
-            f"the schema registry rejects {method}: {reason}", location=location(world) + path
+            f"the schema registry rejects {method}: {_rejection_reason(response)}",
+            location=location(world) + path,
         )
     return None if response.status_code == 404 else response.content
 

@@ -303,7 +303,7 @@ def _replayed_offsets(world: World, topic: str) -> set[tuple[int, int]]:
     # Former versions wrote one file for all batches. A topic, and so a folder, may have its name.
     root, _, former = f"{folder}.json".rpartition("/")
     if any(info.is_file and info.base_name == former for info in files.list_dir(root)):
-        positions += json.loads(files.read_bytes(f"{root}/{former}")).get(topic_id, [])
+        positions += json.loads(files.read_text(f"{root}/{former}") or "{}").get(topic_id, [])
     for name in files.list_files(f"{folder}/{topic_id}"):
         if name.endswith(".json"):
             positions += json.loads(files.read_bytes(f"{folder}/{topic_id}/{name}"))

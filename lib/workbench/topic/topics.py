@@ -520,7 +520,7 @@ def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
     if name not in _list_partitions(world, admin):
         topic = NewTopic(name, partitions, config=config)
         futures = admin.create_topics([topic], request_timeout=TIMEOUT_SECONDS)
-        _await_all(world, futures, "created")
+        _await_result_of(world, name, futures[name], "created")
 
 
 def delete(world: World, *topics: str) -> None:
@@ -535,7 +535,8 @@ def delete(world: World, *topics: str) -> None:
     _list_partitions(world, admin)  # raises where Kafka does not answer
     # all names, not only those in the list: the controller may know a new topic before the broker
     futures = admin.delete_topics(list(topics), request_timeout=TIMEOUT_SECONDS)
-    _await_all(world, futures, "deleted")
+    for topic, future in futures.items():
+        _await_result_of(world, topic, future, "deleted", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
     wait_until(
         lambda: not {*topics} & {*_list_partitions(world, admin)},
         f"topics {topics} to be gone",
@@ -543,13 +544,14 @@ def delete(world: World, *topics: str) -> None:
     )
 
 
-def _await_all(world: World, futures: dict[str, "Future[None]"], action: str) -> None:
-    for topic, future in futures.items():
-        try:
-            await_result(world, future)
-        except KafkaException as e:
-            if error_code(e) != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise WorkbenchError(
-                    f"topic {topic!r} was not {action}: {e.args[0].str()}",
-                    location=world.kafka.bootstrap,
-                ) from e
+def _await_result_of(
+    world: World, topic: str, future: "Future[None]", action: str, ignore: Optional[int] = None
+) -> None:
+    try:
+        await_result(world, future)
+    except KafkaException as e:
+        if error_code(e) != ignore:
+            raise WorkbenchError(
+                f"topic {topic!r} was not {action}: {e.args[0].str()}",
+                location=world.kafka.bootstrap,
+            ) from e
