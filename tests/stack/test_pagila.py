@@ -404,7 +404,10 @@ public_dump = pytest.mark.skipif(
 @public_dump
 def test_public_dump(empty):
     world, loader = empty
-    assert loader.load(world, from_dir=os.environ["PAGILA_DIR"], confirm=yes, progress=silent) == COUNTS
+    assert (
+        loader.load(world, from_dir=os.environ["PAGILA_DIR"], confirm=yes, progress=silent)
+        == COUNTS
+    )
     assert loader.loaded_from(world) == os.path.abspath(os.environ["PAGILA_DIR"])
     facts_hold(world)
     changes_work(world)

@@ -227,7 +227,7 @@ def test_what_is_refused_changes_nothing(lab, spark):
         ),
         (
             ConnectorError,
-            "is refused for 1 key",
+            "is rejected for 1 key",
             lambda: run(good, **{"poll.interval.ms": "often"}),
         ),
         (

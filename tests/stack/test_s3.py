@@ -26,7 +26,7 @@ from workbench import hudi, stack
 from workbench.base import aws, environment, files, params, paths, secrets, split_host_port
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
-from workbench.hudi import labeling, timeline
+from workbench.hudi import timeline
 from workbench.results import check
 from workbench.run import runner
 from workbench.spark import session
@@ -129,7 +129,7 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
 
 def test_labels_that_are_given_at_once_are_all_kept(lake, monkeypatch):
     monkeypatch.setattr(
-        labeling, "completed_actions", lambda table: [SimpleNamespace(instant="20260101120000001")]
+        timeline, "completed_actions", lambda table: [SimpleNamespace(instant="20260101120000001")]
     )
     table = hudi.table(lake, "labelled", key=("id",), ordering="v")
     with ThreadPoolExecutor(8) as pool:

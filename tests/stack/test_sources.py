@@ -349,7 +349,7 @@ MINIMAL = "CREATE TABLE orders (\n  order_id smallint PRIMARY KEY);\n"
 def test_broken_dump_rolls_back(empty, tmp_path, text, says):
     (tmp_path / "northwind.sql").write_text(text, encoding="utf-8")
     for judge in (northwind.loader.load, northwind.loader.validate):
-        more = {"confirm": yes, "say": silent} if judge == northwind.loader.load else {}
+        more = {"confirm": yes, "progress": silent} if judge == northwind.loader.load else {}
         with pytest.raises(SourceError, match=says):
             judge(empty, from_dir=str(tmp_path), **more)
         assert not {"datalake", "datalake_trial"} & set(schemas(empty))
