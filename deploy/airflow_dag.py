@@ -1,9 +1,13 @@
-"""Apache Airflow (2.4 and later, 3): run the notebooks of a track every night, in order, by papermill (schedules.md).
+"""Run the notebooks of a track every night, in order, by papermill (schedules.md).
 
-Put this file into the folder of DAGs. Airflow's workers need the provider `apache-airflow-providers-papermill`, the
-library's wheel with pyspark 3.5.7, and a role with the policies of 6-emr.yaml (README.md). Environment variables are read
-when Airflow parses this file. `world` and `runs` can also be set when a run is triggered manually.
+For Apache Airflow 2.4 and later, and 3.
+
+Put this file into the folder of DAGs. Airflow's workers need the provider
+`apache-airflow-providers-papermill`, the library's wheel with pyspark 3.5.7, and a role with the
+policies of 6-emr.yaml (README.md). Environment variables are read when Airflow parses this file.
+`world` and `runs` can also be set when a run is triggered manually.
 """
+
 from __future__ import annotations
 
 import datetime as dt
@@ -14,15 +18,23 @@ from pathlib import Path
 from airflow import DAG
 from airflow.providers.papermill.operators.papermill import PapermillOperator
 
-ROOT = Path(os.environ["WORKBENCH_ROOT"])  # contains params/, notebooks/ and data/; the library reads it, too
-RUNS = os.environ["WORKBENCH_AIRFLOW_RUNS"]  # folder of executed notebooks: s3://<bucket>/runs/airflow
+ROOT = Path(
+    os.environ["WORKBENCH_ROOT"]
+)  # contains params/, notebooks/ and data/; the library reads it, too
+RUNS = os.environ[
+    "WORKBENCH_AIRFLOW_RUNS"
+]  # folder of executed notebooks: s3://<bucket>/runs/airflow
 TRACK = os.environ.get("WORKBENCH_TRACK", "10_outbox")
 
 
 def log_failure(context: dict) -> None:
     """Log a failure below papermill's traceback. Add a notifier of your own here."""
     task = context["task_instance"]
-    logging.error("notebook %s failed; the executed copy, as far as it came: %s", task.task_id, task.task.output_nb)
+    logging.error(
+        "notebook %s failed; the executed copy, as far as it came: %s",
+        task.task_id,
+        task.task.output_nb,
+    )
 
 
 with DAG(
@@ -50,5 +62,7 @@ with DAG(
             language_name="python",
         )
         if previous is not None:
-            previous >> task  # after a failure the rest of the track is skipped, as in `workbench run`
+            (
+                previous >> task
+            )  # after a failure the rest of the track is skipped, as in `workbench run`
         previous = task

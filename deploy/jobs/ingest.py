@@ -1,9 +1,13 @@
-"""Entry point of a job on EMR (`workbench ingest … --on emr-serverless` or `emr-step`, or a scheduler of your own).
+"""Run a `workbench` command as a job on EMR.
 
-Arguments: the URI of the folder that `workbench aws publish` uploaded to, then the arguments of `workbench`:
+`workbench ingest … --on emr-serverless` or `emr-step` starts it, or a scheduler of your own.
+
+Arguments: the URI of the folder that `workbench aws publish` uploaded to, then the arguments of
+`workbench`:
 
     s3://<bucket>/workbench ingest cdc_events --world aws
 """
+
 import os
 import sys
 import tempfile
@@ -11,7 +15,10 @@ import tempfile
 
 def main(uri: str, *arguments: str) -> None:
     """Prepare library, params and data, then run a command."""
-    for folder in ("environment", "/opt/workbench/environment"):  # where Spark, or bootstrap.sh, unpacked the library
+    for folder in (
+        "environment",
+        "/opt/workbench/environment",
+    ):  # where Spark, or bootstrap.sh, unpacked the library
         if os.path.isdir(folder):
             sys.path.insert(0, os.path.abspath(folder))
     from pyarrow import fs

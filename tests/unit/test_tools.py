@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from workbench.base import paths
 
-PYTHON = ["lib", "tests", "notebooks", ".ci"]
+PYTHON = ["lib", "tests", "notebooks", "deploy", ".ci"]
 TEXTS = ["README.md", "CONTRIBUTING.md", "Makefile", "docs", "deploy", "params", "lib"]
 
 
