@@ -215,7 +215,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(lake, world, spark):
     topics.delete(world, it.topic)
     new_topic(world, it.topic)
     for _ in range(3):  # shorter than the old one, as long, longer
-        with pytest.raises(LakeError, match="(?s)was deleted and made anew.*replay=True"):
+        with pytest.raises(LakeError, match="(?s)was deleted and recreated.*replay=True"):
             it.go(change_record(3, 1))
     assert it.go(replay=True).messages == 3 and [r[0] for r in it.rows()] == [1, 2, 3]
     assert it.go(change_record(4, 1)).messages == 1
