@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, {tests!r})
-from lake_help import kill
+from lake_help import kill_service
 
 
 def killed(service):
     Path({noted!r}).write_text(str(time.time()))
-    kill(service)
+    kill_service(service)
 """
 
 
