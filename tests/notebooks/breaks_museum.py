@@ -308,7 +308,7 @@ spark.sql("DROP TABLE moma_mor.artists_ro")
 spark.sql(f"CREATE TABLE moma_mor.artists_ro USING hudi OPTIONS ('hoodie.query.as.ro.table' = 'false') "
           f"LOCATION '{tables[1].base}'")""",
             {
-                "partition columns of each": "'moma_mor.artworks_ro': []",
+                "partition columns of each": "'moma_mor.artworks_ro': none",
                 "which view reads base files only": "'_ro': 'false'",
                 "rows in each view": ("'artists_rt': 149", "'artworks_ro': 0"),
             },

@@ -348,6 +348,10 @@ postgres.execute(world, "UPDATE cdc_events SET ship_country = 'Atlantis' WHERE o
                     "order_id=10300: missing in lake",
                     "order_id=10301, ship_city: lake 'Atlantis', source",
                 ),
+                "Spark = source, row by row": (
+                    "order_id=10300: missing in Spark",
+                    "order_id=10301, ship_city: Spark 'Atlantis'",
+                ),
                 "hudi-rs = source, row by row": (
                     "order_id=10300: missing in hudi-rs",
                     "order_id=10302, ship_country: hudi-rs",
