@@ -86,8 +86,8 @@ def placed(message, partition):
     key, value, options = message
     return key, value, {**options, "partition": partition}
 
-def late(what, condition):
-    patient(what, condition, 2)
+def late(what, condition, timeout=2, **options):
+    patient(what, condition, 2, **options)
     postgres.drop_publication(world, contexts.PUBLICATION, "accounts")
     send_late()
 
