@@ -82,7 +82,7 @@ def wheel(tmp_path):
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", paths.ROOT, clone], check=True)
     (clone / ".venv").symlink_to(Path(sys.executable).parents[1])
-    command = ["make", "--assume-old=.venv/.installed", "wheel"]
+    command = ["make", "--no-print-directory", "--assume-old=.venv/.installed", "wheel"]
     made = subprocess.run(command, cwd=clone, capture_output=True, text=True)
     (wheel,) = (clone / "dist").glob("*.whl")
     assert made.stdout.strip() == f"dist/{wheel.name}", made.stdout + made.stderr

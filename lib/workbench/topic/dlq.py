@@ -1,4 +1,4 @@
-"""Dead dead_letters in a topic, as the sink connectors of Kafka Connect write them (KIP-298).
+"""Dead letters in a topic, as the sink connectors of Kafka Connect write them (KIP-298).
 
 A dead letter is the unchanged message, every byte of its key and its value. Its headers report
 where the message came from and why it could not be read.
