@@ -597,7 +597,7 @@ postgres.execute(world, "CREATE PUBLICATION moma_publication FOR TABLE artworks"
 other = postgres.slot_prefix(world) + "other"
 postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [other], museum.DATABASE)""",
             {
-                "left of 10_outbox": "outbox_source",
+                "left of 10_outbox": "outbox_sink",
                 "left of 20_query_based_cdc": "pagila_jdbc_source_00",
                 "left of 30_log_based_cdc": "pagila_source",
                 "left of 40_schema_evolution": "movies_file_sink",

@@ -86,7 +86,7 @@ def placed(message, partition):
     key, value, options = message
     return key, value, {**options, "partition": partition}
 
-def late(what, condition, timeout=2, **options):
+def late(what, condition, **options):
     patient(what, condition, 2, **options)
     postgres.drop_publication(world, contexts.PUBLICATION, "accounts")
     send_late()
@@ -289,10 +289,10 @@ DISTURBANCES = [
                 "the outdated copy": "'000000490000000000000001'",
                 "versions behind": "stores 11",
                 "partitions of one customer's events": "topic 2",
-                "versions of his events, by offset": "13, 16, 14]",
+                "versions of his events, by offset": "first at position 1: topic 15, in order 1",
                 "the last three": "topic [13, 16, 14]",
                 "events recognized by their ids": "metrics 325 · published 327",
-                "versions as they were consumed": "14, 15, 16]",
+                "versions as they were consumed": "first at position 14: orders 15, in order 14",
                 "divergent documents after that": "'000000490000000000000001'",
                 "dead letters": "topic 8",
                 "each dead letter has a reason": "actual no",

@@ -46,6 +46,8 @@ def test_the_first_walkthrough_passes_in_a_classic_session(tmp_path):
         f"--conf spark.sql.warehouse.dir=file:{tmp_path}/warehouse --driver-java-options "
         f"'-Dderby.system.home={tmp_path} -Duser.timezone=UTC' pyspark-shell",
     }
+    # an earlier test of this process may have opened a session of Spark Connect, which sets it
+    given.pop("SPARK_CONNECT_MODE_ENABLED", None)
     command = [sys.executable, "-m", "workbench.cli"]
     try:
         done = subprocess.run(

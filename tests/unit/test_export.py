@@ -32,7 +32,7 @@ def test_without_folded_cells_nothing_is_folded():
 
 
 def test_code_in_an_output_has_the_font_of_code():
-    """The theme's rule for code in a cell sets `font-family: inherit`, with the same weight."""
+    """A rule of the theme with the same specificity sets `font-family: inherit`."""
     html = page()
     rule = re.search(r"\.jp-OutputArea-output \.highlight pre \{([^}]*)\}", html)
     assert "font-family: var(--jp-code-font-family)" in rule[1]
