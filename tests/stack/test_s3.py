@@ -20,6 +20,9 @@ import instance
 import psutil
 import pytest
 import s3_help
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce, table_content
 from workbench import hudi, stack
@@ -102,6 +105,37 @@ def test_of_eight_writers_exactly_one_gets_the_lock_thirty_times(lake):
     assert [each.exitcode for each in writers] == [0] * 8 and got.empty()
     assert sorted(each for each, _ in winners) == list(range(30))
     assert files.read_text("s3a://lake/count") == "40", "those who wait come one after another"
+
+
+def test_a_client_that_stops_in_mid_request_holds_nobody_up(lake):
+    """It has sent the head of a conditional write, and no body."""
+    host, port = split_host_port(lake.lake.endpoint)
+    head = AWSRequest(
+        "PUT",
+        f"{lake.lake.endpoint}/lake/stopped",
+        headers={"If-None-Match": "*", "Content-Length": "9", "Host": f"{host}:{port}"},
+        data=b"not sent!",
+    )
+    credentials = Credentials(services.S3_KEY_ID, secrets.read()[services.S3_KEY])
+    S3SigV4Auth(credentials, "s3", lake.region).add_auth(head)
+    lines = [f"{name}: {value}" for name, value in head.headers.items()]
+    with socket.create_connection((host, port)) as stopped:
+        stopped.sendall("\r\n".join(["PUT /lake/stopped HTTP/1.1", *lines, "", ""]).encode())
+        server = process.running_process("s3")
+        wait_until(
+            lambda: any(c.raddr[1:] == stopped.getsockname()[1:] for c in server.net_connections()),
+            "the server to accept it",
+            timeout=10,
+        )
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(hold_lock_once, "s3a://lake/other").result(timeout=30)
+        stopped.sendall(b"not sent!")
+        assert stopped.recv(15).startswith(b"HTTP/1.1 200"), "the request was a valid one"
+
+
+def hold_lock_once(address):
+    with files.exclusive_lock(address, "test"):
+        pass
 
 
 def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
@@ -202,9 +236,11 @@ class Relay:
             target.shutdown(socket.SHUT_WR)
 
     def close(self):
-        with contextlib.suppress(OSError):
-            self.door.shutdown(socket.SHUT_RDWR)
+        """Cut all connections. Without the shutdown a thread that reads from a socket would keep
+        its connection open."""
         for each in (self.door, *self.open):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
             each.close()
         self.open = []
 

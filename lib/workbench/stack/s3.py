@@ -5,7 +5,7 @@ requests (option INITIAL_NO_AUTH_ACTION_COUNT). A user with the instance's key a
 created before the first request.
 """
 
-import contextlib
+import io
 import ipaddress
 import json
 import logging
@@ -48,6 +48,7 @@ def create_application(bucket: str) -> Callable[..., Iterable[bytes]]:
     from moto.iam.models import iam_backends
     from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.models import s3_backends
+    from werkzeug.wsgi import get_input_stream
 
     # moto computes the signature of boto3; Java's SDK also signs `User-Agent`.
     auth.SIGNED_HEADERS_BLACKLIST.clear()
@@ -75,8 +76,11 @@ def create_application(bucket: str) -> Callable[..., Iterable[bytes]]:
         environ["QUERY_STRING"] = query.replace("+", "%20").replace("*", "%2A").replace("%7E", "~")
         # moto checks the condition and then writes: two concurrent conditional writes would both
         # succeed.
-        is_conditional = environ.keys() & {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"}
-        with write_lock if is_conditional else contextlib.nullcontext():
+        if not environ.keys() & {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"}:
+            return moto(environ, start_response)
+        # Read the body first: a client that stops sending would hold the lock for everybody.
+        environ["wsgi.input"] = io.BytesIO(get_input_stream(environ).read())
+        with write_lock:
             return moto(environ, start_response)
 
     return app
