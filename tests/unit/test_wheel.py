@@ -43,10 +43,14 @@ def test_what_is_installed_without_the_lock_stands_in_the_list_of_reasons():
             assert one.specifier == reasons[one.name].specifier, (
                 f"{one}: another version in requirements.in"
             )
-    assert not {one.name.replace("-", "_") for one in listed("dependencies")} & {
-        *minimal_install.EMBEDDED_PACKAGES,
-        "pyspark",
-    }
+    base, embedded = (
+        {one.name.replace("-", "_") for one in listed(block)}
+        for block in ("dependencies", "embedded")
+    )
+    assert not base & {*minimal_install.EMBEDDED_PACKAGES, "pyspark"}
+    assert embedded <= {*minimal_install.EMBEDDED_PACKAGES, "pyspark"}, (
+        "the test above imports without these packages"
+    )
 
 
 def test_params_notebooks_and_data_are_found_beside_an_installed_library(tmp_path):
