@@ -23,7 +23,7 @@ def list_(world: str = WORLD) -> None:
 
     for row in dlq.summary(params.load(world)).itertuples():
         echo(
-            f"{escape_unprintable(row.place)}: {row.dead_letters} from "
+            f"{escape_unprintable(row.location)}: {row.dead_letters} from "
             f"{escape_unprintable(row.origin)}, {row.replayed} replayed\n    {row.reason!r}"
         )
 

@@ -170,7 +170,7 @@ landing.run_once(spark, world, query_based.SINKS[1])""",
         Break(
             "has_plugin = {name in installed",
             "connector_classes = installed",
-            {"workers of the six connectors": "no plugin in the Connect false"},
+            {"workers of the six connectors": "without a plugin false"},
             undo='landing.delete(world, "pagila_flawed")',
         ),
         Break(

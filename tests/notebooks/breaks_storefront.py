@@ -289,7 +289,7 @@ DISTURBANCES = [
                 "the outdated copy": "'000000490000000000000001'",
                 "versions behind": "stores 11",
                 "partitions of one customer's events": "topic 2",
-                "versions of his events, by offset": "first at position 1: topic 15, in order 1",
+                "versions of the customer's events, by offset": "first at position 1: topic 15, in order 1",
                 "the last three": "topic [13, 16, 14]",
                 "events recognized by their ids": "metrics 325 · published 327",
                 "versions as they were consumed": "first at position 14: orders 15, in order 14",

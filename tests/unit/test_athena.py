@@ -263,10 +263,10 @@ def test_describe_is_one_text_apart_by_tabs():
         (
             "CANCELLED",
             "Query cancelled! : Bytes scanned limit was exceeded",
-            "cancelled: it would scan more than the limit of workgroup workbench.*SELECT a FROM t.*2-lake.yaml",
+            "canceled: it would scan more than the limit of workgroup workbench.*SELECT a FROM t.*2-lake.yaml",
         ),
-        ("CANCELLED", "Query cancelled by user", "a user cancelled the query"),
-        ("CANCELLED", "", "a user cancelled the query"),
+        ("CANCELLED", "Query cancelled by user", "a user canceled the query"),
+        ("CANCELLED", "", "a user canceled the query"),
         (
             "FAILED",
             "TABLE_NOT_FOUND: line 1:15: Table 'awsdatacatalog.default.t' does not exist",

@@ -482,7 +482,7 @@ def test_the_command_line(monkeypatch):
                 ("topic dead", "movies\x1b[8m\nforged: 9", "not Avro", 3, 1),
                 ("files landing/x", "movies", "not Avro", 3, 0),
             ],
-            columns=["place", "origin", "reason", "dead_letters", "replayed"],
+            columns=["location", "origin", "reason", "dead_letters", "replayed"],
         ),
     )
 

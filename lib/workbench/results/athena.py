@@ -188,8 +188,8 @@ def _to_error(world: World, text: str, query_id: Optional[str], error: Exception
     location = f"{location}\n{message}"
     if re.search("bytes scanned", message, re.I):
         return LakeError(
-            f"the query was cancelled: it would scan more than the limit of workgroup {world.stack.deployment}",
+            f"the query was canceled: it would scan more than the limit of workgroup {world.stack.deployment}",
             location=location,
             hint="name the columns that you need, and a partition; the limit is CutOffBytes of deploy/2-lake.yaml",
         )
-    return LakeError("a user cancelled the query", location=location, hint="run it again")
+    return LakeError("a user canceled the query", location=location, hint="run it again")

@@ -56,7 +56,7 @@ def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pand
 
     Raises:
         LakeError: the text is not one statement or cannot be translated, a value is missing or left
-            over, a table or column does not exist; or a query of Athena was cancelled, by a user or
+            over, a table or column does not exist; or a query of Athena was canceled, by a user or
             by the limit on scanned bytes.
         StackError: Spark was restarted or is gone (`spark.session(world)` gives a new session), or
             AWS rejected the request.

@@ -67,13 +67,13 @@ def run(
         world: the world.
         executor: "emr-serverless" or "emr-step".
         arguments: the command.
-        continuous: the job ends only when it is cancelled; Serverless restarts it after a failure
+        continuous: the job ends only when it is canceled; Serverless restarts it after a failure
             (mode STREAMING).
         wait: False returns when the job is started.
         progress: called with each line for the user.
 
     Returns:
-        The exit code: 0, or 130 if the job was cancelled before its end.
+        The exit code: 0, or 130 if the job was canceled before its end.
 
     Raises:
         StackError: the job failed, AWS rejected a request, or nothing was published.

@@ -117,14 +117,14 @@ def _parse_number(text: str) -> int:
 
 
 def summary(world: World) -> pandas.DataFrame:
-    """Return the number of dead letters by place, origin and reason.
+    """Return the number of dead letters by location, origin and reason.
 
-    A place is a topic (whose first message is a dead letter), or a folder below `dead_letters` of
+    A location is a topic (whose first message is a dead letter), or a folder below `dead_letters` of
     the environment, into which the jobs of the workbench write them. The dead letters of a sink
     that names a topic are in both.
 
     Returns:
-        Columns place, origin, reason, dead_letters (their number), replayed (how many of them were
+        Columns location, origin, reason, dead_letters (their number), replayed (how many of them were
         replayed; 0 for a folder).
     """
     rows = [
@@ -140,7 +140,7 @@ def summary(world: World) -> pandas.DataFrame:
             (f"files {folder}", record.get("topic") or record["file"], record["reason"], False)
             for record in _read_lines(root, path)
         ]
-    keys = ["place", "origin", "reason"]
+    keys = ["location", "origin", "reason"]
     grouped = pandas.DataFrame(rows, columns=[*keys, "replayed"]).groupby(keys)["replayed"]
     return grouped.agg(dead_letters="size", replayed="sum").reset_index()
 
