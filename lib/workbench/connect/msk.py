@@ -1,9 +1,10 @@
 """The operations of MSK Connect (API reference "kafkaconnect 2021-09-14"). Use them via `connect`.
 
-A connector has the name `<deployment>-<name>` there, and a tag. The parameters of the deployment
-name what it runs on: a role for each connector, subnets, security groups, log group, worker
-configuration. MSK Connect starts workers for each connector: operations that take seconds in a
-Kafka Connect take minutes here. docs/limits.md lists what it does not support.
+A connector is called `<deployment>-<name>` in MSK Connect, and it has the deployment's tag. The
+parameters of the deployment name the resources of its workers: a role for each connector, subnets,
+security groups, log group, worker configuration. MSK Connect starts workers for each connector:
+operations that take seconds in a Kafka Connect take minutes here. docs/limits.md lists what it does
+not support.
 """
 
 import time

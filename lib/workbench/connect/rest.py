@@ -194,8 +194,8 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> Connect
 def restart(world: World, name: str) -> None:
     """Restart a connector and its tasks if they have FAILED (KIP-745).
 
-    They resume at their offsets. What runs is not restarted. No state that is seen after this call
-    is one of before. See `wait_running`.
+    They resume at their committed offsets. Running tasks are not restarted. After this call
+    `status` returns no state from before the restart. See `wait_running`.
     """
     _call(world, "POST", f"{_connector_path(name)}/restart?includeTasks=true&onlyFailed=true")
     # Connect responds before the restart. A new failure is reported by the next call.

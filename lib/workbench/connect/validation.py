@@ -46,7 +46,7 @@ def require_plugin(
 
     Args:
         config: the configuration.
-        name: of the connector.
+        name: name of the connector.
         plugins: the plugins of the Connect.
         location: the Connect, for the error.
         install: hint for a missing plugin that no job of ours replaces.
@@ -92,8 +92,8 @@ def reject_plaintext_secrets(world: World, name: str, config: dict[str, str]) ->
 def reject_error_tolerance(name: str, config: dict[str, str]) -> None:
     """Reject errors.tolerance=all of a source connector.
 
-    It would skip what it cannot send, such as a row that is too large, or of a schema that the
-    registry refuses, and stay RUNNING. Only sinks have dead-letter topics (KIP-298).
+    The connector would skip records that it cannot send and stay RUNNING. Examples are a record that
+    is too large, and one whose schema the registry rejects. Only sinks have dead-letter topics (KIP-298).
 
     Raises:
         ConnectorError: the source connector has this setting.
@@ -115,7 +115,7 @@ def require_free_slot(
     Debezium would retry for ever, and stay RUNNING.
 
     Args:
-        name: of the connector.
+        name: name of the connector.
         config: its configuration.
         deployed: the configurations of all connectors, by their names.
 
@@ -185,7 +185,7 @@ def raise_for_problems(name: str, class_name: str, problems: dict[str, list[str]
     """Raise one ConnectorError that lists every rejected key with its messages, if there are any.
 
     Args:
-        name: of the connector.
+        name: name of the connector.
         class_name: its class.
         problems: messages by key.
     """
@@ -206,7 +206,7 @@ def missing_connector_error(name: str, location: str, names: list[str]) -> Conne
     """Return the error for a connector that does not exist.
 
     Args:
-        name: of the connector.
+        name: name of the connector.
         location: the Connect.
         names: its connectors.
     """
@@ -245,7 +245,7 @@ def failure_message(name: str, status: Optional[ConnectorStatus]) -> Optional[st
     """Return why a connector or one of its tasks is FAILED, None if it is not.
 
     Args:
-        name: of the connector.
+        name: name of the connector.
         status: its status, None if it does not exist.
     """
     if status is None:
@@ -267,7 +267,7 @@ def running_for(
     Args:
         get_status: returns the status of the connector.
         stable_for: seconds for which they must be RUNNING. A call in between that sees another
-            state, or fails, starts them again.
+            state, or fails, starts the time again.
 
     Returns:
         A function that returns the status once the condition is met, else None.
