@@ -4,7 +4,15 @@ equals the source."""
 import os
 
 import pytest
-from lake_help import kill_service, kill_service_during
+from lake_help import (
+    SCHEMA,
+    change_record,
+    kill_service,
+    kill_service_during,
+    new_table,
+    new_topic,
+    produce,
+)
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
 from workbench.results import check
@@ -154,3 +162,17 @@ def test_spark_killed_while_it_writes(flow):
     assert raised, "the ingest had ended before Spark was killed"
     agrees(flow, "Spark was killed writing")
     assert len(hudi.commits(table)) > before
+
+
+def test_a_stream_that_waits_survives_a_restart_of_kafka(world, spark):
+    topic, table = new_topic(world), new_table(world)
+    produce(world, topic, change_record(1, 1))
+    stream = hudi.stream(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
+    check.eventually("the first batch", lambda: stream.counts().upserts == 1, timeout=60)
+    kill_service("kafka")
+    stack.ensure_running(world, "kafka")
+    produce(world, topic, change_record(2, 1))
+    check.eventually("the second batch", lambda: stream.counts().upserts == 2, timeout=60)
+    assert stream.stop().batches == 2
+    hudi.drop(spark, world, table)
+    topics.delete(world, topic)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files, paths
 from workbench.base.errors import LakeError
-from workbench.hudi import ddl, ingesting
+from workbench.hudi import ddl, decode, ingesting
 from workbench.results import readcost
 from workbench.topic import topics
 
@@ -631,9 +632,58 @@ def test_continuous_stops_between_batches(lake, spark):
     from workbench.base.wait import wait_until
 
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
+    time.sleep(0.5)  # it waits for a message
+    begun = time.monotonic()
     assert stream.stop().upserts == 1
+    assert time.monotonic() - begun < 0.3
     assert it.go(change_record(2, 1)).messages == 1
     assert [r[0] for r in it.rows()] == [1, 2]
+
+
+def test_a_stream_that_waits_notices_that_the_topic_was_made_anew(lake, world):
+    it = lake()
+    stream = it.go(change_record(1, 1), run=hudi.stream)
+    from workbench.base.wait import wait_until
+
+    wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
+    topics.delete(world, it.topic)
+    new_topic(world, it.topic)
+    produce(world, it.topic, change_record(2, 1), change_record(3, 1))
+    wait_until(stream.failure, "the stream to end", timeout=20)
+    with pytest.raises(LakeError, match="(was deleted and recreated|there is no topic)"):
+        stream.stop()
+    assert [r[0] for r in it.rows()] == [1]
+
+
+def test_the_query_of_a_small_batch_has_the_outcomes_of_the_whole_one(spark, world, lake):
+    """And the dead letters of a small batch name the value."""
+    it = lake()
+    texts = [
+        json.dumps(change_record(1, 1)),
+        json.dumps({**change_record(2, 1), "id": "two"}),
+        json.dumps({**change_record(3, 1), "text": [3]}),
+        json.dumps({"schema": None, "payload": change_record(4, 1, op="d")}),
+        json.dumps({**change_record(5, 1), "__lsn": None}),
+        json.dumps({"id": 6, "__op": "d", "__lsn": 1}),
+        "{broken",
+        "[]",
+        None,
+    ]
+    raw = spark.createDataFrame(
+        [("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
+        "key string, text string, topic string, partition int, offset long, file string",
+    )
+    small = decode.rows(raw, SCHEMA, it.table, has_decimals=False, explain=False)
+    whole = decode.rows(raw, SCHEMA, it.table)
+    columns = ["offset", "outcome", "row", "text"]
+    assert small.select(columns).collect() == whole.select(columns).collect()
+    assert {row.outcome for row in whole.collect()} == {"upsert", "delete", "tombstone", "dead"}
+    it.go(*[("k", text) for text in texts])
+    letters = hudi.dead_letters(spark, world, it.table).collect()
+    assert {r.offset: r.reason for r in letters} == {
+        r.offset: r.reason for r in whole.collect() if r.outcome == "dead"
+    }
+    assert "column id is two, which is no int" in {r.reason for r in letters}
 
 
 def test_why_data_skipping_stays_off(world, spark):

@@ -1,6 +1,11 @@
 """Topics of a real Kafka."""
 
+import contextlib
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer
@@ -116,3 +121,41 @@ def test_of_a_transaction_what_was_committed_is_read_and_its_marks_hold_nobody_u
     began = time.monotonic()
     assert list(topics.read(world, topic)["value"]) == ["committed", "open"]
     assert time.monotonic() - began < 5
+
+
+def test_a_wait_ends_with_the_message_and_does_not_poll(world, topic):
+    calls, stop, first = [], threading.Event(), time.monotonic()
+    with contextlib.closing(topics.open_consumer(world)) as consumer:
+        counting = SimpleNamespace(
+            assign=consumer.assign,
+            unassign=consumer.unassign,
+            consume=lambda *args: calls.append(1) or consumer.consume(*args),
+        )
+        for partition in (0, 1, 2, 0):
+            start = topics.end_offsets(world, topic)
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(
+                    lambda start=start: (
+                        topics.wait_for_message(counting, topic, start, stop, 30),
+                        time.monotonic(),
+                    )
+                )
+                with pytest.raises(FutureTimeout):
+                    waiting.result(1)
+                topics.produce(world, topic, [("k", "v", {"partition": partition})])
+                produced = time.monotonic()
+                assert waiting.result(5)[1] - produced < 0.1
+            # the same consumer reads what it has waited for
+            end = topics.end_offsets(world, topic)
+            assert [m.offset() for m in topics.consume(world, topic, start, end, consumer)] == [
+                start[partition]
+            ]
+        # each wait also makes one call that is not full
+        assert len(calls) <= (time.monotonic() - first) / 0.1 + 4, "one call in 0.1 s of the wait"
+        begun = time.monotonic()
+        threading.Timer(0.5, stop.set).start()
+        topics.wait_for_message(counting, topic, end, stop, 30)
+        assert 0.4 < time.monotonic() - begun < 0.8, "stopped"
+        begun = time.monotonic()
+        topics.wait_for_message(counting, topic, end, threading.Event(), 0.5)
+        assert 0.5 <= time.monotonic() - begun < 0.8, "the time is over"

@@ -1,6 +1,7 @@
 """Which landed files are new, and how often their lists are opened to know it; which messages of a
 topic a batch has."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -87,9 +88,16 @@ class Message:
 @pytest.fixture
 def topic(monkeypatch):
     """A reader of a topic of two partitions; its batches are lists of (partition, offset)."""
-    known = SimpleNamespace(watermarks={0: (5, 9), 1: (0, 3)}, id="one", consumed=[])
+    known = SimpleNamespace(watermarks={0: (5, 9), 1: (0, 3)}, id="one", consumed=[], consumers=[])
 
-    def consume(world, name, start, stop):
+    def open_consumer(world):
+        known.consumers.append(SimpleNamespace(is_open=True))
+        known.consumers[-1].close = lambda one=known.consumers[-1]: setattr(one, "is_open", False)
+        return known.consumers[-1]
+
+    known.open_consumer = open_consumer
+
+    def consume(world, name, start, stop, consumer):
         known.consumed.append((start, stop))
         for partition in start:
             for offset in range(start[partition], stop[partition]):
@@ -99,7 +107,10 @@ def topic(monkeypatch):
     monkeypatch.setattr(changes.topics, "topic_id", lambda *_: known.id)
     monkeypatch.setattr(changes.topics, "settings", lambda *_: {})
     monkeypatch.setattr(changes.topics, "consume", consume)
-    monkeypatch.setattr(changes._TopicReader, "_decode", lambda self, messages, in_memory: messages)
+    monkeypatch.setattr(changes.topics, "open_consumer", known.open_consumer)
+    monkeypatch.setattr(
+        changes._TopicReader, "_decode_in_memory", lambda self, messages, values: (messages, None)
+    )
     spark = SimpleNamespace(createDataFrame=lambda rows, _: [row[3:5] for row in rows])
     table = hudi.Table("t", "file:/none", ("id",), "v")
 
@@ -142,3 +153,22 @@ def test_large_messages_make_a_smaller_batch(topic, monkeypatch):
     monkeypatch.setattr(changes, "SMALL_BATCH_BYTES", 20)
     batch = topic.reader(10).next({}, 0)
     assert batch.rows == [(0, 5), (0, 6)] and batch.progress["offsets"] == {"0": 7, "1": 0}
+
+
+def test_a_reader_has_one_consumer_until_it_is_closed(topic):
+    reader = topic.reader(3)
+    reader.close()
+    assert reader.next({}, 0) and reader.next({"offsets": {"0": 9, "1": 3}}, 1) is None
+    assert len(topic.consumers) == 1 and topic.consumers[0].is_open
+    reader.close()
+    assert not topic.consumers[0].is_open
+    assert reader.next({}, 0) and len(topic.consumers) == 2
+
+
+def test_a_reader_waits_at_the_end_of_the_topic(topic, monkeypatch):
+    waits = []
+    monkeypatch.setattr(changes.topics, "wait_for_message", lambda *args: waits.append(args))
+    reader, stop = topic.reader(9), threading.Event()
+    assert reader.next({"offsets": {"0": 9, "1": 3}}, 1) is None
+    reader.wait(stop)
+    assert waits == [(topic.consumers[0], "topic", {0: 9, 1: 3}, stop, changes.MAX_WAIT_S)]

@@ -29,7 +29,7 @@ def test_unknown_topic_names_the_nearest(monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(topics, "_consumer", lambda world: Nothing())
+    monkeypatch.setattr(topics, "open_consumer", lambda world: Nothing())
     monkeypatch.setattr(
         topics,
         "_list_partitions",
@@ -127,7 +127,7 @@ def messages(monkeypatch):
     """`topics.consume` from such a reader."""
 
     def read(reader, start, stop):
-        monkeypatch.setattr(topics, "_consumer", lambda _: reader)
+        monkeypatch.setattr(topics, "open_consumer", lambda _: reader)
         return topics.consume(WORLD, "t", start, stop)
 
     return read

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import threading
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional, TypedDict
+from typing import Any, Callable, NamedTuple, Optional, TypedDict
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,6 +24,7 @@ from ..base import LakeError, World, did_you_mean, files
 from ..base.paths import join_uri
 from ..landing.job import topic_id_path
 from ..topic import topics, wire
+from ..topic.connect_schema import DECIMAL
 from . import decode, decode_avro, evolution
 from .tables import COMBINED_ORDERING_COLUMN, Table, safe_file_name, table_state_dir
 from .timeline import completed_actions
@@ -42,6 +45,9 @@ REPLAY_HINT = (
 )
 # A batch up to this size is consumed in this process: Spark's Kafka reader takes half a second to start.
 SMALL_BATCH_MESSAGES, SMALL_BATCH_BYTES = 2_000, 16 << 20
+
+POLL_INTERVAL_S = 0.2  # of a stream from landed files
+MAX_WAIT_S = 1.0  # of a stream from a topic, for a message
 
 
 class SourceProgress(TypedDict, total=False):
@@ -129,11 +135,14 @@ class Batch:
         progress: the source position after this batch.
         in_memory: whether the rows are in the query plan (a LocalRelation), so that a second action
             starts no Spark job.
+        explain: returns the rows with the reasons of dead letters that name the value; None if `rows`
+            has them.
     """
 
     rows: DataFrame
     progress: SourceProgress
     in_memory: bool = False
+    explain: Optional[Callable[[], DataFrame]] = None
 
 
 def create_reader(
@@ -193,6 +202,13 @@ class _Reader:
         """Read the next batch of changes after `progress`; None if nothing is new."""
         raise NotImplementedError
 
+    def wait(self, stop: threading.Event) -> None:
+        """Wait until something may be new, after `next` returned None; or until `stop` is set."""
+        stop.wait(POLL_INTERVAL_S)
+
+    def close(self) -> None:
+        """Close the connections to the source; the next call of `next` opens new ones."""
+
     @property
     def schemas(self) -> tuple[T.StructType, T.StructType]:
         """The schema of the last batch's rows, and the latest schema of the source.
@@ -234,11 +250,13 @@ class _TopicReader(_Reader):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._admin = AdminClient(topics.settings(self.world))
+        self._consumer: Optional[Consumer] = None
+        self._end: dict[int, int] = {}  # offsets of the messages to wait for
 
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
         """Read the messages from the committed offsets on; None if there are none."""
         topic = self.source.name
-        watermarks = topics.watermark_offsets(self.world, topic)
+        watermarks = topics.watermark_offsets(self.world, topic, self._open_consumer())
         topic_id = topics.topic_id(self.world, topic, self._admin)
         self._require_topic_id(
             progress,
@@ -248,17 +266,36 @@ class _TopicReader(_Reader):
         )
         start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
         if start == stop:
+            self._end = start
             return None
         in_memory = sum(stop.values()) - sum(start.values()) <= SMALL_BATCH_MESSAGES
+        explain = None
         if in_memory:
             rows, stop = self._fetch(start, stop)
             messages = self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS)
+            decoded, explain = self._decode_in_memory(messages, [row[1] or b"" for row in rows])
         else:
-            messages = self._read_with_spark(start, stop)
+            decoded = self._decode(self._read_with_spark(start, stop))
         offsets = {str(partition): offset for partition, offset in stop.items()}
-        return Batch(
-            self._decode(messages, in_memory), {"offsets": offsets, "topic_id": topic_id}, in_memory
+        return Batch(decoded, {"offsets": offsets, "topic_id": topic_id}, in_memory, explain)
+
+    def wait(self, stop: threading.Event) -> None:
+        """Wait for a message. Not for long: only `next` notices that the topic was recreated."""
+        topics.wait_for_message(
+            self._open_consumer(), self.source.name, self._end, stop, MAX_WAIT_S
         )
+
+    def _open_consumer(self) -> Consumer:
+        """Return the consumer that all requests share: to open one takes longer than a request."""
+        if self._consumer is None:
+            self._consumer = topics.open_consumer(self.world)
+        return self._consumer
+
+    def close(self) -> None:
+        """Close the consumer."""
+        if self._consumer:
+            self._consumer.close()
+        self._consumer = None
 
     def _plan_offsets(
         self, committed: dict[str, int], watermarks: dict[int, tuple[int, int]]
@@ -296,7 +333,7 @@ class _TopicReader(_Reader):
         rows: list[tuple[Any, ...]] = []
         size, offsets = 0, dict(start)
         with contextlib.closing(
-            topics.consume(self.world, self.source.name, start, stop)
+            topics.consume(self.world, self.source.name, start, stop, self._consumer)
         ) as messages:
             for m in messages:
                 rows.append((m.key(), m.value(), self.source.name, m.partition(), m.offset(), None))
@@ -322,12 +359,30 @@ class _TopicReader(_Reader):
         file = F.lit(None).cast("string").alias("file")
         return messages.select("key", "value", "topic", "partition", "offset", file)
 
-    def _decode(self, messages: DataFrame, in_memory: bool) -> DataFrame:
-        if self.resolver is None:
-            # the cast accepts any bytes; decode.rows detects invalid UTF-8
-            key, text = F.col("key").cast("string"), F.col("value").cast("string")
-            texts = messages.select(key.alias("key"), text.alias("text"), *decode.ORIGIN)
-            return decode.rows(texts, self.json_schema, self.table)
+    def _decode_in_memory(
+        self, messages: DataFrame, values: list[bytes]
+    ) -> tuple[DataFrame, Optional[Callable[[], DataFrame]]]:
+        """Decode messages whose values are known here: Spark gets the smallest query for them.
+
+        Spark takes longer to analyze the query of a small batch than to run it.
+        """
+        if self.resolver:
+            return self._decode_avro(messages, in_memory=True), None
+        has_decimals = any(DECIMAL.encode() in value for value in values)
+        quick = self._decode_json(messages, has_decimals=has_decimals, explain=False)
+        return quick, lambda: self._decode_json(messages)
+
+    def _decode(self, messages: DataFrame) -> DataFrame:
+        return self._decode_avro(messages) if self.resolver else self._decode_json(messages)
+
+    def _decode_json(self, messages: DataFrame, **options: bool) -> DataFrame:
+        # the cast accepts any bytes; decode.rows detects invalid UTF-8
+        key, text = F.col("key").cast("string"), F.col("value").cast("string")
+        texts = messages.select(key.alias("key"), text.alias("text"), *decode.ORIGIN)
+        return decode.rows(texts, self.json_schema, self.table, **options)
+
+    def _decode_avro(self, messages: DataFrame, in_memory: bool = False) -> DataFrame:
+        assert self.resolver
         messages = wire.with_wire_columns(messages, self.world)
         schemas = messages.select("schema")
         if not in_memory:  # rows in the query plan are collected without a Spark job

@@ -28,6 +28,7 @@ from .tables import COMBINED_ORDERING_COLUMN, ORDERING_DIGITS, Table
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
 DELETED = "_hoodie_is_deleted"
+MISMATCH = "a value does not have the type of the reader schema"
 NOT_UTF8 = "not UTF-8, the text is its base64"
 # the columns that every decoder returns
 OUTPUT_COLUMNS = ("key", "row", "outcome", "reason", *ORIGIN, "text")
@@ -55,7 +56,14 @@ def reader_schema(name: str) -> T.StructType:
     return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
 
 
-def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
+def rows(
+    raw: DataFrame,
+    schema: T.StructType,
+    table: Table,
+    *,
+    has_decimals: bool = True,
+    explain: bool = True,
+) -> DataFrame:
     """Decode JSON messages, with or without the Connect envelope (`{"schema": …, "payload": …}`).
 
     Args:
@@ -63,6 +71,10 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
         schema: the reader schema. Fields that it lacks are left out; fields that a message lacks are
             null.
         table: the table that the rows are for.
+        has_decimals: whether a text may contain the name of Connect's Decimal. False makes the query
+            much smaller.
+        explain: whether the reason of a value that does not have its type names the value. False
+            makes the query smaller, and changes no outcome.
 
     Returns:
         `raw` plus `row`, `outcome` (upsert, delete, tombstone, dead) and `reason` (null unless
@@ -89,14 +101,16 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
     wrapped = (
         F.when(can_cut, F.concat(F.lit("{"), payload)).when(has_envelope, text).otherwise(bare)
     )
-    decoded = raw.withColumn("_text", wrapped).withColumn(
-        "_parsed", F.from_json("_text", envelope, PERMISSIVE)
-    )
-    if _has_decimals(schema):  # the schema in the message marks a value as Connect's Decimal
-        has_decimals = has_envelope & text.contains(DECIMAL)
-        decoded = _decode_connect_decimals(decoded, has_decimals, envelope)
+    decoded = add_columns(raw, _text=wrapped)
+    decoded = add_columns(decoded, _parsed=F.from_json("_text", envelope, PERMISSIVE))
+    if has_decimals and _has_decimals(schema):
+        # the schema in the message marks a value as Connect's Decimal
+        is_marked = has_envelope & text.contains(DECIMAL)
+        decoded = _decode_connect_decimals(decoded, is_marked, envelope)
     decoded = decoded.select(
-        *raw.columns,
+        "key",
+        "text",
+        *ORIGIN,
         "_text",
         F.col("_parsed.payload").alias("row"),
         F.col(f"_parsed.{_CORRUPT}").alias(_CORRUPT),
@@ -105,15 +119,38 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
     # no value, a JSON null, or an empty envelope
     is_tombstone = text.isNull() | (~is_corrupt & F.col("row").isNull())
     is_malformed = is_corrupt & F.get_json_object("_text", "$").isNull()
+    mismatch = F.lit(MISMATCH)
+    if explain:
+        mismatch = _mismatch_reason(F.col("_text"), F.col("row"), schema)
     errors = [
         (_is_not_utf8(F.when(can_cut, payload).otherwise(text)), F.lit(NOT_UTF8)),
         (is_malformed, F.lit("malformed JSON")),
-        (is_corrupt, _mismatch_reason(F.col("_text"), F.col("row"), schema)),
+        (is_corrupt, mismatch),
     ]
     classified = classify(decoded, schema, is_tombstone, errors, table)
     base64 = F.base64(text.cast("binary"))
     printable = F.when(F.col("reason") == NOT_UTF8, base64).otherwise(text)
-    return classified.withColumn("text", printable).select(*OUTPUT_COLUMNS)
+    return output(classified, printable)
+
+
+def add_columns(rows: DataFrame, **columns: Column) -> DataFrame:
+    """Add new columns. Unlike withColumns, Spark Connect does not analyze the query for this step.
+
+    Args:
+        rows: without such columns.
+        columns: {name: value}.
+    """
+    return rows.select("*", *(value.alias(name) for name, value in columns.items()))
+
+
+def output(classified: DataFrame, text: Column) -> DataFrame:
+    """Return the columns that every decoder returns.
+
+    Args:
+        classified: as `classify` returns it.
+        text: the message as printable text.
+    """
+    return classified.select(*OUTPUT_COLUMNS[:-1], text.alias("text"))
 
 
 def _mismatch_reason(text: Column, row: Column, schema: T.StructType) -> Column:
@@ -127,7 +164,7 @@ def _mismatch_reason(text: Column, row: Column, schema: T.StructType) -> Column:
     mismatches = _Mismatches(text)
     for f in schema:
         mismatches.add(f.dataType, row.getField(f.name), f"$.payload['{f.name}']", f.name)
-    unnamed = F.lit("a value does not have the type of the reader schema")
+    unnamed = F.lit(MISMATCH)
     no_record = F.concat(
         F.lit("the message is "),
         F.substring(F.get_json_object(text, "$.payload"), 1, MAX_VALUE_CHARS),
@@ -253,27 +290,24 @@ def _decode_connect_decimals(
     # A text that is no base64 ends a parse into bytes.
     bytes_only = F.regexp_replace("_text", NON_FINITE_PATTERN, "null")
     # as text any value is taken, as bytes base64 only, in `_parsed` numbers
-    decoded = decoded.withColumns(
-        {
-            "_texts": parse(T.StringType(), F.col("_text")),
-            "_encoded": parse(T.BinaryType(), bytes_only),
-            "_schema": F.when(has_decimals, message_schema),
-        }
+    decoded = add_columns(
+        decoded,
+        _texts=parse(T.StringType(), F.col("_text")),
+        _encoded=parse(T.BinaryType(), bytes_only),
+        _schema=F.when(has_decimals, message_schema),
     )
     texts, encoded, parsed = (
         F.col(f"{name}.payload") for name in ("_texts", "_encoded", "_parsed")
     )
-    decoded = decoded.withColumn(
-        "_row", _decode_value(texts, encoded, parsed, F.col("_schema"), schema)
-    )
+    row = _decode_value(texts, encoded, parsed, F.col("_schema"), schema)
+    decoded = add_columns(decoded, _row=row)
     corrupt = F.coalesce(
         F.col(f"_texts.{_CORRUPT}"),
         F.when(_has_lost_value(texts, F.col("_row"), schema), F.col("_text")),
     )
     with_decimals = F.struct(F.col("_row").alias("payload"), corrupt.alias(_CORRUPT))
-    return decoded.withColumn(
-        "_parsed", F.when(has_decimals, with_decimals).otherwise(F.col("_parsed"))
-    )
+    new = F.when(has_decimals, with_decimals).otherwise(F.col("_parsed"))
+    return decoded.select("key", "text", *ORIGIN, "_text", new.alias("_parsed"))
 
 
 def _decode_value(
@@ -428,9 +462,10 @@ def classify(
         .when(is_delete, F.lit(DELETE))
         .otherwise(F.lit(UPSERT))
     )
-    classified = decoded.withColumn(
-        "reason", F.when(is_tombstone, missing_key_reason).otherwise(error_reason)
-    ).withColumn("outcome", outcome)
+    classified = add_columns(
+        decoded, reason=F.when(is_tombstone, missing_key_reason).otherwise(error_reason)
+    )
+    classified = add_columns(classified, outcome=outcome)
     if table.ordering_column != COMBINED_ORDERING_COLUMN:
         return classified
     ordering = _combined_ordering_value(schema, table)

@@ -202,7 +202,7 @@ def rows(raw: DataFrame, ids: Iterable[str], resolver: SchemaResolver, table: Ta
     decoded, errors = decode_messages(raw, ids, resolver)
     is_tombstone = F.col("value").isNull()
     classified = decode.classify(decoded, resolver.row_schema, is_tombstone, errors, table)
-    return classified.withColumn("text", F.base64("value")).select(*decode.OUTPUT_COLUMNS)
+    return decode.output(classified, F.base64("value"))
 
 
 def decode_messages(
@@ -238,12 +238,12 @@ def decode_messages(
             errors.append((is_written_so, F.lit(reason)))
             continue
         message = F.when(is_written_so, _from_avro(F.col("body"), avsc))
-        decoded = decoded.withColumn(column, message)
+        decoded = decode.add_columns(decoded, **{column: message})
         is_exact = F.col(f"{column}.end").eqNullSafe(F.lit(END_MARKER))
         row = F.when(is_written_so & is_exact, value).otherwise(row)
     not_decoded = F.concat(F.lit("the bytes are not Avro of schema "), schema_id)
     errors.append((F.col("row").isNull(), not_decoded))
-    return decoded.withColumn("row", row), errors
+    return decode.add_columns(decoded, row=row), errors
 
 
 def group_by_schema(uris: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:

@@ -59,7 +59,6 @@ PROGRESS_KEY = "_workbench_progress"
 # Key in the progress of a source: the topic from which the table was captured anew (recapture).
 REPLACED_BY = "replaced_by"
 UNKNOWN_PROGRESS = "*"  # source id in a progress: the sources of earlier commits are unknown
-POLL_INTERVAL_S = 0.2  # of a stream whose source has nothing new
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,10 +154,15 @@ class Stream:
 
     def _run(self) -> None:
         try:
-            self._job.run(lambda had_batch: self._stop.wait(0 if had_batch else POLL_INTERVAL_S))
+            self._job.run(self._is_done)
             self._result.set_result(None)
         except Exception as e:  # noqa: BLE001 - raised again by stop(), see failure() too
             self._result.set_exception(e)
+
+    def _is_done(self, had_batch: bool) -> bool:
+        if not had_batch:
+            self._job.wait(self._stop)
+        return self._stop.is_set()
 
     def counts(self) -> Ingested:
         """Return the counts until now."""
@@ -224,9 +228,14 @@ class IngestJob:
                 ingest ends.
         """
         with table_lock(self.world, self.table), java_stacktraces(self.spark):
-            while not is_done(self._ingest_batch()):
-                pass
+            with contextlib.closing(self._reader):
+                while not is_done(self._ingest_batch()):
+                    pass
         check_version(self.table)
+
+    def wait(self, stop: threading.Event) -> None:
+        """Wait until the source may have something new, or until `stop` is set."""
+        self._reader.wait(stop)
 
     def _ingest_batch(self) -> bool:
         """Ingest the next batch; return False if nothing is new.
@@ -293,6 +302,7 @@ class IngestJob:
                 self.table,
                 f"{self._dead_letters}/{current['batch']:08d}",
                 in_memory=batch.in_memory,
+                explain=batch.explain,
                 is_first_commit=not actions,
                 columns=columns,
                 options={

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from typing import Callable, Optional
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -32,6 +33,7 @@ def write_batch(
     dead_letters: str,
     *,
     in_memory: bool,
+    explain: Optional[Callable[[], DataFrame]] = None,
     is_first_commit: bool,
     columns: T.StructType,
     options: dict[str, str],
@@ -45,6 +47,7 @@ def write_batch(
         dead_letters: URI of this batch's dead letters. They are overwritten when the batch is
             repeated: exactly once.
         in_memory: whether the rows are part of the query.
+        explain: returns the rows for the dead letters (see changes.Batch); by default `rows`.
         is_first_commit: whether the table has no commit yet.
         columns: the columns of the table from now on; those that the rows lack are null.
         options: Hudi options, which take precedence over the table's own.
@@ -52,10 +55,7 @@ def write_batch(
     Returns:
         The number of rows of each of OUTCOMES; without those that do not occur.
     """
-    is_dead = F.col("outcome") == decode.DEAD
-    rows = rows.select(
-        "row", "outcome", "reason", *decode.ORIGIN, F.when(is_dead, F.col("text")).alias("text")
-    )
+    rows = _drop_decoded_text(rows)
     view = f"workbench_batch_{uuid.uuid4().hex}"
     if not in_memory:
         # Parsed once for the counts, the dead letters and the table. A view is needed: Spark Connect
@@ -71,7 +71,9 @@ def write_batch(
         else:
             counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
         if counts.get("dead_letters"):
-            dead = rows.where(is_dead).select("reason", *decode.ORIGIN, "text")
+            explained = _drop_decoded_text(explain()) if explain else rows
+            dead = explained.where(F.col("outcome") == decode.DEAD)
+            dead = dead.select("reason", *decode.ORIGIN, "text")
             dead.coalesce(1).write.mode("overwrite").json(dead_letters)
         else:
             files.remove(dead_letters)  # of a failed attempt
@@ -87,6 +89,12 @@ def write_batch(
         if not in_memory:
             spark.catalog.dropTempView(view)
     return counts
+
+
+def _drop_decoded_text(rows: DataFrame) -> DataFrame:
+    """Return rows without keys, and with the texts of dead letters only."""
+    text = F.when(F.col("outcome") == decode.DEAD, F.col("text"))
+    return rows.select("row", "outcome", "reason", *decode.ORIGIN, text.alias("text"))
 
 
 def _to_changes(rows: DataFrame, table: Table, columns: T.StructType) -> DataFrame:

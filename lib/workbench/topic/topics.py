@@ -7,6 +7,7 @@ requests the list of all topics.
 
 import contextlib
 import itertools
+import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -44,6 +45,7 @@ IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT_SECONDS = 10
 ATTEMPT_SECONDS = 1.0  # length of one attempt; the Kafka process is checked between two attempts
+STOP_CHECK_SECONDS = 0.1  # of a wait that another thread can end
 MAX_IN_FLIGHT = 10_000  # messages that a producer holds until Kafka has confirmed them
 UNAVAILABLE_ERRORS = (
     KafkaError._TRANSPORT,
@@ -211,11 +213,18 @@ def names(world: World) -> list[str]:
     return sorted(topic for topic in _list_partitions(world) if not topic.startswith(internal))
 
 
-def watermark_offsets(world: World, topic: str) -> dict[int, tuple[int, int]]:
+def watermark_offsets(
+    world: World, topic: str, consumer: Optional[Consumer] = None
+) -> dict[int, tuple[int, int]]:
     """Return {partition: (offset of the first available message, end offset)} of a topic.
 
     Every step of an ingest calls this function. It requests the metadata of one topic, because an
     admin client takes ten times as long for the list of all topics.
+
+    Args:
+        world: the environment profile.
+        topic: name of the topic.
+        consumer: an existing one (see `open_consumer`); by default a new one is opened.
 
     Raises:
         LakeError: there is no such topic.
@@ -224,14 +233,14 @@ def watermark_offsets(world: World, topic: str) -> dict[int, tuple[int, int]]:
     def watermarks(partition: int) -> tuple[int, int]:
         position = TopicPartition(topic, partition)
         offsets: tuple[int, int] = call_with_deadline(
-            world, lambda seconds: consumer.get_watermark_offsets(position, timeout=seconds)
+            world, lambda seconds: client.get_watermark_offsets(position, timeout=seconds)
         )
         return offsets
 
     def fetch() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
         try:
             metadata = call_with_deadline(
-                world, lambda seconds: consumer.list_topics(topic, timeout=seconds)
+                world, lambda seconds: client.list_topics(topic, timeout=seconds)
             ).topics[topic]
             if metadata.error:
                 raise KafkaException(metadata.error)
@@ -239,7 +248,7 @@ def watermark_offsets(world: World, topic: str) -> dict[int, tuple[int, int]]:
         except KafkaException as e:
             return None if error_code(e) in NO_LEADER_ERRORS else e
 
-    with contextlib.closing(_consumer(world)) as consumer, translate_errors(world):
+    with _use_consumer(world, consumer) as client, translate_errors(world):
         result = cast(
             "Union[dict[int, tuple[int, int]], KafkaException, None]",
             wait_until(
@@ -322,7 +331,7 @@ def wait_for_messages(
     )[0]
 
 
-def _consumer(world: World) -> Consumer:
+def open_consumer(world: World) -> Consumer:
     """Return a consumer that joins no group, commits no offset and creates no topic."""
     return Consumer(
         settings(
@@ -332,6 +341,7 @@ def _consumer(world: World) -> Consumer:
                 "enable.auto.commit": False,
                 "allow.auto.create.topics": False,
                 "auto.offset.reset": "error",
+                "reconnect.backoff.max.ms": 500,  # default 10 s, the whole time of a request here
                 "fetch.wait.max.ms": 20,  # default 500, for which `close` would wait
                 # default 1000: a second is lost each time 64 MB wait to be consumed
                 "fetch.queue.backoff.ms": 10,
@@ -340,8 +350,49 @@ def _consumer(world: World) -> Consumer:
     )
 
 
+@contextlib.contextmanager
+def _use_consumer(world: World, consumer: Optional[Consumer]) -> Iterator[Consumer]:
+    """Yield an existing consumer, without partitions at the end; or a new one, closed at the end."""
+    client = consumer or open_consumer(world)
+    try:
+        yield client
+    finally:
+        client.unassign() if consumer else client.close()
+
+
+def wait_for_message(
+    consumer: Consumer, topic: str, start: dict[int, int], stop: threading.Event, timeout: float
+) -> None:
+    """Wait until a partition has a message, `stop` is set, or the time is over.
+
+    A message is noticed within milliseconds: the broker answers a fetch request when one arrives. An
+    error of Kafka is not reported; the caller's next request meets it.
+
+    Args:
+        consumer: see `open_consumer`. It has no partitions afterwards.
+        topic: name of the topic.
+        start: {partition: offset of the next message}.
+        stop: checked every STOP_CHECK_SECONDS.
+        timeout: in seconds.
+    """
+    deadline = time.monotonic() + timeout
+    consumer.assign([TopicPartition(topic, *position) for position in start.items()])
+    try:
+        while not stop.is_set() and time.monotonic() < deadline:
+            for message in consumer.consume(1, STOP_CHECK_SECONDS):
+                if message.error():  # it may be repeated at once
+                    stop.wait(STOP_CHECK_SECONDS)
+                return
+    finally:
+        consumer.unassign()
+
+
 def consume(
-    world: World, topic: str, start: dict[int, int], stop: dict[int, int]
+    world: World,
+    topic: str,
+    start: dict[int, int],
+    stop: dict[int, int],
+    consumer: Optional[Consumer] = None,
 ) -> Generator[Message, None, None]:
     """Yield the messages of a topic from offset `start` up to, not including, offset `stop`.
 
@@ -352,18 +403,19 @@ def consume(
         topic: name of the topic.
         start: {partition: offset}.
         stop: {partition: offset}, of the same partitions.
+        consumer: an existing one (see `open_consumer`); by default a new one is opened.
 
     Raises:
         StackError: Kafka does not answer, or sent nothing for TIMEOUT_SECONDS.
     """
     positions = {p: offset for p, offset in start.items() if offset < stop[p]}
     last_message_at, check_kafka = time.monotonic(), stack.watch(world, "kafka")
-    with contextlib.closing(_consumer(world)) as consumer, translate_errors(world):
-        consumer.assign([TopicPartition(topic, *position) for position in positions.items()])
+    with _use_consumer(world, consumer) as client, translate_errors(world):
+        client.assign([TopicPartition(topic, *position) for position in positions.items()])
         while positions:
             missing = sum(stop[p] - offset for p, offset in positions.items())
             # returns when it has as many messages as requested, or after the timeout
-            batch: list[Message] = consumer.consume(min(5000, missing), 0.05)
+            batch: list[Message] = client.consume(min(5000, missing), 0.05)
             for message in batch:
                 if message.error():
                     raise KafkaException(message.error())
@@ -382,7 +434,7 @@ def consume(
             else:
                 check_kafka()
                 # A transaction ends with a marker that is no message. The client has passed it.
-                for p in consumer.position([TopicPartition(topic, p) for p in positions]):
+                for p in client.position([TopicPartition(topic, p) for p in positions]):
                     positions[p.partition] = max(positions[p.partition], p.offset)
             positions = {p: offset for p, offset in positions.items() if offset < stop[p]}
 

@@ -114,12 +114,10 @@ def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
         schema_id = f"lower(regexp_replace({schema_id}, '{groups}', '$1-$2-$3-$4-'))"
     else:
         schema_id = f"conv({schema_id}, 16, 10)"
-    return messages.withColumns(
-        {
-            "schema": F.when(matches, F.concat(F.lit(kind + " "), F.expr(schema_id))),
-            "body": F.when(matches, F.expr(f"substring(value, {end + 1})")),
-        }
-    )
+    schema = F.when(matches, F.concat(F.lit(kind + " "), F.expr(schema_id)))
+    body = F.when(matches, F.expr(f"substring(value, {end + 1})"))
+    # not withColumns: Spark Connect would analyze the query for this step
+    return messages.select("*", schema.alias("schema"), body.alias("body"))
 
 
 def not_avro_reason(world: World) -> str:
