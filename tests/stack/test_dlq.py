@@ -305,7 +305,7 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         mine = dlq.summary(world).query(f"origin == '{bench.topic}'")
         by_location = mine.groupby("location")[["dead_letters", "replayed"]].sum()
         assert by_location.loc[f"topic {bench.dlq}"].to_list() == [8, 3]
-        files = by_location[by_place.index.str.startswith("files ")]
+        files = by_location[by_location.index.str.startswith("files ")]
         assert files["dead_letters"].to_list() == [8] and files.index[0].endswith(source.id)
         for verb in (["list"], ["show", bench.dlq]):
             assert bench.topic in call(cli.app, ["dlq", *verb]).output
