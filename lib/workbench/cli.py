@@ -132,7 +132,7 @@ def run(
         [], help="name=value, for the notebooks that declare this parameter."
     ),
     resume: bool = typer.Option(
-        False, help="Resume the last run of the same notebooks that did not pass."
+        False, help="Continue the last run of the same notebooks if it did not pass."
     ),
     timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
     executor: str = typer.Option(
@@ -248,7 +248,7 @@ def clean(
 
 @app.command()
 def load(
-    name: str = typer.Argument(..., help="The walkthrough."),
+    name: str = typer.Argument(..., help="Name of the data, such as northwind or moma."),
     world: str = WORLD,
     source: Optional[Path] = FROM_DIR,
     scale: Optional[float] = typer.Option(
@@ -282,22 +282,27 @@ def load(
 @app.command()
 def ingest(
     name: str = typer.Argument(
-        ..., help="A captured table, such as cdc_events, or a walkthrough: 10_outbox."
+        ...,
+        help="A captured table, such as cdc_events, or a walkthrough, such as 10_outbox. "
+        "60_streaming_sales runs its streaming query.",
     ),
     world: str = WORLD,
     source: str = typer.Option(
         "",
-        help="topic, or landed (the landed files). Default: as in the last ingest, else topic.",
+        help="Where the changes are read: topic, or landed (the landed files). "
+        "Default: as in the last ingest, else topic.",
     ),
     continuous: bool = typer.Option(
-        False, "--continuous", help="Continue with later changes, until Ctrl-C."
+        False, "--continuous", help="Continue with later changes until Ctrl-C."
     ),
     executor: str = typer.Option(
-        "here", "--on", help="Where the ingest runs: here, emr-serverless (a job) or emr-step."
+        "here",
+        "--on",
+        help="Where the ingest runs: here, emr-serverless (a job) or emr-step (a step of the cluster).",
     ),
     wait: bool = typer.Option(True, help="Wait until a job on EMR ends; Ctrl-C cancels the job."),
 ) -> None:
-    """Ingest the changes of captured tables from their topics into the lake.
+    """Ingest the changes of captured tables into the lake, or run a streaming query.
 
     The source database is not queried.
     """

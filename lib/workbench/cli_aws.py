@@ -60,7 +60,7 @@ def up(
     take_ownership: bool = TAKE_OWNERSHIP,
     yes: bool = YES,
 ) -> None:
-    """Show the cost per hour, ask, then create or update the stacks in their order.
+    """Show the cost per hour, ask for confirmation, then create or update the stacks in order.
 
     After the stack of the lake, its bucket is filled. Parameters that are not given are unchanged.
     """

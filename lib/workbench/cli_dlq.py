@@ -18,7 +18,7 @@ TOPIC = typer.Argument(..., help="A dead-letter topic, such as movies.dlq.")
 
 @app.command("list")
 def list_(world: str = WORLD) -> None:
-    """Count the dead letters by location, origin and reason, in topics and in files."""
+    """Count dead letters by location (topic or folder), origin and reason."""
     from .topic import dlq
 
     for row in dlq.summary(params.load(world)).itertuples():
@@ -50,11 +50,11 @@ def show(
 def replay(
     topic: str = TOPIC,
     offset: list[int] = typer.Option(
-        [], help="Offset of one dead letter; may be repeated. All by default."
+        [], help="Offset of one dead letter; may be repeated. Default: all dead letters."
     ),
     world: str = WORLD,
 ) -> None:
-    """Publish dead letters to their original topics, unchanged, each at most once."""
+    """Publish dead letters that were not replayed yet to their original topics, unchanged."""
     from .topic import dlq
 
     echo(f"dead letters replayed: {dlq.replay(params.load(world), topic, offsets=offset)}")

@@ -11,7 +11,7 @@ from .base import params
 from .cli_options import WORLD
 
 app = typer.Typer(
-    no_args_is_help=True, help="Three eventually consistent services (notebooks 71 to 74)."
+    no_args_is_help=True, help="Run three eventually consistent services (notebooks 71 to 74)."
 )
 
 
@@ -39,7 +39,7 @@ def load(
     rate: float = typer.Option(100, min=0, help="Changes per second; 0: no limit."),
     world: str = WORLD,
 ) -> None:
-    """Send random changes to the services, others each time, and show the replication lag."""
+    """Send random changes, different in each call, and show the replication lag."""
     from .walkthroughs import storefront, storefront_load
 
     loaded = params.load(world)

@@ -257,8 +257,8 @@ CHANGES = [
             """
 source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")""",
             {
-                "rejected under NOTHING: UPDATE": "no failure",
-                "rejected under NOTHING: DELETE": "does not have",
+                "under NOTHING an UPDATE is rejected": "no failure",
+                "under NOTHING a DELETE is rejected": "does not have",
             },
             undo='source(f"ALTER PUBLICATION {log_based.flow.publication} ADD TABLE language")',
         ),

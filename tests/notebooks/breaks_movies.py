@@ -230,7 +230,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
             "files_before = ",
             OTHER_LANDING,
             {
-                "files from before the change": ("records: now 9", "bytes: now", "written: now"),
+                "the earlier files are unchanged": ("records: now 9", "bytes: now", "written: now"),
                 "no file has more than ten records": "actual 12",
                 "files = source": (
                     "movie_id=101: 2 rows in files",

@@ -144,9 +144,9 @@ apply, connect.apply = connect.apply, apply_unchecked""",
             },
         ),
         Break(
-            "a message with an unknown schema id",
+            "a message with an unknown schema id is rejected",
             "find, registry.find = registry.find, lambda *_: value_schema",
-            {"a message with an unknown schema id": "no failure"},
+            {"a message with an unknown schema id is rejected": "no failure"},
             undo="registry.find = find",
         ),
         Break(

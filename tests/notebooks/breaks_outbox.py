@@ -98,7 +98,7 @@ stack.ensure_running = need""",
             undo='_need(world, "connect")',
         ),
         Break(
-            "a world that does not exist",
+            "a world that does not exist is rejected",
             """
 import pathlib, shutil, tempfile
 from workbench.base import paths
@@ -107,7 +107,7 @@ paths.ROOT = pathlib.Path(tempfile.mkdtemp())
 shutil.copytree(_root / "params", paths.ROOT / "params")
 here = (paths.ROOT / "params" / "local.yaml").read_text()
 (paths.ROOT / "params" / "locale.yaml").write_text(here.replace("name: local", "name: locale"))""",
-            {"a world that does not exist": "no failure"},
+            {"a world that does not exist is rejected": "no failure"},
             undo="shutil.rmtree(paths.ROOT); paths.ROOT = _root",
         ),
         Break(
@@ -597,13 +597,13 @@ postgres.execute(world, "CREATE PUBLICATION moma_publication FOR TABLE artworks"
 other = postgres.slot_prefix(world) + "other"
 postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [other], museum.DATABASE)""",
             {
-                "left of 10_outbox": "outbox_sink",
-                "left of 20_query_based_cdc": "pagila_jdbc_source_00",
-                "left of 30_log_based_cdc": "pagila_source",
-                "left of 40_schema_evolution": "movies_file_sink",
-                "left of 50_time_travel": "moma_source",
-                "left of 60_streaming_sales": "'pagila.sales.avro'",
-                "left of 70_eventual_consistency": "['accounts', 'accounts', 'storefront.orders']",
+                "remaining resources of 10_outbox": "outbox_sink",
+                "remaining resources of 20_query_based_cdc": "pagila_jdbc_source_00",
+                "remaining resources of 30_log_based_cdc": "pagila_source",
+                "remaining resources of 40_schema_evolution": "movies_file_sink",
+                "remaining resources of 50_time_travel": "moma_source",
+                "remaining resources of 60_streaming_sales": "'pagila.sales.avro'",
+                "remaining resources of 70_eventual_consistency": "['accounts', 'accounts', 'storefront.orders']",
             },
         ),
         Break(

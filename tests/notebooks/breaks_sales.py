@@ -41,7 +41,7 @@ SCHEMAS = [
 file_schema = sales.SCHEMAS["pagila.sales.csv"]
 sales.SCHEMAS["pagila.sales.csv"] = {**file_schema, "doc": "another"}
 delete, registry.delete = registry.delete, lambda *args: None""",
-            {"artifacts, registered twice": "'2'"},
+            {"versions after a second registration": "'2'"},
             undo='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = delete, file_schema',
         ),
         Break(
@@ -74,7 +74,7 @@ rows = sales.read_csv(spark, world, "pagila.sales.csv")""",
         Break(
             "text = (ROOT / world.file)",
             QUOTED,
-            {"a setting with a misspelled name": "no failure"},
+            {"a setting with a misspelled name is rejected": "no failure"},
             undo="world = original_world",
         ),
         reset_from="61_schemas",
@@ -148,7 +148,7 @@ write_message(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
             {
                 "orders over all windows": "query 3605",
                 "length of windows": "{1, 600}",
-                "begin of windows": "{0, 1}",
+                "start of windows": "{0, 1}",
             },
         ),
         reset_from="62_streaming_query",
@@ -183,7 +183,7 @@ write_message(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, later["window_start"], l
                     "sales: actual '300.59'",
                     "orders: actual '42'",
                 ),
-                "the last message of each counts": "region='Africa', window_start=1633299600, sales: batch read",
+                "result = last message of each window": "region='Africa', window_start=1633299600, sales: batch read",
             },
         ),
         Break(
@@ -251,7 +251,7 @@ RESTART = [
                 "update drops state": "expected below",
                 "late events, in two windows each": "dropped 0",
                 "late events are in no window": "sales: query",
-                "a sale of tomorrow": "no failure",
+                "a sale dated tomorrow is rejected": "no failure",
                 "reasons of the dead letters": "reasons ['not Avro",
                 "mode append = recomputation": "both sides are empty",
             },
@@ -267,8 +267,8 @@ topics.produce(world, f"{sales.SCRATCH_TOPIC}.update", [(one["key"], one["value"
 one = topics.read(world, f"{sales.SCRATCH_TOPIC}.append").iloc[-1]
 topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"])])""",
             {
-                "complete writes most": "actual update",
-                "states repeated by update, append": "topics [1000, 1]",
+                "complete writes the most rows": "actual update",
+                "states repeated by update and by append": "topics [1000, 1]",
             },
         ),
         Break(
@@ -277,7 +277,7 @@ topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"
             {
                 "two batches are done": "not yet",
                 "complete drops no state": "windows",
-                "it read to the end": "offset 1901",
+                "the restarted query reads all messages": "offset 1901",
                 "late events, in mode complete": "added 208",
                 **{
                     f"mode {mode} = recomputation": "region='Unassigned', window_start=1633212300: missing in query"
