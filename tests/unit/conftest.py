@@ -29,6 +29,7 @@ def account(monkeypatch):
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # it would read hundreds of images
     aws.client.cache_clear()
     with moto.mock_aws():
         yield lambda service: boto3.client(service, region_name=on_aws.REGION)

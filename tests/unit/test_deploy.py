@@ -990,6 +990,9 @@ def test_the_schedules_request_is_one_that_emr_takes():
 def test_no_price_is_told_of_what_cannot_be_made(given, says):
     with pytest.raises(StackError, match=says):
         cloud.hourly_cost(given)
+
+
+def test_a_larger_deployment_costs_more_and_every_parameter_has_a_default():
     good = {
         "WithNat": "yes",
         "CoreNodes": "10",

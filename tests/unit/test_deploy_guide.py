@@ -42,8 +42,9 @@ def test_what_one_is_told_to_type_is_taken(line):
         assert (ROOT / "params" / f"{world}.yaml").is_file()
     if "targets" in given:
         assert notebooks.find(given["targets"])
-    made = cloud.load_templates(given.get("stacks") or ())
-    for pair in given.get("parameter") or ():
+    stacks, pairs = given.get("stacks") or (), given.get("parameter") or ()
+    made = cloud.load_templates(stacks) if stacks or pairs else {}
+    for pair in pairs:
         assert any(pair.split("=")[0] in one["Parameters"] for one in made.values()), pair
 
 
