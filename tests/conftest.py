@@ -24,8 +24,14 @@ os.environ["WORKBENCH_PORT_BASE"] = str(FIRST_PORT + PORTS * int(WORKER[2:] or 0
 
 
 def pytest_configure(config):
-    """Store durations and start the longest files first, in the controller of a run with `-n`."""
-    if not WORKER and config.getoption("dist") != "no":
+    """Leave out drill tests that are not asked for, also with another `-m`.
+
+    In the controller of a run with `-n`, also store durations and start the longest files first.
+    """
+    chosen = config.option.markexpr
+    if "drill" not in chosen:
+        config.option.markexpr = f"not drill and ({chosen})" if chosen else "not drill"
+    if not WORKER and config.option.dist != "no":
         import durations
 
         config.pluginmanager.register(durations.Durations())

@@ -15,6 +15,8 @@ from workbench.base import aws, wait
 from workbench.base.errors import StackError
 from workbench.stack import cloud
 
+pytestmark = pytest.mark.aws
+
 ON = cloud.Deployment(on_aws.REGION, "workbench")
 NETWORK = """
 Parameters:

@@ -21,6 +21,8 @@ from workbench.base.errors import StackError
 from workbench.stack import artifacts, cloud
 from workbench.topic import kafka_iam, topics
 
+pytestmark = pytest.mark.aws
+
 DEPLOY, REGION = ROOT / "deploy", on_aws.REGION
 EKS = DEPLOY / "eks" / "connect.yaml"
 WORLD = yaml.safe_load((ROOT / "params/aws.yaml").read_text(encoding="utf-8"))

@@ -15,6 +15,8 @@ from workbench.base.paths import ROOT
 from workbench.run import notebooks
 from workbench.stack import cloud
 
+pytestmark = pytest.mark.aws
+
 GUIDE, NIGHT = (
     (ROOT / "deploy" / name).read_text(encoding="utf-8") for name in ("README.md", "schedules.md")
 )

@@ -16,6 +16,14 @@ FILES = {
     "stack/test_unknown.py": "def test_one(log): pass",
     "unit/test_first.py": "def test_one(log): pass",
     "unit/test_longest.py": "def test_one(log): pass",
+    "unit/test_marked.py": """
+import pytest
+
+@pytest.mark.aws
+def test_aws(log): pass
+@pytest.mark.drill
+def test_drill(log): pass
+""",
     "unit/test_outcomes.py": """
 import pytest
 
@@ -64,7 +72,17 @@ def run(checkout):
     def do(*options):
         given = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         given["WORKBENCH_ROOT"] = str(checkout)
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:nbval",
+            *options,
+        ]
         done = subprocess.run(command, cwd=checkout, env=given, capture_output=True, text=True)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         begun = (checkout / "log").read_text().split()
@@ -93,10 +111,12 @@ def test_the_longest_files_begin_first_and_what_passed_is_stored(run):
         "tests/stack/test_unknown.py",  # the assumed time of a stack test
         "tests/stack/test_known.py",
         "tests/unit/test_first.py",
+        "tests/unit/test_marked.py",
     ]
     stored = durations.read()
     assert set(stored) == {
-        *(f"tests/{name}::test_one" for name in FILES if "outcomes" not in name),
+        *(f"tests/{name}::test_one" for name in FILES if "def test_one" in FILES[name]),
+        "tests/unit/test_marked.py::test_aws",
         "tests/unit/test_outcomes.py::test_red",
     }, "of those that did not pass the earlier duration stays, of a file that is gone nothing"
     assert stored["tests/unit/test_outcomes.py::test_red"] == [20, 0]
@@ -104,9 +124,10 @@ def test_the_longest_files_begin_first_and_what_passed_is_stored(run):
     assert "s  in process gw0" in out and "s  tests/unit/test_outcomes.py" in out
 
 
-def test_a_run_in_one_process_stores_nothing(run):
-    out, begun = run()
-    assert len(begun) == 4 and "in process" not in out and not durations.stored_file().exists()
+def test_a_run_in_one_process_stores_nothing_and_no_drill_comes_with_other_marks(run):
+    out, begun = run("-m", "not aws")
+    assert len(begun) == 4 and "tests/unit/test_marked.py" not in begun
+    assert "in process" not in out and not durations.stored_file().exists()
 
 
 @pytest.mark.parametrize(
