@@ -1,5 +1,6 @@
 """What several unit tests need."""
 
+import functools
 import http.server
 import os
 import threading
@@ -19,6 +20,17 @@ def an_instance_of_its_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
     monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "a password of this test's Connect")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_of_aws_read_once():
+    """The sessions of botocore share one loader: otherwise each reads megabytes of JSON again."""
+    import botocore.session
+
+    with pytest.MonkeyPatch.context() as patch:
+        create = functools.cache(botocore.session.create_loader)
+        patch.setattr(botocore.session, "create_loader", create)
+        yield
 
 
 @pytest.fixture
