@@ -23,6 +23,20 @@ os.environ["WORKBENCH_INSTANCE"] = f"test{WORKER and '-'}{WORKER}"
 os.environ["WORKBENCH_PORT_BASE"] = str(FIRST_PORT + PORTS * int(WORKER[2:] or 0))
 
 
+def pytest_configure(config):
+    """Leave out drill tests that are not asked for, also with another `-m`.
+
+    In the controller of a run with `-n`, also store durations and start the longest files first.
+    """
+    chosen = config.option.markexpr
+    if "drill" not in chosen:
+        config.option.markexpr = f"not drill and ({chosen})" if chosen else "not drill"
+    if not WORKER and config.option.dist != "no":
+        import durations
+
+        config.pluginmanager.register(durations.Durations())
+
+
 def pytest_xdist_auto_num_workers(config):
     """Return the processes of `-n auto`: two with two CPUs and 16 GiB (systems show a bit less)."""
     return 2 if (os.cpu_count() or 1) >= 2 and psutil.virtual_memory().total >= 15 * GIB else 1

@@ -18,14 +18,9 @@ from workbench.base.errors import did_you_mean
 sys.path.append(str(Path(__file__).parent / "help"))  # pytest does so by itself
 import instance  # noqa: E402
 
-KINDS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
-SIDE_BY_SIDE = [
-    "-n",
-    "auto",
-    "--dist",
-    "loadfile",
-    "--no-loadscope-reorder",
-]  # in the order given, file by file
+KINDS = ("notebooks", "stack", "unit")
+SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile"]  # in the order of durations.py
+SIDE_BY_SIDE += ["-p", "no:nbval"]  # the import of this plugin takes a second
 
 
 def changed_files():

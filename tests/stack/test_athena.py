@@ -18,6 +18,8 @@ from pyarrow import parquet
 from workbench.base import LakeError, files
 from workbench.results import query
 
+pytestmark = pytest.mark.aws
+
 LINES = [
     line.rpartition("  --")[::2]
     for line in Path(__file__)

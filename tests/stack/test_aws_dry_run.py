@@ -31,6 +31,8 @@ from workbench.source import mariadb, postgres
 from workbench.spark import session
 from workbench.stack.services import S3_KEY, S3_KEY_ID
 
+pytestmark = pytest.mark.aws
+
 CALLS = Path(__file__).parent / "aws_calls"
 REGION, ACCOUNT, BUCKET = "ap-southeast-2", "123456789012", "workbench-lake"
 # seconds for one notebook: the folders by order are a thousand writes to an S3 of this machine's

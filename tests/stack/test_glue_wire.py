@@ -16,6 +16,8 @@ from workbench.landing import job
 from workbench.topic import glue_registry, topics, wire
 from worlds import with_settings
 
+pytestmark = pytest.mark.aws
+
 OLD, NEW, NOBODYS = (f"0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f{n}" for n in "019")
 V1 = record_schema("Value", id="int", part="string", __lsn="int")
 V2 = record_schema("Value", id="long", extra=["null", "string"], part="string", __lsn="long")

@@ -242,6 +242,7 @@ def test_the_registry_is_not_there_when_the_connector_starts(lab, world, spark, 
     follow(2 + 2, "the registry is there")
 
 
+@pytest.mark.drill  # test_mariadb kills it while it writes, too
 def test_mariadb_is_killed_while_it_writes(lab, world, spark, follow):
     written, ended = [], []
 

@@ -233,6 +233,7 @@ def test_a_busy_backend_of_a_killed_postgres_is_ended(world):
     worker.join(10)
 
 
+@pytest.mark.drill  # test_query kills Spark, too
 def test_the_java_of_spark_killed_takes_its_python_along(world):
     java = next(
         p for p in process.running_process("spark").children(recursive=True) if "java" in p.name()

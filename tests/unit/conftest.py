@@ -1,5 +1,6 @@
 """What several unit tests need."""
 
+import functools
 import http.server
 import os
 import threading
@@ -21,6 +22,17 @@ def an_instance_of_its_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "a password of this test's Connect")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def models_of_aws_read_once():
+    """The sessions of botocore share one loader: otherwise each reads megabytes of JSON again."""
+    import botocore.session
+
+    with pytest.MonkeyPatch.context() as patch:
+        create = functools.cache(botocore.session.create_loader)
+        patch.setattr(botocore.session, "create_loader", create)
+        yield
+
+
 @pytest.fixture
 def account(monkeypatch):
     """An account of AWS with nothing in it, which moto answers for; a maker of its clients."""
@@ -29,6 +41,7 @@ def account(monkeypatch):
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # it would read hundreds of images
     aws.client.cache_clear()
     with moto.mock_aws():
         yield lambda service: boto3.client(service, region_name=on_aws.REGION)

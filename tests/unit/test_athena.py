@@ -15,6 +15,8 @@ from workbench.base.errors import LakeError, StackError
 from workbench.results import athena, query
 from workbench.spark import sessions
 
+pytestmark = pytest.mark.aws
+
 ID = "0a1b2c3d-0000-0000-0000-000000000001"
 WORLD = on_aws.world()
 

@@ -8,6 +8,8 @@ from botocore.exceptions import EndpointConnectionError
 from workbench.base import aws, params, secrets
 from workbench.base.errors import ParamsError, StackError
 
+pytestmark = pytest.mark.aws
+
 REGION = on_aws.REGION
 
 

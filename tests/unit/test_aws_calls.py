@@ -16,6 +16,8 @@ from botocore import xform_name
 from workbench.base import ROOT, aws
 from workbench.stack import cloud, remote
 
+pytestmark = pytest.mark.aws
+
 LIB, TESTS = ROOT / "lib" / "workbench", ROOT / "tests"
 SESSION = botocore.session.get_session()
 # What goes into a call as **name where the function itself does not say what is in it: {(file,

@@ -10,6 +10,8 @@ from workbench import connect
 from workbench.base import aws, wait
 from workbench.connect import configs, msk
 
+pytestmark = pytest.mark.aws
+
 WORLD, NAME = on_aws.world(), "movies_source"
 EMBEDDED = {
     "${secretsmanager:workbench/mysql.replication:password}": "${directory:/secrets:mysql.replication}",

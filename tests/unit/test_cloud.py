@@ -15,6 +15,8 @@ from workbench.base import aws, wait
 from workbench.base.errors import StackError
 from workbench.stack import cloud
 
+pytestmark = pytest.mark.aws
+
 ON = cloud.Deployment(on_aws.REGION, "workbench")
 NETWORK = """
 Parameters:
@@ -287,7 +289,7 @@ def test_anothers_deployment_is_not_removed(account):
 
 def test_what_has_ended_is_not_left_though_its_tag_is_still_listed(account):
     ec2, tags = aws_client("ec2"), [{"Key": "workbench:deployment", "Value": "workbench"}]
-    image = ec2.describe_images()["Images"][0]["ImageId"]
+    image = ec2.register_image(Name="empty")["ImageId"]
     (made,) = ec2.run_instances(
         ImageId=image,
         MinCount=1,

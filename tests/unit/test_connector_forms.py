@@ -6,10 +6,13 @@ import json
 import re
 
 import on_aws
+import pytest
 from workbench import connect, landing
 from workbench.base import params, paths
 from workbench.connect import configs
 from worlds import with_settings
+
+pytestmark = pytest.mark.aws
 
 PAGE = paths.ROOT / "deploy" / "connectors.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -21,6 +21,8 @@ from workbench.base.errors import StackError
 from workbench.stack import artifacts, cloud
 from workbench.topic import kafka_iam, topics
 
+pytestmark = pytest.mark.aws
+
 DEPLOY, REGION = ROOT / "deploy", on_aws.REGION
 EKS = DEPLOY / "eks" / "connect.yaml"
 WORLD = yaml.safe_load((ROOT / "params/aws.yaml").read_text(encoding="utf-8"))
@@ -990,6 +992,9 @@ def test_the_schedules_request_is_one_that_emr_takes():
 def test_no_price_is_told_of_what_cannot_be_made(given, says):
     with pytest.raises(StackError, match=says):
         cloud.hourly_cost(given)
+
+
+def test_a_larger_deployment_costs_more_and_every_parameter_has_a_default():
     good = {
         "WithNat": "yes",
         "CoreNodes": "10",

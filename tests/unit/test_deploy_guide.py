@@ -15,6 +15,8 @@ from workbench.base.paths import ROOT
 from workbench.run import notebooks
 from workbench.stack import cloud
 
+pytestmark = pytest.mark.aws
+
 GUIDE, NIGHT = (
     (ROOT / "deploy" / name).read_text(encoding="utf-8") for name in ("README.md", "schedules.md")
 )
@@ -42,8 +44,9 @@ def test_what_one_is_told_to_type_is_taken(line):
         assert (ROOT / "params" / f"{world}.yaml").is_file()
     if "targets" in given:
         assert notebooks.find(given["targets"])
-    made = cloud.load_templates(given.get("stacks") or ())
-    for pair in given.get("parameter") or ():
+    stacks, pairs = given.get("stacks") or (), given.get("parameter") or ()
+    made = cloud.load_templates(stacks) if stacks or pairs else {}
+    for pair in pairs:
         assert any(pair.split("=")[0] in one["Parameters"] for one in made.values()), pair
 
 

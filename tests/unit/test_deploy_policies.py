@@ -18,6 +18,8 @@ from botocore import xform_name
 from on_aws import ACCOUNT, EMBEDDED_ONLY, REGION
 from workbench.base import ROOT
 
+pytestmark = pytest.mark.aws
+
 LIST = Path(__file__).parent / "policies.txt"
 # AWS's own table of actions and the resources that each knows (Service Authorization Reference), as
 # cfn-lint brings it

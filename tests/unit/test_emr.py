@@ -11,6 +11,8 @@ from workbench.base import aws, paths, wait
 from workbench.base.errors import LakeError, StackError
 from workbench.spark import emr, sessions, settings, translate_errors
 
+pytestmark = pytest.mark.aws
+
 APPLICATION, NOW = (
     on_aws.PARAMETERS["spark/application"],
     dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc),

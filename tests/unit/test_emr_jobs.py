@@ -19,6 +19,8 @@ from workbench.run import emr_jobs, publish
 from workbench.spark import emr
 from workbench.walkthroughs import ingest as here
 
+pytestmark = pytest.mark.aws
+
 WORLD, NOW = on_aws.world(), dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 APPLICATION, CLUSTER = on_aws.PARAMETERS["spark/application"], on_aws.PARAMETERS["emr/cluster"]
 ARGUMENTS = ["ingest", "cdc_events", "--world", "aws"]

@@ -10,6 +10,8 @@ from workbench.base import aws, files, params, wait
 from workbench.base.errors import ParamsError, StackError
 from workbench.run import emr_notebook, execute, notebooks, runner
 
+pytestmark = pytest.mark.aws
+
 WORLD = on_aws.world()
 (PATH,) = notebooks.find(["13_hudi_ingest"])
 NAME = "10_outbox/13_hudi_ingest.ipynb"

@@ -19,6 +19,8 @@ from workbench.landing import job, messages
 from workbench.run import notebooks
 from workbench.topic import glue_registry, registry, wire
 
+pytestmark = pytest.mark.aws
+
 WORLD = on_aws.world()
 ROW = {
     "type": "record",

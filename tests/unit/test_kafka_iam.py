@@ -15,6 +15,8 @@ from workbench.base import params
 from workbench.base.errors import StackError
 from workbench.topic import kafka_iam, topics
 
+pytestmark = pytest.mark.aws
+
 
 @pytest.fixture
 def aws_config(monkeypatch, tmp_path):

@@ -14,6 +14,8 @@ import time
 import pytest
 from workbench.base.paths import ROOT
 
+pytestmark = pytest.mark.aws
+
 FAKES = {
     "sudo": 'exec "$@"',
     "hadoop": 'echo "hadoop $*" >> "$CALLS"',

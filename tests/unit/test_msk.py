@@ -18,6 +18,8 @@ from workbench.connect import validation
 from workbench.landing import sinks, sources
 from worlds import with_settings
 
+pytestmark = pytest.mark.aws
+
 ARN = f"arn:aws:kafkaconnect:{on_aws.REGION}:{on_aws.ACCOUNT}"
 ROLE = f"arn:aws:iam::{on_aws.ACCOUNT}:role/workbench-connect-outbox_source"
 NAME, GROUP = "outbox_source", "/workbench/connect"

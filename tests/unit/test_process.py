@@ -378,6 +378,10 @@ def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypat
     first = process.running_process("web").pid
     monkeypatch.setattr(lifecycle, "_with_dependencies", lambda world, names: names)
     monkeypatch.setattr(lifecycle, "_require_same_port_base", lambda world: None)
+    becomes_free = process._becomes_free  # asked again for five seconds; here for a half
+    monkeypatch.setattr(
+        process, "_becomes_free", lambda port, timeout: becomes_free(port, timeout / 10)
+    )
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

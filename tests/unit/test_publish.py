@@ -14,6 +14,8 @@ from workbench.base import paths
 from workbench.base.errors import StackError
 from workbench.run import notebooks, publish
 
+pytestmark = pytest.mark.aws
+
 
 @pytest.fixture
 def bucket(account):

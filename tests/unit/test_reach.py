@@ -12,6 +12,8 @@ from workbench.base.errors import StackError
 from workbench.stack import remote
 from worlds import with_settings
 
+pytestmark = pytest.mark.aws
+
 NOW, VALUES = dt.datetime(2026, 1, 1), "workbench-values"
 ANSWERS = {
     "kafkaconnect": ("list_connectors", {"connectors": []}, {"maxResults": 1}),

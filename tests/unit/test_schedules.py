@@ -15,6 +15,8 @@ from workbench import cli
 from workbench.base.paths import ROOT
 from workbench.run import notebooks
 
+pytestmark = pytest.mark.aws
+
 DEPLOY = ROOT / "deploy"
 PAGE = (DEPLOY / "schedules.md").read_text(encoding="utf-8")
 

@@ -426,6 +426,7 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
     monkeypatch.setattr(storefront, "raise_if_lost", lambda world, *services: None)
     monkeypatch.setattr(storefront, "lag", lambda world: {})
     monkeypatch.setattr(storefront.postgres, "query", lambda *_, **__: {"id": ids})
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)  # between two polls
     storefront.wait_until_consistent(params.load("local"))
     assert len(added) == polls and read.count(contexts.ACCOUNTS.topic) == 100 * polls
 
@@ -474,7 +475,7 @@ class FakeService:
 def shop():
     """Yield the port of a running handler, and its service."""
     server = handler.create_server(FakeService(), "127.0.0.1:0")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[0.02], daemon=True).start()
     yield server.server_port, server.RequestHandlerClass.service
     server.shutdown()
     server.server_close()
