@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
-from workbench.hudi import changes, decode, evolution, ingesting, timeline
+from workbench.hudi import changes, decode, evolution, ingesting, moves, timeline
 from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
 
 
@@ -30,6 +30,10 @@ def table(**fields):
         ({"ordering": "a,,b"}, "ordering of table t is 'a,,b'"),
         ({"type": "mro"}, "did you mean 'mor'"),
         ({"index": "SIMPEL"}, "did you mean 'SIMPLE'"),
+        (
+            {"index": "BUCKET", "partition": ("a",), "deletes": "soft"},
+            '(?s)deletes of table t is \'soft\'.*"hard".*no partitions.*index="GLOBAL_SIMPLE"',
+        ),
     ],
 )
 def test_a_table_that_cannot_be(fields, says):
@@ -70,6 +74,34 @@ def test_options_can_be_overridden_and_say_what_matters():
         "hoodie.cleaner.parallelism" not in options
         and options["hoodie.global.index.reconcile.parallelism"] == "2"
     )
+
+
+def test_a_bucket_table_whose_rows_may_move_unseen_is_refused():
+    def schema(*names):
+        return T.StructType([T.StructField(name, T.StringType()) for name in names])
+
+    it = table(index="BUCKET", partition=("id", "a"))
+    before = ["__op", "__before_id", "__before_a"]
+    moves.check(schema("id", "a", *before), it)
+    assert moves.is_tracked(schema("id", "a", *before), it)
+    for missing in before:
+        columns = schema("id", "a", *(name for name in before if name != missing))
+        assert not moves.is_tracked(columns, it)
+        with pytest.raises(
+            LakeError,
+            match="(?s)index BUCKET, and its partition field a can change.*__op, __before_id, __before_a.*"
+            'REPLICA IDENTITY FULL.*before.id,before.a"\\).*without partitions.*index="GLOBAL_SIMPLE"',
+        ):
+            moves.check(columns, it)
+    for fields in (
+        {"index": "BUCKET"},
+        {"index": "BUCKET", "partition": ("id",)},
+        {"partition": ("a",)},
+        {"index": "GLOBAL_SIMPLE", "partition": ("a",)},
+    ):
+        moves.check(schema("id", "a"), table(**fields))
+    for fields in ({"index": "GLOBAL_SIMPLE"}, {"deletes": "soft"}):
+        assert not moves.is_tracked(schema("id", "a", *before), table(partition=("a",), **fields))
 
 
 BINLOG = "__source_file, __source_pos,__source_row"

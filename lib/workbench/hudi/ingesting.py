@@ -28,7 +28,7 @@ from pyspark.sql import types as T
 from ..base import LakeError, World, files
 from ..landing.batch import Counts
 from ..spark import java_stacktraces, translate_errors
-from . import changes, ddl, evolution
+from . import changes, ddl, evolution, moves
 from .changes import SourceProgress
 from .loading import write_batch
 from .rewriting import finish_interrupted_rewrite, rewrite
@@ -295,6 +295,7 @@ class IngestJob:
                 in_memory=batch.in_memory,
                 is_first_commit=not actions,
                 columns=columns,
+                tracks_moves=moves.is_tracked(self._reader.schemas[0], self.table),
                 options={
                     PROGRESS_KEY: json.dumps({**progress, self.source.id: current}),
                     SCHEMA_CHANGE_KEY: change,

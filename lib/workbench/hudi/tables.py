@@ -66,7 +66,9 @@ class Table:
         index: how the file of a key is found. SIMPLE and BLOOM search the files of the key's
             partition; GLOBAL_SIMPLE and GLOBAL_BLOOM search all, so that a row may move to another
             partition. BUCKET computes the file from the key and reads none: an upsert into a large
-            table stays quick. It covers the key's own partition only.
+            table stays quick. SIMPLE, BLOOM and BUCKET cover the key's own partition only. A row that
+            moves leaves the old partition where each update has the old key and partition (see
+            moves.py); without them a BUCKET table whose partition can change is refused.
         buckets: files in a partition with index BUCKET. It cannot be changed later: the ingest
             refuses another number.
         parallelism: tasks of a shuffle.
@@ -104,6 +106,12 @@ class Table:
             value = getattr(self, name)
             if value not in allowed:
                 raise self._invalid(name, did_you_mean(str(value), allowed))
+        if self.index == "BUCKET" and self.deletes == "soft" and self.changeable_partition:
+            raise self._invalid(
+                "deletes",
+                '"hard" with index BUCKET and partitions (a key that is inserted again, into another '
+                'partition, would be there twice); or no partitions; or index="GLOBAL_SIMPLE"',
+            )
 
     def _invalid(self, name: str, expected: str) -> LakeError:
         return LakeError(
@@ -119,6 +127,13 @@ class Table:
     def ordering_column(self) -> str:
         """The column that Hudi orders by: the field itself, or the combination of several."""
         return self.ordering if len(self.ordering_fields) == 1 else COMBINED_ORDERING_COLUMN
+
+    @property
+    def changeable_partition(self) -> list[str]:
+        """The partition fields that are no key fields, unless the index follows a row that moves."""
+        if self.index.startswith("GLOBAL_"):
+            return []
+        return [name for name in self.partition if name not in self.key]
 
     def ordering_value(self, record: Mapping[str, Any]) -> Any:
         """Return the value of the ordering column for a row, or for a record of the source."""
