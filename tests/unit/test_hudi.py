@@ -170,6 +170,62 @@ def test_buckets_are_a_number(count):
         table(buckets=count)
 
 
+@pytest.mark.parametrize(
+    "fields, index, buckets",
+    [
+        ({}, "SIMPLE", 2),
+        ({"rows": 99_999}, "SIMPLE", 2),
+        ({"rows": 100_000}, "BUCKET", 1),
+        ({"rows": 500_001}, "BUCKET", 2),
+        ({"rows": 4_000_001}, "BUCKET", 9),
+        ({"rows": 4_000_001, "partition": ("a",)}, "BUCKET", 2),
+        ({"rows": 10**6, "index": "GLOBAL_SIMPLE"}, "GLOBAL_SIMPLE", 2),
+        ({"rows": 10**6, "index": "BUCKET", "buckets": 7}, "BUCKET", 7),
+        ({"index": "BUCKET"}, "BUCKET", 2),
+    ],
+)
+def test_the_expected_rows_choose_the_index(fields, index, buckets):
+    it = table(**fields)
+    assert it.index == index
+    if index == "BUCKET":
+        assert it.buckets == buckets
+        assert it.options()["hoodie.bucket.index.num.buckets"] == str(buckets)
+
+
+@pytest.mark.parametrize("count", [-1, "2", 1.5])
+def test_rows_are_a_number(count):
+    with pytest.raises(LakeError, match=f"rows of table t is {count!r}"):
+        table(rows=count)
+
+
+def test_an_existing_table_keeps_its_index_and_buckets(world, tmp_path):
+    base = f"file:{tmp_path}/tables/t"
+
+    def commit(number, **metadata):
+        text = json.dumps({"extraMetadata": metadata})
+        files.write_text(f"{base}/.hoodie/2026010112000000{number}.commit", text)
+
+    def stored(**fields):
+        it = timeline.with_stored_index(table(base=base, **fields))
+        return it.index, it.buckets
+
+    assert stored(rows=10**6) == ("BUCKET", 2)
+    commit(1, _workbench_progress="{}")
+    assert stored(rows=10**6)[0] == "SIMPLE", "it was made for fewer rows"
+    assert stored(rows=10**6, index="BUCKET") == ("BUCKET", 2), "named"
+    commit(2, _workbench_buckets="3", _workbench_progress="{}")
+    commit(3)  # of a compaction
+    for rows in (None, 10, 10**6, 10**8):
+        assert stored(rows=rows) == ("BUCKET", 3)
+    assert stored(index="SIMPLE")[0] == "SIMPLE"
+    written = {"extraMetadata": {"_workbench_buckets": "3"}}
+    ingesting.check_buckets(table(index="BUCKET", buckets=3), written, "here")
+    with pytest.raises(LakeError, match="(?s)has 3 buckets .*, not 2.*buckets=3"):
+        ingesting.check_buckets(table(index="BUCKET"), written, "here")
+    with pytest.raises(LakeError, match='(?s)not the index SIMPLE.*index="BUCKET", buckets=3'):
+        ingesting.check_buckets(table(index="SIMPLE"), written, "here")
+
+
 def test_no_table_is_said_so(tmp_path):
     with pytest.raises(LakeError, match="there is no Hudi table t"):
         hudi.properties(table(base=f"file:{tmp_path}"))
