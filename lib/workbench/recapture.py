@@ -23,14 +23,13 @@ from .connect.configs import SCHEMA_HISTORY_PREFIX
 from .hudi import decode, evolution, tables
 from .hudi.changes import SourceProgress
 from .hudi.ingesting import (
-    PROGRESS_KEY,
     REPLACED_BY,
     check_ordering,
     last_ingest_commit,
     read_progress,
 )
 from .hudi.rewriting import finish_rewrite, rewrite
-from .hudi.timeline import SCHEMA_CHANGE_KEY, completed_actions
+from .hudi.timeline import PROGRESS_KEY, SCHEMA_CHANGE_KEY, completed_actions
 from .landing.sources import topic_name
 from .results import check_values
 from .source import mariadb, postgres

@@ -22,6 +22,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Optional
 
 import bench_landing
+import bench_moves
 import bench_setup
 import bench_snapshot
 import bench_storefront
@@ -414,6 +415,7 @@ MEASURES = {
     "landing": bench_landing.landed,
     "snapshot": bench_snapshot.through,
     "sizes": bench_travel.sizes,
+    "moves": bench_moves.moved,
     "trace": bench_travel.traced,
     "stream": bench_stream.streamed,
     "storefront": bench_storefront.converged,

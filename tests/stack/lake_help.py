@@ -27,6 +27,14 @@ SCHEMA = T.StructType(
         )
     ]
 )
+# with the old key and partition of each update, as a table with the index BUCKET needs them
+TRACKED_SCHEMA = T.StructType(
+    [
+        *SCHEMA,
+        T.StructField("__before_id", T.IntegerType()),
+        T.StructField("__before_part", T.StringType()),
+    ]
+)
 
 
 def new_topic(world, name=""):

@@ -47,6 +47,8 @@ def schema(price, counts="array<int>"):
                 "__op": T.StringType(),
                 "__deleted": T.StringType(),
                 "__lsn": T.LongType(),
+                "__before_id": T.IntegerType(),  # needed by the index BUCKET
+                "__before_part": T.StringType(),
             }.items()
         ]
     )

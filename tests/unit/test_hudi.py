@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
-from workbench.hudi import changes, decode, evolution, ingesting, timeline
+from workbench.hudi import changes, decode, evolution, ingesting, moves, timeline
 from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
 
 
@@ -30,6 +30,10 @@ def table(**fields):
         ({"ordering": "a,,b"}, "ordering of table t is 'a,,b'"),
         ({"type": "mro"}, "did you mean 'mor'"),
         ({"index": "SIMPEL"}, "did you mean 'SIMPLE'"),
+        (
+            {"index": "BUCKET", "partition": ("a",), "deletes": "soft"},
+            '(?s)deletes of table t is \'soft\'.*"hard".*no partitions.*index="GLOBAL_SIMPLE"',
+        ),
     ],
 )
 def test_a_table_that_cannot_be(fields, says):
@@ -70,6 +74,34 @@ def test_options_can_be_overridden_and_say_what_matters():
         "hoodie.cleaner.parallelism" not in options
         and options["hoodie.global.index.reconcile.parallelism"] == "2"
     )
+
+
+def test_a_bucket_table_whose_rows_may_move_unseen_is_refused():
+    def schema(*names):
+        return T.StructType([T.StructField(name, T.StringType()) for name in names])
+
+    it = table(index="BUCKET", partition=("id", "a"))
+    before = ["__op", "__before_id", "__before_a"]
+    moves.check(schema("id", "a", *before), it)
+    assert moves.is_tracked(schema("id", "a", *before), it)
+    for missing in before:
+        columns = schema("id", "a", *(name for name in before if name != missing))
+        assert not moves.is_tracked(columns, it)
+        with pytest.raises(
+            LakeError,
+            match="(?s)index BUCKET, and its partition field a can change.*__op, __before_id, __before_a.*"
+            'REPLICA IDENTITY FULL.*before.id,before.a"\\).*without partitions.*index="GLOBAL_SIMPLE"',
+        ):
+            moves.check(columns, it)
+    for fields in (
+        {"index": "BUCKET"},
+        {"index": "BUCKET", "partition": ("id",)},
+        {"partition": ("a",)},
+        {"index": "GLOBAL_SIMPLE", "partition": ("a",)},
+    ):
+        moves.check(schema("id", "a"), table(**fields))
+    for fields in ({"index": "GLOBAL_SIMPLE"}, {"deletes": "soft"}):
+        assert not moves.is_tracked(schema("id", "a", *before), table(partition=("a",), **fields))
 
 
 BINLOG = "__source_file, __source_pos,__source_row"
@@ -136,6 +168,62 @@ def test_the_position_is_a_column_from_the_beginning_and_no_change_of_the_source
 def test_buckets_are_a_number(count):
     with pytest.raises(LakeError, match=f"buckets of table t is {count!r}"):
         table(buckets=count)
+
+
+@pytest.mark.parametrize(
+    "fields, index, buckets",
+    [
+        ({}, "SIMPLE", 2),
+        ({"rows": 99_999}, "SIMPLE", 2),
+        ({"rows": 100_000}, "BUCKET", 1),
+        ({"rows": 500_001}, "BUCKET", 2),
+        ({"rows": 4_000_001}, "BUCKET", 9),
+        ({"rows": 4_000_001, "partition": ("a",)}, "BUCKET", 2),
+        ({"rows": 10**6, "index": "GLOBAL_SIMPLE"}, "GLOBAL_SIMPLE", 2),
+        ({"rows": 10**6, "index": "BUCKET", "buckets": 7}, "BUCKET", 7),
+        ({"index": "BUCKET"}, "BUCKET", 2),
+    ],
+)
+def test_the_expected_rows_choose_the_index(fields, index, buckets):
+    it = table(**fields)
+    assert it.index == index
+    if index == "BUCKET":
+        assert it.buckets == buckets
+        assert it.options()["hoodie.bucket.index.num.buckets"] == str(buckets)
+
+
+@pytest.mark.parametrize("count", [-1, "2", 1.5])
+def test_rows_are_a_number(count):
+    with pytest.raises(LakeError, match=f"rows of table t is {count!r}"):
+        table(rows=count)
+
+
+def test_an_existing_table_keeps_its_index_and_buckets(world, tmp_path):
+    base = f"file:{tmp_path}/tables/t"
+
+    def commit(number, **metadata):
+        text = json.dumps({"extraMetadata": metadata})
+        files.write_text(f"{base}/.hoodie/2026010112000000{number}.commit", text)
+
+    def stored(**fields):
+        it = timeline.with_stored_index(table(base=base, **fields))
+        return it.index, it.buckets
+
+    assert stored(rows=10**6) == ("BUCKET", 2)
+    commit(1, _workbench_progress="{}")
+    assert stored(rows=10**6)[0] == "SIMPLE", "it was made for fewer rows"
+    assert stored(rows=10**6, index="BUCKET") == ("BUCKET", 2), "named"
+    commit(2, _workbench_buckets="3", _workbench_progress="{}")
+    commit(3)  # of a compaction
+    for rows in (None, 10, 10**6, 10**8):
+        assert stored(rows=rows) == ("BUCKET", 3)
+    assert stored(index="SIMPLE")[0] == "SIMPLE"
+    written = {"extraMetadata": {"_workbench_buckets": "3"}}
+    ingesting.check_buckets(table(index="BUCKET", buckets=3), written, "here")
+    with pytest.raises(LakeError, match="(?s)has 3 buckets .*, not 2.*buckets=3"):
+        ingesting.check_buckets(table(index="BUCKET"), written, "here")
+    with pytest.raises(LakeError, match='(?s)not the index SIMPLE.*index="BUCKET", buckets=3'):
+        ingesting.check_buckets(table(index="SIMPLE"), written, "here")
 
 
 def test_no_table_is_said_so(tmp_path):

@@ -22,6 +22,7 @@ from ..base import ROOT, LakeError
 from ..base.paths import join_uri
 from ..topic import avro
 from ..topic.connect_schema import DECIMAL
+from . import moves
 from .evolution import leaf_types
 from .tables import COMBINED_ORDERING_COLUMN, ORDERING_DIGITS, Table
 
@@ -440,13 +441,15 @@ def classify(
         table: the table that the rows are for.
 
     Raises:
-        LakeError: the schema lacks a key, ordering or partition field.
+        LakeError: the schema lacks a key, ordering or partition field; or as moves.check.
     """
     _require_fields(schema, table)
+    moves.check(schema, table)
     is_delete = _is_delete(schema)
     errors = [*errors, *_null_field_errors(table)]
-    partition = [name for name in table.partition if name not in table.key]
-    if partition and not table.index.startswith("GLOBAL_"):
+    errors += moves.errors(schema, table, is_delete)
+    partition = table.changeable_partition
+    if partition:
         # A source table without REPLICA IDENTITY FULL sends deletes that hold nothing but the key.
         # Without the partition the row cannot be found, and the delete would be lost silently.
         reason = (

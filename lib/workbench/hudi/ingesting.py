@@ -28,7 +28,7 @@ from pyspark.sql import types as T
 from ..base import LakeError, World, files
 from ..landing.batch import Counts
 from ..spark import java_stacktraces, translate_errors
-from . import changes, ddl, evolution
+from . import changes, ddl, evolution, moves
 from .changes import SourceProgress
 from .loading import write_batch
 from .rewriting import finish_interrupted_rewrite, rewrite
@@ -41,6 +41,7 @@ from .tables import (
     table_lock,
 )
 from .timeline import (
+    PROGRESS_KEY,
     SCHEMA_CHANGE_KEY,
     CommitMetadata,
     CompletedAction,
@@ -49,13 +50,12 @@ from .timeline import (
     check_version,
     completed_actions,
     extra_metadata,
+    with_stored_index,
     write_stats,
 )
 
 logger = logging.getLogger(__name__)
 
-# Key in a commit's extra metadata, where Hudi keeps options that begin with _.
-PROGRESS_KEY = "_workbench_progress"
 # Key in the progress of a source: the topic from which the table was captured anew (recapture).
 REPLACED_BY = "replaced_by"
 UNKNOWN_PROGRESS = "*"  # source id in a progress: the sources of earlier commits are unknown
@@ -209,6 +209,7 @@ class IngestJob:
 
     def __post_init__(self) -> None:
         """Create the reader of the source."""
+        self.table = with_stored_index(self.table)
         self._reader = changes.create_reader(
             self.spark, self.world, self.source, self.table, self.batch, self.schema
         )
@@ -305,6 +306,7 @@ class IngestJob:
                 explain=batch.explain,
                 is_first_commit=not actions,
                 columns=columns,
+                tracks_moves=moves.is_tracked(self._reader.schemas[0], self.table),
                 options={
                     PROGRESS_KEY: json.dumps({**progress, self.source.id: current}),
                     SCHEMA_CHANGE_KEY: change,
@@ -436,18 +438,20 @@ class IngestJob:
 
 
 def check_buckets(table: Table, commit: CommitMetadata, location: str) -> None:
-    """Raise LakeError if a commit wrote the table with another number of buckets.
+    """Raise LakeError if a commit wrote the table with another number of buckets, or with another index.
 
     A key would be looked for in another file, not found, and inserted again.
     """
-    buckets = extra_metadata(commit).get(BUCKETS_KEY, table.buckets)
-    if table.index == "BUCKET" and int(buckets) != table.buckets:
-        raise LakeError(
-            f"table {table.name} has {buckets} buckets in a partition, not {table.buckets}",
-            location=location,
-            expected=f"buckets={buckets}",
-            hint="write it as it was made, or drop it and ingest it anew",
-        )
+    buckets = extra_metadata(commit).get(BUCKETS_KEY)
+    if buckets is None or (table.index == "BUCKET" and int(buckets) == table.buckets):
+        return
+    other = f"not {table.buckets}" if table.index == "BUCKET" else f"not the index {table.index}"
+    raise LakeError(
+        f"table {table.name} has {buckets} buckets in a partition, {other}",
+        location=location,
+        expected=f'index="BUCKET", buckets={buckets}',
+        hint="write it as it was made, or drop it and ingest it anew",
+    )
 
 
 def check_ordering(table: Table, columns: T.StructType) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import files
-from . import decode
+from . import decode, moves
 from .tables import OPTION_GROUPS, Table, needs_record_writer
 
 OUTCOMES = {
@@ -36,6 +36,7 @@ def write_batch(
     explain: Optional[Callable[[], DataFrame]] = None,
     is_first_commit: bool,
     columns: T.StructType,
+    tracks_moves: bool,
     options: dict[str, str],
 ) -> dict[str, int]:
     """Write a batch.
@@ -50,6 +51,7 @@ def write_batch(
         explain: returns the rows for the dead letters (see changes.Batch); by default `rows`.
         is_first_commit: whether the table has no commit yet.
         columns: the columns of the table from now on; those that the rows lack are null.
+        tracks_moves: as moves.is_tracked of the rows' schema.
         options: Hudi options, which take precedence over the table's own.
 
     Returns:
@@ -77,10 +79,13 @@ def write_batch(
             dead.coalesce(1).write.mode("overwrite").json(dead_letters)
         else:
             files.remove(dead_letters)  # of a failed attempt
-        changes = _to_changes(rows, table, columns)
+        is_change = F.col("outcome").isin(decode.UPSERT, decode.DELETE)
+        changes = rows.where(is_change)
+        has_moves = tracks_moves and moves.occur(changes, table)
+        changes = _to_changes(changes, table, columns, has_moves)
         hudi_options = table.options()
         if is_first_commit:
-            if not unique_keys:
+            if has_moves or not unique_keys:
                 changes = deduplicate(changes, table)
             hudi_options.update(bulk_insert_options(counts.get("upserts", 0), columns))
         hudi_options.update({**table.extra, **options})
@@ -97,16 +102,20 @@ def _drop_decoded_text(rows: DataFrame) -> DataFrame:
     return rows.select("row", "outcome", "reason", *decode.ORIGIN, text.alias("text"))
 
 
-def _to_changes(rows: DataFrame, table: Table, columns: T.StructType) -> DataFrame:
-    """Return the upserts and deletes with the columns of the table, and Hudi's flag of hard deletes."""
-    changes = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE))
+def _to_changes(
+    changes: DataFrame, table: Table, columns: T.StructType, has_moves: bool
+) -> DataFrame:
+    """Return upserts and deletes with the columns of the table, and Hudi's flag of hard deletes."""
     if table.deletes != "hard":
         return changes.select("row.*").to(columns)
     # without otherwise(): nullable, so that a table written without this column accepts it
     is_deleted = F.when(F.col("outcome") == decode.DELETE, True).when(
         F.col("outcome") == decode.UPSERT, False
     )
-    return changes.select("row.*", is_deleted.alias(decode.DELETED)).to(
+    changes = changes.select("row", "offset", is_deleted.alias("is_deleted"))
+    if has_moves:
+        changes = moves.resolve(changes, table)
+    return changes.select("row.*", F.col("is_deleted").alias(decode.DELETED)).to(
         T.StructType([*columns]).add(decode.DELETED, "boolean")
     )
 

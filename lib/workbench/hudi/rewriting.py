@@ -23,6 +23,7 @@ from .timeline import (
     completed_actions,
     pending_compactions,
     timeline_files,
+    with_stored_index,
 )
 
 REWRITE_OPERATION = "INSERT_OVERWRITE_TABLE"  # in the commit's metadata
@@ -47,6 +48,7 @@ def rewrite(
         columns: the columns of the table from now on. A column that the rows lack is null.
         options: Hudi options, which take precedence over the table's own.
     """
+    table = with_stored_index(table)
     options = {**table.options(), **OPTION_GROUPS["rewrite"], **table.extra, **options}
     while not _try_commit(table, rows.to(columns), options):
         _run_compactions(spark, table)

@@ -5,11 +5,12 @@ if a writer omits the version. Therefore each ingest checks it afterwards (timel
 """
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
-from typing import Any, ContextManager, Mapping
+from typing import Any, ContextManager, Mapping, Optional
 
 import yaml
 from pyspark.sql import DataFrameReader, SparkSession
@@ -24,6 +25,10 @@ ALLOWED_VALUES = {
     "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
     "deletes": ("hard", "soft"),
 }
+# From so many rows on a table has the index BUCKET by default: an upsert takes no longer as it grows.
+LARGE_TABLE_ROWS = 100_000
+# Rows in a bucket, which is one file. A partition has all buckets, so with partitions its part is small.
+ROWS_PER_BUCKET, ROWS_PER_BUCKET_OF_ALL_PARTITIONS = 500_000, 4_000_000
 TABLE_VERSION = "6"
 # Digits of a number in COMBINED_ORDERING_COLUMN, so that texts sort as the numbers do.
 ORDERING_DIGITS = 20
@@ -45,9 +50,9 @@ class Table:
     Limits. Hudi has one partition for null and for an empty text, and Spark takes the value from
     the partition's name: an empty text in a partition field reads as null. A delete that was
     committed to a "cow" table leaves no trace, so an older event of the same key in a later batch
-    restores the row. A "mor" table keeps the delete until it is compacted. Within one batch the
-    order does not matter, and a topic and landed files are read in the order of their offsets. So
-    only a source that sends out of order is affected.
+    restores the row; of a row that moved, in its old partition. A "mor" table keeps the delete
+    until it is compacted. Within one batch the order does not matter, and a topic and landed files
+    are read in the order of their offsets. So only a source that sends out of order is affected.
 
     Attributes:
         name: name of the table.
@@ -63,17 +68,24 @@ class Table:
         database: database of its catalog entry.
         catalog: name of its catalog entry, the table's name by default (see `catalog_names`).
         type: "cow" (Copy-on-Write) or "mor" (Merge-on-Read).
-        index: how the file of a key is found. SIMPLE and BLOOM search the files of the key's
-            partition; GLOBAL_SIMPLE and GLOBAL_BLOOM search all, so that a row may move to another
-            partition. BUCKET computes the file from the key and reads none: an upsert into a large
-            table stays quick. It covers the key's own partition only.
-        buckets: files in a partition with index BUCKET. It cannot be changed later: the ingest
-            refuses another number.
+        index: how the file of a key is found. By default an existing table keeps its own, and a new
+            one has BUCKET if `rows` is at least 100,000, else SIMPLE. GLOBAL_SIMPLE and GLOBAL_BLOOM
+            search the files of all partitions, so that a row may move to another one. The others
+            cover the key's own partition: a row that moves leaves the old one if each update has
+            the old key and partition (see moves.py). Without them a BUCKET table whose partition
+            can change is refused. SIMPLE and BLOOM search the files of the partition. BUCKET
+            computes the file from the key and reads none: an upsert into a large table stays quick.
+        buckets: files in a partition with index BUCKET; by default as `rows` needs them, or 2. It
+            cannot be changed later: the ingest refuses another number, unless it was chosen by
+            `rows`.
         parallelism: tasks of a shuffle.
         deletes: "hard" removes the row of a key. "soft" keeps it as the delete event has it (S5:
             the key, `__deleted` "true" and nulls, in Hudi's partition for null), so that it can
             still be read.
         extra: Hudi options that take precedence over the ones made here.
+        rows: the expected number of rows, if known. It chooses the index and the buckets of a new
+            table; an existing one keeps its own.
+        has_chosen_index: whether no index was named.
     """
 
     name: str
@@ -84,11 +96,13 @@ class Table:
     database: str = "datalake"
     catalog: str = ""
     type: str = "cow"
-    index: str = "SIMPLE"
-    buckets: int = 2
+    index: str = ""
+    buckets: Optional[int] = None
     parallelism: int = 2
     deletes: str = "hard"
     extra: Mapping[str, str] = field(default_factory=dict)
+    rows: Optional[int] = None
+    has_chosen_index: bool = field(init=False, default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise LakeError if a field is invalid."""
@@ -98,12 +112,32 @@ class Table:
             raise self._invalid("partition", "a tuple of field names")
         if not all(self.ordering_fields):
             raise self._invalid("ordering", "the name of a field, or several with commas between")
+        if self.rows is not None and (type(self.rows) is not int or self.rows < 0):
+            raise self._invalid("rows", "a whole number, or None")
+        self._choose_index()
         if type(self.buckets) is not int or self.buckets < 1:
             raise self._invalid("buckets", "a whole number from 1 on")
         for name, allowed in ALLOWED_VALUES.items():
             value = getattr(self, name)
             if value not in allowed:
                 raise self._invalid(name, did_you_mean(str(value), allowed))
+        if self.index == "BUCKET" and self.deletes == "soft" and self.changeable_partition:
+            raise self._invalid(
+                "deletes",
+                '"hard" with index BUCKET and partitions (a key that is inserted again, into another '
+                'partition, would be there twice); or no partitions; or index="GLOBAL_SIMPLE"',
+            )
+
+    def _choose_index(self) -> None:
+        """Set the index and the number of buckets that were not named."""
+        is_large = self.rows is not None and self.rows >= LARGE_TABLE_ROWS
+        if not self.index:
+            object.__setattr__(self, "has_chosen_index", True)
+            object.__setattr__(self, "index", "BUCKET" if is_large else "SIMPLE")
+        if self.buckets is None:
+            size = ROWS_PER_BUCKET_OF_ALL_PARTITIONS if self.partition else ROWS_PER_BUCKET
+            buckets = math.ceil((self.rows or 0) / size) if is_large else 2
+            object.__setattr__(self, "buckets", buckets)
 
     def _invalid(self, name: str, expected: str) -> LakeError:
         return LakeError(
@@ -119,6 +153,13 @@ class Table:
     def ordering_column(self) -> str:
         """The column that Hudi orders by: the field itself, or the combination of several."""
         return self.ordering if len(self.ordering_fields) == 1 else COMBINED_ORDERING_COLUMN
+
+    @property
+    def changeable_partition(self) -> list[str]:
+        """The partition fields that are no key fields, unless the index follows a row that moves."""
+        if self.index.startswith("GLOBAL_"):
+            return []
+        return [name for name in self.partition if name not in self.key]
 
     def ordering_value(self, record: Mapping[str, Any]) -> Any:
         """Return the value of the ordering column for a row, or for a record of the source."""

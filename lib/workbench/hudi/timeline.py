@@ -12,7 +12,7 @@ import datetime as dt
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Iterator, NamedTuple, Optional, TypedDict
 
@@ -20,8 +20,10 @@ import pandas as pd
 from pyarrow.fs import FileInfo
 
 from ..base import LakeError, files, wait_until
-from .tables import TABLE_VERSION, Table
+from .tables import BUCKETS_KEY, TABLE_VERSION, Table
 
+# Key in a commit's extra metadata, where Hudi keeps options that begin with _: an ingest's progress.
+PROGRESS_KEY = "_workbench_progress"
 # Key in a commit's extra metadata: how the source's schema changed (see evolution.describe_change).
 SCHEMA_CHANGE_KEY = "_workbench_schema_change"
 WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that change query results
@@ -90,6 +92,21 @@ class FileSlice:
 
     paths: set[str] = field(default_factory=set)
     archived_base: Optional[str] = None
+
+
+def with_stored_index(table: Table) -> Table:
+    """Return the table with the index and the buckets that it has, unless an index was named.
+
+    They were chosen by the number of rows that was expected when the table was new.
+    """
+    actions = completed_actions(table) if table.has_chosen_index else []
+    if not actions:
+        return table
+    metadata = (extra_metadata(action.metadata) for action in reversed(actions))
+    last: dict[str, str] = next((m for m in metadata if PROGRESS_KEY in m), {})
+    if BUCKETS_KEY in last:
+        return replace(table, index="BUCKET", buckets=int(last[BUCKETS_KEY]))
+    return replace(table, index="SIMPLE")
 
 
 def check_readable(table: Table, instant: str) -> bool:

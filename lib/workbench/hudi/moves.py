@@ -1,0 +1,168 @@
+"""Rows that move to another partition, in tables whose index searches only the key's own partition.
+
+An update with another partition would leave the row in the old one, too. The source's log has the old
+row, and the connector adds its key and partition to each update (Debezium: `add.fields` with
+`before.<column>`). So the commit that writes the row also deletes it from the old partition.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ..base import LakeError
+from .tables import Table
+
+BEFORE = "__before_"  # prefix of the fields with the old values
+NO_OLD_ROW = ("c", "r")  # operations of a row that is new: create, and read by a snapshot
+
+
+def _location_fields(table: Table) -> list[str]:
+    """Return the fields that say where a row is: its key, and its partition."""
+    return list(dict.fromkeys((*table.key, *table.partition)))
+
+
+def _required_fields(table: Table) -> list[str]:
+    return ["__op", *(BEFORE + name for name in _location_fields(table))]
+
+
+def is_tracked(schema: T.StructType, table: Table) -> bool:
+    """Return whether the moves of rows are known, and the index does not follow them by itself.
+
+    Args:
+        schema: the reader schema.
+        table: the table.
+    """
+    names = schema.fieldNames()
+    has_fields = all(name in names for name in _required_fields(table))
+    return bool(table.changeable_partition) and table.deletes == "hard" and has_fields
+
+
+def check(schema: T.StructType, table: Table) -> None:
+    """Raise LakeError if a row of a BUCKET table could move without that the ingest sees it."""
+    if table.index != "BUCKET" or not table.changeable_partition or is_tracked(schema, table):
+        return
+    columns = ",".join(f"before.{name}" for name in _location_fields(table))
+    raise LakeError(
+        f"table {table.name} has the index BUCKET, and its partition field {table.changeable_partition[0]} "
+        "can change: without the old row of an update, a row that moves would be in both partitions",
+        location=table.base,
+        expected=f"the fields {', '.join(_required_fields(table))} in the source's schema",
+        hint="REPLICA IDENTITY FULL for the source table, and the old values in each event "
+        f'("transforms.unwrap.add.fields": "op,…,{columns}"); or a table without partitions; or '
+        'index="GLOBAL_SIMPLE", whose upserts take longer the larger the table is',
+    )
+
+
+def errors(schema: T.StructType, table: Table, is_delete: Column) -> list[tuple[Column, Column]]:
+    """Return (condition, reason) of an update that lacks the old row.
+
+    Args:
+        schema: the reader schema.
+        table: the table.
+        is_delete: whether a row is a delete event.
+    """
+    if not is_tracked(schema, table):
+        return []
+    reason = (
+        f"the update does not hold the old {table.changeable_partition[0]} "
+        "(REPLICA IDENTITY FULL, or a GLOBAL_ index, cures it)"
+    )
+    return [(~is_delete & ~_is_new() & ~_has_old_row(table), F.lit(reason))]
+
+
+def occur(changes: DataFrame, table: Table) -> bool:
+    """Return whether a row has moved.
+
+    Args:
+        changes: the upserts and deletes, with the column `row`.
+        table: a table whose moves are tracked.
+    """
+    return bool(changes.where(_has_moved(table)).select(F.lit(1)).limit(1).collect())
+
+
+def resolve(changes: DataFrame, table: Table) -> DataFrame:
+    """Keep the newest change of each key, and delete the key from all other partitions of the batch.
+
+    The deletes have the ordering value of the newest change. A key that moves several times, or moves
+    back, is in one partition afterwards. Of two changes with the same ordering value the one with
+    the greater offset is the newer one.
+
+    Args:
+        changes: the upserts and deletes, with the columns `row`, `is_deleted` and `offset`.
+        table: a table whose moves are tracked.
+
+    Returns:
+        The columns `row` and `is_deleted`.
+    """
+    row, offset, is_deleted = F.col("row"), F.col("offset"), F.col("is_deleted")
+    types = {f.name: f.dataType for f in changes.select("row.*").schema}
+    old = row
+    for name in _location_fields(table):
+        old = old.withField(name, row[BEFORE + name].cast(types[name]))
+    change = _change(row, is_deleted, offset, F.lit(1))
+    old_place = _change(old, F.lit(True), offset, F.lit(0))
+    both = F.when(_has_moved(table), F.array(change, old_place)).otherwise(F.array(change))
+    position = F.struct(f"change.row.{table.ordering_column}", "change.offset", "change.rank")
+    newest = (
+        changes.select(F.explode(both).alias("change"))
+        .groupBy(*(F.col(f"change.row.{name}").alias(f"_key_{name}") for name in table.key))
+        .agg(
+            F.max_by("change", position).alias("change"),
+            F.collect_set(
+                F.struct(*(f"change.row.{name}" for name in table.changeable_partition))
+            ).alias("partitions"),
+        )
+    )
+    old_partitions = F.filter(
+        "partitions", lambda one: _path(one, table) != _path(F.col("change.row"), table)
+    )
+    deletes = F.transform(old_partitions, lambda one: _delete_in(one, table))
+    latest = F.struct("change.row", "change.is_deleted")
+    return newest.select(F.explode(F.concat(F.array(latest), deletes)).alias("change")).select(
+        "change.row", "change.is_deleted"
+    )
+
+
+def _change(row: Column, is_deleted: Column, offset: Column, rank: Column) -> Column:
+    return F.struct(
+        row.alias("row"), is_deleted.alias("is_deleted"), offset.alias("offset"), rank.alias("rank")
+    )
+
+
+def _delete_in(partition: Column, table: Table) -> Column:
+    """Return the newest change of a key as a hard delete in another partition."""
+    row = F.col("change.row")
+    for name in table.changeable_partition:
+        row = row.withField(name, partition[name])
+    return F.struct(row.alias("row"), F.lit(True).alias("is_deleted"))
+
+
+def _is_new() -> Column:
+    return F.coalesce(F.col("row.__op").isin(*NO_OLD_ROW), F.lit(False))
+
+
+def _has_old_row(table: Table) -> Column:
+    return F.forall(
+        F.array(*(F.col(f"row.{BEFORE}{name}").isNotNull() for name in table.key)), lambda one: one
+    )
+
+
+def _has_moved(table: Table) -> Column:
+    """Return whether a row has another key or partition than the old row."""
+    row = F.col("row")
+    moved = F.array(
+        *(_text(row[BEFORE + name]) != _text(row[name]) for name in _location_fields(table))
+    )
+    return ~_is_new() & _has_old_row(table) & F.exists(moved, lambda one: one)
+
+
+def _path(row: Column, table: Table) -> Column:
+    """Return a value that is equal for two rows in one partition."""
+    return F.array(*(_text(row[name]) for name in table.changeable_partition))
+
+
+def _text(value: Column) -> Column:
+    """Return a value as text. Hudi has one partition for null and for an empty text."""
+    return F.coalesce(value.cast("string"), F.lit(""))
