@@ -111,7 +111,12 @@ def resolve(changes: DataFrame, table: Table) -> DataFrame:
         .agg(
             F.max_by("change", position).alias("change"),
             F.collect_set(
-                F.struct(*(f"change.row.{name}" for name in table.changeable_partition))
+                F.struct(
+                    *(
+                        F.col(f"change.row.{name}").alias(name)
+                        for name in table.changeable_partition
+                    )
+                )
             ).alias("partitions"),
         )
     )
@@ -119,7 +124,9 @@ def resolve(changes: DataFrame, table: Table) -> DataFrame:
         "partitions", lambda one: _path(one, table) != _path(F.col("change.row"), table)
     )
     deletes = F.transform(old_partitions, lambda one: _delete_in(one, table))
-    latest = F.struct("change.row", "change.is_deleted")
+    latest = F.struct(
+        F.col("change.row").alias("row"), F.col("change.is_deleted").alias("is_deleted")
+    )
     return newest.select(F.explode(F.concat(F.array(latest), deletes)).alias("change")).select(
         "change.row", "change.is_deleted"
     )
