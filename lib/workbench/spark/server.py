@@ -6,7 +6,6 @@ starts the same gRPC service itself, at an address of its choice.
 """
 
 import json
-import os
 import shutil
 import signal
 import sys
@@ -16,15 +15,15 @@ from typing import Any
 from ..base import local_path, split_host_port, state_dir
 from ..base.params import Spark
 from ..base.paths import service_path
-from ..stack import artifacts, services
+from ..stack import artifacts, cds, services
+from ..stack.process import temp_dir
 from . import settings
 
-# The settings that are the same in every world; Spark itself reads them.
-CONF_DIR = service_path(Path(__file__).parent / "conf")
 # Empty defaults of HDFS, MapReduce and YARN, in place of about 2,000 settings that nothing on one
 # machine uses. Hudi sends all Hadoop settings along with every task, and reads those files again
 # for every Parquet file that it looks up keys in. Without the settings an upsert into 30 partitions
-# takes a quarter less time. The empty files precede Hadoop's own on the class path.
+# takes a quarter less time. The empty files precede Hadoop's own on the class path, in
+# jars.
 EMPTY_CLUSTER_CONF = service_path(Path(__file__).parent / "hadoop")
 # The same for Hadoop's core. 413 of its 417 settings, most of them of object stores and Kerberos,
 # are equal to the defaults in Hadoop's code or not used for a lake in a folder. With them a commit
@@ -52,18 +51,19 @@ def server_conf(
     is_local, own_workers = spark.master.startswith("local"), spark.workers > 0
     class_path = list(jars)
     if is_local or own_workers:
-        class_path.insert(0, EMPTY_CLUSTER_CONF)
+        class_path.insert(0, cds.jar_of(EMPTY_CLUSTER_CONF))
         if local_path(tables):
-            class_path.insert(0, EMPTY_CORE_CONF)
+            class_path.insert(0, cds.jar_of(EMPTY_CORE_CONF))
     class_path_text = ":".join(map(str, class_path))
     # in UTC: Hudi takes instants from this Java's clock and orders by them
     java_options = services.java_options(java_compiler)
     driver_options = [
         *java_options,
+        *cds.options(temp_dir("spark"), java_options, [*class_path, *services.spark_jars()]),
         f"-Dderby.system.home={state_dir() / 'data'}",
         *services.java_logging_options("spark", "warn"),
     ]
-    conf = settings.load_conf(
+    conf = settings.load_conf("spark-defaults") | settings.load_conf(
         "server",
         class_path=class_path_text,
         driver_options=" ".join(driver_options),
@@ -104,7 +104,6 @@ def main(arguments: dict[str, Any]) -> None:
 
     spark = Spark(**arguments["spark"])
     port = split_host_port(spark.url)[1]
-    os.environ["SPARK_CONF_DIR"] = str(CONF_DIR)
     remove_incomplete_metastore(state_dir() / "data" / "metastore")
     values = (arguments[name] for name in ("tables", "java_compiler", "endpoint", "region"))
     conf = SparkConf().setAll(list(server_conf(spark, *values).items()))
