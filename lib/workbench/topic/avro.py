@@ -13,12 +13,11 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Sequence, Union
 
-import yaml
 from pyspark.sql import types as T
 
-from ..base import LakeError, did_you_mean
+from ..base import LakeError, did_you_mean, yaml_files
 
-TYPE_MAPPINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+TYPE_MAPPINGS = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 # The next version of a schema must be able to read what was written with the version before it
 # (BACKWARD), to be read by it (FORWARD), or both (FULL). TRANSITIVE: with all versions before it.
 COMPATIBILITY_MODES = (
