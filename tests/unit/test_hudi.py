@@ -241,7 +241,8 @@ def job(world, tmp_path, monkeypatch):
         for end in (3, 5)
     ]
     reader = SimpleNamespace(
-        next=lambda progress, batch_id: dict(enumerate(batches)).get(batch_id), schemas=(rows, rows)
+        next=lambda progress, batch_id, minimum: dict(enumerate(batches)).get(batch_id),
+        schemas=(rows, rows),
     )
 
     def write_batch(spark, rows, table, dead_letters, *, options, **_):
