@@ -3,26 +3,20 @@
 Enough for every module, without the embedded stack.
 """
 
-import re
 import subprocess
 import sys
 
 import minimal_install
+from minimal_install import listed
 from packaging.requirements import Requirement
 from workbench.base.paths import ROOT
 
 
-def listed(block):
-    """Return the requirements of a list in pyproject.toml; Python 3.10 has no TOML parser."""
-    text = re.search(rf"^{block} = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[
-        1
-    ]
-    return [Requirement(one) for one in re.findall(r'"([^"]+)"', text)]
-
-
-def test_every_module_is_imported_without_the_embedded_stack():
-    """Modules of `stack` and `spark.server` import packages of the embedded stack only when they start it."""
-    code = minimal_install.IMPORT_SCRIPT.format(refused=set(minimal_install.EMBEDDED_PACKAGES))
+def test_every_module_is_imported_with_the_base_dependencies_only():
+    """No module imports a package at its top that pyproject.toml lists only for the embedded stack or for tests."""
+    refused = minimal_install.refused_modules()
+    assert {"cryptography", "moto", "pytest", "werkzeug"} <= refused
+    code = minimal_install.IMPORT_SCRIPT.format(refused=refused)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr
 
