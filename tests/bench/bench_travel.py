@@ -33,9 +33,9 @@ TRACE = """
 import sys
 import bench
 from workbench import trace
-from workbench.walkthroughs import traced
+from workbench.walkthroughs import traced_table
 world = bench.load_world()
-print(trace.row(world, traced(world, sys.argv[1]), sys.argv[2]).changes)
+print(trace.row(world, traced_table(world, sys.argv[1]), sys.argv[2]).changes)
 """
 
 
