@@ -46,8 +46,8 @@ REPLAY_HINT = (
 # A batch up to this size is consumed in this process: Spark's Kafka reader takes half a second to start.
 SMALL_BATCH_MESSAGES, SMALL_BATCH_BYTES = 2_000, 16 << 20
 
-POLL_INTERVAL_S = 0.2  # of a stream from landed files
-MAX_WAIT_S = 1.0  # of a stream from a topic, for a message
+POLL_INTERVAL_S = 0.2  # interval at which a stream lists landed files
+MAX_WAIT_S = 1.0  # longest wait of a stream for a message, before it checks the topic again
 
 
 class SourceProgress(TypedDict, total=False):

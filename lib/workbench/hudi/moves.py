@@ -28,7 +28,7 @@ def _required_fields(table: Table) -> list[str]:
 
 
 def is_tracked(schema: T.StructType, table: Table) -> bool:
-    """Return whether the moves of rows are known, and the index does not follow them by itself.
+    """Return whether the source shows moves that the table's index does not follow.
 
     Args:
         schema: the reader schema.
@@ -40,7 +40,7 @@ def is_tracked(schema: T.StructType, table: Table) -> bool:
 
 
 def check(schema: T.StructType, table: Table) -> None:
-    """Raise LakeError if a row of a BUCKET table could move without that the ingest sees it."""
+    """Raise LakeError for a BUCKET table whose rows can move unnoticed by the ingest."""
     if table.index != "BUCKET" or not table.changeable_partition or is_tracked(schema, table):
         return
     columns = ",".join(f"before.{name}" for name in _location_fields(table))

@@ -25,9 +25,9 @@ ALLOWED_VALUES = {
     "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
     "deletes": ("hard", "soft"),
 }
-# From so many rows on a table has the index BUCKET by default: an upsert takes no longer as it grows.
+# Tables with at least this many expected rows get the index BUCKET: their upserts do not slow down.
 LARGE_TABLE_ROWS = 100_000
-# Rows in a bucket, which is one file. A partition has all buckets, so with partitions its part is small.
+# Expected rows for each bucket. Every partition has all buckets, so partitioned tables need fewer.
 ROWS_PER_BUCKET, ROWS_PER_BUCKET_OF_ALL_PARTITIONS = 500_000, 4_000_000
 TABLE_VERSION = "6"
 # Digits of a number in COMBINED_ORDERING_COLUMN, so that texts sort as the numbers do.

@@ -45,7 +45,7 @@ IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT_SECONDS = 10
 ATTEMPT_SECONDS = 1.0  # length of one attempt; the Kafka process is checked between two attempts
-STOP_CHECK_SECONDS = 0.1  # of a wait that another thread can end
+STOP_CHECK_SECONDS = 0.1  # interval at which a waiting consumer checks for a stop
 MAX_IN_FLIGHT = 10_000  # messages that a producer holds until Kafka has confirmed them
 UNAVAILABLE_ERRORS = (
     KafkaError._TRANSPORT,
