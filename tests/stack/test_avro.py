@@ -112,9 +112,8 @@ def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
     )
     assert seen["schema_name"] == f"{ARTISTS}.Value"
     raw = message.encode() if isinstance(message, str) else message
-    assert seen["hex"] == raw.hex(" ") and bytes.fromhex(seen["hex"])[:9] == bytes(8) + bytes(
-        [mine["global_id"]]
-    )
+    assert seen["hex"] == raw.hex(" ")
+    assert raw[0] == 0 and int.from_bytes(raw[1:9], "big") == mine["global_id"]
     record = seen["record"]
     assert {
         k: record[k]
