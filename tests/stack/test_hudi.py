@@ -582,10 +582,10 @@ def test_two_ingests_into_one_table(lake, world):
 
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
     with pytest.raises(
-        LakeError, match=r"(?s)another ingest into .* is going on.*process \d+ holds"
+        LakeError, match=r"(?s)another ingest into .* is running.*process \d+ holds"
     ):
         it.go(change_record(2, 1))
-    with pytest.raises(LakeError, match="another ingest into .* is going on"):
+    with pytest.raises(LakeError, match="another ingest into .* is running"):
         hudi.drop(None, world, it.table)
     wait_until(lambda: stream.counts().upserts == 2, "the second batch", timeout=60)
     stream.stop()

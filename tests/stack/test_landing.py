@@ -182,6 +182,6 @@ def test_a_landing_that_is_given_up_does_not_go_on_by_itself(world, spark, sink)
 def test_two_landings_at_once_are_refused(world, spark, sink):
     produce(world, sink["topics"], change_record(1, 1))
     with job._landing_lock(world, landing.parse(sink)):
-        with pytest.raises(LakeError, match="(?s)another landing of .* is going on.*process"):
+        with pytest.raises(LakeError, match="(?s)another landing of .* is running.*process"):
             landing.run(spark, world, sink)
     assert landing.run(spark, world, sink).records == 1

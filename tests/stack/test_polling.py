@@ -472,7 +472,7 @@ def test_two_polls_of_one_connector_exclude_each_other(lab):
         f"{lab.world.lake.checkpoints}/polling/{config['name']}.json", "poll", ""
     ):
         for verb in (lambda: lab.poll(config), lambda: landing.reset_offsets(lab.world, config)):
-            with pytest.raises(LakeError, match="another poll of .* is going on"):
+            with pytest.raises(LakeError, match="another poll of .* is running"):
                 verb()
     assert lab.poll(config) == []
 

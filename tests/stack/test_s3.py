@@ -149,7 +149,7 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
         timeout=60,
     )
     with (
-        pytest.raises(LakeError, match="another test is going on") as error,
+        pytest.raises(LakeError, match="another test is running") as error,
         files.exclusive_lock(address, "test"),
     ):
         pass

@@ -87,7 +87,7 @@ def take():
 
 def test_who_comes_second_is_told_and_the_next_one_gets_it(s3):
     with files.exclusive_lock(ADDRESS, "ingest into t"):
-        with pytest.raises(LakeError, match="another ingest into t is going on") as error:
+        with pytest.raises(LakeError, match="another ingest into t is running") as error:
             take()
         assert (
             str(json.loads(s3.text)["pid"]) in error.value.location

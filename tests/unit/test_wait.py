@@ -40,7 +40,7 @@ def test_timeout_says_what_how_long_and_the_last_answer():
             hint="read the log",
         )
     assert error.value.message == "waited 0.05 s for kafka to answer"
-    assert error.value.location == "last answer: ConnectionError: port closed"
+    assert error.value.location == "last result: ConnectionError: port closed"
     assert error.value.hint == "read the log"
 
 

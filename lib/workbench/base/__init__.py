@@ -1,6 +1,6 @@
 """The foundation: errors for people, waiting, paths, files of the lake, worlds and their secrets.
 
-Most modules import from here.
+The names below are those that most modules use.
 """
 
 from .errors import (

@@ -1,6 +1,6 @@
 """AWS API calls: clients, paginated responses, translated errors, parameters and secrets.
 
-boto3 finds the credentials (environment, profile, role of the machine). They are sent to AWS only.
+boto3 finds the credentials (environment, profile, role of the machine), and sends them to AWS only.
 The setting `stack.deployment` names the deployment of a world. Its parameters are
 `/<deployment>/<name>` in the SSM Parameter Store. Its secrets are `<deployment>/<name>` in the
 Secrets Manager. deploy/README.md lists all of them.
@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 # All resources of a deployment have this tag; its value is the name of the deployment.
 DEPLOYMENT_TAG = "workbench:deployment"
-# Attempts of a call while AWS throttles it or a service fails. With boto3's backoff they take about
-# 20 s.
+# Attempts of a call while AWS throttles the call or a service fails. With boto3's backoff all
+# attempts take about 20 s.
 MAX_ATTEMPTS = 6
 LOGIN_HINT = "sign in (`aws sso login`, `aws configure`), or set a profile: export AWS_PROFILE=…"
 CATALOG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ def call(region: str, service: str, operation: str, /, **params: Any) -> dict[st
         **params: parameters of the operation.
 
     Raises:
-        StackError: AWS rejects the call, or cannot be reached. `error_code` returns the AWS code.
+        StackError: AWS rejects the call, or cannot be reached. `error_code` returns AWS's code.
     """
     with translate_errors(f"{service}.{operation} in {region}"):
         response: dict[str, Any] = getattr(client(region, service), operation)(**params)
@@ -188,7 +188,7 @@ def ignore_error_codes(pattern: str) -> Iterator[None]:
 def is_transient(error: BaseException) -> bool:
     """Return whether an error from `translate_errors` is transient, so that a retry may succeed.
 
-    Transient are throttling, an unavailable service, and a failed connection.
+    Throttling, an unavailable service and a failed connection are transient.
     """
     from botocore import exceptions
 
@@ -302,7 +302,7 @@ def require_parameter(
 
 
 def secret(region: str, deployment: str, name: str) -> str:
-    """Return the password from a secret of a deployment. The secret has the JSON format of RDS.
+    """Return the password in a secret of a deployment. The secret has the JSON format of RDS.
 
     Args:
         region: AWS region.

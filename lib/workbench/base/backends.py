@@ -10,14 +10,16 @@ from .params import World
 def dispatch_by(
     kind: Callable[[World], str], /, **backends: ModuleType
 ) -> Callable[[str], Callable[..., Any]]:
-    """Return a function that makes the dispatcher of an interface function from its name.
+    """Return a factory of dispatchers, one for each function of the interface.
 
-    The dispatcher takes a world first, and calls the function of that name of the world's backend.
+    The factory takes the name of a function. Its dispatcher takes a world as the first argument,
+    and calls the function of this name in the module of the world's backend.
 
     Args:
         kind: returns the name of a world's backend.
-        **backends: the modules by name. The functions of the first one lend their documentation;
-            tests/unit/test_backends.py checks that all have the same functions.
+        **backends: {name of a backend: module}. A dispatcher has the docstring of the first
+            module's function. tests/unit/test_backends.py checks that all modules have the same
+            functions.
     """
     documented = next(iter(backends.values()))
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Optional
 
 _applied: dict[str, str] = {}  # the variables that the last loaded world has set
-_saved: dict[str, Optional[str]] = {}  # their values before that
+_saved: dict[str, Optional[str]] = {}  # the previous values of these variables
 
 
 def clear_libpq_environment() -> None:
     """Remove libpq's variables (PGSSLMODE, PGSERVICE, PGOPTIONS …) from the environment.
 
-    They are set for a database elsewhere. They would change or break every connection to the
-    embedded one, and not all of them yield to the arguments of a connection.
+    The user has set them for another database. They would change or break every connection to the
+    embedded PostgreSQL, and some of them override the arguments of a connection.
     """
     for name in list(os.environ):
         if name.startswith("PG"):
@@ -28,8 +28,8 @@ def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path])
     Args:
         endpoint: URL of an S3 service other than AWS; empty for AWS.
         region: AWS region, may be empty.
-        credentials_file: the file with the key of an embedded endpoint. No other key of the user is
-            sent there.
+        credentials_file: the file with the key of an embedded endpoint. The variables of the user's
+            own keys are then removed.
 
     Returns:
         The value of each variable; an empty value means that the variable must not be set.
@@ -55,7 +55,7 @@ def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path])
 
 
 def apply_environment(settings: dict[str, str]) -> bool:
-    """Set the variables of `s3_environment`, and restore those of the world loaded before.
+    """Set the variables of `s3_environment`, and first undo the previous call.
 
     Returns:
         Whether anything has changed.
@@ -79,16 +79,16 @@ def apply_environment(settings: dict[str, str]) -> bool:
 def exclude_loopback_from_proxies() -> None:
     """Exclude loopback from the proxies of the environment, for this process and its children.
 
-    The user's own exceptions stay. gRPC reads lower-case variables only and does not support `*`,
-    so it has a variable of its own.
+    The user's own exceptions stay. gRPC reads lower-case variables only, and does not support `*`.
+    Therefore no_grpc_proxy is set as well, which only gRPC reads.
     """
     text = f"{os.environ.get('no_proxy', '')},{os.environ.get('NO_PROXY', '')}"
     hosts = re.split(r"[\s,]+", text)
     with_loopback = ",".join(dict.fromkeys(filter(None, [*hosts, "127.0.0.1", "localhost"])))
-    # a star counts only on its own
+    # clients support `*` only as the whole value, not in a list
     no_proxy = "*" if "*" in hosts else with_loopback
     os.environ.update(no_proxy=no_proxy, NO_PROXY=no_proxy, no_grpc_proxy=with_loopback)
 
 
-# Here, because every module that calls a service has imported params, which imports this module.
+# Called at import: every module that calls a service imports params, which imports this module.
 exclude_loopback_from_proxies()

@@ -65,7 +65,7 @@ class StackError(WorkbenchError):
 class ServiceLost(StackError):
     """A service of this instance has no running process.
 
-    It is pointless to wait for anything that the service does (see `wait_until`).
+    `wait_until` therefore gives up early: what it waits for cannot happen any more.
 
     Attributes:
         since: when the process was first missing, by `time.monotonic`.
@@ -97,8 +97,8 @@ def did_you_mean(name: str, valid: Iterable[str]) -> str:
     """Suggest the valid name for a misspelt one.
 
     Returns:
-        A text such as `did you mean 'x'? valid: a, b, c`. The suggestion is left out where no name
-        is similar, and the list where it has more than MAX_LISTED_NAMES names.
+        A text such as `did you mean 'x'? valid: a, b, c`. It has no suggestion if no name is
+        similar, and no list if there are more than MAX_LISTED_NAMES names.
     """
     valid = sorted(valid)
     matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
@@ -109,7 +109,7 @@ def did_you_mean(name: str, valid: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or the name of its class if the text is empty."""
+    """Return the first line of an error's text, at most 400 characters; its class if it has no text."""
     for line in str(error).splitlines():
         if line.strip():
             return line.strip()[:400]

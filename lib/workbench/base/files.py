@@ -22,7 +22,7 @@ def open_filesystem(uri: str) -> tuple[Any, str]:
     if uri.startswith("file:"):
         return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", uri)
     bucket, key = parse_s3_uri(uri)
-    # Set where a world is loaded, and in its Spark's workers (see environment.s3_environment).
+    # params.load and Spark's workers set the variables (see environment.s3_environment).
     region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(bucket)
     filesystem = fs.S3FileSystem(
         region=region,
@@ -41,7 +41,7 @@ def object_store_options(uri: str) -> dict[str, str]:
     hudi-rs reads neither profiles nor credentials files.
 
     Returns:
-        Options of Rust's object_store; empty for a `file:` URI, and where there are no credentials.
+        Options of Rust's object_store; empty for a `file:` URI, and without credentials.
     """
     if uri.startswith("file:"):
         return {}
@@ -138,26 +138,26 @@ def write_bytes(filesystem: Any, path: str, data: bytes) -> None:
 
 
 def exclusive_lock(uri: str, task: str = "", hint: str = "") -> ContextManager[object]:
-    """Hold `<uri>.lock`, which keeps jobs that write to the same place apart.
+    """Hold `<uri>.lock`, so that only one job at a time writes to this URI.
 
     The lock is a file that the kernel locks, or an object in S3 (see `lease`).
 
     Args:
         uri: URI of a file or folder.
-        task: what is done under the lock, for the error of a second caller. Without it a second
-            caller waits.
-        hint: what the person of the second call should do.
+        task: the work under the lock as a noun, such as `ingest into t`, for the error of a second
+            caller. If it is empty, a second caller waits.
+        hint: hint of that error.
 
     Raises:
-        LakeError: (on entering) another such task is running; its process is named.
-        StackError: (on entering) S3 refuses the lock or cannot be reached.
+        LakeError: (on entering) another process holds the lock; the error names the process.
+        StackError: (on entering) S3 rejects a request or cannot be reached.
     """
     local = local_path(uri)
     lock = f"{local or uri}.lock"
 
     def locked_error(owner: str) -> LakeError:
         return LakeError(
-            f"another {task} is going on", location=f"process {owner} holds {lock}", hint=hint
+            f"another {task} is running", location=f"process {owner} holds {lock}", hint=hint
         )
 
     on_locked = locked_error if task else None

@@ -43,8 +43,8 @@ class CappedRetry(Retry):
             raise RequestAbandoned
 
 
-# 409: Connect's workers are rebalancing; 503: a service is starting. Retried about once a second,
-# for a minute.
+# 409: Connect's workers are rebalancing; 503: a service is starting. Both are retried about once a
+# second, for a minute.
 RETRY_POLICY = CappedRetry(
     60,
     connect=0,
@@ -78,7 +78,7 @@ def call(
         body: sent as JSON.
         retry_statuses: transient statuses, after which the request is retried.
         headers: HTTP headers.
-        hint: of the error; by default to check the stack.
+        hint: hint of the error; by default the commands that check and start the stack.
         auth: user and password, for HTTP Basic authentication (RFC 7617).
         should_retry: whether the caller still waits for the response. If not, the request is not
             retried (RequestAbandoned).

@@ -5,12 +5,12 @@ with `If-Match` and the ETag that was read, so each change of owner has one winn
 the owner; `{}` means that the lock is free.
 
 The owner writes the object again every HEARTBEAT_SECONDS. Another process may take the lock over
-when the object is older than LEASE_SECONDS, by S3's own clock (no clock of a machine counts). An
-owner that was suspended for longer than that notices it at its next write, and its `hold` ends with
-an error. What it has written meanwhile cannot be prevented.
+when the object is older than LEASE_SECONDS. Both times are S3's, so the clocks of machines do not
+matter. If an owner is suspended for longer than LEASE_SECONDS, its next write fails, and its `hold`
+ends with an error. Writes of this owner to the lake before that error are not prevented.
 
-Processes of one machine hold a lock file before they request the object. The id of the lock file is
-the name of the owner, so the lock of a killed process is free at once on its machine.
+A process holds a local lock file before it requests the object. The id of this file is the name of
+the owner, so the lock of a killed process is free at once on its machine.
 
 Source: S3 User Guide, "How to prevent object overwrites with conditional writes".
 """
@@ -42,11 +42,11 @@ def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) 
 
     Args:
         uri: URI of the object (s3: or s3a:).
-        on_locked: makes the exception to raise from the name of the present owner. Without it a
-            second caller waits.
+        on_locked: returns the exception to raise, given the pid and host of the current owner. If
+            it is None, a second caller waits.
 
     Raises:
-        StackError: S3 refuses the lock, or cannot be reached.
+        StackError: S3 rejects a request, or cannot be reached.
         LakeError: (at the end) the lock was lost while it was held.
     """
     digest = hashlib.sha256(f"{os.environ.get('AWS_ENDPOINT_URL_S3')} {uri}".encode()).hexdigest()
@@ -83,13 +83,13 @@ def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) 
             "a lock was lost while it was held",
             location=uri,
             expected=f"a process that is never suspended for {LEASE_SECONDS:g} s",
-            hint="another process may have written at the same time: run it again",
+            hint="another process may have written at the same time: repeat the job",
         )
 
 
 @dataclass
 class _LockState:
-    """What a lock object contains; the defaults are those of an object that does not exist."""
+    """The content of a lock object. The defaults describe an object that does not exist."""
 
     owner: dict[str, Any] = field(default_factory=dict)
     etag: str = ""
@@ -97,7 +97,11 @@ class _LockState:
 
 
 class _LockObject:
-    """A lock object, and its ETag while it is held: empty before that, and once it is lost."""
+    """A lock object in S3.
+
+    Attributes:
+        etag: ETag of the object while the lock is held; empty before that, and after a loss.
+    """
 
     def __init__(self, uri: str, owner_id: str):
         self.bucket, self.key = paths.parse_s3_uri(uri)
@@ -108,11 +112,11 @@ class _LockObject:
         """Acquire the lock if it is free, expired, or was left by a process of this machine.
 
         Returns:
-            The present owner if the lock is held, else an empty dict.
+            The current owner if another process holds the lock, else an empty dict.
         """
         state = self._read()
-        is_other = bool(state.owner) and state.owner["by"] != self.owner["by"]
-        if is_other and state.age_s < LEASE_SECONDS:
+        is_other_owner = bool(state.owner) and state.owner["by"] != self.owner["by"]
+        if is_other_owner and state.age_s < LEASE_SECONDS:
             return state.owner
         self.etag = self._put(self.owner, state.etag)
         return {}
@@ -122,7 +126,8 @@ class _LockObject:
         for number in itertools.count(1):
             if stop_event.wait(HEARTBEAT_SECONDS):
                 return
-            # The number changes the text, and so the ETag. After an error the next beat renews it.
+            # The number changes the content, and so the ETag. After an error the next heartbeat
+            # renews the lease.
             with contextlib.suppress(StackError):
                 self.write({**self.owner, "beat": number})
 
@@ -144,7 +149,7 @@ class _LockObject:
         self.etag = etag
 
     def _put(self, body: dict[str, Any], etag: str) -> str:
-        """Write the object if it still has this ETag; if the ETag is empty, if it does not exist.
+        """Write the object if it still has this ETag. An empty ETag: if the object does not exist.
 
         Returns:
             The new ETag, empty if the condition was not met.

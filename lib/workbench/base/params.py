@@ -42,14 +42,14 @@ COPY_LINE_HINT = "copy the line from params/local.yaml and adapt it"
 class ConfigModel(BaseModel, frozen=True, extra="forbid", strict=True):
     """A section of a world, strictly typed.
 
-    Unknown keys are rejected; an int accepts no "5432", a bool no 1.
+    Unknown keys are rejected. An int field rejects "5432", and a bool field rejects 1.
     """
 
 
 class Stack(ConfigModel):
-    """The services: embedded ones, or others that are only used."""
+    """The services: embedded or external."""
 
-    # True: `stack` starts the services. False: it only checks that they can be reached.
+    # True: `stack` starts the services. False: `stack` only checks that they can be reached.
     embedded: bool
     # On AWS: the prefix of the names of stacks, parameters, secrets, connectors and tags; else "".
     deployment: str = Field(
@@ -81,7 +81,7 @@ class MySql(ConfigModel):
     admin_password: Secret
     replication_user: str
     replication_password: Secret
-    password_reference: str  # as in Connect
+    password_reference: str  # see Connect.password_reference
 
 
 class Kafka(ConfigModel):
@@ -100,7 +100,7 @@ class Connect(ConfigModel):
     user: str  # of the REST API; "" if it requires no password
     password: Secret
     topic_prefix: str
-    # How a connector configuration refers to a secret: the Connect worker resolves it, never we.
+    # The reference to a secret in a connector configuration. Only the Connect worker resolves it.
     password_reference: str
 
     @property
@@ -138,9 +138,9 @@ class Spark(ConfigModel):
     kind: Literal["connect", "existing", "classic", "emr_serverless"]
     url: str  # of Spark Connect, sc://…; on EMR Serverless the id of the application
     master: str  # local[2], spark://…, yarn
-    # workers that the embedded stack starts for a spark:// master; 0 where it starts none
+    # number of workers that the embedded stack starts for a spark:// master
     workers: int = Field(
-        ge=0, le=2, description="0, 1 or 2; a cluster of your own brings its workers: 0"
+        ge=0, le=2, description="0, 1 or 2; 0 for a cluster of your own, which has its workers"
     )
     driver_memory: str
     executor_memory: str
@@ -294,7 +294,7 @@ def load_file(path: Path) -> World:
     try:
         world = World.model_validate(_resolve_references(raw, file, resolver))
     except ValidationError as e:
-        raise _to_params_error(e, file) from None  # its own text would show the values
+        raise _to_params_error(e, file) from None  # pydantic's text would show secrets
     if world.stack.embedded:
         _validate_embedded(world, file)
         environment.clear_libpq_environment()
@@ -303,7 +303,7 @@ def load_file(path: Path) -> World:
         environment.s3_environment(world.lake.endpoint, world.region, credentials_file)
     )
     spark, kind = world.spark, os.environ.get("WORKBENCH_SPARK")
-    # in a job on EMR, and on the nodes of its cluster: the Spark that is installed there
+    # set in jobs on EMR and on the nodes of its cluster: they use the Spark that is installed there
     if kind and not world.stack.embedded:
         require_choice("WORKBENCH_SPARK", kind, "classic", "existing")
         spark = spark.model_copy(update={"kind": kind, "master": ""})
@@ -388,8 +388,8 @@ def _reject_duplicate_keys(node: Optional[yaml.Node], file: str, path: str = "")
 def _port_base(raw: dict[str, Any], file: str) -> int:
     """Return the port base of this instance.
 
-    It is WORKBENCH_PORT_BASE, or that of the running services, or the file's. The result is -1 if
-    the key is missing or mistyped: `_to_params_error` reports that.
+    The first of these that exists: WORKBENCH_PORT_BASE, the port base of the running services, the
+    key of the file. Returns -1 if the key is missing or mistyped: `_to_params_error` reports that.
     """
     location = "the environment variable WORKBENCH_PORT_BASE"
     value = os.environ.get("WORKBENCH_PORT_BASE") or pidfiles.running_port_base()
@@ -409,7 +409,7 @@ class ReferenceResolver:
     """The values of a file's references; AWS is called when the first one needs it."""
 
     def __init__(self, raw: dict[str, Any], port_base: int):
-        """Take the deployment of the file.
+        """Read the region and the deployment from the file.
 
         Args:
             raw: the keys of the file.
@@ -461,15 +461,15 @@ def _resolve_references(
 ) -> Any:
     """Return a value of a params file with its references resolved.
 
-    A secret becomes a Secret, which is valid only where one is expected. Text with references
-    becomes a number only where the world declares a number: an id such as 0012 keeps its zeros.
+    A reference to a secret becomes a Secret, which only fields of that type accept. Text with
+    references becomes a number only in fields of numbers, so an id such as 0012 keeps its zeros.
 
     Args:
         value: a mapping, or a scalar.
         file: the file, for errors.
-        resolver: knows the references.
+        resolver: returns the values of references.
         path: key path of the value.
-        kind: the type that the world declares for it.
+        kind: the type that the world declares for the value.
     """
     if isinstance(value, dict):
         fields = _config_keys(kind)
@@ -556,7 +556,7 @@ def _config_keys(kind: Any) -> dict[str, FieldInfo]:
 
 
 def split_host_port(address: str) -> tuple[str, int]:
-    """Split `host:port`, also with a scheme before it and a path after it."""
+    """Return (host, port) of `host:port`, also with a scheme before it and a path after it."""
     host, _, port = re.sub(r"^\w+://", "", address).split("/")[0].rpartition(":")
     return host.strip("[]"), int(port)
 

@@ -62,7 +62,7 @@ def running_instances() -> set[str]:
 def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:
     """Return the process of a record, None if it has ended.
 
-    The kernel reuses pids. So the start of the process must equal the recorded one, too.
+    The kernel reuses pids, so the start of the process must equal the recorded start, too.
     """
     try:
         process = psutil.Process(int(record["pid"]))
@@ -76,8 +76,8 @@ def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:
 def start_ticks(process: psutil.Process) -> float:
     """Return when a process started, in clock ticks since boot (proc(5), stat, field 22).
 
-    A time of day would not do: it changes when the clock is corrected, for example after a laptop
-    wakes up. On systems without /proc the result is psutil's `create_time`.
+    A time of day is not used, because a correction of the clock changes it, for example after a
+    laptop wakes up. On systems without /proc the result is psutil's `create_time`.
     """
     try:
         return float(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])

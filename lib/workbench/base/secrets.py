@@ -108,14 +108,14 @@ def validate_environment(names: Iterable[str]) -> None:
             raise ParamsError(
                 f"{variable} is not the password that this instance was created with",
                 location=str(secrets_dir()),
-                expected="the value in the file, or no such variable",
+                expected="the value in the file, or no variable",
                 hint=f"unset {variable}; or `workbench down` and `workbench clean`, "
                 "to create the instance again",
             )
 
 
 def ensure(names: Iterable[str]) -> None:
-    """Create those of the named secrets that have no file.
+    """Create each of these secrets that has no file.
 
     The text comes from the environment variable, or else is random. It is always written to a file,
     because Kafka Connect reads only files.

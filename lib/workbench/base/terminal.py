@@ -1,4 +1,4 @@
-"""Text for a terminal, without the control characters that a terminal would obey."""
+"""Text for a terminal, without control characters."""
 
 LAYOUT_CHARACTERS = "\n\t"  # the control characters that a text of several lines needs
 
@@ -6,8 +6,8 @@ LAYOUT_CHARACTERS = "\n\t"  # the control characters that a text of several line
 def escape_unprintable(text: str, allowed: str = "") -> str:
     r"""Replace every character that cannot be printed by an escape, such as `\x1b`.
 
-    Terminals obey escape sequences: they move the cursor, change the title, hide text. Text from
-    topics, headers and databases may contain some.
+    Escape sequences move the cursor, change the title or hide text. Text from topics, headers and
+    databases may contain them.
 
     Args:
         text: any text.

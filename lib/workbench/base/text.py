@@ -7,9 +7,9 @@ def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
     """Return a count with its noun in the right number.
 
     Args:
-        count: how many there are.
-        noun: the noun in the singular, `file`.
-        plural_noun: the noun in the plural where it is not formed by an s, `entries`.
+        count: the count.
+        noun: the noun in the singular, such as `file`.
+        plural_noun: the noun in the plural if it is irregular, such as `entries`.
 
     Returns:
         "1 file", "0 files", "20,700 files".

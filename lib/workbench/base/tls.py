@@ -1,7 +1,7 @@
-"""The certificate of an instance, for its services that speak HTTPS on loopback.
+"""The certificate of an instance, for its HTTPS services on loopback.
 
-It protects against DNS rebinding: a web page whose name resolves to 127.0.0.1 is rejected by the
-browser, because the certificate is not for that name and no browser knows its issuer.
+It protects against DNS rebinding. If the host name of a web page resolves to 127.0.0.1, the browser
+rejects the connection: the certificate is not for that name, and no browser trusts its issuer.
 """
 
 import datetime
@@ -54,7 +54,7 @@ def _to_pkcs12(certificate: bytes, key: bytes) -> bytes:
 
 
 def _create_certificate(certificate_file: Path, key_file: Path) -> None:
-    from cryptography import x509  # installed only where services are started
+    from cryptography import x509  # installed only with the embedded stack
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -85,8 +85,8 @@ def verify(url: str) -> Union[bool, str]:
 
     Returns:
         The path of this instance's certificate for HTTPS on loopback at a port that a service of
-        this instance was started with. Otherwise True, the issuers that the machine trusts: a
-        tunnel to another registry is such a case.
+        this instance was started with. Otherwise True: the issuers that the machine trusts, for
+        example for a tunnel to another registry.
     """
     parts = urlsplit(url)
     is_own_service = (

@@ -1,4 +1,4 @@
-"""Waiting for a condition. No other module of the workbench sleeps."""
+"""Waiting for conditions, signals and lock files. No other module calls `time.sleep`."""
 
 import contextlib
 import fcntl
@@ -35,15 +35,15 @@ def wait_until(
         condition: called without arguments. A transient exception counts as "not yet"; the last
             one is reported. ServiceLost ends the wait when the service has been gone for
             RESTART_GRACE_SECONDS.
-        description: what is waited for, to complete "waited 60 s for …".
+        description: completes "waited 60 s for …" in the error.
         timeout: seconds before giving up.
         interval: seconds between two calls.
         failure_reason: returns a sentence as soon as waiting has become pointless (the process
-            died, the task is FAILED). A ServiceLost that it raises counts as one of `condition`.
+            died, the task is FAILED). A ServiceLost from it is handled like one from `condition`.
         is_transient: whether an exception of `condition` counts as "not yet". Any other exception
             is raised at once.
         error: the WorkbenchError class to raise.
-        hint: what a person should do, shown in the error.
+        hint: hint of the error.
 
     Raises:
         error: after `timeout`, or at once when `failure_reason` returns a sentence.
@@ -80,7 +80,7 @@ def wait_until(
                 last_result = f"{type(last_error).__name__}: {last_error}"
             raise error(
                 f"waited {timeout:g} s for {description}",
-                location=f"last answer: {last_result}",
+                location=f"last result: {last_result}",
                 hint=hint,
             )
         time.sleep(interval)
@@ -89,7 +89,7 @@ def wait_until(
 def pace(items: Sequence[T], seconds: float) -> Iterator[T]:
     """Yield items evenly over a period, and return at the end of the period.
 
-    An item that is late, because the work on the one before it took longer, follows at once.
+    If the work on an item takes longer than its share of the period, the next item follows at once.
 
     Args:
         items: what to yield; if it is empty, the function returns at once.
@@ -110,8 +110,8 @@ def stop_on_signal(*, raise_interrupt: bool = False) -> Iterator[threading.Event
     The first signal sets the event. A second one has its original effect.
 
     Args:
-        raise_interrupt: the first signal raises KeyboardInterrupt as well, and further ones have no
-            effect: the work that the first one has started is finished.
+        raise_interrupt: the first signal also raises KeyboardInterrupt. Further signals have no
+            effect, so that they do not interrupt the cleanup after the first.
 
     Yields:
         The event.
@@ -142,8 +142,8 @@ def file_lock(path: Path, on_locked: Optional[Callable[[str], Exception]] = None
 
     Args:
         path: the lock file; it is created if it does not exist.
-        on_locked: makes the exception to raise from the pid of the owner. Without it a second
-            caller waits for the first.
+        on_locked: returns the exception to raise, given the pid of the owner. If it is None, a
+            second caller waits for the first.
 
     Yields:
         The unique id of the file. A file that later replaces this one has another id.
