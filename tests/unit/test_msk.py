@@ -312,7 +312,7 @@ def test_an_update_that_aws_undoes_is_told_with_the_reason(msk):
         logs('[Worker-1] [2026-11-23 08:00:00,1] ERROR publication "p" does not exist (x:1)'),
         pytest.raises(
             ConnectorError,
-            match='(?s)as it was before: X not well … ERROR publication "p".*ROLLBACK_COMP'
+            match='(?s)connector is unchanged: X not well … ERROR publication "p".*ROLLBACK_COMP'
             ".*postgres.create_publication",
         ),
     ):

@@ -1,7 +1,7 @@
-"""Connectors: their configurations, and the operations of a Connect.
+"""Connectors: their configurations, and the operations of a Connect cluster.
 
-The operations are an interface with two backends, chosen by the world: `rest`, a Kafka Connect, and
-`msk`, MSK Connect.
+The operations are an interface with two backends, chosen by the world: `rest` for Kafka Connect, and
+`msk` for MSK Connect.
 """
 
 from ..base.backends import dispatch_by

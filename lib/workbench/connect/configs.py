@@ -51,18 +51,18 @@ REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key
 def config(world: World, name: str, **values: Any) -> dict[str, str]:
     """Return a connector configuration, with a value for each ${placeholder}.
 
-    The files name Apicurio's converter for Avro. If the world's registry is Glue, it is replaced by
-    Glue's converter with its settings (deploy/connectors.md shows an example).
+    The files name Apicurio's converter for Avro. If the world's registry is Glue, Glue's converter
+    with its settings replaces it (deploy/connectors.md shows an example).
 
     Args:
         world: the world that fills the placeholders.
         name: name of the file params/connectors/<name>.json. Connectors in its subfolder embedded/
             are not deployed on AWS.
-        **values: values of placeholders that the world does not have, or that replace its values.
+        **values: values of further placeholders, or values that replace those of the world.
 
     Raises:
         ConnectorError: the file does not exist, is not a flat JSON object, or has a duplicate key;
-            a placeholder has no value; or one of `values` has no placeholder.
+            a placeholder has no value; or the file has no placeholder for one of `values`.
     """
     file = f"params/connectors/{name}.json"
     raw = _read_json(name, file)
@@ -124,8 +124,8 @@ def _read_json(name: str, file: str) -> dict[str, str]:
 def _schema_history_login(world: World, config: dict[str, str]) -> dict[str, str]:
     """Return the login settings of Debezium's schema history clients for MSK with IAM, else {}.
 
-    Debezium's MySQL connector reads and writes its schema history topic with Kafka clients of its
-    own. Source: Amazon's developer guide, "Debezium source connector with configuration provider".
+    Debezium's MySQL connector has separate Kafka clients for its schema history topic. Source:
+    Amazon's developer guide, "Debezium source connector with configuration provider".
     """
     topic_key = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
     if world.kafka.security_protocol != "SASL_SSL" or topic_key not in config:
@@ -222,8 +222,8 @@ def unknown_keys(config: dict[str, str], valid_keys: Iterable[str]) -> dict[str,
         valid_keys: keys that the plugin documents.
 
     Returns:
-        {unknown key: the most similar valid key}. For a key that Debezium has renamed, the search
-        starts from its new name.
+        {unknown key: suggestion, see `did_you_mean`}. The suggestion for a key that Debezium has
+        renamed is based on the new name.
     """
     accepted = "|".join(CONNECTOR_CATALOG["accepted_key_patterns"])
     unknown = {}

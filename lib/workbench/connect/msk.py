@@ -1,10 +1,9 @@
 """The operations of MSK Connect (API reference "kafkaconnect 2021-09-14"). Use them via `connect`.
 
-A connector is called `<deployment>-<name>` in MSK Connect, and it has the deployment's tag. The
-parameters of the deployment name the resources of its workers: a role for each connector, subnets,
-security groups, log group, worker configuration. MSK Connect starts workers for each connector:
-operations that take seconds in a Kafka Connect take minutes here. docs/limits.md lists what it does
-not support.
+In MSK Connect a connector is named `<deployment>-<name>`, and has the tag of the deployment. The
+deployment's parameters name its resources: a role for each connector, subnets, security groups, log
+group, worker configuration. MSK Connect starts workers for each connector, so operations that take
+seconds in Kafka Connect take minutes here. docs/limits.md lists what MSK Connect does not support.
 """
 
 import time
@@ -47,9 +46,9 @@ SECURITY_SETTINGS = {
     "SSL": ("NONE", "TLS"),
     "PLAINTEXT": ("NONE", "PLAINTEXT"),
 }
-# States with another name in a Kafka Connect. All others are reported as they are.
+# {state of MSK Connect: state of Kafka Connect}. All other states have the same name.
 STATE_NAMES = {"CREATING": "UNASSIGNED", "UPDATING": "UNASSIGNED"}
-# {(deployment, connector): until when it counts as healthy, by time.monotonic}
+# {(deployment, connector): time.monotonic() until which the connector counts as healthy}
 _healthy_until: dict[tuple[str, str], float] = {}
 
 
@@ -57,8 +56,8 @@ def plugins(world: World) -> list[dict[str, str]]:
     """Return the connector plugins.
 
     Returns:
-        Dicts with class, type ("source" or "sink") and version, here the revision of the
-        deployment's custom plugin.
+        Dicts with class, type ("source" or "sink") and version (the revision of the deployment's
+        custom plugin).
     """
     plugins = []
     for name, plugin in _custom_plugins(world).items():
@@ -83,18 +82,19 @@ def _custom_plugins(world: World) -> dict[str, Any]:
 def validate(world: World, config: dict[str, str], name: str = "") -> None:
     """Validate a configuration without deploying it, as far as possible.
 
-    MSK Connect does not call the plugin before a connector runs. Rejected are a class without a
-    plugin, a secret in plain text, an unfilled ${placeholder}, keys that the plugin does not know
-    if its keys are listed (params/connectors/keys), and what CreateConnector requires. The plugin
-    checks values, and whether the database responds, when it starts: see `wait_running`.
+    These are rejected: a class without a plugin, a secret in plain text, an unfilled ${placeholder},
+    a tasks.max that CreateConnector does not accept, and an unknown key, if params/connectors/keys
+    lists the keys of the plugin. MSK Connect does not call the plugin before a connector runs. So
+    only `wait_running` reports an invalid value, or a database that does not respond.
 
     Args:
-        world: the world of the MSK Connect.
+        world: the world of the deployment.
         config: the configuration.
-        name: of the connector, for the error.
+        name: name of the connector, for the error.
 
     Raises:
-        ConnectorError: one, that lists every rejected key with its message.
+        ConnectorError: the configuration is rejected; the error lists each rejected key with its
+            messages.
     """
     name = name or config.get("name") or "to-be-validated"
     location = f"MSK Connect, {world.region}"
@@ -115,33 +115,33 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
 
 
 def _to_msk_config(config: dict[str, str]) -> dict[str, str]:
-    """Return a configuration in the form of MSK Connect.
+    """Return a configuration in the form of MSK Connect: with tasks.max, and without the name.
 
-    MSK Connect requires tasks.max, whose default in Kafka Connect is 1, and has the name elsewhere.
+    In Kafka Connect the default of tasks.max is 1.
     """
     return {"tasks.max": "1", **{key: value for key, value in config.items() if key != "name"}}
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
-    """Deploy a connector, or change it to this configuration; repeating it changes nothing.
+    """Deploy a connector, or update its configuration; an unchanged one changes nothing.
 
-    A changed connector continues from its offsets. Its update is awaited, because AWS rolls back an
-    update with which the connector does not become healthy. A failed connector is deleted and
-    created again: like every new connector of MSK Connect it begins with a snapshot. Failed tasks
-    are restarted.
+    An updated connector continues from its offsets. The function waits for the update, because AWS
+    rolls it back if the connector does not become healthy. A failed connector is deleted and created
+    again; like every new connector of MSK Connect it begins with a snapshot. Failed tasks are
+    restarted.
 
     Args:
-        world: the world of the MSK Connect.
-        name: of the connector.
+        world: the world of the deployment.
+        name: name of the connector.
         config: its configuration.
 
     Returns:
-        Its `status`.
+        The connector's `status`.
 
     Raises:
         ConnectorError: the configuration is not valid, there is no plugin or no role for it, or a
-            connector of this name belongs to another deployment: nothing is deployed then. Or an
-            update was rolled back.
+            connector of this name belongs to another deployment; in these cases nothing is deployed.
+            Or an update was rolled back.
         StackError: AWS rejects a request.
     """
     validate(world, config, name)
@@ -151,7 +151,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
     validation.require_root_publication(world, name, config)
     current, target = wait_until_stable(world, name), _to_msk_config(config)
     if not current or current["connectorState"] == "FAILED":
-        # before anything is deleted, because it may fail
+        # created before anything is deleted, because this may fail
         request = _create_request(world, name, target)
         delete(world, name)
         call(world, "create_connector", **request)
@@ -232,12 +232,12 @@ def deployed(world: World, name: str) -> dict[str, str]:
 
 
 def status(world: World, name: str) -> ConnectorStatus:
-    """Return the status of a connector, with the states of a Kafka Connect.
+    """Return the status of a connector, with the states of Kafka Connect.
 
-    MSK Connect reports no tasks. A connector that runs or has failed is reported with `tasks.max`
-    tasks in its own state. Of a running one, as many are FAILED as the last value of the metric
-    ErroredTaskCount (developer guide, "Monitoring Amazon MSK Connect"), which is a minute or two
-    behind.
+    MSK Connect reports no tasks. A RUNNING or FAILED connector is reported with `tasks.max` tasks in
+    the same state. If it is RUNNING, the number of FAILED tasks is the last value of the metric
+    ErroredTaskCount (developer guide, "Monitoring Amazon MSK Connect"), which is one or two minutes
+    old.
 
     Returns:
         {name, type, state, worker, error, tasks: [{id, state, worker, error}]}.
@@ -270,13 +270,13 @@ def _to_status(world: World, name: str, connector: dict[str, Any]) -> ConnectorS
 
 
 def failure(world: World, name: str) -> Optional[str]:
-    """Return why a connector or a task is FAILED, None if it is not.
+    """Return why a connector or a task is FAILED, None if neither is.
 
-    Loops call this several times a second, which AWS does not permit: a healthy connector is
-    checked again only after some seconds.
+    Loops call this function several times a second, but AWS limits the rate of requests. So a
+    healthy connector is checked again only after POLL_INTERVAL seconds.
 
     Returns:
-        A sentence: the last error in its log, and likely causes.
+        A sentence with the last error in the connector's log, and likely causes.
     """
     key = world.stack.deployment, name
     if time.monotonic() < _healthy_until.get(key, 0):
@@ -288,25 +288,26 @@ def failure(world: World, name: str) -> Optional[str]:
     except StackError as e:
         if not aws.is_transient(e):
             raise
-        return None  # this error is not one of the connector
+        return None  # the request failed, not the connector
     if not message:
         _healthy_until[key] = time.monotonic() + POLL_INTERVAL
     return message
 
 
 def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> ConnectorStatus:
-    """Wait until a connector is RUNNING and stays so; it takes minutes.
+    """Wait until a connector is RUNNING and stays RUNNING, which takes minutes.
 
     Args:
-        world: the world of the MSK Connect.
-        name: of the connector.
-        stable_for: seconds for which it must be RUNNING.
+        world: the world of the deployment.
+        name: name of the connector.
+        stable_for: seconds for which the connector must be RUNNING.
 
     Returns:
-        Its `status`.
+        The connector's `status`.
 
     Raises:
-        ConnectorError: at once when it is FAILED, with the reason from its log and likely causes.
+        ConnectorError: at once when the connector is FAILED, with the reason from its log and
+            likely causes.
     """
     return wait_for_operation(
         validation.running_for(lambda: status(world, name), stable_for),
@@ -317,13 +318,13 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> Connect
 
 
 def restart(world: World, name: str) -> None:
-    """Restart the FAILED tasks of a connector, and wait until that is done.
+    """Restart the FAILED tasks of a connector, and wait until the restart is complete.
 
-    They continue from their offsets. Running tasks are not restarted. See `wait_running`.
+    The tasks continue from their offsets. Running tasks are not restarted. See `wait_running`.
 
     Raises:
-        ConnectorError: the connector does not exist, or is itself FAILED: AWS restarts only a
-            RUNNING one (developer guide, "Restart a connector").
+        ConnectorError: the connector does not exist, or is itself FAILED: AWS restarts only RUNNING
+            connectors (developer guide, "Restart a connector").
     """
     current = status(world, name)
     if current["state"] == "FAILED":
@@ -334,19 +335,19 @@ def restart(world: World, name: str) -> None:
             hint="connect.apply(world, name, config) deletes it and creates it again",
         )
     run_operation(world, name, "restart_connector", onlyFailedTasks=True)
-    # until then CloudWatch may report the state before the restart
+    # for this long CloudWatch may report the state before the restart
     _healthy_until[world.stack.deployment, name] = time.monotonic() + METRIC_DELAY
 
 
 def delete(world: World, name: str) -> None:
     """Delete a connector, which need not exist, and wait until it is gone.
 
-    The offsets of a source are deleted, too: the next connector of this name is a new one, and
-    takes a new snapshot. The offsets of a sink stay in its consumer group. The replication slot
-    stays: see postgres.drop_slot.
+    The offsets of a source connector are deleted, too, so the next connector of this name takes a
+    new snapshot. The offsets of a sink connector stay in its consumer group. The replication slot
+    stays (see postgres.drop_slot).
 
     Raises:
-        ConnectorError: it belongs to another deployment.
+        ConnectorError: the connector belongs to another deployment.
     """
     connector = wait_until_stable(world, name)
     if connector:

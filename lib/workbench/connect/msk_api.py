@@ -1,4 +1,4 @@
-"""Requests to MSK Connect, CloudWatch and its logs about the connectors of a deployment."""
+"""Requests to MSK Connect, CloudWatch and CloudWatch Logs about a deployment's connectors."""
 
 import datetime as dt
 import re
@@ -22,7 +22,7 @@ def call(world: World, operation: str, **params: Any) -> dict[str, Any]:
 
 
 def wait_for_operation(condition: Callable[[], Optional[T]], description: str, **options: Any) -> T:
-    """Wait for an operation, which takes minutes; arguments and result as of `aws.wait`."""
+    """Wait for an operation, which takes minutes. See `aws.wait` for the arguments and the result."""
     return aws.wait(
         condition,
         description,
@@ -39,9 +39,9 @@ def full_name(world: World, name: str) -> str:
 
 
 def _list_arns(world: World, name: str = "") -> dict[str, str]:
-    """Return the ARNs of the connectors whose names have this prefix, by name.
+    """Return {name: ARN} of the connectors whose names have this prefix.
 
-    They may belong to other deployments: `a-b-c` may be b-c of deployment a, or c of a-b.
+    Some may belong to other deployments: `a-b-c` is b-c of deployment a, or c of deployment a-b.
     """
     prefix_length = len(full_name(world, ""))
     listed = aws.paginate(
@@ -69,8 +69,8 @@ def describe(world: World, name: str) -> Optional[dict[str, Any]]:
     """Return MSK Connect's description of a connector, None if it does not exist.
 
     Raises:
-        ConnectorError: it does not have this deployment's tag, so it is a connector of another user
-            with the same name.
+        ConnectorError: the connector does not have this deployment's tag, so it belongs to another
+            deployment.
     """
     arn = _list_arns(world, name).get(name)
     if not arn:
@@ -121,9 +121,9 @@ def run_operation(world: World, name: str, operation: str, **params: Any) -> Non
 
     Args:
         world: the world of the deployment.
-        name: of the connector.
+        name: name of the connector.
         operation: boto3's name of the operation.
-        **params: its parameters.
+        **params: parameters of the operation.
 
     Raises:
         ConnectorError: the operation failed, or was rolled back.
@@ -145,7 +145,7 @@ def run_operation(world: World, name: str, operation: str, **params: Any) -> Non
         error = " ".join(result.get("errorInfo", {}).values())
         reason = f"{error} … {last_logged_error(world, name, connector)}"
         raise ConnectorError(
-            f"{operation} of connector {name!r} failed, the connector is as it was before: {reason}",
+            f"{operation} of connector {name!r} failed, and the connector is unchanged: {reason}",
             location=f"{full_name(world, name)}: {state}",
             hint=validation.likely_causes(reason),
         )

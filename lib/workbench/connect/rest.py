@@ -1,4 +1,4 @@
-"""The operations of a Kafka Connect, over its REST API. Use them via `connect`."""
+"""The operations of Kafka Connect, over its REST API. Use them via `connect`."""
 
 import contextlib
 from typing import Any, Optional
@@ -35,12 +35,13 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
     Debezium ignore them silently), and so are secrets in plain text.
 
     Args:
-        world: the world of the Connect.
+        world: the world of the Connect cluster.
         config: the configuration.
-        name: of the connector, for the error.
+        name: name of the connector, for the error.
 
     Raises:
-        ConnectorError: one, that lists every rejected key with its message.
+        ConnectorError: the configuration is rejected; the error lists each rejected key with its
+            messages.
     """
     name = name or config.get("name") or "to-be-validated"
     class_name = validation.require_plugin(
@@ -64,17 +65,18 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
-    """Deploy a connector, or change it to this configuration; repeating it changes nothing.
+    """Deploy a connector, or update its configuration; an unchanged one changes nothing.
 
-    A changed or failed connector is stopped first, so that no later state is one of before.
+    A changed or failed connector is stopped first, so that `status` returns no state from before the
+    change afterwards.
 
     Args:
-        world: the world of the Connect.
-        name: of the connector.
+        world: the world of the Connect cluster.
+        name: name of the connector.
         config: its configuration.
 
     Returns:
-        Its `status`.
+        The connector's `status`.
 
     Raises:
         ConnectorError: the configuration is not valid (nothing is deployed then), or there is no
@@ -133,8 +135,8 @@ def status(world: World, name: str) -> ConnectorStatus:
 
 def _get_status(world: World, name: str) -> Optional[ConnectorStatus]:
     response = _call(world, "GET", f"{_connector_path(name)}/status", none_if_missing=True)
-    # Without Kafka, Connect responds with what it last read there: a wait for another state would
-    # not end.
+    # Without Kafka, Connect responds with the last state that it has read: a wait for another state
+    # would not end.
     kafka_error = stack.process_down_error(world, "kafka")
     if kafka_error:
         raise kafka_error
@@ -154,32 +156,32 @@ def _get_status(world: World, name: str) -> Optional[ConnectorStatus]:
 
 
 def failure(world: World, name: str) -> Optional[str]:
-    """Return why a connector or a task is FAILED, None if it is not.
+    """Return why a connector or a task is FAILED, None if neither is.
 
     Returns:
-        A sentence: a summary of the stack trace, and likely causes.
+        A sentence with a summary of the stack trace, and likely causes.
     """
     return validation.failure_message(name, _get_status(world, name))
 
 
 def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> ConnectorStatus:
-    """Wait until a connector and all its tasks are RUNNING and stay so.
+    """Wait until a connector and all its tasks are RUNNING and stay RUNNING.
 
     Args:
-        world: the world of the Connect.
-        name: of the connector.
-        stable_for: seconds for which they must be RUNNING. Debezium opens the replication stream
-            when its task is RUNNING already, so a missing publication, for example, fails the task
-            half a second later. It retries a slot in use, or a database that is down, for ever
-            (errors.max.retries), and stays RUNNING: only messages prove that it works
+        world: the world of the Connect cluster.
+        name: name of the connector.
+        stable_for: seconds for which they must be RUNNING. A Debezium task is RUNNING before it
+            opens the replication stream. So a missing publication, for example, fails the task half
+            a second later. If the slot is in use or the database is down, the task retries without
+            end (errors.max.retries) and stays RUNNING. Only messages prove that a connector works
             (topics.wait_for_messages).
 
     Returns:
-        Its `status`.
+        The connector's `status`.
 
     Raises:
-        ConnectorError: at once when one of them is FAILED, with the first line of the stack trace
-            and likely causes.
+        ConnectorError: at once when the connector or a task is FAILED, with the first line of the
+            stack trace and likely causes.
     """
     return wait_until(
         validation.running_for(lambda: status(world, name), stable_for),
@@ -194,7 +196,7 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> Connect
 def restart(world: World, name: str) -> None:
     """Restart a connector and its tasks if they have FAILED (KIP-745).
 
-    They resume at their committed offsets. Running tasks are not restarted. After this call
+    They resume at their committed offsets. A running connector or task is not restarted. After this call,
     `status` returns no state from before the restart. See `wait_running`.
     """
     _call(world, "POST", f"{_connector_path(name)}/restart?includeTasks=true&onlyFailed=true")
@@ -231,8 +233,8 @@ def delete(world: World, name: str) -> None:
 def _delete_offsets(world: World, path: str) -> None:
     """Delete the offsets of a stopped connector.
 
-    After a restart of Kafka, Connect refuses it until a sink's consumer group has no member, and
-    responds that the request can be safely retried.
+    After a restart of Kafka, Connect rejects the request until a sink's consumer group has no
+    member, and responds that the request can be safely retried.
     """
 
     def delete_offsets() -> bool:
@@ -263,7 +265,7 @@ def _stop(world: World, name: str) -> None:
 def _service_lost_error(world: World) -> Optional[StackError]:
     """Return the error for a Connect or Kafka that is down.
 
-    Connect stores everything in Kafka: without it, its requests time out.
+    Connect stores its state in Kafka, so without Kafka its requests time out.
     """
     return stack.service_down_error(
         world, "connect", world.connect.url
@@ -276,11 +278,11 @@ def _call(
     """Call Connect's REST API.
 
     Args:
-        world: the world of the Connect.
+        world: the world of the Connect cluster.
         method: HTTP method.
-        path: path below the URL of the Connect.
+        path: path below the URL of Kafka Connect.
         body: sent as JSON.
-        none_if_missing: return None for status 404, in place of an error.
+        none_if_missing: return None for status 404, instead of raising an error.
 
     Returns:
         The decoded response.

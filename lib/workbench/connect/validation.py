@@ -1,4 +1,4 @@
-"""What both backends of Connect share: checks before a deployment, and reasons of failures."""
+"""Checks before a deployment, and reasons of failures, for both backends of Connect."""
 
 import contextlib
 import re
@@ -16,8 +16,8 @@ class PartStatus(TypedDict):
 
     Attributes:
         state: RUNNING, FAILED, PAUSED, STOPPED, UNASSIGNED …
-        worker: where it runs.
-        error: a summary of its stack trace, empty if it has not failed.
+        worker: address of the worker that runs the connector or task.
+        error: a summary of the stack trace, empty if the state is not FAILED.
     """
 
     state: str
@@ -40,26 +40,30 @@ class ConnectorStatus(PartStatus):
 
 
 def require_plugin(
-    config: dict[str, str], name: str, plugins: list[dict[str, str]], location: str, install: str
+    config: dict[str, str],
+    name: str,
+    plugins: list[dict[str, str]],
+    location: str,
+    install_hint: str,
 ) -> str:
     """Return the connector class of a configuration, which must be one of the plugins.
 
     Args:
         config: the configuration.
         name: name of the connector.
-        plugins: the plugins of the Connect.
-        location: the Connect, for the error.
-        install: hint for a missing plugin that no job of ours replaces.
+        plugins: the plugins of the Connect cluster.
+        location: the Connect cluster, for the error.
+        install_hint: hint for a missing plugin that the built-in runner does not replace.
 
     Raises:
-        ConnectorError: there is no such plugin.
+        ConnectorError: the Connect cluster does not have the plugin.
     """
     class_name = config.get("connector.class", "")
     classes = [plugin["class"] for plugin in plugins]
     if class_name in classes:
         return class_name
     short_name = class_name.rsplit(".", 1)[-1].lower()
-    expected, hint = did_you_mean(class_name, classes), install
+    expected, hint = did_you_mean(class_name, classes), install_hint
     for prefix, replacement in CONNECTOR_CATALOG["plugin_hints"].items():
         if short_name.startswith(prefix):
             expected, hint = "", replacement
@@ -76,10 +80,10 @@ def require_plugin(
 def reject_plaintext_secrets(world: World, name: str, config: dict[str, str]) -> None:
     """Reject a configuration with a secret in plain text, before anything is sent.
 
-    A Connect stores and logs its configurations.
+    Connect stores and logs its configurations.
 
     Raises:
-        ConnectorError: there is one.
+        ConnectorError: a key contains a secret in plain text.
     """
     for key in plaintext_secret_keys(config):
         raise ConnectorError(
@@ -92,8 +96,9 @@ def reject_plaintext_secrets(world: World, name: str, config: dict[str, str]) ->
 def reject_error_tolerance(name: str, config: dict[str, str]) -> None:
     """Reject errors.tolerance=all of a source connector.
 
-    The connector would skip records that it cannot send and stay RUNNING. Examples are a record that
-    is too large, and one whose schema the registry rejects. Only sinks have dead-letter topics (KIP-298).
+    With this setting, a source connector skips records that it cannot produce, and stays RUNNING:
+    for example a row that is too large, or one whose schema the registry rejects. Only sink
+    connectors have dead-letter topics (KIP-298).
 
     Raises:
         ConnectorError: the source connector has this setting.
@@ -101,9 +106,9 @@ def reject_error_tolerance(name: str, config: dict[str, str]) -> None:
     is_source = not {"topics", "topics.regex"} & config.keys()
     if is_source and config.get("errors.tolerance") == "all":
         raise ConnectorError(
-            f"connector {name!r} is rejected: a source would silently lose what it cannot send",
+            f"connector {name!r} is rejected: a source would silently lose records that it cannot produce",
             location="errors.tolerance: all",
-            expected="none, with which it fails and reports the reason",
+            expected="none: the connector then fails and reports the reason",
         )
 
 
@@ -112,15 +117,15 @@ def require_free_slot(
 ) -> None:
     """Reject a replication slot that another connector reads.
 
-    Debezium would retry for ever, and stay RUNNING.
+    Debezium would retry without end, and stay RUNNING.
 
     Args:
         name: name of the connector.
         config: its configuration.
-        deployed: the configurations of all connectors, by their names.
+        deployed: {connector: configuration} of all connectors.
 
     Raises:
-        ConnectorError: another connector reads it.
+        ConnectorError: another connector reads the slot.
     """
     slot = config.get("slot.name")
     keys = ("slot.name", "database.hostname", "database.port")
@@ -136,13 +141,13 @@ def require_free_slot(
 
 
 def require_root_publication(world: World, name: str, config: dict[str, str]) -> None:
-    """Reject a publication that publishes the changes of a captured table under its partitions.
+    """Reject a publication that publishes changes of a captured table under partition names.
 
-    table.include.list would drop them, and the connector would stay RUNNING. Only the world's
-    PostgreSQL is checked; if it cannot be reached from here, nothing is rejected.
+    table.include.list would drop these changes, and the connector would stay RUNNING. Only the
+    world's PostgreSQL is checked. If it cannot be reached from here, nothing is rejected.
 
     Raises:
-        ConnectorError: there is such a table.
+        ConnectorError: the publication publishes a captured table in this way.
     """
     publication = config.get("publication.name")
     server = config.get("database.hostname"), config.get("database.port")
@@ -169,7 +174,7 @@ def require_root_publication(world: World, name: str, config: dict[str, str]) ->
 
 
 def _includes(patterns: str, table: str) -> bool:
-    """Return whether a list of regular expressions, as of Debezium, includes a table."""
+    """Return whether a table matches a list of regular expressions (table.include.list)."""
     with contextlib.suppress(re.error):
         return any(re.fullmatch(pattern.strip(), table, re.I) for pattern in patterns.split(","))
     return False
@@ -186,8 +191,8 @@ def raise_for_problems(name: str, class_name: str, problems: dict[str, list[str]
 
     Args:
         name: name of the connector.
-        class_name: its class.
-        problems: messages by key.
+        class_name: class of the connector.
+        problems: {key: messages}.
     """
     if not problems:
         return
@@ -207,8 +212,8 @@ def missing_connector_error(name: str, location: str, names: list[str]) -> Conne
 
     Args:
         name: name of the connector.
-        location: the Connect.
-        names: its connectors.
+        location: the Connect cluster.
+        names: the names of its connectors.
     """
     return ConnectorError(
         f"there is no connector {name!r}",
@@ -222,7 +227,7 @@ def summarize_stacktrace(trace: str) -> str:
     """Return the first line of a Java stack trace and, if it has one, its innermost cause."""
     lines = [line.strip() for line in trace.strip().splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    # the error of a lost offset contains the whole inner state, a screenful
+    # the error for a lost offset contains the whole internal state
     return re.sub(r"\[.{120,}\]", "[…]", " … ".join(lines[:1] + causes[-1:]))
 
 
@@ -242,7 +247,7 @@ def states(status: ConnectorStatus) -> set[str]:
 
 
 def failure_message(name: str, status: Optional[ConnectorStatus]) -> Optional[str]:
-    """Return why a connector or one of its tasks is FAILED, None if it is not.
+    """Return why a connector or one of its tasks is FAILED, None if neither is.
 
     Args:
         name: name of the connector.
@@ -262,12 +267,12 @@ def failure_message(name: str, status: Optional[ConnectorStatus]) -> Optional[st
 def running_for(
     get_status: Callable[[], ConnectorStatus], stable_for: float
 ) -> Callable[[], Optional[ConnectorStatus]]:
-    """Return a condition for `wait_until`: a connector and its tasks are RUNNING and stay so.
+    """Return a condition for `wait_until`: a connector and its tasks stay RUNNING for some time.
 
     Args:
         get_status: returns the status of the connector.
-        stable_for: seconds for which they must be RUNNING. A call in between that sees another
-            state, or fails, starts the time again.
+        stable_for: seconds for which they must be RUNNING. The period starts again after a call
+            that fails, or returns another state.
 
     Returns:
         A function that returns the status once the condition is met, else None.
