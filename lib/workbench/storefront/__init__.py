@@ -1,4 +1,4 @@
-"""Three services with a database each, which are eventually consistent (notebooks 71 to 74).
+"""Three eventually consistent services, each with its own database (notebooks 71 to 74).
 
 contexts  the services accounts, orders and fulfillment: what each owns, publishes and subscribes to
 events    a change of a document as a Kafka message

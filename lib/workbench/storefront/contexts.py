@@ -82,7 +82,7 @@ class Order(_Model):
 
 
 MODELS: dict[str, type[BaseModel]] = {"customers": Customer, "orders": Order}
-# {collection: published fields}; other fields, such as a credit card, are in no event
+# {collection: published fields}; events do not contain other fields, such as credit cards
 PUBLISHED_FIELDS = {collection: tuple(model.model_fields) for collection, model in MODELS.items()}
 
 
@@ -129,12 +129,12 @@ class Context:
         name: name of the service.
         aggregate: kind of document that the service publishes, such as "order".
         collections: the collections in its store.
-        commands: {(method, path below the collection): command}. A command is a function of the
-            stored document (None for a new one) and the request's body. It returns the new
-            document. Commands are idempotent.
+        commands: {(HTTP method, path below the collection): command}. A command takes the stored
+            document (None for a new one) and the request's body, and returns the new document.
+            Commands are idempotent.
         subscribed_topics: the consumed topics. To rebuild its store, a service also consumes its
             own topic.
-        min_version: events with an earlier version of a document are not stored.
+        min_version: lowest version of a document that is stored from an event.
     """
 
     name: str
@@ -181,8 +181,8 @@ def _create_customer(stored: Optional[Document], body: Document) -> Document:
 
 
 def _update_customer(stored: Optional[Document], body: Document) -> Document:
-    """Change fields of a customer: a mapping is updated, a list is replaced."""
-    changeable = (*PUBLISHED_FIELDS["customers"][1:], "creditCards")  # without the id
+    """Change fields of a customer: merge a mapping into the stored one, replace any other value."""
+    changeable = (*PUBLISHED_FIELDS["customers"][1:], "creditCards")  # all but the id
     document = dict(_require_stored(stored, "customer"))
     for name, value in body.items():
         has_other_type = name in document and type(value) is not type(document[name])

@@ -1,7 +1,7 @@
 """Events: the state of a document after a change (event-carried state transfer).
 
-An event has an id and the version of the document, both in headers. Its key is the document's key,
-and its value the published fields in JSON.
+The key of an event is the key of the document. The value is the published fields as JSON. Headers
+have the id of the event and the version of the document.
 """
 
 import json
@@ -13,9 +13,9 @@ from ..base import LakeError, World
 from ..topic import topics
 from .contexts import ID_FIELDS, PUBLISHED_FIELDS, TOPICS, CommandRejected, Document, validate
 
-# levels of a document; deeper JSON ends in a RecursionError, here or at a consumer
+# nesting levels of a document; deeper JSON may raise RecursionError in a consumer
 MAX_NESTING_LEVELS = 50
-# bytes of a value; by default a topic takes messages of a mebibyte, headers included
+# size of a value; by default a topic accepts messages of up to 1 MiB, headers included
 MAX_EVENT_BYTES = 900_000
 
 
@@ -27,7 +27,7 @@ class Event:
         id: id of the event, a UUID.
         topic: the topic of the event.
         key: key of the document.
-        version: version of the document: 1 for a new one, and one more with each change.
+        version: version of the document, 1 for a new document; each change adds 1.
         document: the published fields.
     """
 
@@ -38,7 +38,7 @@ class Event:
     document: Document
 
     def to_message(self) -> tuple[bytes, bytes, dict[str, Any]]:
-        """Return key, value and the producer's options, as `topics.produce` takes them."""
+        """Return (key, value, options of the producer) for `topics.produce`."""
         headers = [("id", self.id.encode()), ("version", str(self.version).encode())]
         return self.key.encode(), json.dumps(self.document).encode(), {"headers": headers}
 
@@ -64,7 +64,7 @@ def build_event(topic: str, key: str, version: int, document: Document) -> Event
         raise CommandRejected(str(e)) from e
     published = {name: document[name] for name in PUBLISHED_FIELDS[collection]}
     event = Event(str(uuid.uuid4()), topic, key, version, published)
-    # Kafka would reject it after the document is committed
+    # checked here, because Kafka would reject the event after the commit of the document
     if len(event.to_message()[1]) > MAX_EVENT_BYTES:
         raise CommandRejected(
             f"the document is too large: its event has more than {MAX_EVENT_BYTES:,} bytes"
@@ -76,7 +76,7 @@ def parse_event(message: Any) -> Event:
     """Return the event of a Kafka message.
 
     Raises:
-        LakeError: the message is not an event; with the reason.
+        LakeError: the message is not an event; the error has the reason.
     """
     topic, headers = message.topic(), dict(message.headers() or [])
     collection = TOPICS[topic].owned_collection

@@ -3,8 +3,8 @@
 POST /customers · PATCH /customers/<id> · POST /orders · POST /orders/<guid>/status
                       commands (see contexts)
 GET /health · GET /metrics
-POST /faults          {"at": a fault point, "after": 2}: the process kills itself there, the second
-                      time
+POST /faults          {"at": a fault point, "after": 2}: kill the process when it reaches the fault
+                      point for the second time
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MAX_KEY_LENGTH = 200  # characters
 
 
 class ForeignRequest(CommandRejected):
-    """The request of a web page from elsewhere: it names another host, or another origin."""
+    """The request of a foreign web page: its Host or Origin header is not this service's."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Passes HTTP requests to the methods of a Service."""
+    """Routes HTTP requests to the methods of a Service."""
 
     protocol_version = "HTTP/1.1"  # clients keep their connections
     wbufsize, disable_nagle_algorithm = 1 << 16, True  # a response is one packet
@@ -103,10 +103,11 @@ class Handler(BaseHTTPRequestHandler):
     def _read_body(self) -> Document:
         """Return the JSON object in the body.
 
-        If its length is unknown, the connection is closed: the rest would be read as a request.
+        If the length is invalid or too large, the connection is closed, because the body would be
+        read as the next request.
 
         Raises:
-            CommandRejected: the length is missing or too large, or the body is no JSON object.
+            CommandRejected: the length is invalid or too large, or the body is not a JSON object.
         """
         lengths = self.headers.get_all("Content-Length", ["0"])
         is_number = len(lengths) == 1 and lengths[0].isascii() and lengths[0].isdigit()
@@ -119,7 +120,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(lengths[0].lstrip("0")[:20] or 0)
         if length > MAX_BODY_BYTES:
             self.close_connection = True
-            raise CommandRejected(f"more than {MAX_BODY_BYTES:,} bytes")
+            raise CommandRejected(f"the body has more than {MAX_BODY_BYTES:,} bytes")
         raw = self.rfile.read(length)
         if not raw and self.command == "GET":
             return {}
@@ -127,7 +128,7 @@ class Handler(BaseHTTPRequestHandler):
         # an HTML form cannot send application/json
         if not isinstance(body, dict) or self.headers.get_content_type() != "application/json":
             raise CommandRejected(
-                "the body is no JSON object, or its Content-Type is not application/json"
+                "the body is not a JSON object, or its Content-Type is not application/json"
             )
         if is_too_deep(body):
             raise CommandRejected(f"the body has more than {MAX_NESTING_LEVELS} nesting levels")

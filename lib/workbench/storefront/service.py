@@ -1,4 +1,4 @@
-"""A service: it runs commands, consumes the subscribed topics, and exports metrics.
+"""A service, which runs commands, consumes the subscribed topics, and exports metrics.
 
 Several instances of a service share its store and its topics.
 """
@@ -25,15 +25,15 @@ from .contexts import DLQ_TOPIC, CommandRejected, Context, Document
 from .events import Event, parse_event
 from .store import NON_RETRYABLE_ERRORS, Store, connector_publishes
 
-# Where the process can be made to kill itself: after a command's commit; before a batch of events,
-# in its transaction, and between its commit and that of its offsets.
+# Points at which `arm_fault` can kill the process: after the commit of a command; before a batch of
+# events; in the transaction of a batch; between this transaction and the commit of the offsets.
 FAULT_POINTS = ("after_commit", "before_batch", "in_transaction", "before_offset_commit")
 BATCH_SIZE = 500  # messages
 PRODUCER_SETTINGS = {
     "enable.idempotence": True,
     "linger.ms": 2,
-    # As Java clients, and so the connector, choose the partition of a key: all events of a key are
-    # in one partition, whichever process publishes them.
+    # The partitioner of Java clients, so also of the connector. All events of a key are in one
+    # partition, whether the service or the connector publishes them.
     "partitioner": "murmur2_random",
 }
 CONSUMER_SETTINGS = {
@@ -68,9 +68,22 @@ class Service:
     # --- commands
 
     def command(self, method: str, path: str, key: str, body: Document) -> Document:
-        """Change a document, and publish the event unless a connector does.
+        """Run a command on a document, and publish the event unless a connector does.
 
         This is a dual write: a crash between commit and produce loses the event.
+
+        Args:
+            method: HTTP method of the command.
+            path: path of the command, a key of `Context.commands`.
+            key: key of the document.
+            body: body of the request.
+
+        Returns:
+            key, version and event (the id; None if nothing was changed).
+
+        Raises:
+            CommandRejected: the command is rejected, or the consumer has not caught up.
+            psycopg.Error, SourceError: the store rejects a statement, or is down.
         """
         edit = self.context.commands[method, path]
         self.require_caught_up()
@@ -128,28 +141,28 @@ class Service:
         The caller commits the offsets afterwards.
 
         Raises:
-            psycopg.Error, WorkbenchError: the store rejected the batch, or Kafka a dead letter.
-                The batch can be retried.
+            psycopg.Error, WorkbenchError: the batch was not stored, or a dead letter was not
+                produced. The batch can be retried.
         """
         started = time.monotonic()
         self.fault_point("before_batch")
         events: list[tuple[Message, Event]] = []
-        dead: list[tuple[Message, str]] = []
+        rejected: list[tuple[Message, str]] = []  # with reasons
         for message in messages:
             try:
                 events.append((message, parse_event(message)))
             except LakeError as e:
-                dead.append((message, first_line(e)))
+                rejected.append((message, first_line(e)))
         try:
             outcomes = self._consumer_store.apply_events(
                 [event for _, event in events], lambda: self.fault_point("in_transaction")
             )
-        except NON_RETRYABLE_ERRORS:  # of one event: apply them one by one
-            outcomes = [self._apply_single(message, event, dead) for message, event in events]
-        if dead:  # published after the commit, because a failed batch is retried
+        except NON_RETRYABLE_ERRORS:  # caused by one event: apply the events one by one
+            outcomes = [self._apply_single(message, event, rejected) for message, event in events]
+        if rejected:  # published after the commit, because a failed batch is retried
             records = [
                 dlq.to_record(message, self.context.group, __name__, reason)
-                for message, reason in dead
+                for message, reason in rejected
             ]
             topics.produce(self.world, DLQ_TOPIC, records, **dlq.PRODUCER_SETTINGS)
         seconds = (time.monotonic() - started) / len(messages)
@@ -158,15 +171,20 @@ class Service:
             metrics.EVENTS_CONSUMED.labels(topic, outcome).inc()
             metrics.EVENT_SECONDS.labels(topic).observe(seconds)
         counts = "".join(f"{count} {outcome}, " for outcome, count in Counter(outcomes).items())
-        consumed, dead_letters = plural(len(messages), "message"), plural(len(dead), "dead letter")
+        consumed, dead_letters = (
+            plural(len(messages), "message"),
+            plural(len(rejected), "dead letter"),
+        )
         logger.info("consumed %s: %s%s", consumed, counts, dead_letters)
         self.fault_point("before_offset_commit")
 
-    def _apply_single(self, message: Message, event: Event, dead: list[tuple[Message, str]]) -> str:
+    def _apply_single(
+        self, message: Message, event: Event, rejected: list[tuple[Message, str]]
+    ) -> str:
         try:
             return self._consumer_store.apply_events([event])[0]
         except NON_RETRYABLE_ERRORS as e:
-            dead.append((message, first_line(e)))
+            rejected.append((message, first_line(e)))
             return "dead"
 
     def _update_caught_up(self) -> None:
@@ -181,14 +199,14 @@ class Service:
 
     def export_metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
-        with contextlib.suppress(WorkbenchError):  # without Kafka the last lag stays
+        with contextlib.suppress(WorkbenchError):  # without Kafka the metric keeps its last value
             if not stack.process_down_error(self.world, "kafka"):
                 for topic, lag in self._lag_by_topic().items():
                     metrics.LAG.labels(topic).set(lag)
         return generate_latest(metrics.REGISTRY)
 
     def require_caught_up(self) -> None:
-        """Check that the events from before the start are consumed.
+        """Check that the events that were published before the start are consumed.
 
         Raises:
             CommandRejected: the consumer lag is not zero yet.
@@ -200,7 +218,7 @@ class Service:
         """Return the state of the service.
 
         Raises:
-            CommandRejected: as `require_caught_up`.
+            CommandRejected: the consumer lag is not zero yet.
             SourceError: the store is down.
         """
         self.require_caught_up()
@@ -218,8 +236,14 @@ class Service:
         """Make the process kill itself when it reaches a fault point for the n-th time.
 
         Args:
-            name: one of FAULT_POINTS.
-            after: n.
+            name: one of FAULT_POINTS; only the first if the service subscribes to no topic.
+            after: n, from 1.
+
+        Returns:
+            {"at": name, "after": n}.
+
+        Raises:
+            CommandRejected: the name or the number is invalid.
         """
         points = FAULT_POINTS if self.context.subscribed_topics else FAULT_POINTS[:1]
         if name not in points or type(after) is not int or after < 1:
@@ -230,7 +254,7 @@ class Service:
         return {"at": name, "after": after}
 
     def fault_point(self, name: str) -> None:
-        """Kill the process if this fault point is armed, and reached often enough."""
+        """Count down an armed fault point, and kill the process at zero."""
         if name in self._armed_faults:
             self._armed_faults[name] -= 1
             if not self._armed_faults[name]:
@@ -247,14 +271,14 @@ def _on_delivery(error: Optional[KafkaError], message: Message) -> None:
 
 
 def _position(message: Message, distance: int = 0) -> TopicPartition:
-    """Return the position of a consumed message, or the one at a distance behind it."""
+    """Return topic, partition and offset of a consumed message; `distance` is added to the offset."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None and partition is not None and offset is not None
     return TopicPartition(topic, partition, offset + distance)
 
 
 def _next_offsets(batch: list[Message]) -> list[TopicPartition]:
-    """Return the offset after the last message of the batch, for each partition."""
+    """Return the next offset of each partition after a batch."""
     last = {(message.topic(), message.partition()): message for message in batch}
     return [_position(message, 1) for message in last.values()]
 
@@ -262,6 +286,6 @@ def _next_offsets(batch: list[Message]) -> list[TopicPartition]:
 def _seek_to_batch_start(consumer: Consumer, batch: list[Message]) -> None:
     """Seek to the first message of the batch in each partition, to consume them again."""
     for message in reversed(batch):
-        # a partition may be another instance's by now, which starts at the committed offset
+        # if the partition was reassigned, the other instance starts at the committed offset
         with contextlib.suppress(KafkaException):
             consumer.seek(_position(message))

@@ -41,11 +41,11 @@ class Change:
 class Store:
     """A connection to a service's database, as the service's own role.
 
-    A broken connection is replaced. Only one thread at a time can use it.
+    A broken connection is replaced. Only one thread at a time can run a transaction.
     """
 
     def __init__(self, world: World, context: Context):
-        """Connect at the first transaction."""
+        """Create the store; the first transaction opens the connection."""
         self.world, self.context = world, context
         self._connection: Optional[psycopg.Connection] = None
         self._lock = threading.Lock()
@@ -104,7 +104,7 @@ class Store:
 
         Args:
             events: the events, in the order of their offsets.
-            before_commit: called in the transaction, at its end.
+            before_commit: called at the end of the transaction.
 
         Returns:
             The outcome of each event: `applied`; `stale` if the store has this version or a later
