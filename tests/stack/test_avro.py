@@ -431,7 +431,7 @@ def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
     assert done.messages == 15 == done.upserts + done.tombstones + done.dead_letters
     assert (done.upserts, done.tombstones, done.dead_letters) == (1, 1, 13)
     letters = bench.letters()
-    wire = "not Avro as apicurio_legacy8 has it: 00, 8 bytes of schema id"
+    wire = "not Avro in wire format apicurio_legacy8: 00, 8 bytes of schema id"
     not_there = "schema globalId {} is not in the registry (registry.wire is apicurio_legacy8)"
     bytes_of = f"the bytes are not Avro of schema globalId {ids.glob}"
     assert {o: r.reason for o, r in letters.items()} == {
@@ -492,7 +492,7 @@ def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
     done = bench.go()
     assert (done.upserts, done.dead_letters) == (2, 4) and time.monotonic() - begun < 60
     assert {o: r.reason.partition("cannot be read: ")[2] for o, r in bench.letters().items()} == {
-        1: "the items of an array take no bytes, so a few bytes can claim millions of them (t.Value)",
+        1: "the items of an array are encoded in zero bytes, so a short message can declare millions of them (t.Value)",
         2: "t.Value has N and n, which Spark and Athena take for one (t.Value)",
         3: "with it a batch adds 3,000 columns; at most 200 are added automatically (hudi.ingest with schema=… names "
         "the intended ones)",

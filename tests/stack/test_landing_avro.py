@@ -262,7 +262,7 @@ def test_what_is_not_avro_of_a_known_schema_stays_out_of_the_files(bench, world)
         reasons[n].startswith(f"the bytes are not Avro of schema globalId {ids.glob}: ")
         for n in (2, 3)
     )
-    assert reasons[4] == "not Avro as apicurio_legacy8 has it: 00, 8 bytes of schema id"
+    assert reasons[4] == "not Avro in wire format apicurio_legacy8: 00, 8 bytes of schema id"
     (rows,) = contents(landed(world, bench.topic)).values()
     assert [r["id"] for r in rows] == [1, 3]
     assert bench.ingest().upserts == 2 and set(bench.rows()) == {1, 3}

@@ -176,9 +176,11 @@ def test_items_that_take_no_bytes_are_refused(items):
             "name": "r",
             "fields": [{"name": "x", "type": ["null", "int"]}, {"name": "a", "type": kind}],
         }
-        with pytest.raises(ValueError, match="the items of an array take no bytes"):
+        with pytest.raises(ValueError, match="the items of an array are encoded in zero bytes"):
             avro.create_reader(avsc)
-        with pytest.raises(avro.UnsafeSchema, match="the items of an array take no bytes"):
+        with pytest.raises(
+            avro.UnsafeSchema, match="the items of an array are encoded in zero bytes"
+        ):
             avro.to_spark(avsc)
 
 

@@ -215,7 +215,7 @@ def test_what_is_misspelt_is_told(glue):
 
 
 def test_an_artifact_is_of_a_topics_keys_or_of_its_values():
-    said = f"(?s)no artifact is called.*{KEYS}, {VALUES}.*<topic>-key or <topic>-value"
+    said = f"(?s)is not the name of an artifact.*{KEYS}, {VALUES}.*<topic>-key or <topic>-value"
     for ask in (
         lambda: registry.register(WORLD, "other", ROW),
         lambda: registry.compatibility(WORLD, "t.Value"),

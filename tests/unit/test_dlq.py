@@ -272,7 +272,7 @@ def test_a_topic_that_is_gone_or_made_anew_has_none_of_them(kafka, tmp_path):
 
 @pytest.mark.parametrize(
     "partitions, says",
-    [(1, "from nowhere"), (2, "dead has several partitions.*choose by `transform`")],
+    [(1, "from nowhere"), (2, "dead has several partitions.*select by `transform`")],
 )
 def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(
     monkeypatch, tmp_path, partitions, says
@@ -351,9 +351,7 @@ def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin
     monkeypatch.setattr(
         topics, "produce", lambda world, topic, messages, **more: sent.extend(messages)
     )
-    with pytest.raises(
-        LakeError, match=f"(?s)to which nothing is replayed: {origin}.*offset 5: {origin}"
-    ):
+    with pytest.raises(LakeError, match=f"(?s)that a replay rejects: {origin}.*offset 5: {origin}"):
         dlq.replay(WORLD, "dead")
     assert not sent
     assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1

@@ -69,11 +69,12 @@ def test_what_is_no_message_of_glue():
         assert wire.parse_wire_format(WORLD, bad) is None
     assert wire.parse_wire_format(WORLD, b"\3\0" + head).body == b""
     with pytest.raises(
-        LakeError, match="(?s)does not begin as Avro.*7b 22.*03 00, 16 bytes of schema id.*is glue"
+        LakeError,
+        match="(?s)does not begin with the magic bytes.*7b 22.*03 00, 16 bytes of schema id.*is glue",
     ):
         registry.inspect_message(WORLD, '{"a": 1}')
     assert wire.not_avro_reason(WORLD).startswith(
-        "not Avro as glue has it: 03 00, 16 bytes of schema id"
+        "not Avro in wire format glue: 03 00, 16 bytes of schema id"
     )
     assert "03 05 is compressed" in wire.not_avro_reason(
         WORLD
@@ -117,7 +118,7 @@ def test_a_schema_by_its_id(glue):
         LakeError, match=f"(?s)no schema with globalId {OTHER}.*{KEYS}, {VALUES} in {WORLD.region}"
     ):
         registry.schema(WORLD, OTHER)
-    with pytest.raises(LakeError, match="(?s)no kind of id 'ccompat' here.*valid: globalId"):
+    with pytest.raises(LakeError, match="(?s)no kind of id 'ccompat'.*valid: globalId"):
         registry.find(WORLD, id, "ccompat")
 
 
@@ -438,7 +439,7 @@ def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
         ValueError, match=f"schema globalId {OTHER} is not in the registry .registry.wire is glue"
     ):
         form.converter.read(b"", f"globalId {OTHER}", body)
-    with pytest.raises(ValueError, match="not Avro as glue has it"):
+    with pytest.raises(ValueError, match="not Avro in wire format glue"):
         form.converter.read(b"{}", None, None)
     third = "00000000-0000-0000-0000-000000000003"
     form.converter.require_schemas([f"globalId {ID}", None, f"globalId {OTHER}"])

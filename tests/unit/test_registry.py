@@ -59,7 +59,9 @@ def test_what_the_registry_answers(answering):
     served = answering({"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting})
     world = with_registry(url=served.url + "/")
     assert apicurio._request(world, "/a") == b"{}" and apicurio._request(world, "/b") is None
-    with pytest.raises(StackError, match="(?s)the schema registry answers 500: oops.*/c"):
+    with pytest.raises(
+        StackError, match="(?s)the schema registry responds with status 500: oops.*/c"
+    ):
         apicurio._request(world, "/c")
     assert apicurio._request(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
 
@@ -67,10 +69,10 @@ def test_what_the_registry_answers(answering):
 @pytest.mark.parametrize(
     "status, text, says",
     [
-        (404, "no", "no list of artifacts: it answers 404.*registry.url"),
+        (404, "no", "no list of artifacts: it responds with status 404.*registry.url"),
         (409, '{"message": "busy"}', "rejects GET: busy"),
         (422, '{"message": "odd"}', "rejects GET: odd"),
-        (200, "{}", "answers no list of artifacts"),
+        (200, "{}", "the response of the schema registry has no list of artifacts"),
     ],
 )
 @pytest.mark.parametrize("ask", [registry.artifacts, registry.names])

@@ -158,6 +158,6 @@ def test_a_mark_of_a_transaction_is_passed_and_silence_is_an_error(monkeypatch, 
     monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 0)
     monkeypatch.setattr(topics.stack, "service_down_error", lambda *_: None)
     with pytest.raises(
-        StackError, match="(?s)Kafka sent nothing.*'t', offsets {0: 1}.*nothing is lost"
+        StackError, match="(?s)Kafka sent no message.*'t', offsets {0: 1}.*nothing is lost"
     ):
         places(messages(Reader([(0, 0)], passed=1), {0: 0}, {0: 2}))

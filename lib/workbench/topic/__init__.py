@@ -1,1 +1,1 @@
-"""Topics, and the registry of their schemas."""
+"""Topics, consumer groups, dead letters, and the schema registry."""

@@ -1,7 +1,7 @@
 """The Apicurio backend of the schema registry: its own REST API, and the Confluent-compatible one.
 
-`topic.registry` documents the functions that both backends have. Unless stated otherwise, a function
-raises StackError if the registry does not answer or rejects the request.
+`topic.registry` documents the functions of both backends. Unless stated otherwise, a function raises
+StackError if the registry does not respond, or rejects the request.
 """
 
 import json
@@ -33,7 +33,7 @@ COMPATIBILITY_PATHS = {
     CCOMPAT: "/apis/ccompat/v7/compatibility/subjects/{}/versions",
 }
 PAGE_SIZE = 500  # artifacts or versions in one response
-REJECTED_STATUSES = (409, 422)  # a compatibility rule rejects the schema; the text is no schema
+REJECTED_STATUSES = (409, 422)  # a rule rejects the schema; the text is not a schema
 MAX_ID = 2**63 - 1  # the registry's ids are Java's longs
 
 
@@ -50,7 +50,8 @@ def artifacts(world: World, artifact_names: Optional[Sequence[str]] = None) -> p
 
     Args:
         world: the environment profile.
-        artifact_names: only these artifacts of group `default`. A missing artifact has no row.
+        artifact_names: the artifacts of group `default` to return, by default all artifacts. A
+            missing artifact has no row.
 
     Returns:
         Columns group, artifact, type, version, global_id, content_id.
@@ -87,7 +88,7 @@ def _list_artifacts(world: World) -> list[dict[str, Any]]:
     registered = _fetch_pages(world, path, "artifacts")
     if registered is None:
         raise StackError(
-            "the schema registry has no list of artifacts: it answers 404",
+            "the schema registry has no list of artifacts: it responds with status 404",
             location=location(world) + REGISTRY_V2 + path,
             expected="an Apicurio Registry 2.x",
             hint=f"correct registry.url in {world.file}",
@@ -100,11 +101,11 @@ def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str
 
     Args:
         world: the environment profile.
-        id: a number.
+        id: id of the schema, a number.
         kind: kind of the id: GLOBAL_ID, CONTENT_ID or CCOMPAT.
 
     Raises:
-        LakeError: another kind of id, or the schema is not JSON.
+        LakeError: the kind of id is unknown, or the schema is not JSON.
     """
     path = _format_path(SCHEMA_PATHS, kind, id)
     return _fetch_schema(world, path, kind) if 0 <= int(id) <= MAX_ID else None
@@ -119,7 +120,7 @@ def find_latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> Optional[
         kind: GLOBAL_ID for the registry's own API, CCOMPAT for the Confluent-compatible one.
 
     Raises:
-        LakeError: another kind of id, or the schema is not JSON.
+        LakeError: the kind of id is unknown, or the schema is not JSON.
     """
     return _fetch_schema(world, _format_path(LATEST_PATHS, kind, artifact), kind)
 
@@ -162,9 +163,9 @@ def add(world: World, artifact: str, schema: Any) -> tuple[SchemaId, str]:
 def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str = GLOBAL_ID) -> str:
     """Return why the registry would reject a schema as the next version, "" if it would accept it.
 
-    A request to the Confluent-compatible API names the versions to compare, all or the latest. Here
-    the artifact's compatibility mode decides. (Version 6 of that API in Apicurio 2.6.13 compares all
-    versions, whatever the mode.)
+    A request to the Confluent-compatible API names the versions to compare: all, or the latest. This
+    function derives them from the artifact's compatibility mode. (Version 6 of that API in Apicurio
+    2.6.13 compares all versions in every mode.)
 
     Args:
         world: the environment profile.
@@ -221,7 +222,7 @@ def _rejection_reason(response: requests.Response) -> str:
 def _format_path(paths: dict[str, str], kind: str, id: SchemaId) -> str:
     if kind not in paths:
         raise LakeError(
-            f"there is no kind of id {kind!r} here", expected=did_you_mean(str(kind), paths)
+            f"the registry has no kind of id {kind!r}", expected=did_you_mean(str(kind), paths)
         )
     return paths[kind].format(quote(str(id), safe=""))
 
@@ -251,7 +252,7 @@ def _fetch_pages(world: World, path: str, key: str) -> Optional[list[dict[str, A
             return None
         if key not in page:
             raise StackError(
-                f"the schema registry answers no list of {key}: {str(page)[:300]}",
+                f"the response of the schema registry has no list of {key}: {str(page)[:300]}",
                 location=location(world) + path,
             )
         items += page[key]
@@ -300,7 +301,7 @@ def _call(
     )
     if response.status_code >= 400 and response.status_code not in (404, *REJECTED_STATUSES):
         raise StackError(
-            f"the schema registry answers {response.status_code}: {response.text[:300]}",
+            f"the schema registry responds with status {response.status_code}: {response.text[:300]}",
             location=url,
         )
     return response

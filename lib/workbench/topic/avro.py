@@ -1,9 +1,10 @@
-"""Avro: single records, object container files, compatibility, and schemas as Spark has them.
+"""Avro: single records, object container files, compatibility, and conversion of schemas to Spark.
 
 fastavro reads and writes records and files (Apache Avro specification 1.11.1, "Object Container
-Files"). The landing uses this module, because it must know that a message is exactly one record
-before it writes it between others; so do functions that show single messages. `create_reader` and
-`encode_container` are pickled by value into Spark tasks. Malformed data raises ValueError.
+Files"). The landing uses this module, because it must verify that a message is exactly one record
+before it writes the record to a file. Functions that show single messages use it, too.
+`create_reader` and `encode_container` are pickled by value into Spark tasks. Malformed data raises
+ValueError.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pyspark.sql import types as T
 from ..base import LakeError, did_you_mean
 
 TYPE_MAPPINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-# The next version of a schema must be able to read what was written with the version before it
-# (BACKWARD), to be read by it (FORWARD), or both (FULL). TRANSITIVE: with all versions before it.
+# BACKWARD: the next version of a schema can read data written with the previous version. FORWARD: the
+# previous version can read data written with the next one. FULL: both. TRANSITIVE: with all previous
+# versions.
 COMPATIBILITY_MODES = (
     "NONE",
     "BACKWARD",
@@ -30,20 +32,18 @@ COMPATIBILITY_MODES = (
     "FULL",
     "FULL_TRANSITIVE",
 )
-MAX_SOURCE_DIGITS = 131_072 + 16_383  # of PostgreSQL's numeric, before and after the point
-MAX_DIGITS = 38  # of a decimal of Spark
-# Spark's types by Avro's type and its logical type
+MAX_SOURCE_DIGITS = 131_072 + 16_383  # digits of PostgreSQL's numeric, before and after the point
+MAX_DIGITS = 38  # digits of Spark's decimal
+# {"<Avro type> <logical type>": Spark's type}
 SPARK_TYPES = {avro: getattr(T, name)() for avro, name in TYPE_MAPPINGS["spark"].items()}
 Reader = Callable[[bytes], Any]
 
 
 class UnsafeSchema(LakeError):
-    """A registered schema that is unsafe to decode messages with."""
+    """Decoding messages with a registered schema would be unsafe."""
 
 
-EMPTY_ITEMS_MESSAGE = (
-    "the items of an array take no bytes, so a few bytes can claim millions of them"
-)
+EMPTY_ITEMS_MESSAGE = "the items of an array are encoded in zero bytes, so a short message can declare millions of them"
 
 
 # --- one record
@@ -52,15 +52,15 @@ EMPTY_ITEMS_MESSAGE = (
 def create_reader(avsc: Any, *, raw_values: bool = False) -> Reader:
     """Return a function that decodes the bytes of exactly one value.
 
-    It raises ValueError where the bytes are not such a value, or where bytes are left over.
+    The function raises ValueError if the bytes are not exactly one value of the schema.
 
     Args:
         avsc: the schema.
-        raw_values: whether to keep numbers and bytes where the schema has dates, times and
-            decimals. Python does not have all values of Avro: its years end at 9999.
+        raw_values: whether dates, times and decimals stay numbers and bytes. Python cannot represent
+            all values of Avro: its years end at 9999.
 
     Raises:
-        ValueError: not an Avro schema.
+        ValueError: the schema is not an Avro schema, or is unsafe (see `_has_empty_items`).
     """
     import fastavro
 
@@ -81,7 +81,7 @@ def create_reader(avsc: Any, *, raw_values: bool = False) -> Reader:
             raise ValueError(f"{type(e).__name__}: {e}") from None
         left_over = len(data) - stream.tell()
         if left_over:
-            raise ValueError(f"{left_over} bytes are left over")
+            raise ValueError(f"{left_over} bytes follow the value")
         return value
 
     return read
@@ -98,7 +98,7 @@ def map_schema(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) ->
 
 
 def _has_empty_items(avsc: Any) -> bool:
-    """Return whether an expanded schema has an array whose items take no bytes.
+    """Return whether an expanded schema has an array whose items are encoded in zero bytes.
 
     Without such an array the size of a message bounds the memory and the time of its decoding.
     """
@@ -113,7 +113,7 @@ def _has_empty_items(avsc: Any) -> bool:
 
 
 def _takes_no_bytes(avsc: Any) -> bool:
-    """Return whether every value of an expanded schema is encoded in no bytes."""
+    """Return whether every value of an expanded schema is encoded in zero bytes."""
     if not isinstance(avsc, dict):
         return bool(avsc == "null")
     if avsc["type"] == "record":
@@ -124,7 +124,7 @@ def _takes_no_bytes(avsc: Any) -> bool:
 
 
 def _widen_decimals(avsc: dict[str, Any]) -> dict[str, Any]:
-    """Allow decimals of any precision: fastavro would round one with more digits than declared."""
+    """Raise the precision of decimals: fastavro would round values with more digits than declared."""
     if (avsc.get("type"), avsc.get("logicalType")) == ("bytes", "decimal") and "precision" in avsc:
         avsc["precision"] = max(avsc["precision"], MAX_SOURCE_DIGITS)
     return avsc
@@ -145,7 +145,7 @@ def parse_schema(text: Union[str, bytes], location: str) -> Any:
         return json.loads(text)
     except ValueError:
         raise LakeError(
-            "the registry holds something that is not an Avro schema",
+            "the registry has an entry that is not an Avro schema",
             location=location,
             expected="JSON",
         ) from None
@@ -157,7 +157,7 @@ def parse_schema(text: Union[str, bytes], location: str) -> Any:
 def encode_container(
     avsc: Any, values: Sequence[Any], sync_marker: bytes, **metadata: str
 ) -> bytes:
-    """Return an object container file of records of one schema, without compression.
+    """Return the bytes of an object container file, with records of one schema, without compression.
 
     Args:
         avsc: the schema.
@@ -178,7 +178,7 @@ def container_schema(data: bytes) -> str:
     """Return the schema (JSON) of a container file after reading the file to its end.
 
     Raises:
-        ValueError: the data is no container file, is truncated, or has no schema.
+        ValueError: the data is not a container file, is truncated, or has no schema.
     """
     import fastavro
 
@@ -214,13 +214,13 @@ def check_compatibility(old: Sequence[Any], new: Any, mode: str) -> str:
     Avro's own library implements the rules.
 
     Args:
-        old: the existing versions, the oldest first. A mode that is not transitive compares the
-            last one only.
+        old: the existing versions, the oldest first. A mode without _TRANSITIVE compares only the
+            last one.
         new: the next version.
         mode: one of COMPATIBILITY_MODES.
 
     Returns:
-        "" where the schema may follow, else the reason why not.
+        "" if the schema is compatible, else the reason why it is not.
 
     Raises:
         LakeError: there is no such mode, or a schema is not Avro.
@@ -248,15 +248,16 @@ def check_compatibility(old: Sequence[Any], new: Any, mode: str) -> str:
     return "; ".join(reasons)
 
 
-# --- schemas as Spark has them
+# --- conversion of schemas to Spark
 
 
 def for_spark(avsc: Any) -> Any:
     """Return an Avro schema of the registry with the logical types that Spark understands.
 
-    Debezium's dates and timestamps get Avro's logical type; a time of day becomes a plain number. A
-    decimal with more digits than Spark has (Connect's converters write 64 where the source declares
-    none) gets Spark's 38: a value that does not fit does not decode. The bytes are read as before.
+    Debezium's dates and timestamps get Avro's logical types. A time of day becomes a plain number. A
+    decimal with a higher precision than Spark's 38 gets precision 38, and a larger value fails to
+    decode. (Connect's converters write precision 64 if the source declares none.) The encoding of
+    values does not change.
     """
     return map_schema(avsc, _to_spark_logical_type)
 
@@ -281,7 +282,7 @@ def full_name(avsc: Any) -> str:
 
 
 def is_record(avsc: Any) -> bool:
-    """Return whether an Avro schema is that of a record."""
+    """Return whether an Avro schema is a record schema."""
     return isinstance(avsc, dict) and avsc.get("type") == "record"
 
 
@@ -289,15 +290,15 @@ def to_spark(avsc: Any) -> T.StructType:
     """Return the Spark type of an Avro record schema.
 
     Raises:
-        LakeError: the schema is not that of a record, or has a type without an equivalent in Spark
+        LakeError: the schema is not a record schema, or has a type without an equivalent in Spark
             (union of several types, fixed, time of day, recursion).
-        UnsafeSchema: the items of an array take no bytes, or two fields of a record differ only in
-            case.
+        UnsafeSchema: the items of an array are encoded in zero bytes, or the names of two fields of
+            a record differ only in case.
     """
     import fastavro
 
     try:
-        # expanded: the definition replaces a repeated name
+        # expand_schema replaces each reference to a named type by its definition
         expanded: Any = fastavro.schema.expand_schema(avsc)
     except Exception as e:  # noqa: BLE001 - fastavro raises errors of many classes
         raise LakeError(
@@ -311,7 +312,7 @@ def to_spark(avsc: Any) -> T.StructType:
         )
     if _has_empty_items(expanded):
         raise UnsafeSchema(
-            EMPTY_ITEMS_MESSAGE, location=full_name(avsc), expected="items of one byte at least"
+            EMPTY_ITEMS_MESSAGE, location=full_name(avsc), expected="items of at least one byte"
         )
     return _struct_type(expanded["fields"], expanded["name"])
 

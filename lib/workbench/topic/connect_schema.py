@@ -1,9 +1,9 @@
 """Kafka Connect's schemas, as its JsonConverter writes them.
 
 A schema is {"type": "struct", "fields": [{"field": …, "type": …, …}, …], "optional": …, "name": …}.
-A name may give a type another meaning, such as the logical types below.
+The name may be that of a logical type, such as those below.
 
-The conversion from Avro is that of the AvroConverters (AvroData.toConnectSchema). This module is
+The conversion from Avro follows AvroData.toConnectSchema of the Avro converters. This module is
 pickled by value into Spark tasks.
 """
 
@@ -17,24 +17,23 @@ LOGICAL_PREFIX = "org.apache.kafka.connect.data."
 DECIMAL = LOGICAL_PREFIX + "Decimal"
 DATE = LOGICAL_PREFIX + "Date"
 TIMESTAMP = LOGICAL_PREFIX + "Timestamp"
-# the parameter with a Decimal's precision, which AvroConverters write where they know it
+# the parameter with a Decimal's precision; Avro converters write it if they know the precision
 PRECISION_PARAMETER = "connect.decimal.precision"
 CONNECT_TYPES, LOGICAL_NAMES = TYPE_MAPPINGS["connect"], TYPE_MAPPINGS["connect names"]
 
 
 def from_avro(avsc: Any) -> dict[str, Any]:
-    """Return Connect's schema of the values that are written with an Avro schema.
+    """Return the Connect schema of values that are encoded with an Avro schema.
 
     Args:
         avsc: the Avro schema, one that `avro.create_reader` accepts.
 
     Raises:
-        ValueError: the schema has a union of several types, or a record within itself. Neither is
-            converted.
+        ValueError: the schema is recursive, or has a union of several types or an unknown type.
     """
     import fastavro
 
-    # expanded: the definition replaces a repeated name
+    # expand_schema replaces each reference to a named type by its definition
     return _connect_type(fastavro.schema.expand_schema(avsc), "the record")
 
 

@@ -1,11 +1,11 @@
 """Dead letters in a topic, as the sink connectors of Kafka Connect write them (KIP-298).
 
-A dead letter is the unchanged message, every byte of its key and its value. Its headers report
-where the message came from and why it could not be read.
+A dead letter has the unchanged key and value of a message that could not be read. Its headers have
+the origin of the message (topic, partition, offset) and the reason.
 
-Kafka Connect writes dead letters itself (errors.deadletterqueue.topic.name). For the jobs of the
-workbench, `publish` does so from the files into which the jobs write them. `read` and `summary`
-show dead letters, and `replay` publishes them to the topics that they came from.
+Kafka Connect writes dead letters itself (errors.deadletterqueue.topic.name). The jobs of the
+workbench write them to files, and `publish` produces them to a topic. `read` and `summary` show dead
+letters, and `replay` produces them to their original topics.
 """
 
 import contextlib
@@ -20,23 +20,23 @@ from ..base.paths import join_uri
 from ..connect.validation import summarize_stacktrace
 from . import topics
 
-# of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
+# prefix of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
 HEADER_PREFIX = "__connect.errors."
 # header of a replayed message: `<topic>/<partition>/<offset>` of its dead letter
 REPLAYED_HEADER = "workbench.replayed"
-# A producer's default allows a message of 1 MiB; the headers of a dead letter come on top.
+# A producer's default limit is 1 MiB. The headers make a dead letter larger than its message.
 MAX_RECORD_BYTES = 2 << 20
 PRODUCER_SETTINGS = {"message.max.bytes": MAX_RECORD_BYTES}
 TOPIC_SETTINGS: dict[str, Any] = {"max.message.bytes": str(MAX_RECORD_BYTES)}
-# Topics to which nothing is replayed, whatever the headers contain: a message in them configures
-# connectors. These are the topics of Kafka Connect (stack/conf/connect.properties,
-# deploy/eks), of Kafka and of MSK Connect, and Debezium's schema histories.
+# A replay rejects these topics, because a message in them could configure connectors: the topics of
+# Kafka Connect (stack/conf/connect.properties, deploy/eks), of Kafka and of MSK Connect, and
+# Debezium's schema histories.
 INTERNAL_TOPICS = re.compile(
     r"__.*|connect-(configs|offsets|status)|(dbhistory|schema-?history)[._-].*"
 )
-REPLAY_BATCH_SIZE = 1_000  # a replay records its progress after as many dead letters
+REPLAY_BATCH_SIZE = 1_000  # dead letters; a replay records its progress after each batch
 
-# key, value and options of a message, as `topics.produce` takes them
+# (key, value, options) of a message for `topics.produce`
 Record = tuple[Optional[bytes], Optional[bytes], dict[str, Any]]
 Transform = Callable[["DeadLetter"], Optional[bytes]]
 
@@ -59,28 +59,30 @@ class DeadLetter(NamedTuple):
     timestamp: int
 
 
-# --- which dead letters there are
+# --- reading
 
 
 def read(world: World, topic: str) -> pandas.DataFrame:
     """Return the dead letters of a dead-letter topic in their order.
 
     Returns:
-        One row per dead letter: partition, offset (of the dead letter); replayed (whether it was
-        replayed); topic, origin_partition, origin_offset (where the message came from; "" and -1
-        where the headers do not contain it, or no number); connector, stage, reason (which
-        connector failed, in which stage, and why); key, value (bytes or None); headers ([(name,
-        bytes)]); timestamp (of the message, in ms).
+        One row per dead letter: partition, offset (of the dead letter); replayed (bool); topic,
+        origin_partition, origin_offset (the origin of the message; "" and -1 if the headers do not
+        have a valid one); connector, stage, reason (which connector failed, in which stage, and
+        why); key, value (bytes or None); headers ([(name, bytes)]); timestamp (of the message, in
+        ms).
 
     Raises:
         LakeError: there is no such topic.
     """
     frame = pandas.DataFrame(_read(world, topic), columns=DeadLetter._fields)
-    return frame.astype({"replayed": bool})  # also where there is no row
+    return frame.astype({"replayed": bool})  # also for an empty frame
 
 
 def _read(world: World, topic: str) -> list[DeadLetter]:
-    messages = topics.read_all(world, topic)  # first: it raises where there is no such topic
+    messages = topics.read_all(
+        world, topic
+    )  # first, because it raises an error for a missing topic
     replayed = _replayed_offsets(world, topic)
     return [_to_dead_letter(message, replayed) for message in messages]
 
@@ -112,20 +114,19 @@ def _to_dead_letter(
 
 
 def _parse_number(text: str) -> int:
-    """Return the partition or offset in a header, -1 where the text is none."""
+    """Return the partition or offset in a header, -1 if the text is not a valid number."""
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else -1
 
 
 def summary(world: World) -> pandas.DataFrame:
     """Return the number of dead letters by location, origin and reason.
 
-    A location is a topic (whose first message is a dead letter), or a folder below `dead_letters` of
-    the environment, into which the jobs of the workbench write them. The dead letters of a sink
-    that names a topic are in both.
+    A place is a topic whose first message is a dead letter, or a folder below `dead_letters` of the
+    environment, to which the jobs of the workbench write. If a sink has a DLQ topic, its dead
+    letters are in both.
 
     Returns:
-        Columns location, origin, reason, dead_letters (their number), replayed (how many of them were
-        replayed; 0 for a folder).
+        Columns place, origin, reason, dead_letters (count), replayed (count; 0 for a folder).
     """
     rows = [
         (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed)
@@ -155,18 +156,18 @@ def _has_dead_letters(world: World, topic: str) -> bool:
     return any(name.startswith(HEADER_PREFIX) for name in headers)
 
 
-# --- back to the topics that they came from
+# --- replay
 
 
 def replay(
     world: World, topic: str, *, offsets: Iterable[int] = (), transform: Optional[Transform] = None
 ) -> int:
-    """Publish dead letters to the partitions that they came from, each once.
+    """Publish dead letters to their original partitions, each once.
 
-    The message keeps its key, value, timestamp and own headers, and gets one more header
-    (REPLAYED_HEADER). A message that still cannot be read becomes a new dead letter.
+    A message keeps its key, value, timestamp and original headers, and gets the header
+    REPLAYED_HEADER. A message that still cannot be read becomes a new dead letter.
 
-    The message follows all messages that the topic has received since. So a consumer has to use an
+    A replayed message is appended to the topic, after newer messages. So consumers must use an
     ordering field, not the order of the offsets. The progress is recorded after each batch of
     REPLAY_BATCH_SIZE dead letters. After an interruption, or the loss of Kafka, the next replay
     publishes at most one batch twice, with the same header.
@@ -174,19 +175,19 @@ def replay(
     Args:
         world: the environment profile.
         topic: name of the dead-letter topic.
-        offsets: only these dead letters, in a topic of one partition. A dead letter that was
-            replayed is not replayed again.
+        offsets: offsets of the dead letters to replay, by default all; only for a topic with one
+            partition. A dead letter that was replayed before is skipped.
         transform: receives a dead letter (a row of `read`, fields by name) and returns the value to
-            publish. None leaves the dead letter where it is.
+            publish, or None to skip the dead letter.
 
     Returns:
         The number of replayed dead letters.
 
     Raises:
-        LakeError: there is no such topic, or no topic or partition to publish to; a dead letter
-            names an internal topic of Kafka Connect, a schema history, or the dead-letter topic
-            itself; offsets were given for a topic of several partitions; another replay is running.
-            Nothing is published then, nor where `transform` raises.
+        LakeError: the topic, or an original topic or partition, does not exist; the original topic
+            is an internal topic (INTERNAL_TOPICS) or the dead-letter topic itself; `offsets` are
+            given for a topic with several partitions; another replay is running. In these cases,
+            and if `transform` raises an error, nothing is published.
     """
     lock = f"{_state_path(world, topic)}/replay"
     with files.exclusive_lock(lock, f"replay of {topic}", "wait until it is done"):
@@ -204,8 +205,8 @@ def _select(
     dead_letters = _read(world, topic)
     if offsets and len(topics.watermark_offsets(world, topic)) > 1:
         raise LakeError(
-            f"{topic} has several partitions, and each of them has a dead letter at an offset",
-            hint="choose by `transform`, which gets partition and offset: None leaves a dead letter",
+            f"{topic} has several partitions, so an offset does not identify a dead letter",
+            hint="select by `transform`, which gets partition and offset: None skips a dead letter",
         )
     selected = []
     for dead_letter in dead_letters:
@@ -218,13 +219,13 @@ def _select(
 
 
 def _check_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -> None:
-    """Raise LakeError where a dead letter names no topic and partition to which it may go back."""
+    """Raise LakeError if the original topic and partition of a dead letter are unknown or rejected."""
     origins = {dead_letter.topic for dead_letter in dead_letters}
     if "" in origins:
         raise LakeError(
-            f"a dead letter of {topic} does not name the topic that it came from",
+            f"a dead letter of {topic} does not name its original topic",
             expected=f"headers {HEADER_PREFIX}…",
-            hint="let the sink write them: errors.deadletterqueue.context.headers.enable=true",
+            hint="configure the sink to write them: errors.deadletterqueue.context.headers.enable=true",
         )
     rejected = sorted(o for o in origins if o == topic or INTERNAL_TOPICS.fullmatch(o))
     if rejected:
@@ -234,12 +235,12 @@ def _check_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -> 
             if dead_letter.topic in rejected
         ]
         raise LakeError(
-            f"dead letters of {topic} name topics to which nothing is replayed: {', '.join(rejected)}",
+            f"dead letters of {topic} name original topics that a replay rejects: {', '.join(rejected)}",
             location="; ".join(named[:5]),
             expected="topics of a source; every producer can write headers",
-            hint="find out who wrote these dead letters; choose the others by offset, or by `transform`",
+            hint="find out who wrote these dead letters; select the others by offset, or by `transform`",
         )
-    # raises where a topic is gone: publishing would create it
+    # raises if a topic is missing: producing would create it
     partitions = {origin: topics.watermark_offsets(world, origin) for origin in origins}
     invalid = {
         f"offset {dead_letter.offset}: {dead_letter.topic}, partition {dead_letter.origin_partition}"
@@ -251,7 +252,7 @@ def _check_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -> 
             f"dead letters of {topic} name a partition that their topic does not have",
             location="; ".join(sorted(invalid)[:5]),
             expected="existing partitions",
-            hint="choose the others by offset, or by `transform`",
+            hint="select the others by offset, or by `transform`",
         )
 
 
@@ -270,7 +271,7 @@ def _publish_batches(
 
 
 def _to_original(topic: str, dead_letter: DeadLetter, value: Optional[bytes]) -> Record:
-    """Return the record that publishes a dead letter to the partition that it came from."""
+    """Return the record that publishes a dead letter to its original partition."""
     internal = (HEADER_PREFIX, REPLAYED_HEADER)
     headers = [
         (name, content) for name, content in dead_letter.headers if not name.startswith(internal)
@@ -289,9 +290,9 @@ def _to_original(topic: str, dead_letter: DeadLetter, value: Optional[bytes]) ->
 def _state_path(world: World, topic: str) -> str:
     """Return the folder that records which dead letters of a topic were replayed.
 
-    It contains the lock and, below the id of the topic, one file for each batch: [[partition,
-    offset], …]. (A consumer group has one offset for all of them, and Kafka deletes it after a
-    week.)
+    The folder contains the lock and, below the id of the topic, one file for each batch: [[partition,
+    offset], …]. (A committed offset could not record single messages, and Kafka deletes the offsets
+    of an inactive group after a week.)
     """
     return join_uri(f"{world.lake.checkpoints}/replayed", topic)
 
@@ -300,7 +301,7 @@ def _replayed_offsets(world: World, topic: str) -> set[tuple[int, int]]:
     """Return (partition, offset) of the dead letters that were replayed."""
     folder, topic_id = _state_path(world, topic), topics.topic_id(world, topic)
     positions = []
-    # Former versions wrote one file for all batches. A topic, and so a folder, may have its name.
+    # Earlier versions wrote one file for all batches. A folder may have the same name.
     root, _, former = f"{folder}.json".rpartition("/")
     if any(info.is_file and info.base_name == former for info in files.list_dir(root)):
         positions += json.loads(files.read_text(f"{root}/{former}") or "{}").get(topic_id, [])
@@ -311,18 +312,18 @@ def _replayed_offsets(world: World, topic: str) -> set[tuple[int, int]]:
 
 
 def replay_state_dirs(world: World) -> dict[str, str]:
-    """Return {URI of the state of a replay: its dead-letter topic}, also of deleted topics."""
+    """Return {URI of a replay's state: dead-letter topic}, also for deleted topics."""
     folder = f"{world.lake.checkpoints}/replayed"
     topic_by_uri = {}
     for info in files.list_dir(folder):
         name = info.base_name
-        # of former versions: a file for each topic, and locks
+        # earlier versions wrote a file for each topic, and locks beside it
         if not info.is_file or name.endswith(".json"):
             topic_by_uri[f"{folder}/{name}"] = name[:-5] if info.is_file else name
     return topic_by_uri
 
 
-# --- dead letters of the jobs of the workbench
+# --- publishing
 
 
 def publish(
@@ -336,9 +337,9 @@ def publish(
 ) -> int:
     """Publish the dead letters in a job's files to a dead-letter topic.
 
-    The topic is created where it is missing. The messages are read from their topics again: a file
-    has the text of a message, not its bytes. After an interruption the next call publishes the same
-    dead letters again; topic, partition and offset in the headers identify a duplicate.
+    A missing topic is created. The messages are read from their topics again, because a file has the
+    text of a message, not its bytes. After an interruption the next call publishes the same dead
+    letters again. Topic, partition and offset in the headers identify a duplicate.
 
     Args:
         world: the environment profile.
@@ -347,17 +348,17 @@ def publish(
             landed file are not published.
         state_uri: the file that lists which files were published. A file that was rewritten since
             is published again.
-        connector: for the headers, the name of the job.
-        worker_class: for the headers, the name of the function that does the job's work.
+        connector: name of the job, for the headers.
+        worker_class: name of the function that runs the job, for the headers.
         landed_topic_id: returns the id that a topic had when its dead letters were written, None
-            where it is unknown. In a topic that was recreated since, an offset has another message.
+            if it is unknown. After a topic was recreated, its offsets have other messages.
 
     Returns:
         The number of published dead letters.
 
     Raises:
-        LakeError: messages are no longer in their topic, or the topic was deleted or recreated. All
-            other dead letters are published; these are not tried again.
+        LakeError: messages are no longer in their topics, or a topic was deleted or recreated. All
+            other dead letters are published. A later call does not try the missing ones again.
     """
     versions, published = _list_files(uri), json.loads(files.read_text(state_uri) or "{}")
     reasons = {
@@ -385,15 +386,15 @@ def publish(
             f"{missing} dead letters were not published to {topic}: their messages are gone from "
             f"{', '.join(origins)}",
             location=uri,
-            hint="the files there have their text, or its base64",
+            hint="the files in this folder have their text, or the text as base64",
         )
     return len(records)
 
 
 def to_record(message: topics.Message, connector: str, worker_class: str, reason: str) -> Record:
-    """Return the dead letter of a message that could not be read, as `topics.produce` takes it.
+    """Return the dead letter of a message that could not be read, for `topics.produce`.
 
-    Its stage is VALUE_CONVERTER: the jobs of the workbench fail only when they read a value.
+    The stage is VALUE_CONVERTER, because the jobs of the workbench fail only when they read a value.
     """
     errors: dict[str, Union[str, int]] = {
         "topic": message.topic(),
@@ -418,10 +419,10 @@ def to_record(message: topics.Message, connector: str, worker_class: str, reason
 def _fetch(
     world: World, topic: str, positions: Collection[tuple[int, int]], id: Optional[str]
 ) -> list[topics.Message]:
-    """Return the messages of a topic at (partition, offset) each, those that still exist.
+    """Return the messages of a topic at these positions (partition, offset) that still exist.
 
-    There are none where the topic is gone or has another id. All messages of a partition between
-    the first and the last position are read.
+    The result is empty if the topic is missing or has another id. All messages of a partition
+    between the first and the last position are read.
     """
     if topic not in topics.names(world) or id not in (None, topics.topic_id(world, topic)):
         return []
@@ -437,7 +438,7 @@ def _fetch(
 def _list_files(uri: str) -> dict[str, str]:
     """Return {path: modification time and size} of the files of dead letters below a URI.
 
-    Spark's own files and files that are being written are left out.
+    Spark's own files and unfinished files are skipped.
     """
     return {
         path: f"{info.mtime_ns} {info.size}"

@@ -1,11 +1,11 @@
 """The AWS Glue Schema Registry as the schema registry.
 
-There is one registry for the schemas of keys and one for the schemas of values
-(services.glue_registries), as in the published walkthrough on schema evolution (S4).
+One registry has the schemas of keys, another one the schemas of values (services.glue_registries), as
+in the published walkthrough on schema evolution (S4).
 
-AWS's converter gives a schema the name of its topic, for keys and for values, unless its setting
-`schemaNameGenerationClass` says otherwise (library aws-glue-schema-registry). In one registry both
-would be versions of one schema. Here they are the artifacts `<topic>-key` and `<topic>-value`, as
+By default AWS's converter gives the schemas of keys and of values the name of the topic (library
+aws-glue-schema-registry, `schemaNameGenerationClass`). In a single registry both would be versions
+of one schema. Here they are the artifacts `<topic>-key` and `<topic>-value`, as
 with Apicurio.
 """
 
@@ -32,15 +32,15 @@ def location(world: World) -> str:
 def artifacts(world: World, artifact_names: Optional[Sequence[str]] = None) -> pandas.DataFrame:
     """Return one row per version of each artifact, the oldest first.
 
-    A version that the compatibility check rejected is no version.
+    Versions that the compatibility check rejected are skipped.
 
     Args:
         world: the environment profile.
-        artifact_names: only these artifacts. A missing artifact has no row.
+        artifact_names: the artifacts to return, by default all. A missing artifact has no row.
 
     Returns:
         Columns group (the registry), artifact, type, version, global_id (the SchemaVersionId),
-        content_id. Glue's lists have neither type nor content_id: both are None.
+        content_id. Type and content_id are None, because Glue does not list them.
 
     Raises:
         StackError: there is no such registry, or AWS denies access.
@@ -81,10 +81,10 @@ def names(world: World) -> list[str]:
 
 
 def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
-    """Return the schema with this id, None where it is missing. See registry.schema.
+    """Return the schema with this id, None if it does not exist. See registry.schema.
 
-    The schema may belong to another registry of the account: the request has the id of the schema
-    version only. A policy has to allow it on every resource (Glue Developer Guide, "IAM examples
+    The schema may belong to another registry of the account, because the request has only the id of
+    the schema version. A policy has to allow the request on every resource (Glue Developer Guide, "IAM examples
     for deserializers").
     """
     _require_global_id(world, kind)
@@ -95,7 +95,7 @@ def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str
 
 
 def find_latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
-    """Return the latest version of an artifact's schema, None where there is no such artifact.
+    """Return the latest version of an artifact's schema, None if there is no such artifact.
 
     See registry.latest.
     """
@@ -115,8 +115,8 @@ def delete(world: World, *artifacts: str) -> None:
     ids = [_schema_id(world, artifact) for artifact in existing if artifact in artifacts]
     for id in ids:
         _call_or_none(world, "delete_schema", SchemaId=id)
-    # The list leaves out schemas that are being deleted. A schema of the same name can be created
-    # only after that.
+    # list_schemas skips schemas that are being deleted. A schema of the same name can be created only
+    # after the deletion.
     aws.wait(
         lambda: not any(_call_or_none(world, "get_schema", SchemaId=id) for id in ids),
         f"the schemas of {', '.join(artifacts)} to be gone",
@@ -128,13 +128,12 @@ def delete(world: World, *artifacts: str) -> None:
 def add(world: World, artifact: str, schema: Any) -> tuple[SchemaId, str]:
     """Add a schema as the latest or first version of an artifact.
 
-    A schema that the artifact already has stays the version that it is. Glue gives no reason for a
-    rejection, and keeps the rejected version with the status FAILURE; such a version does not
-    count.
+    If a version of the artifact has the same schema, no version is added. Glue gives no reason for a
+    rejection, and keeps the rejected version with the status FAILURE. Such a version is ignored.
 
     Returns:
-        (SchemaVersionId, ""), or (SchemaVersionId, the reason) where the compatibility check
-        rejects the schema.
+        (SchemaVersionId, ""), or (SchemaVersionId, the reason) if the compatibility check rejects
+        the schema.
 
     Raises:
         StackError: AWS does not accept the request.
@@ -166,24 +165,24 @@ def add(world: World, artifact: str, schema: Any) -> tuple[SchemaId, str]:
 
 
 def incompatibility_reason(world: World, artifact: str, schema: Any, kind: str = GLOBAL_ID) -> str:
-    """Return why the registry rejects a schema as the next version, "" where it accepts it.
+    """Return why the registry rejects a schema as the next version, "" if it accepts it.
 
-    Glue has no test, so this adds the schema. registry.check_compatibility calls it for a copy of
-    the artifact. Glue has one kind of id only.
+    Glue cannot test a schema, so this function adds the schema. registry.check_compatibility calls it
+    for a copy of the artifact. Glue has only one kind of id.
     """
     _require_global_id(world, kind)
     return add(world, artifact, schema)[1]
 
 
 def compatibility(world: World, artifact: str) -> str:
-    """Return the mode of an artifact, or DISABLED (no versions at all); NONE where it is missing."""
+    """Return the mode of an artifact; DISABLED allows no new version; NONE if there is no artifact."""
     schema = _call_or_none(world, "get_schema", SchemaId=_schema_id(world, artifact))
     return schema["Compatibility"].replace("_ALL", "_TRANSITIVE") if schema else "NONE"
 
 
 def set_compatibility(world: World, artifact: str, mode: str) -> None:
-    """Set the mode of an existing artifact. mode: one of avro.COMPATIBILITY_MODES."""
-    # Glue compares from a checkpoint on, which the request has to name: the first or last version
+    """Set the mode of an existing artifact, one of avro.COMPATIBILITY_MODES."""
+    # Glue compares the versions from a checkpoint on. The request names it: the first or last version.
     first = {"VersionNumber": 1} if mode.endswith("_TRANSITIVE") else {"LatestVersion": True}
     _call(
         world,
@@ -203,14 +202,14 @@ def _evaluated_status(world: World, id: str) -> str:
 def _require_global_id(world: World, kind: str) -> None:
     if kind != GLOBAL_ID:
         raise LakeError(
-            f"there is no kind of id {kind!r} here",
+            f"the registry has no kind of id {kind!r}",
             location=location(world),
             expected=did_you_mean(kind, [GLOBAL_ID]),
         )
 
 
 def _available_versions(world: World, artifact: str) -> list[dict[str, Any]]:
-    """Return the usable versions of an artifact, the oldest first; none where it is missing."""
+    """Return the usable versions of an artifact, the oldest first; empty if it does not exist."""
     id, versions = _schema_id(world, artifact), []
     with aws.ignore_error_codes(NOT_FOUND_ERROR):
         versions = aws.paginate(
@@ -225,9 +224,9 @@ def _schema_id(world: World, artifact: str) -> dict[str, str]:
     registries = glue_registries(world)
     if side not in registries:
         raise LakeError(
-            f"no artifact is called {artifact!r} here",
+            f"{artifact!r} is not the name of an artifact",
             location=location(world),
-            expected="<topic>-key or <topic>-value: each has a registry of its own",
+            expected="<topic>-key or <topic>-value: keys and values have separate registries",
         )
     return {"RegistryName": registries[side], "SchemaName": topic}
 
@@ -237,7 +236,7 @@ def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
 
 
 def _call_or_none(world: World, operation: str, **params: Any) -> Optional[dict[str, Any]]:
-    """Return Glue's response, None where there is no such schema or version."""
+    """Return Glue's response, None if there is no such schema or version."""
     with aws.ignore_error_codes(NOT_FOUND_ERROR):
         return _call(world, operation, **params)
     return None

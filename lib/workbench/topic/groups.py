@@ -1,9 +1,9 @@
-"""Consumer groups: their lag, their names, their deletion.
+"""Consumer groups: lag, names and deletion.
 
-librdkafka 2.16 aborts the process (SIGABRT, pull request 5397) in this case: a request for a
-group's coordinator timed out, its admin client still exists, and the broker comes back. A traceback
-keeps its client alive. Therefore a consumer reads the committed offsets, and the admin client that
-deletes a group is destroyed before its request times out.
+librdkafka 2.16 aborts the process (SIGABRT, pull request 5397) if the broker comes back after a
+request for a group's coordinator has timed out, while the admin client of the request still exists.
+A traceback keeps an admin client alive. Therefore a consumer reads the committed offsets, and the
+admin client that deletes a group is closed before its request times out.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
 
     Raises:
         LakeError: there is no such topic.
-        StackError: Kafka does not answer.
+        StackError: Kafka does not respond.
     """
     watermarks = {name: topics.watermark_offsets(world, name) for name in names}
     partitions = [
-        TopicPartition(name, p) for name, of_topic in watermarks.items() for p in of_topic
+        TopicPartition(name, p) for name, by_partition in watermarks.items() for p in by_partition
     ]
     # a consumer that never joins the group
     consumer = Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
@@ -43,7 +43,7 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
             if position.error:
                 raise KafkaException(position.error)
             low, high = watermarks[position.topic][position.partition]
-            # the offset is negative where the group has committed none
+            # the offset is negative if the group has committed none
             lags[position.topic] += max(0, high - max(low, position.offset))
     return lags
 
@@ -57,7 +57,7 @@ def names(world: World) -> list[str]:
     with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world):
         future = admin.list_consumer_groups(request_timeout=topics.TIMEOUT_SECONDS)
         groups = topics.await_result(world, future)
-        # the client reports a timeout here, beside an empty list of groups
+        # after a timeout the list of groups is empty, and only `errors` reports the timeout
         for error in groups.errors:
             raise error if isinstance(error, KafkaException) else KafkaException(error)
     return sorted(group.group_id for group in groups.valid)
@@ -67,8 +67,8 @@ def delete(world: World, group: str) -> None:
     """Delete a consumer group and its committed offsets. A missing group is ignored.
 
     A killed member belongs to the group until its session expires. The group's coordinator confirms
-    the deletion. The list of all groups is no confirmation: a broker that was just started may list
-    no group before it has loaded them.
+    the deletion. The list of all groups does not, because a broker that was just started may list no
+    group before it has loaded them.
 
     Raises:
         StackError: after ten seconds the group still has members, or Kafka has not confirmed the
@@ -77,7 +77,7 @@ def delete(world: World, group: str) -> None:
     location = f"consumer group {group!r} at {world.kafka.bootstrap}"
 
     def delete_once() -> bool:
-        # the wait for the result, and with it the client, ends long before the request times out
+        # the `with` block ends, and closes the client, long before the request times out
         with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world, location):
             futures = admin.delete_consumer_groups(
                 [group], request_timeout=3 * topics.TIMEOUT_SECONDS

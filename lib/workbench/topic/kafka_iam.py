@@ -1,8 +1,8 @@
 """IAM access control of MSK: the credentials that a Kafka client presents to a broker.
 
 Source: Amazon MSK Developer Guide, "IAM access control". No truststore is configured. MSK's
-certificates are signed by Amazon Trust Services, which is in the truststores of Java and of the
-operating systems. (The published walkthroughs configure a copy of Java's.)
+certificates are signed by Amazon Trust Services, which the truststores of Java and of operating
+systems contain. (The published walkthroughs configure a copy of Java's truststore.)
 """
 
 import functools
@@ -24,12 +24,12 @@ JAVA_CLIENT_PROPERTIES = aws.KAFKA_IAM_PROPERTIES
 def settings(world: World) -> dict[str, Any]:
     """Return the authentication settings of a confluent_kafka client.
 
-    The client requests a new token before the current one expires. It waits for the first one in
-    steps of a second, so a client takes that long to create.
+    The client requests a new token before the current one expires. It polls for the first token once
+    a second, so the creation of a client takes about a second.
 
     Raises:
-        StackError: there are no credentials, or they have expired. (A client without a first token
-            reports only that it has none, after ten seconds, and no reason.)
+        StackError: there are no credentials, or they have expired. (Otherwise the client would report
+            a missing token after ten seconds, without the reason.)
     """
     token(world.region)
     return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: token(world.region)}
@@ -54,10 +54,10 @@ def token(region: str) -> tuple[str, float]:
 
 @functools.cache
 def _credentials() -> Any:
-    """Return a provider that finds credentials where boto3 does; botocore renews them.
+    """Return a provider of boto3's credentials, which botocore renews.
 
-    The signer's default searches for credentials anew with each token, and does not report that
-    there are none.
+    The signer's default provider searches for credentials again for each token, and does not report
+    missing credentials.
     """
     import boto3
     from botocore.credentials import CredentialProvider

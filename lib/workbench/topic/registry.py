@@ -1,7 +1,7 @@
-"""The schema registry: its schemas, a schema by its id, and the record in a message.
+"""The schema registry: schemas, schema ids, and the encoding of records as messages.
 
-It has two backends, Apicurio Registry and the AWS Glue Schema Registry; the environment names one.
-Only this process queries the registry, never a task of Spark.
+The registry has two backends, Apicurio Registry and the AWS Glue Schema Registry; the environment
+names one. Only this process queries the registry. Spark tasks do not.
 """
 
 import io
@@ -41,17 +41,17 @@ _set_compatibility: Callable[[World, str, str], None] = _backend("set_compatibil
 
 
 def schema(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> dict[str, Any]:
-    """Return the Avro schema with this id, as a dict (as text where it is only a type's name).
+    """Return the Avro schema with this id, as a dict (a primitive type as text).
 
     Args:
         world: the environment profile.
-        id: a number; of Glue the UUID of a schema version.
-        kind: "globalId" (a version of an artifact); of Apicurio also "contentId" (a text, whichever
-            artifact has it) and "ccompat" (the number in Confluent's API).
+        id: a number; for Glue the UUID of a schema version.
+        kind: "globalId", the id of an artifact's version. Apicurio also has "contentId", the id of
+            a schema text in all artifacts, and "ccompat", the id in Confluent's API.
 
     Raises:
         LakeError: the registry has no such id, or the schema is not JSON.
-        StackError: the registry does not answer.
+        StackError: the registry does not respond.
     """
     avsc = find(world, id, kind)
     if avsc is None:
@@ -74,12 +74,12 @@ def latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> dict[str, Any]
     Args:
         world: the environment profile.
         artifact: name of the artifact.
-        kind: "ccompat" queries Confluent's API, as clients other than Apicurio's own do, among them
-            DeltaStreamer (S5). Glue does not have it.
+        kind: "ccompat" queries Confluent's API, like clients such as DeltaStreamer (S5). Glue does
+            not support it.
 
     Raises:
         LakeError: there is no such artifact; the error lists similar names.
-        StackError: the registry does not answer.
+        StackError: the registry does not respond.
     """
     avsc = find_latest(world, artifact, kind)
     if avsc is None:
@@ -97,7 +97,7 @@ def _missing_artifact_error(world: World, artifact: str) -> LakeError:
     )
 
 
-# --- versions, and which of them the registry accepts
+# --- versions and compatibility
 
 
 def versions(world: World, artifact: str) -> list[Any]:
@@ -113,7 +113,7 @@ def versions(world: World, artifact: str) -> list[Any]:
 
 
 def versions_by_schema_id(world: World, artifact_names: Sequence[str]) -> dict[str, str]:
-    """Return {schema id in messages, such as `globalId 7`: version} of all versions of artifacts."""
+    """Return {schema id in messages, such as `globalId 7`: version} for all versions of artifacts."""
     rows, kind = artifacts(world, artifact_names), WIRE_FORMATS[world.registry.wire].id_kind
     return {f"{kind} {id}": version for id, version in zip(rows[ID_COLUMNS[kind]], rows["version"])}
 
@@ -121,11 +121,10 @@ def versions_by_schema_id(world: World, artifact_names: Sequence[str]) -> dict[s
 def register(world: World, artifact: str, schema: Any) -> SchemaId:
     """Register a schema as the latest or first version of an artifact; return its global id.
 
-    A schema that the artifact already has stays the version that it is.
+    If a version of the artifact has the same schema, no version is added.
 
     Raises:
-        LakeError: the registry rejects the schema by the artifact's compatibility mode. It adds no
-            version.
+        LakeError: the registry rejects the schema, because of the artifact's compatibility mode.
     """
     id, reason = _add(world, artifact, schema)
     if reason:
@@ -133,8 +132,8 @@ def register(world: World, artifact: str, schema: Any) -> SchemaId:
             f"the registry rejects the schema as next version of {artifact!r}: {reason}",
             location=location(world),
             expected=f"a schema with {compatibility(world, artifact)} compatibility",
-            hint="change the schema in another way, such as with a default for an added or removed "
-            "field; or change the artifact's mode (registry.set_compatibility)",
+            hint="change the schema in a compatible way, for example with a default for an added or "
+            "removed field; or change the artifact's mode (registry.set_compatibility)",
         )
     return id
 
@@ -161,21 +160,20 @@ def check_compatibility(
 ) -> str:
     """Check whether the registry would accept a schema as an artifact's next version.
 
-    The artifact does not change. The check uses a copy: an artifact of another name gets the
-    versions of this one (equal versions count once) and the mode, and is deleted afterwards. So the
-    check works for any mode while a connector registers its schemas. It also works with Glue, which
-    has no test: the copy gets the schema, and Glue reports whether the version is available or a
-    failure, without a reason.
+    The artifact does not change. The check uses a copy: a new artifact gets the versions of this
+    artifact (equal versions once) and the mode, and is deleted afterwards. So the check works for any
+    mode, also while a connector registers schemas. Glue cannot test a schema: there the schema is
+    added to the copy, and Glue reports only whether the version is available.
 
     Args:
         world: the environment profile.
         artifact: name of the artifact.
         schema: the next version.
-        mode: by default the artifact's own.
-        kind: of Apicurio "ccompat" queries Confluent's API, see `latest`.
+        mode: compatibility mode, by default the artifact's.
+        kind: "ccompat" queries Confluent's API (see `latest`).
 
     Returns:
-        "" where the registry would accept the schema, else its reason.
+        "" if the registry would accept the schema, else the reason of the rejection.
 
     Raises:
         LakeError: there is no such mode, artifact or kind.
@@ -185,7 +183,7 @@ def check_compatibility(
     try:
         for version in existing:
             register(world, copy, version)
-            # a rule for all artifacts could reject the next version
+            # otherwise the global rule could reject the next version of the copy
             _set_compatibility(world, copy, "NONE")
         _set_compatibility(world, copy, required_mode)
         return _incompatibility_reason(world, copy, schema, kind)
@@ -194,13 +192,13 @@ def check_compatibility(
 
 
 def wire_prefix(world: World, id: SchemaId) -> bytes:
-    """Return the bytes before the Avro of a message: magic bytes and schema id."""
+    """Return the first bytes of a message, before the Avro data: magic bytes and schema id."""
     magic, size, _ = WIRE_FORMATS[world.registry.wire]
     return magic + (UUID(str(id)).bytes if size == 16 else int(id).to_bytes(size, "big"))
 
 
 def latest_id(world: World, artifact: str) -> SchemaId:
-    """Return the schema id in messages of the latest version of an artifact.
+    """Return the id of an artifact's latest schema, of the kind that messages contain.
 
     Raises:
         LakeError: there is no such artifact.
@@ -214,15 +212,15 @@ def latest_id(world: World, artifact: str) -> SchemaId:
 def encoder(world: World, id: SchemaId) -> Callable[[Any], bytes]:
     """Return a function that encodes a record as a message, as a serializer does.
 
-    The function raises LakeError where a record does not match the schema. `inspect_message` is its
-    reverse.
+    The function raises LakeError if a record does not match the schema. `inspect_message` decodes
+    such a message.
 
     Args:
         world: the environment profile.
-        id: id of the schema, of the kind in the environment's wire format.
+        id: id of the schema, of the kind that the environment's wire format contains.
 
     Raises:
-        LakeError: there is no such schema.
+        LakeError: the registry has no schema with this id.
     """
     avsc = schema(world, id, WIRE_FORMATS[world.registry.wire].id_kind)
     parsed, prefix = fastavro.parse_schema(avsc), wire_prefix(world, id)
@@ -241,7 +239,7 @@ def encoder(world: World, id: SchemaId) -> Callable[[Any], bytes]:
 
 
 def encode(world: World, id: SchemaId, record: Any) -> bytes:
-    """Encode one record as a message. Parameters and errors are those of `encoder`."""
+    """Encode one record as a message. See `encoder` for the parameters and errors."""
     return encoder(world, id)(record)
 
 
@@ -263,7 +261,7 @@ class Decoder:
         self._readers: dict[str, avro.Reader] = {}
 
     def __call__(self, value: bytes) -> Decoded:
-        """Decode one message. Dates, times and decimals are Python's.
+        """Decode one message. Dates, times and decimals become Python objects.
 
         Raises:
             LakeError: the message is not in the wire format, its schema id is unknown, or its bytes
@@ -273,7 +271,7 @@ class Decoder:
         if message is None:
             wire = self.world.registry.wire
             raise LakeError(
-                "the message does not begin as Avro with a schema id does",
+                "the message does not begin with the magic bytes and a schema id",
                 location=value[:20].hex(" "),
                 expected=f"{WIRE_FORMATS[wire]} ({self.world.file}: registry.wire is {wire})",
             )
@@ -297,15 +295,15 @@ class Decoder:
 
 
 def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:
-    """Decode one message for people to look at.
+    """Decode one message for display.
 
     Args:
         world: the environment profile.
-        value: the message as topics.read returns it: text where the bytes happen to be UTF-8.
+        value: the message as topics.read returns it: bytes, or text if the bytes are valid UTF-8.
 
     Returns:
-        wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record (a dict;
-        dates, times and decimals are Python's).
+        A dict with wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record
+        (a dict; dates, times and decimals are Python objects).
 
     Raises:
         LakeError: the message is not in the wire format, its schema id is unknown, or its bytes are

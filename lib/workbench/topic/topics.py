@@ -1,8 +1,8 @@
 """Read, write, create and delete the topics of a Kafka cluster.
 
-Readers assign partitions and commit no offsets, so they disturb no consumer group. Only `create`
-creates a topic: the consumers here ask the broker not to create one, and an admin client always
-requests the list of all topics.
+Consumers assign partitions and commit no offsets, so they do not affect consumer groups. Only
+`create` creates a topic: the consumers disable auto-creation, and admin clients request the list of
+all topics instead of a single topic.
 """
 
 import contextlib
@@ -40,13 +40,12 @@ from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, w
 from . import kafka_iam
 
 T = TypeVar("T")
-Message = Any  # confluent_kafka.Message, whose stubs declare every field optional
+Message = Any  # confluent_kafka.Message; its type stubs declare every field optional
 IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT_SECONDS = 10
 ATTEMPT_SECONDS = 1.0  # length of one attempt; the Kafka process is checked between two attempts
-STOP_CHECK_SECONDS = 0.1  # interval at which a waiting consumer checks for a stop
-MAX_IN_FLIGHT = 10_000  # messages that a producer holds until Kafka has confirmed them
+MAX_IN_FLIGHT = 10_000  # unacknowledged messages of a producer
 UNAVAILABLE_ERRORS = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
@@ -55,7 +54,7 @@ UNAVAILABLE_ERRORS = (
 )
 # a new topic has no leader for a moment
 NO_LEADER_ERRORS = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
-# errors with which the broker or the client rejects a message, each with its hint
+# {error with which the broker or the client rejects a message: hint}
 PRODUCE_ERROR_HINTS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "the limits are message.max.bytes of the producer and max.message.bytes of the "
     "topic",
@@ -66,7 +65,7 @@ PRODUCE_ERROR_HINTS = {
 def settings(world: World, **overrides: Any) -> dict[str, Any]:
     """Return the settings of a confluent_kafka client for the environment's Kafka.
 
-    The client's own log lines on stderr are off: our errors report an absent broker.
+    The client does not log to stderr, because StackError reports an unavailable broker.
 
     Args:
         world: the environment profile.
@@ -93,15 +92,14 @@ def uses_iam(world: World) -> bool:
 def spark_options(world: World) -> dict[str, str]:
     """Return the connection options of Spark's Kafka source for the environment's Kafka.
 
-    With MSK, Spark authenticates with its own role. That requires Amazon's aws-msk-iam-auth among
-    its jars.
+    With MSK, Spark authenticates with its own role, which requires Amazon's jar aws-msk-iam-auth.
     """
     auth_settings = kafka_iam.JAVA_CLIENT_PROPERTIES if uses_iam(world) else {}
     return {
         "kafka.bootstrap.servers": world.kafka.bootstrap,
         "kafka.security.protocol": world.kafka.security_protocol,
-        # Kafka's default also returns messages of aborted transactions: they would reach the lake
-        # although the source never had them
+        # The default, read_uncommitted, also returns messages of aborted transactions, which must not
+        # reach the lake.
         "kafka.isolation.level": "read_committed",
         "failOnDataLoss": "true",
         **{f"kafka.{key}": value for key, value in auth_settings.items()},
@@ -115,11 +113,15 @@ def error_code(error: KafkaException) -> int:
 
 @contextlib.contextmanager
 def translate_errors(world: World, location: str = "") -> Iterator[None]:
-    """Translate the errors of a Kafka client into the workbench's own.
+    """Translate the errors of a Kafka client to errors of the workbench.
+
+    Args:
+        world: the environment profile.
+        location: location of the error, such as the topic; by default the bootstrap servers.
 
     Raises:
-        StackError: Kafka does not answer. The error reports the state of Kafka where it is a
-            service of this instance.
+        StackError: Kafka does not respond. If Kafka is a service of this instance, the error reports
+            its state.
         LakeError: Kafka rejects a message that is too large or has a timestamp too far in the
             future.
     """
@@ -141,13 +143,13 @@ def translate_errors(world: World, location: str = "") -> Iterator[None]:
 
 
 def _unavailable_error(world: World, message: str, location: str, hint: str) -> StackError:
-    """Return the error for a Kafka that does not answer.
+    """Return the error for a Kafka cluster that does not respond.
 
-    The cause is reported instead where it is known: the service is down, or our credentials have
-    expired.
+    If the cause is known (the service is down, or the credentials have expired), the error reports
+    the cause.
     """
     if uses_iam(world):
-        kafka_iam.token(world.region)  # raises what the client does not report: no new token
+        kafka_iam.token(world.region)  # raises an error if there are no valid credentials
         hint = kafka_iam.ACCESS_HINT
     return stack.service_down_error(world, "kafka", world.kafka.bootstrap) or StackError(
         message, location=location, hint=hint
@@ -155,9 +157,9 @@ def _unavailable_error(world: World, message: str, location: str, hint: str) -> 
 
 
 def call_with_deadline(world: World, call: Callable[[float], T]) -> T:
-    """Return the result of a blocking client call that may take TIMEOUT_SECONDS in all.
+    """Return the result of a blocking client call, which is repeated for up to TIMEOUT_SECONDS.
 
-    The call is repeated in short attempts, so that a Kafka process that is down is reported soon.
+    Short attempts make it possible to report a Kafka process that is down early.
 
     Args:
         world: the environment profile.
@@ -170,7 +172,7 @@ def call_with_deadline(world: World, call: Callable[[float], T]) -> T:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     check_kafka = stack.watch(world, "kafka")
     while True:
-        # also before the first attempt: the grace period of a lost service starts here
+        # also before the first attempt, where the grace period of a lost service starts
         check_kafka()
         try:
             return call(ATTEMPT_SECONDS if world.stack.embedded else TIMEOUT_SECONDS)
@@ -218,8 +220,8 @@ def watermark_offsets(
 ) -> dict[int, tuple[int, int]]:
     """Return {partition: (offset of the first available message, end offset)} of a topic.
 
-    Every step of an ingest calls this function. It requests the metadata of one topic, because an
-    admin client takes ten times as long for the list of all topics.
+    Every step of an ingest calls this function. It requests the metadata of one topic, which takes a
+    tenth of the time of an admin client's list of all topics.
 
     Args:
         world: the environment profile.
@@ -270,7 +272,7 @@ def watermark_offsets(
 def end_offsets(world: World, topic: str) -> dict[int, int]:
     """Return {partition: end offset} of a topic.
 
-    `read(start_offsets=…)` reads later messages from there on. Raises as `watermark_offsets`.
+    `read(start_offsets=…)` reads later messages from these offsets. Raises as `watermark_offsets`.
     """
     return {partition: end for partition, (_, end) in watermark_offsets(world, topic).items()}
 
@@ -278,8 +280,8 @@ def end_offsets(world: World, topic: str) -> dict[int, int]:
 def offset_span(world: World, topic: str) -> int:
     """Return the number of offsets in a topic: end minus beginning, summed over its partitions.
 
-    That is the number of its messages unless the topic is compacted or has transactions. Raises as
-    `watermark_offsets`.
+    The result is the number of messages, unless the topic is compacted or has transactions. Raises
+    as `watermark_offsets`.
     """
     return sum(high - low for low, high in watermark_offsets(world, topic).values())
 
@@ -301,15 +303,15 @@ def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> st
 def wait_for_messages(
     world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = ""
 ) -> int:
-    """Wait until the topic exists and spans at least `n` offsets; return its offset span then.
+    """Wait until the topic exists and its offset span is at least `n`; return the offset span.
 
     Args:
         world: the environment profile.
         topic: name of the topic.
         n: number of messages to wait for.
-        timeout: in seconds; by default one minute, and one second for each 500 messages.
-        connector: the connector that produces the messages. The wait ends at once when it is
-            FAILED.
+        timeout: seconds; by default 60, and one for each 500 messages.
+        connector: name of the connector that produces the messages. The wait ends at once when the
+            connector is FAILED.
 
     Raises:
         WorkbenchError: `timeout` is over, or the connector failed.
@@ -318,7 +320,7 @@ def wait_for_messages(
     def reached() -> tuple[int]:
         span = offset_span(world, topic)
         if span < n:
-            raise WorkbenchError(f"it holds {span}")
+            raise WorkbenchError(f"the topic has {span}")
         return (span,)  # a tuple is true also for a span of 0
 
     return wait_until(
@@ -343,7 +345,7 @@ def open_consumer(world: World) -> Consumer:
                 "auto.offset.reset": "error",
                 "reconnect.backoff.max.ms": 500,  # default 10 s, the whole time of a request here
                 "fetch.wait.max.ms": 20,  # default 500, for which `close` would wait
-                # default 1000: a second is lost each time 64 MB wait to be consumed
+                # default 1000: the consumer would pause for a second whenever 64 MB are queued
                 "fetch.queue.backoff.ms": 10,
             },
         )
@@ -396,7 +398,7 @@ def consume(
 ) -> Generator[Message, None, None]:
     """Yield the messages of a topic from offset `start` up to, not including, offset `stop`.
 
-    The messages of a partition come in the order of their offsets.
+    The messages of a partition are in the order of their offsets.
 
     Args:
         world: the environment profile.
@@ -406,7 +408,7 @@ def consume(
         consumer: an existing one (see `open_consumer`); by default a new one is opened.
 
     Raises:
-        StackError: Kafka does not answer, or sent nothing for TIMEOUT_SECONDS.
+        StackError: Kafka does not respond, or sends no message for TIMEOUT_SECONDS.
     """
     positions = {p: offset for p, offset in start.items() if offset < stop[p]}
     last_message_at, check_kafka = time.monotonic(), stack.watch(world, "kafka")
@@ -427,14 +429,15 @@ def consume(
             elif time.monotonic() > last_message_at + TIMEOUT_SECONDS:
                 raise _unavailable_error(
                     world,
-                    f"Kafka sent nothing for {TIMEOUT_SECONDS} s",
+                    f"Kafka sent no message for {TIMEOUT_SECONDS} s",
                     f"topic {topic!r}, offsets {positions}",
                     "run `workbench status`; nothing is lost, read the topic again",
                 )
             else:
                 check_kafka()
-                # A transaction ends with a marker that is no message. The client has passed it.
-                for p in client.position([TopicPartition(topic, p) for p in positions]):
+                # The marker at the end of a transaction has an offset, but is not a message. The
+                # position of the consumer is after the marker.
+                for p in consumer.position([TopicPartition(topic, p) for p in positions]):
                     positions[p.partition] = max(positions[p.partition], p.offset)
             positions = {p: offset for p, offset in positions.items() if offset < stop[p]}
 
@@ -444,7 +447,8 @@ def read_all(
 ) -> list[Message]:
     """Return the messages that the topic holds now, ordered by partition and offset.
 
-    They are confluent_kafka's messages, with headers. Parameters and errors are those of `read`.
+    The result has confluent_kafka.Message objects, with headers. See `read` for the parameters and
+    errors.
     """
     messages = _consume_available(world, topic, start_offsets)
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))
@@ -473,14 +477,15 @@ def read(
     Args:
         world: the environment profile.
         topic: name of the topic.
-        limit: largest number of messages to read.
-        start_offsets: {partition: first offset to read}, as `end_offsets` returned them earlier.
-        key_filter: returns whether to read the message with this key.
+        limit: maximum number of messages to read; by default all.
+        start_offsets: {partition: first offset to read}, such as an earlier result of
+            `end_offsets`. By default reading starts at the first available message.
+        key_filter: takes a key, and returns whether to read the message.
 
     Returns:
-        Columns topic, partition, offset, timestamp (UTC), key, value. Key and value are text, bytes
-        where they are not UTF-8, None where the message has none (a tombstone's value). All
-        messages are held in memory.
+        Columns topic, partition, offset, timestamp (UTC), key, value. Key and value are text; bytes
+        if they are not UTF-8; None if the message has none (a tombstone has no value). All messages
+        are held in memory.
 
     Raises:
         WorkbenchError: there is no such topic.
@@ -510,20 +515,20 @@ def _decode_text(raw: Optional[bytes]) -> Union[str, bytes, None]:
 
 
 def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overrides: Any) -> None:
-    """Produce messages in their order and wait until Kafka has all of them.
+    """Produce messages in their order, and wait until Kafka has acknowledged all of them.
 
     Args:
         world: the environment profile.
         topic: name of the topic.
-        messages: (key, value) or (key, value, options) each. The options are keyword arguments of
-            the producer: headers, timestamp, partition.
-        overrides: settings of the producer.
+        messages: tuples (key, value) or (key, value, options). The options are keyword arguments of
+            Producer.produce: headers, timestamp, partition.
+        overrides: settings of the producer to add or to replace.
 
     Raises:
         LakeError: a message is too large for the producer or for the topic.
         StackError: Kafka does not accept the messages.
 
-        In both cases, and where the iterable raises, the topic may hold a part of the messages.
+        In both cases, and if the iterable raises an error, some messages may be in the topic.
     """
     errors: list[KafkaError] = []
 
@@ -550,14 +555,14 @@ def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overr
             if errors:
                 raise KafkaException(errors[0])
     finally:
-        # a traceback keeps the producer alive, which would send its queue when Kafka is back
+        # a traceback keeps the producer alive, and it would produce its queue when Kafka is back
         producer.purge()
 
 
 def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
     """Create a topic unless it exists.
 
-    It has as many replicas as the broker's default (KIP-464), with MSK one for each zone.
+    The replication factor is the broker's default (KIP-464); in MSK it is the number of zones.
 
     Args:
         world: the environment profile.
@@ -584,8 +589,8 @@ def delete(world: World, *topics: str) -> None:
     if not topics:
         return
     admin = AdminClient(settings(world))  # one connection for all requests
-    _list_partitions(world, admin)  # raises where Kafka does not answer
-    # all names, not only those in the list: the controller may know a new topic before the broker
+    _list_partitions(world, admin)  # raises StackError if Kafka does not respond
+    # all names, not only the listed ones: the controller may know a new topic before the broker does
     futures = admin.delete_topics(list(topics), request_timeout=TIMEOUT_SECONDS)
     for topic, future in futures.items():
         _await_result_of(world, topic, future, "deleted", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)

@@ -1,21 +1,19 @@
 """Wire formats: how a message names its schema.
 
-A serializer writes the id of the schema before the bytes of the message. The formats, as their
-documentation has them (Apicurio: "Configuring Kafka serializers/deserializers"; Confluent: "Wire
-format"; Glue: the source of its library's SerializationDataEncoder, because AWS documents it
-nowhere):
+A serializer writes the id of the schema before the Avro data. The formats (documented in Apicurio,
+"Configuring Kafka serializers/deserializers", and Confluent, "Wire format"; for Glue only in the
+source code of SerializationDataEncoder):
 
     apicurio          magic byte 0, content id in 4 bytes: the default of Apicurio 3
     apicurio_legacy8  magic byte 0, global id in 8 bytes: Apicurio 2 with headers.enabled=false
     confluent         magic byte 0, schema id in 4 bytes, for Confluent's API (ccompat)
     glue              version byte 3, compression byte 0, UUID of a schema version in 16 bytes.
-                      After compression byte 5 the rest is compressed by zlib, which Spark's SQL
-                      cannot undo; `not_avro_reason` names the setting to change.
+                      If the compression byte is 5, the rest is compressed by zlib. Spark SQL cannot
+                      decompress it; `not_avro_reason` names the setting to change.
 
-The bytes do not distinguish the first three, so the environment names the format: `registry.wire`.
-(The default of Apicurio 2, seen with 2.6.13, differs from them: it writes the id into a header of
-the message. No consumer here reads that header. A message without the magic byte is not Avro for any of
-them.)
+The first three formats have the same magic byte, so the environment names the format
+(`registry.wire`). A message without the magic bytes is rejected as not Avro. (By default Apicurio 2,
+tested with 2.6.13, writes the id into a header instead. No consumer here reads that header.)
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ from pyspark.sql import functions as F
 
 from ..base import World
 
-# kinds of id: of a version of an artifact (Glue: SchemaVersionId), of a text whichever artifact has
-# it, of Confluent's API
+# kinds of schema id: of an artifact's version (Glue: SchemaVersionId), of a schema text in all
+# artifacts, of Confluent's API
 GLOBAL_ID, CONTENT_ID, CCOMPAT = ID_KINDS = ("globalId", "contentId", "ccompat")
 MESSAGE_COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
 GLUE_ZLIB_PREFIX = b"\3\5"  # a compressed message of Glue starts with these bytes
 
 
-SchemaId = Union[int, str]  # a number; of Glue the UUID of a schema version
+SchemaId = Union[int, str]  # a number; for Glue the UUID of a schema version
 
 
 class WireFormat(NamedTuple):
@@ -61,13 +59,13 @@ WIRE_FORMATS = {
 
 @dataclass(frozen=True)
 class WireMessage:
-    """A message split into its parts.
+    """The parts of a message.
 
     Attributes:
         wire: name of the wire format.
         id_kind: kind of the schema id.
-        schema_id: a number, with Glue the UUID as text.
-        body: the Avro after the schema id.
+        schema_id: a number; for Glue the UUID as text.
+        body: the Avro data after the schema id.
     """
 
     wire: str
@@ -77,12 +75,12 @@ class WireMessage:
 
     @property
     def schema(self) -> str:
-        """The schema id as the ingest names it, such as `globalId 7`."""
+        """The kind and the schema id, such as `globalId 7`."""
         return f"{self.id_kind} {self.schema_id}"
 
 
 def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
-    """Split the value of a message; return None where it is not in the wire format."""
+    """Return the parts of a message's value, None if it is not in the wire format."""
     magic, size, kind = WIRE_FORMATS[world.registry.wire]
     end = len(magic) + size
     if len(value) < end or not value.startswith(magic):
@@ -93,15 +91,15 @@ def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
 
 
 def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
-    """Add what `parse_wire_format` returns to messages in Spark.
+    """Add the schema id and the body of `parse_wire_format` to a Spark DataFrame of messages.
 
     Args:
-        messages: columns as in MESSAGE_COLUMNS.
+        messages: the messages, with the columns of MESSAGE_COLUMNS.
         world: the environment profile.
 
     Returns:
-        The messages with two more columns, `schema` and `body`. Both are null where the value is
-        not in the wire format.
+        The messages with two more columns, `schema` (such as `globalId 7`) and `body` (bytes). Both
+        are null if the value is not in the wire format.
     """
     magic, size, kind = WIRE_FORMATS[world.registry.wire]
     start, end = len(magic) + 1, len(magic) + size
@@ -123,11 +121,11 @@ def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
 def not_avro_reason(world: World) -> str:
     """Return why a message that is not in the wire format is a dead letter."""
     name = world.registry.wire
-    reason = f"not Avro as {name} has it: {WIRE_FORMATS[name]}"
+    reason = f"not Avro in wire format {name}: {WIRE_FORMATS[name]}"
     if name == "glue":
         reason += (
-            f" (a message that starts with {GLUE_ZLIB_PREFIX.hex(' ')} is compressed, which Spark "
-            "cannot undo: remove value.converter.compression from its producer)"
+            f" (a message that starts with {GLUE_ZLIB_PREFIX.hex(' ')} is compressed, and Spark cannot "
+            "decompress it: remove value.converter.compression from its producer)"
         )
     return reason
 
