@@ -443,7 +443,7 @@ def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
         form.converter.read(b"{}", None, None)
     third = "00000000-0000-0000-0000-000000000003"
     form.converter.require_schemas([f"globalId {ID}", None, f"globalId {OTHER}"])
-    with pytest.raises(ConnectionError, match=f"not been asked for schema globalId {third}"):
+    with pytest.raises(ConnectionError, match=f"landing has not fetched schema globalId {third}"):
         form.converter.require_schemas([f"globalId {third}"])
 
 

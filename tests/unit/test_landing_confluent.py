@@ -306,13 +306,13 @@ def number(n):
 @pytest.mark.parametrize(
     "kind, value, says",
     [
-        ("int32", 2**31, "the record.x is '2147483648', which is no int32"),
-        ("int16", -(2**15) - 1, "no int16"),
-        ("int32", True, "is 'True', which is no int32"),
-        ("int64", 1.5, "no int64"),
-        ("string", 1, "no string"),
-        ("boolean", 0, "no boolean"),
-        ("double", "NaN", "is 'NaN', which is no double"),
+        ("int32", 2**31, "the record.x is '2147483648', which is not a valid int32"),
+        ("int16", -(2**15) - 1, "not a valid int16"),
+        ("int32", True, "is 'True', which is not a valid int32"),
+        ("int64", 1.5, "not a valid int64"),
+        ("string", 1, "not a valid string"),
+        ("boolean", 0, "not a valid boolean"),
+        ("double", "NaN", "is 'NaN', which is not a valid double"),
         ("bytes", "a", "x is 'a', which is not base64"),
         ("string", "\ud800", "surrogates not allowed"),
         (decimal_of(2), number(10**38), "x has more than 38 digits"),
@@ -322,11 +322,11 @@ def number(n):
             "x has more than 4 digits",
         ),
         (decimal_of(39), number(1), "39 digits after the point"),
-        ("nonsense", 1, "of type 'nonsense', which Parquet"),
+        ("nonsense", 1, "has type 'nonsense', which the landing cannot write to Parquet"),
         (
             {"type": "struct", "fields": [], "optional": True},
             {},
-            "of type 'struct', which Parquet cannot.*without a field",
+            "has type 'struct'.*a struct needs a field",
         ),
         (
             {
@@ -336,9 +336,9 @@ def number(n):
                 "optional": True,
             },
             {},
-            "of type 'map', which Parquet cannot",
+            "has type 'map', which the landing cannot",
         ),
-        ({"type": "int32", "optional": False}, None, "x is 'None', which is no int32"),
+        ({"type": "int32", "optional": False}, None, "x is 'None', which is not a valid int32"),
         (
             {"type": "array", "items": {"type": "int32", "optional": False}, "optional": True},
             [1, None],
@@ -467,7 +467,7 @@ def test_what_parquet_holds(land, kind, value, there):
             {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", "R"]}]},
             "record.x is of Avro's type R",
         ),
-        ("string", "holds structs"),
+        ("string", "requires a struct"),
     ],
 )
 def test_an_avro_type_that_connect_or_parquet_has_not_is_a_dead_letter(land, avsc, says):
@@ -483,10 +483,10 @@ def test_json_without_its_envelope_is_a_dead_letter_and_lines_need_none_where_it
     bare = [json.dumps(address_row(n)).encode() for n in range(2)]
     done = land(PARQUET, *bare)
     assert not done.files and done.dead[0].startswith(
-        'not {"schema": …, "payload": …}, as value.converter.schemas'
+        'not {"schema": …, "payload": …}, which value.converter.schemas'
     )
     done = land(PARQUET, json_message(address_row(1), None), folder="none")
-    assert not done.files and "holds structs with a schema" in done.dead[-1]
+    assert not done.files and "requires a struct with a schema" in done.dead[-1]
     off = {**SINK, "value.converter.schemas.enable": "false"}
     assert list(land(off, *bare, folder="off").rows.values()) == [[address_row(0), address_row(1)]]
     odd = [json_message(address_row(1)), b'{"schema": 1, "payload": 2}']
@@ -579,7 +579,7 @@ def test_folders_by_time(land, change, value, folder):
     "value, says",
     [
         ({"timestamp": "yesterday at noon"}, "yesterday"),
-        ({"timestamp": None}, "timestamp is None, which is no time"),
+        ({"timestamp": None}, "timestamp is None, which is not a time"),
         ({"timestamp": 10**16}, "year 318857 is out of range"),
         ({}, "there is no field timestamp"),
     ],
@@ -638,8 +638,8 @@ def test_a_message_without_a_value(land):
         ({"timestamp.extractor": "Wallclock"}, "timestamp.extractor is 'Wallclock'"),
         ({"timezone": "Mars"}, "timezone is 'Mars'"),
         ({"timezone": None}, "timezone is missing.*UTC"),
-        ({"path.format": "MMM"}, "path.format is 'MMM'.*MMM is no quoted text, and none of YYYY"),
-        ({"path.format": "'y=YYYY"}, "' is no quoted text"),
+        ({"path.format": "MMM"}, "path.format is 'MMM'.*MMM is neither quoted text nor one of YYYY"),
+        ({"path.format": "'y=YYYY"}, "' is neither quoted text"),
         ({"path.format": ""}, "path.format is ''"),
         ({"path.format": "YYYY//dd"}, "path.format is"),
         ({"partition.duration.ms": "-1"}, "partition.duration.ms is '-1'"),

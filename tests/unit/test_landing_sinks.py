@@ -80,7 +80,7 @@ def test_topics_by_name_and_another_folder(good):
         ({"flush.sise": "3"}, "flush.sise is not supported.*did you mean 'flush.size'"),
         (
             {"rotate.interval.ms": "1"},
-            "rotate.interval.ms is '1'.*no effect with .*Default.*remove it",
+            "rotate.interval.ms is '1'.*no effect with .*Default.*remove the setting",
         ),
         (
             {"parquet.codec": "gzip"},

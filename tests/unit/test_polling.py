@@ -143,7 +143,7 @@ def test_names_and_values_are_quoted(world, good):
         ),
         (
             {"incrementing.column.name": "address_id"},
-            "incrementing.column.name is 'address_id'.*no effect with mode=timestamp.*remove it",
+            "incrementing.column.name is 'address_id'.*no effect with mode=timestamp.*remove the setting",
         ),
         (
             {"mode": "timestamp+incrementing", "incrementing.column.name": "a,b"},
@@ -157,7 +157,7 @@ def test_names_and_values_are_quoted(world, good):
         ({"topic.prefix": None}, "topic.prefix is missing"),
         ({"topic.prefix": "a b"}, "topic.prefix is 'a b'"),
         ({"table.whitelist": None}, "table.whitelist is missing.*either a query or tables"),
-        ({"table.whitelist": "a.x, b.x"}, "table.whitelist is 'a.x, b.x'.*without the schema"),
+        ({"table.whitelist": "a.x, b.x"}, "table.whitelist is 'a.x, b.x'.*do not contain the schema"),
         ({"numeric.mapping": "best"}, "numeric.mapping is 'best'.*best_fit"),
         ({"validate.non.null": "no"}, "validate.non.null is 'no'"),
         ({"batch.max.rows": "0"}, "batch.max.rows is '0'.*from 1"),

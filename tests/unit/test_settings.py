@@ -52,7 +52,7 @@ def test_values_and_defaults():
     "change, says",
     [
         ({"connector_class": None}, "my connector.class is missing.*valid: Fruit"),
-        ({"sise": "big"}, "my sise is not supported.*here.*did you mean 'size'.*remove it"),
+        ({"sise": "big"}, "my sise is not supported.*here.*did you mean 'size'.*remove the setting"),
         ({"keys": "1"}, "my keys is not supported"),
         ({"colour": "red"}, "my colour is not supported.*fruit has none"),
         ({"size": None}, "my size is missing.*big, small"),
@@ -61,7 +61,7 @@ def test_values_and_defaults():
         ({"worms": "-1"}, "my worms is '-1'.*from 0"),
         ({"worms": "\u00b2"}, "my worms is"),
         ({"worms": ""}, "my worms is ''"),
-        ({"kind": "a.Pear"}, "my worms is '3'.*no effect with kind=a.Pear.*remove it"),
+        ({"kind": "a.Pear"}, "my worms is '3'.*no effect with kind=a.Pear.*remove the setting"),
         ({"names": "a, b c"}, "my names is 'a, b c'.*expected: +names"),
         ({"note": ""}, "my note is ''.*a text"),
     ],

@@ -109,7 +109,7 @@ def test_a_tombstone_passes_what_changes_its_value_and_fails_what_needs_it():
     assert transforms.apply(chain(type="ReplaceField$Value", exclude="x"), tombstone) == tombstone
     assert transforms.apply(chain(type="ExtractField$Value", field="x"), tombstone) == tombstone
     with pytest.raises(
-        ValueError, match=r"transform t \(ValueToKey\): it works on a struct only, found NoneType"
+        ValueError, match=r"transform t \(ValueToKey\): the value must be a struct, not NoneType"
     ):
         transforms.apply(chain(type="ValueToKey", fields="x"), tombstone)
 
@@ -138,15 +138,15 @@ def test_a_null_with_a_default():
         ({"type": "ExtractField$Value", "field": "nope"}, "no field 'nope'"),
         (
             {"type": "InsertField$Value", "topic_field": "district"},
-            "there twice, among .*'district'",
+            "would occur twice: .*'district'",
         ),
         (
             {"type": "ReplaceField$Value", "renames": "district:address_id"},
-            "there twice, among .*'address_id'",
+            "would occur twice: .*'address_id'",
         ),
-        ({"type": "InsertField$Key", "topic_field": "x"}, "struct only, found int"),
-        ({"type": "ReplaceField$Key", "exclude": "x"}, "struct only, found int"),
-        ({"type": "ExtractField$Key", "field": "x"}, "struct only, found int"),
+        ({"type": "InsertField$Key", "topic_field": "x"}, "key must be a struct, not int"),
+        ({"type": "ReplaceField$Key", "exclude": "x"}, "key must be a struct, not int"),
+        ({"type": "ExtractField$Key", "field": "x"}, "key must be a struct, not int"),
     ],
 )
 def test_a_record_that_kafka_connect_would_fail_on(settings, says):
@@ -183,7 +183,7 @@ def test_a_record_that_kafka_connect_would_fail_on(settings, says):
         ),
         (
             {"transforms.other.type": "x"},
-            "transforms.other.type is of no transform.*createKey, extractInt",
+            "transforms.other.type belongs to no transform.*createKey, extractInt",
         ),
         (
             {"transforms.InsertSourceDetails.static.value": None},
@@ -194,7 +194,7 @@ def test_a_record_that_kafka_connect_would_fail_on(settings, says):
                 "transforms.InsertSourceDetails.static.field": None,
                 "transforms.InsertSourceDetails.static.value": None,
             },
-            "InsertSourceDetails.*something to insert.*this flaw.*leave this transform out",
+            "InsertSourceDetails.*something to insert.*this mistake.*remove the transform",
         ),
         (
             {"transforms.InsertTopic.topic.field": "topic!"},

@@ -1,8 +1,8 @@
-"""The landing: from topics to raw files by a sink connector's JSON; the polling: from tables to topics.
+"""Landing (topics to raw files) and polling (tables to topics), configured by a connector's JSON.
 
-`run` and `poll` do one run from a configuration. `apply`, `names`, `status`, `run_once` and
-`delete` are the verbs of a Kafka Connect, for connectors without a plugin in the environment's
-Kafka Connect (see builtin_runner.py).
+`run` and `poll` run once, from a configuration. `apply`, `names`, `status`, `run_once` and `delete`
+manage connectors as Kafka Connect does, for connectors without a plugin in the environment's Kafka
+Connect (see builtin_runner.py).
 """
 
 from .builtin_runner import apply, delete, names, run_once, status

@@ -1,7 +1,4 @@
-"""What the landing and the ingest, the two jobs that work in batches, have in common.
-
-These are the counts that they return, and the dead letters that they write to files.
-"""
+"""The counts and the dead-letter files of the two batch jobs, the landing and the ingest."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ C = TypeVar("C", bound="Counts")
 
 
 def read_dead_letters(spark: SparkSession, uri: str) -> DataFrame:
-    """Return the dead letters in the JSON files below a URI; none where there are no files.
+    """Return the dead letters in the JSON files below a URI; no rows if there are no files.
 
     Returns:
         The columns of DEAD_LETTER_COLUMNS.
@@ -32,7 +29,7 @@ def read_dead_letters(spark: SparkSession, uri: str) -> DataFrame:
 
 @dataclass(frozen=True)
 class Counts:
-    """The number of messages of one run, by result. The sum of two counts is that of both runs."""
+    """The number of messages of one run, by result. `+` adds the counts of two runs."""
 
     messages: int = 0
     tombstones: int = 0
@@ -40,15 +37,15 @@ class Counts:
     batches: int = 0
 
     def __add__(self: C, counts: C) -> C:
-        """Return the counts of two runs."""
+        """Return the sum of two counts."""
         return type(self)(**{name: n + getattr(counts, name) for name, n in asdict(self).items()})
 
     def describe(self, verb: str, **parts: int) -> str:
         """Return a line such as `landed 830 messages: 830 files, 830 records, 0 tombstones, …`.
 
         Args:
-            verb: what the run did.
-            parts: further counts, each by its noun in the plural.
+            verb: past tense of the job, such as `landed`.
+            parts: further counts, {noun in the plural: count}.
         """
         if not self.messages:
             return f"{verb} nothing: no message was new"

@@ -1,7 +1,7 @@
 """The built-in runner: it runs connectors for which Kafka Connect has no plugin.
 
-Its functions have the names of those in `connect`. Kafka Connect runs connectors continuously; this
-runner runs them when `run_once` is called. The configuration, state and error of each connector are
+Its functions have the same names as those of `connect`. Kafka Connect runs connectors continuously;
+this runner runs them when `run_once` is called. The configuration, state and error of each connector are
 in one file in the lake's checkpoints folder. If the plugin exists, `apply` deploys the connector in
 Kafka Connect and removes it here.
 """
@@ -17,7 +17,7 @@ from ..connect.validation import reject_plaintext_secrets
 from ..stack.addresses import RUNNER_STATE_FILE
 from . import job, polling, settings, sinks, sources
 
-WORKER = "workbench.landing"  # `worker` in a status; Kafka Connect has the address of a worker
+WORKER = "workbench.landing"  # `worker` in a status, in place of the address of a Connect worker
 Config = dict[str, str]
 
 
@@ -37,7 +37,7 @@ class ConnectorKind(NamedTuple):
     reset: Callable[[World, Config], None]
 
 
-# `run_once` runs the kinds in this order: sources first
+# in the order of `run_once`: sources first
 CONNECTOR_KINDS = {
     "source": ConnectorKind(
         sources.parse,
@@ -93,8 +93,8 @@ def names(world: World) -> list[str]:
 def status(world: World, name: str) -> dict[str, Any]:
     """Return the status of a connector, with the keys of `connect.status`.
 
-    For a connector of this runner `worker` is WORKER, and `tasks` has one task. Its state is
-    UNASSIGNED before the first run, then RUNNING after a successful run and FAILED after another.
+    For a connector of this runner `worker` is WORKER, and `tasks` has one task. The state is
+    UNASSIGNED before the first run, RUNNING after a successful run and FAILED after a failed run.
 
     Raises:
         ConnectorError: there is no such connector.
@@ -128,7 +128,7 @@ def run_once(
         WorkbenchError: the error of the first connector that failed.
     """
     for name in connector_names:
-        status(world, name)  # raises ConnectorError if it does not exist
+        status(world, name)  # raises ConnectorError if the connector does not exist
     connectors = _load_state(world)
     counts = {}
     errors = []
@@ -198,8 +198,8 @@ def _save_state(
         world: the environment profile.
         name: name of the connector.
         state: its state, or None.
-        expected_config: store the state only if the connector still has this configuration. So a
-            connector that was applied or deleted during its run stays unchanged.
+        expected_config: store the state only if the connector still has this configuration, so that
+            a connector that was changed or deleted during its run stays as it is.
     """
     path = _state_path(world)
     with files.exclusive_lock(path):  # another notebook may change the file at the same time

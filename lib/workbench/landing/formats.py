@@ -1,7 +1,7 @@
-"""From a message to a record of a file: read, transform, choose the folder, encode.
+"""Encode a message as a record of a file: read, transform, select the folder, encode.
 
-This module is pickled by value for the worker. There it needs the pandas and pyarrow that
-mapInPandas needs, and for Avro fastavro.
+This module is pickled by value into Spark tasks. Workers need pandas and pyarrow, as mapInPandas
+does, and for Avro also fastavro.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .parquet import Parquet
 from .sinks import Sink
 from .transforms import Record, apply
 
-# metadata of a file: the schema id in its messages
+# key in the metadata of a file; the value is the schema id of its messages
 SCHEMA_ID_KEY = "workbench.schema"
-ValueEncoder = Callable[[Any, Optional[str]], Any]  # of a value and its line of JSON
+ValueEncoder = Callable[[Any, Optional[str]], Any]  # takes a value and its line of JSON
 
 
 class EncodedRecord(NamedTuple):
     """A record for a file.
 
     Attributes:
-        folder: of the file, below that of the topic.
-        schema: of the file.
-        content: the record as the format of the file has it.
-        time_ms: the record's time, 0 where the folders are not by time.
+        folder: folder of the file, relative to the folder of the topic.
+        schema: schema of the file.
+        content: the record, encoded in the format of the file.
+        time_ms: time of the record in ms since 1970; 0 if the folders are not by time.
     """
 
     folder: str
@@ -41,18 +41,17 @@ class EncodedRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class JsonLines:
-    """Lines of JSON. An unchanged value keeps its text; bytes become base64, as in Connect.
+    """JSON lines. An unchanged value keeps its text; bytes become base64, as in Connect.
 
-    Each format has the extension of its files, and two methods. `encoder_for` returns a function
-    that encodes a value as a record; it raises ValueError where files of the format cannot hold
-    values of the schema. `encode_file` returns the bytes of a file, the same for the same
-    arguments.
+    Every format has an `extension` of its files, and two methods. `encoder_for` returns a function
+    that encodes a value as a record, or raises ValueError if files of the format do not support the
+    schema. `encode_file` returns the bytes of a file, and is deterministic.
     """
 
     extension = ".json"
 
     def encoder_for(self, schema: Any) -> ValueEncoder:
-        """Return the function that encodes a value as its line."""
+        """Return the function that encodes a value as a line."""
         return _to_json_line
 
     def encode_file(self, schema: Any, records: list[bytes], name: str) -> bytes:
@@ -74,7 +73,7 @@ def _to_json_line(value: Any, line: Optional[str]) -> bytes:
 
 @dataclass(frozen=True)
 class AvroContainer:
-    """Container files of Avro, with the records as they came. The schema is Avro's id and JSON."""
+    """Avro container files with unchanged records. A schema is (schema id, JSON of the schema)."""
 
     extension = ".avro"
 
@@ -83,7 +82,7 @@ class AvroContainer:
         return lambda value, line: value
 
     def encode_file(self, schema: tuple[str, str], records: list[Any], name: str) -> bytes:
-        """Return the bytes of a file; its name gives the sync marker."""
+        """Return the bytes of a file; the sync marker is a hash of its name."""
         id, avsc = schema
         sync_marker = hashlib.md5(name.encode(), usedforsecurity=False).digest()
         return encode_container(json.loads(avsc), records, sync_marker, **{SCHEMA_ID_KEY: id})
@@ -98,11 +97,11 @@ class RecordEncoder:
     """Encodes the messages of a sink's topics as records of its files.
 
     Attributes:
-        sink: what the sink connector's JSON asks for.
-        converter: reads the values of messages.
-        format: of the files.
-        encoders_by_schema: the schemas so far, each with the encoder of its values. Messages of one
-            schema get the same object, so the comparison with the schema of a file is fast.
+        sink: the parsed sink configuration.
+        converter: decodes the values of messages.
+        format: format of the files.
+        encoders_by_schema: the schemas so far, each with the encoder of its values. Messages with
+            equal schemas get the same schema object, which makes comparisons of schemas fast.
     """
 
     sink: Sink
@@ -113,17 +112,18 @@ class RecordEncoder:
     def encode(
         self, topic: str, partition: int, timestamp_ms: int, value: Optional[bytes], *columns: Any
     ) -> Optional[EncodedRecord]:
-        """Encode a message; return None where it has no payload.
+        """Encode a message; return None if it has no payload.
 
         Args:
-            topic: name of its topic.
-            partition: number of its partition.
-            timestamp_ms: its timestamp.
-            value: its value.
-            columns: the columns that the converter needs beside the value.
+            topic: name of the topic.
+            partition: number of the partition.
+            timestamp_ms: timestamp of the message in ms since 1970.
+            value: value of the message.
+            columns: further columns that the converter needs.
 
         Raises:
-            ValueError: the reason for a dead letter. A message causes no other error.
+            ValueError: the message becomes a dead letter with this reason. No message causes another
+                error.
         """
         if value is None:
             return None
@@ -138,9 +138,9 @@ class RecordEncoder:
             schema, encode = self._encoder_for(schema)
             return EncodedRecord(folder, schema, encode(content, line), time_ms)
         except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:
-            # no converter wrote this message
+            # the message was not written by Connect's converter
             raise ValueError(
-                f"its schema or a value cannot be read: {type(e).__name__}: {e}"
+                f"the schema or a value cannot be read: {type(e).__name__}: {e}"
             ) from None
 
     def _encoder_for(self, schema: Any) -> tuple[Any, ValueEncoder]:

@@ -1,9 +1,9 @@
-"""The landing, from topics to files: the work of an S3 sink connector, by that connector's own JSON.
+"""The landing, from topics to files: replaces an S3 sink connector, with the connector's own JSON.
 
-See sinks.py for the JSON. The landing is for an environment whose Kafka Connect does not have this
-plugin. Spark reads the topics, with one task per topic partition and in the order of the offsets.
-Python in the task writes the files. Their names contain topic, partition and first offset. A batch
-that is repeated after a crash has the same offsets, so it overwrites the same files: exactly once.
+See sinks.py for the JSON. The landing is for environments whose Kafka Connect does not have the
+plugin. Spark reads the topics with one task per topic partition, in the order of the offsets. Python
+code in the task writes the files, whose names contain topic, partition and first offset. A batch that
+is repeated after a crash has the same offsets and overwrites the same files (exactly once).
 """
 
 import contextlib
@@ -29,9 +29,9 @@ from .sinks import Sink, parse
 from .writing import COUNTERS
 
 LOGGER = logging.getLogger(__name__)
-# rounds in which the registry may know none of the requested schemas
+# number of rounds in which the registry may have none of the requested schemas
 MAX_UNKNOWN_ROUNDS = 3
-# schemas of Glue, for all landings of this process: the schema of an id never changes
+# {Glue's schema id: JSON of the schema} for all landings of this process; an entry never changes
 _glue_schema_cache: dict[str, str] = {}
 
 
@@ -39,7 +39,7 @@ _glue_schema_cache: dict[str, str] = {}
 class LandingCounts(Counts):
     """The counts of one run, as Spark observed them.
 
-    messages = records + tombstones + dead_letters; objects are the files.
+    messages = records + tombstones + dead_letters. `objects` is the number of files, `bytes` their size.
     """
 
     records: int = 0
@@ -62,21 +62,21 @@ def run(
     """Land the messages of the sink's topics that have not been landed yet.
 
     One run is one flush: at its end all messages are in files, whatever WITH_FLUSH_INTERVAL is.
-    Call it again for later messages. Where the sink names a topic for dead letters, the end of the
-    run publishes them, also those that an earlier run has left.
+    Another run lands later messages. If the sink has a DLQ topic, the run publishes its dead letters
+    at the end, and those that an earlier run did not publish.
 
     Args:
-        spark: the session that lands.
+        spark: the Spark session.
         world: the environment profile.
         config: the sink connector's JSON (see connect.config).
-        timeout: in seconds.
-        batch: largest number of messages in one batch; it bounds the memory of a task.
+        timeout: seconds.
+        batch: maximum number of messages in one batch, which limits the memory of a task.
 
     Raises:
         ConnectorError: a setting is not supported.
         LakeError: a batch failed, and the next run repeats it; a topic was recreated since the last
             run; another landing into the same folder is running; `timeout` is over.
-        StackError: Spark or Kafka is down; the next run continues from there.
+        StackError: Spark or Kafka is down; the next run continues from the checkpoint.
     """
     sink = parse(config, world)
     checkpoint = checkpoint_path(world, sink)
@@ -117,13 +117,13 @@ def run(
 def _landing_lock(world: World, sink: Sink) -> ContextManager[object]:
     """Lock the checkpoint.
 
-    When a second landing of a topic starts, Spark would stop the first one, which would take this
-    for the end of the topic.
+    Without the lock, Spark would stop a running landing when a second one of the topic starts, and
+    the first one would report success.
     """
     return files.exclusive_lock(
         checkpoint_path(world, sink),
         f"landing of {sink.description}",
-        "wait until it is done; what it lands need not be landed again",
+        "wait until it is done; it lands the same messages",
     )
 
 
@@ -132,10 +132,11 @@ def _land_available(
 ) -> list[dict[str, Any]]:
     """Land the available messages; return Spark's progress reports.
 
-    A task does not query the registry. This process fetches the versions of the sink's topics
-    before the first batch. When a task reports further schemas, this process fetches them, and the
-    batch is repeated. After some rounds in which the registry knew none of them, all further
-    schemas count as unknown: poison messages with many ids would take a round for each hundred.
+    Tasks do not query the registry. This process fetches the schemas of the sink's topics before the
+    first batch. When a task reports further schema ids, this process fetches their schemas, and the
+    batch is repeated. After MAX_UNKNOWN_ROUNDS rounds in which the registry had none of them, all
+    further schema ids count as unknown. Otherwise malformed messages with many ids would take one
+    round per hundred ids.
     """
     deadline = time.monotonic() + timeout
     cache = _glue_schema_cache if world.registry.kind == "glue" else {}
@@ -156,7 +157,7 @@ def _land_available(
         )
         try:
             return reports + _await_query(query, sink, deadline - time.monotonic())
-        except Exception as e:  # noqa: BLE001 - its class depends on the kind of session
+        except Exception as e:  # noqa: BLE001 - the class depends on the kind of session
             requested = parse_unresolved(str(e)) - schemas.keys()
             if not requested:
                 raise
@@ -164,7 +165,7 @@ def _land_available(
 
 
 def _fetch_schema(world: World, schema: str) -> str:
-    """Return the JSON of a schema; null where the registry has none with this id, or no JSON."""
+    """Return the JSON of a schema; "null" if the registry has no schema with this id, or no JSON."""
     kind, _, id = schema.partition(" ")
     with contextlib.suppress(LakeError):
         return json.dumps(registry.find(world, id, kind))
@@ -179,9 +180,9 @@ def _start_query(
     schemas: dict[str, str],
     fail_on_unknown: bool,
 ) -> Any:
-    """Start the stream that lands the available messages; return its query.
+    """Start the streaming query that lands the available messages, and return it.
 
-    `schemas` and `fail_on_unknown` are those of messages.AvroConverter.
+    See messages.AvroConverter for `schemas` (its schemas_by_id) and `fail_on_unknown`.
     """
     messages = (
         spark.readStream.format("kafka")
@@ -202,9 +203,9 @@ def _start_query(
         join_uri(world.lake.landing, sink.folder),
         dead_letters_path(world, sink),
     )
-    # the reports of all batches are read at the end, also in a session that is not ours
+    # the reports of all batches are read at the end
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
-    # the task itself writes the files, so only its counts leave the query, to a sink without effect
+    # the tasks write the files; the query has only their counts, and writes them nowhere
     counts = messages.selectExpr(*columns).mapInPandas(
         task, ", ".join(f"{n} long" for n in COUNTERS)
     )
@@ -223,9 +224,9 @@ def record_encoder(
 
     Args:
         world: the environment profile.
-        sink: what the sink connector's JSON asks for.
-        schemas: of Avro, see messages.AvroConverter.
-        fail_on_unknown: of Avro, see messages.AvroConverter.
+        sink: the parsed sink configuration.
+        schemas: for Avro, see messages.AvroConverter (schemas_by_id).
+        fail_on_unknown: for Avro, see messages.AvroConverter.
     """
     if sink.message_format == "avro":
         converter: MessageConverter = AvroConverter(
@@ -256,11 +257,11 @@ def _await_query(query: Any, sink: Sink, timeout: float) -> list[dict[str, Any]]
             return list(query.recentProgress)
         raise LakeError(
             f"waited {max(timeout, 0):.0f} s for the landing of {sink.description}",
-            hint="run it again: it continues where the last finished batch ended",
+            hint="run the landing again: it continues after the last completed batch",
         )
     except (KeyboardInterrupt, LakeError):
-        # this process stops waiting, and the next landing may start
-        with contextlib.suppress(Exception):  # the first error says more
+        # this process releases the lock, so the query must not continue
+        with contextlib.suppress(Exception):  # the first error is more informative
             query.stop()
         raise
 
@@ -275,14 +276,14 @@ def observed_metrics(report: dict[str, Any]) -> dict[str, int]:
 
 
 def checkpoint_path(world: World, sink: Sink) -> str:
-    """Return the URI of a landing's progress."""
+    """Return the URI of a landing's checkpoint."""
     return join_uri(_checkpoints(world), sink.state_path)
 
 
 def topic_id_path(world: World, prefix: str) -> str:
     """Return the URI of the file with the id of the topic that is landed below a prefix.
 
-    It is beside the checkpoint, because Spark's own progress identifies a topic only by its name.
+    The file is next to the checkpoint, because the checkpoint identifies topics only by name.
     """
     return join_uri(_checkpoints(world), f"{prefix}.topic-id")
 
@@ -296,7 +297,7 @@ def verify_topic_ids(world: World, sink: Sink) -> None:
 
     Raises:
         LakeError: a topic was recreated, a topic that the sink names is missing, or no topic
-            matches its pattern. Without this error nothing would be landed silently.
+            matches its pattern. Without this check the landing would silently do nothing.
     """
     existing = topics.names(world)
     landed = sink.matching_topics(existing)
@@ -333,13 +334,13 @@ def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> D
     """Return the messages that could not be landed.
 
     Returns:
-        Columns reason, topic, partition, offset, file, text (base64 where it is no text).
+        Columns reason, topic, partition, offset, file, text (base64 if the value is not text).
     """
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
 def delete_checkpoint(world: World, config: dict[str, str]) -> None:
-    """Delete the progress: the next run lands everything again and overwrites the files.
+    """Delete the checkpoint, so that the next run lands all messages again and overwrites the files.
 
     Raises:
         LakeError: a landing of these topics is running.
@@ -350,17 +351,16 @@ def delete_checkpoint(world: World, config: dict[str, str]) -> None:
 
 
 def drop(world: World, config: dict[str, str]) -> None:
-    """Remove the progress, the landed files and the dead letters. Those in a topic stay there.
+    """Remove the checkpoint, the landed files and the dead-letter files. A DLQ topic stays.
 
     Raises:
         LakeError: a landing of these topics is running.
     """
     sink = parse(config)
-    # The progress is removed first. If the process is killed after that, the next run lands
-    # everything again. Files that are left may then contain a message twice, which the ingest
-    # recognizes by key and order. In the opposite order the run would continue after files that are
-    # gone, and their messages would be lost. The topic ids are removed last, so that a topic that
-    # was recreated meanwhile is still recognized.
+    # The checkpoint is removed first. If the process is killed after that, the next run lands all
+    # messages again. Remaining files may then contain a message twice, and the ingest deduplicates by
+    # key and ordering field. In the opposite order the next run would skip the messages of removed
+    # files. The topic ids are removed last, so that a recreated topic is still recognized.
     with _landing_lock(world, sink):
         topic_ids = [topic_id_path(world, prefix) for prefix in _prefixes(world, sink)]
         for uri in [*folders(world, config), *topic_ids]:
@@ -368,7 +368,7 @@ def drop(world: World, config: dict[str, str]) -> None:
 
 
 def folders(world: World, config: dict[str, str]) -> list[str]:
-    """Return the URIs of the folders of a landing: progress, landed files, dead letters.
+    """Return the URIs of the folders of a landing: checkpoint, landed files, dead letters.
 
     They need not exist.
     """
@@ -381,8 +381,8 @@ def _prefixes(world: World, sink: Sink) -> list[str]:
     """Return the folders into which this sink has landed, also those of deleted topics."""
     if not sink.is_confluent:
         return [sink.folder]
-    # A landing records the topic's id before it writes files. Files without an id exist
-    # after a removal of the checkpoints.
+    # A landing records the topic's id before it writes files. Files without a recorded id exist if the
+    # checkpoints were removed.
     names: set[str] = set()
     for root in (_checkpoints(world), world.lake.landing):
         entries = files.list_dir(join_uri(root, sink.folder))

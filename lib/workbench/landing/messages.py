@@ -1,8 +1,8 @@
-"""The values of messages, as Connect's converters read them: JSON and Avro.
+"""Converters of message values, JSON and Avro, which work like Connect's converters.
 
-JSON comes with or without its schema, Avro with the id of its schema. A converter raises ValueError
-with the reason why a value cannot be read. This module is pickled by value into Spark tasks; Avro
-requires fastavro there.
+A JSON value contains its schema or none, an Avro value the id of its schema. If a value cannot be
+read, a converter raises ValueError with the reason. This module is pickled by value into Spark
+tasks; Avro requires fastavro there.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Union
 from ..topic.avro import Reader, create_reader
 from ..topic.connect_schema import from_avro
 
-# a task reports this, and the landing fetches the schemas (see `parse_unresolved`)
-UNRESOLVED_SCHEMA = "the registry has not been asked for schema"
+# tasks report schema ids with this text, and the landing fetches the schemas (see `parse_unresolved`)
+UNRESOLVED_SCHEMA = "the landing has not fetched schema"
 
 
 class Converted(NamedTuple):
-    """A value that was read.
+    """A decoded value.
 
     Attributes:
         schema: the schema of the value.
-        value: None where the message has no payload.
-        line: the value's own text where it is JSON on one line, else None.
+        value: the value, None if the message has no payload.
+        line: the original text of the value if it is JSON on one line, else None.
     """
 
     schema: Any
@@ -40,10 +40,10 @@ class JsonConverter:
     """Reads JSON.
 
     Attributes:
-        has_envelope: whether values come as {"schema": …, "payload": …}.
-        strict: whether all of them do, as Connect's JsonConverter requires, and their schema is
-            returned. Otherwise a text without envelope is the value itself.
-        last_schema: {text of the last message up to its payload: its schema}.
+        has_envelope: whether values have the form {"schema": …, "payload": …}.
+        strict: whether a value without this envelope is rejected, as Connect's JsonConverter does,
+            and the schema is returned. Otherwise a text without an envelope is the value itself.
+        last_schema: cache with one entry, {text of the last message before its payload: schema}.
     """
 
     has_envelope: bool
@@ -66,12 +66,12 @@ class JsonConverter:
         except ValueError:
             raise ValueError("malformed JSON") from None
         if self.has_envelope and line is text:
-            # an envelope in another order, or none
+            # no envelope, or an envelope with another order of keys
             if isinstance(payload, dict) and payload.keys() == {"schema", "payload"}:
                 schema, payload, line = payload["schema"], payload["payload"], ""
             elif self.strict:
                 raise ValueError(
-                    'not {"schema": …, "payload": …}, as value.converter.schemas.enable=true has it'
+                    'not {"schema": …, "payload": …}, which value.converter.schemas.enable=true requires'
                 )
         if payload is not None and not isinstance(payload, dict):
             raise ValueError("not a JSON object")
@@ -79,10 +79,10 @@ class JsonConverter:
         return Converted(schema if self.strict else None, payload, line if is_line else None)
 
     def _split_envelope(self, text: str) -> tuple[Any, str]:
-        """Return the schema and the payload's own text, in which numbers keep all their digits.
+        """Return the schema and the original text of the payload, which has all digits of numbers.
 
-        Where the text does not begin as JsonConverter writes it, return None and the text. The
-        schema of the last message is not parsed again.
+        Returns None and the whole text if it does not begin with a schema, as JsonConverter writes
+        it. A schema that equals that of the last message is not parsed again.
         """
         for prefix, schema in self.last_schema.items():
             if text.startswith(prefix) and text.endswith("}"):
@@ -102,8 +102,8 @@ class JsonConverter:
 def parse_unresolved(error: str) -> set[str]:
     """Return the schema ids that tasks report as unresolved in the text of an error.
 
-    The text may be cut anywhere: an incomplete id has neither of the characters that follow a
-    complete one.
+    The text may be truncated. A complete id is followed by a comma or semicolon; an id that is cut
+    off is ignored.
     """
     lists = re.findall(rf"{UNRESOLVED_SCHEMA} ([\w ,;-]+)", error)
     return {*re.findall(r"\w+ [0-9a-f-]+(?=[,;])", " ".join(lists))}
@@ -115,15 +115,15 @@ def _reject_constant(name: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class AvroConverter:
-    """Reads Avro. A task does not query the registry: it gets the schemas with the converter.
+    """Reads Avro. The converter carries the schemas, because tasks do not query the registry.
 
     Attributes:
-        schemas_by_id: {schema id: JSON of the schema, null where the registry has none}.
+        schemas_by_id: {schema id: JSON of the schema; "null" if the registry has none}.
         not_avro_reason: reason of a dead letter that is not Avro.
-        unknown_reason: reason of a dead letter with an unknown schema, with {} for the id.
-        use_connect_schema: whether to return Connect's schema, else the id and the JSON of Avro's.
-        fail_on_unknown: whether a schema that is not in `schemas_by_id` ends the batch. Otherwise
-            it counts as unknown.
+        unknown_reason: reason of a dead letter with an unknown schema; {} stands for the id.
+        use_connect_schema: whether to return the Connect schema, else (id, JSON of the Avro schema).
+        fail_on_unknown: whether a schema id that is not in `schemas_by_id` ends the batch. Otherwise
+            its schema counts as unknown.
         resolved: {schema id: result of `_resolve`}.
     """
 
@@ -138,8 +138,8 @@ class AvroConverter:
         """Check the schema ids of messages before the messages are read.
 
         Raises:
-            ConnectionError: names the unresolved schemas, a hundred at most. It ends the batch,
-                which is repeated.
+            ConnectionError: schemas are unresolved; the error names at most a hundred. It ends the
+                batch, which is repeated.
         """
         unresolved = sorted({id for id in schemas if id is not None} - self.schemas_by_id.keys())
         if unresolved and self.fail_on_unknown:
@@ -149,9 +149,9 @@ class AvroConverter:
         """Read the value of a message.
 
         Args:
-            value: the whole value.
-            schema: its schema id, None where the value is not in the wire format.
-            body: the Avro in the value.
+            value: value of the message.
+            schema: schema id of the message, None if the value is not in the wire format.
+            body: the Avro data of the value.
 
         Raises:
             ValueError: the value cannot be read.
@@ -170,7 +170,7 @@ class AvroConverter:
             raise ValueError(f"the bytes are not Avro of schema {schema}: {e}") from None
 
     def _resolve(self, schema: str) -> Union[str, tuple[Any, Reader]]:
-        """Return a schema and the reader of its records, or the reason why they cannot be read.
+        """Return (schema, reader of its records), or the reason why the records cannot be read.
 
         Raises:
             ModuleNotFoundError: the worker's Python has no fastavro. The message is one line, which
@@ -180,8 +180,8 @@ class AvroConverter:
             import fastavro  # noqa: F401
         except ImportError:
             raise ModuleNotFoundError(
-                f"landing Avro needs fastavro, and {sys.executable} on {platform.node()} has no fastavro: install it "
-                "on every machine that runs executors of Spark, or send it along with spark.archives"
+                f"landing Avro requires fastavro, which {sys.executable} on {platform.node()} lacks: install it "
+                "on every machine with Spark executors, or ship it with spark.archives"
             ) from None
         text = self.schemas_by_id.get(schema, "null")
         try:

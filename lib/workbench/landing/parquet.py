@@ -1,9 +1,9 @@
 """Parquet files of one schema, written by pyarrow: Connect's schemas and values in Arrow's types.
 
-Connect's own logical types keep their meaning: Timestamp, Date, Decimal. All others become their
-base type, so Debezium's times stay numbers, as in the files of the Confluent sink (its AvroData
-knows Connect's own types only). One type differs from that sink: Connect's Time stays a number of
-milliseconds, because Spark reads no file with a time of day.
+Connect's logical types Timestamp, Date and Decimal become Arrow's. Other logical types become their
+base types, so Debezium's times stay numbers, as in the files of the Confluent sink (its AvroData
+supports only Connect's own logical types). One type differs from that sink: Connect's Time stays a
+number of milliseconds, because Spark cannot read Parquet files with a time of day.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pyarrow import parquet
 from ..topic.avro import MAX_DIGITS, TYPE_MAPPINGS
 from ..topic.connect_schema import DATE, DECIMAL, PRECISION_PARAMETER, TIMESTAMP
 
-# by parquet's CompressionCodecName
+# {codec: suffix before .parquet}, as Parquet's CompressionCodecName has the suffixes
 CODEC_SUFFIXES = {"none": "", "snappy": ".snappy", "gzip": ".gz", "zstd": ".zstd"}
 DECIMAL_CONTEXT = decimal.Context(prec=MAX_DIGITS)
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-# Arrow's type of each type of Connect (as in AvroData the smaller integers are Avro's int)
+# {Connect's type: Arrow's type}; the smaller integers are 32 bits wide, as in AvroData
 ARROW_TYPES = {kind: getattr(pyarrow, name)() for kind, name in TYPE_MAPPINGS["arrow"].items()}
 LOGICAL_TYPES = {
     ("int64", TIMESTAMP): pyarrow.timestamp("ms", tz="UTC"),
     ("int32", DATE): pyarrow.date32(),
 }
-# the types of values in Python
+# {Connect's type: Python types of its values}
 PYTHON_TYPES: dict[Any, tuple[type, ...]] = {
     "boolean": (bool,),
     "string": (str,),
@@ -59,7 +59,7 @@ class Parquet:
     def encoder_for(self, schema: Any) -> Callable[[Any, Optional[str]], Any]:
         """Return the function that converts a value to Arrow's."""
         if schema is None or schema.get("type") != "struct":
-            raise ValueError("a Parquet file holds structs with a schema, and this is none")
+            raise ValueError("Parquet requires a struct with a schema")
         _, convert = arrow_field(schema, "the record")
         return lambda value, line: convert(value)
 
@@ -75,12 +75,12 @@ class Parquet:
 def arrow_field(schema: dict[str, Any], path: str) -> tuple[pyarrow.Field, Converter]:
     """Return Arrow's field for the values of a Connect schema, and the converter of a value.
 
-    The converter takes a value as JSON or Avro has it. It replaces a null by the schema's default,
-    as Connect does, and raises ValueError where the value does not match the schema.
+    The converter takes a value that was decoded from JSON or Avro. It replaces a null by the schema's
+    default, as Connect does, and raises ValueError if the value does not match the schema.
 
     Args:
         schema: the Connect schema.
-        path: of the value in the record, for errors.
+        path: path of the value in the record, for errors.
 
     Raises:
         ValueError: Parquet has no such type, or Spark cannot read it.
@@ -98,7 +98,7 @@ def arrow_field(schema: dict[str, Any], path: str) -> tuple[pyarrow.Field, Conve
         if is_valid and int_bound:
             is_valid = -int_bound <= value < int_bound
         if not is_valid:
-            raise ValueError(f"{path} is {str(value)[:80]!r}, which is no {kind}")
+            raise ValueError(f"{path} is {str(value)[:80]!r}, which is not a valid {kind}")
         return convert(value)
 
     name = schema.get("field", "element")
@@ -111,7 +111,7 @@ def _arrow_type(schema: dict[str, Any], path: str) -> tuple[pyarrow.DataType, Co
     if (kind, name) == ("bytes", DECIMAL):
         return _decimal_type(schema.get("parameters") or {}, path)
     if kind == "struct" and schema["fields"]:
-        by_name = {  # of fields with the same name the last one: a file with both is unreadable
+        by_name = {  # the last of several fields with one name: a file with both is unreadable
             field["field"]: arrow_field(field, f"{path}.{field['field']}")
             for field in schema["fields"]
         }
@@ -127,7 +127,7 @@ def _arrow_type(schema: dict[str, Any], path: str) -> tuple[pyarrow.DataType, Co
     arrow_type = LOGICAL_TYPES.get((kind, name)) or ARROW_TYPES.get(kind)
     if arrow_type is None:
         raise ValueError(
-            f"{path} is of type {kind!r}, which Parquet cannot hold here (nor a struct without a "
+            f"{path} has type {kind!r}, which the landing cannot write to Parquet (a struct needs a "
             "field)"
         )
     converters_by_type: dict[str, Converter] = {
@@ -144,9 +144,9 @@ def _decimal_type(
 ) -> tuple[pyarrow.DataType, Callable[[Any], decimal.Decimal]]:
     """Return Arrow's decimal and the converter of a value.
 
-    Where the schema has no precision, or more digits than Spark (64 of an AvroConverter that does
-    not know the precision), the decimal has Spark's precision. A number with more digits does not
-    fit.
+    The precision is that of the schema, but at most Spark's. It is Spark's if the schema has none.
+    (An Avro converter writes 64 if the precision is unknown.) The converter raises ValueError for a
+    number with more digits.
     """
     precision = min(int(parameters.get(PRECISION_PARAMETER, MAX_DIGITS)), MAX_DIGITS)
     scale = int(parameters["scale"])
@@ -165,7 +165,7 @@ def _decimal_type(
 
 
 def _decode_bytes(path: str, value: Any) -> bytes:
-    """Return bytes, which are base64 in JSON."""
+    """Return bytes unchanged, and decode the base64 text that JSON has instead."""
     try:
         return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
     except ValueError:
@@ -173,10 +173,10 @@ def _decode_bytes(path: str, value: Any) -> bytes:
 
 
 def _validate_utf8(text: str) -> str:
-    """Return the text.
+    """Return a text unchanged.
 
     Raises:
-        UnicodeEncodeError: the text has half of a surrogate pair.
+        UnicodeEncodeError: the text has an unpaired surrogate.
     """
     text.encode()
     return text

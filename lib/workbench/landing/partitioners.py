@@ -1,7 +1,7 @@
-"""The folder of a record: by its fields or by time.
+"""The folder of a record, by its fields or by time.
 
-By fields as Lenses' PARTITIONBY and Confluent's FieldPartitioner do it, by time as
-TimeBasedPartitioner does it. This module is pickled by value into Spark tasks.
+Partitioning by fields works like Lenses' PARTITIONBY and Confluent's FieldPartitioner, partitioning
+by time like TimeBasedPartitioner. This module is pickled by value into Spark tasks.
 """
 
 import datetime as dt
@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo
 
 from ..base.paths import is_safe_relative_path
 
-# what Hive escapes in a partition folder (org.apache.hadoop.hive.common.FileUtils.charToEscape),
-# and NUL, which no file system allows
+# the characters that Hive escapes in partition folders
+# (org.apache.hadoop.hive.common.FileUtils.charToEscape), and NUL, which file systems reject
 HIVE_ESCAPES = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *"\"#%'*/:=?\\\x7f{[]^")}
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 MAX_NAME_BYTES = 255  # a limit of file systems
-MAX_FOLDER_BYTES = 900  # the limit of a key in S3 is 1024
+MAX_FOLDER_BYTES = 900  # a key in S3 has at most 1024 bytes
 STRFTIME_CODES = {
     "YYYY": "%Y",
     "yyyy": "%Y",
@@ -43,7 +43,7 @@ def partition_folder(
     Args:
         payload: the row.
         fields: names of the partition fields.
-        get: returns a field of the row.
+        get: takes the row and the name of a field, and returns its value.
 
     Raises:
         ValueError: the folder is too long.
@@ -64,7 +64,7 @@ def partition_folder(
 
 
 def get_field(payload: Any, name: str) -> Any:
-    """Return a field of a row; `after.country` is a field within another.
+    """Return a field of a row; `after.country` is a nested field.
 
     Raises:
         ValueError: there is no such field.
@@ -82,10 +82,11 @@ class TimePartitioner:
     """Folders by time.
 
     Attributes:
-        pattern: of the folders, as strftime has it.
+        pattern: strftime pattern of the folders.
         duration_ms: length of the time range of a folder.
         timezone: name of the time zone.
-        field: the field with the time (RecordField); "" for the timestamp of the message (Record).
+        field: name of the field with the time (RecordField); "" for the timestamp of the message
+            (Record).
     """
 
     pattern: str
@@ -94,14 +95,14 @@ class TimePartitioner:
     field: str = ""
 
     def folder(self, value: Any, timestamp_ms: int) -> tuple[str, int]:
-        """Return the folder of a record, and its time in ms since 1970.
+        """Return (folder of a record, time of the record in ms since 1970).
 
         Args:
             value: the record.
-            timestamp_ms: the timestamp of its message.
+            timestamp_ms: timestamp of the message in ms since 1970.
 
         Raises:
-            ValueError: the field has no time.
+            ValueError: the value of the field is not a time.
         """
         time = get_field(value, self.field) if self.field else timestamp_ms
         if isinstance(time, str):
@@ -109,18 +110,18 @@ class TimePartitioner:
 
             time = round(pandas.to_datetime(time, utc=True).timestamp() * 1000)
         if type(time) is not int:
-            raise ValueError(f"{self.field} is {time!r}, which is no time")
+            raise ValueError(f"{self.field} is {time!r}, which is not a time")
         local = dt.datetime.fromtimestamp(time / 1000, ZoneInfo(self.timezone)).replace(tzinfo=None)
         start = local - (local - EPOCH) % dt.timedelta(milliseconds=self.duration_ms)
         return start.strftime(self.pattern), time
 
 
 def to_strftime(pattern: str) -> str:
-    """Convert a pattern of Joda-Time (path.format) to strftime's.
+    """Convert a Joda-Time pattern (path.format) to a strftime pattern.
 
     Raises:
-        ValueError: the pattern has other letters than those in STRFTIME_CODES and quoted text, or
-            its result is no path below a folder.
+        ValueError: the pattern has unquoted letters that are not in STRFTIME_CODES, or the result is
+            not a safe relative path.
     """
 
     def convert(match: "re.Match[str]") -> str:
@@ -128,13 +129,15 @@ def to_strftime(pattern: str) -> str:
         if quoted is not None:
             return quoted
         if text not in STRFTIME_CODES:
-            raise ValueError(f"{text} is no quoted text, and none of {', '.join(STRFTIME_CODES)}")
+            raise ValueError(
+                f"{text} is neither quoted text nor one of {', '.join(STRFTIME_CODES)}"
+            )
         return STRFTIME_CODES[text]
 
     escaped = pattern.rstrip("/").replace("%", "%%")
     converted = re.sub(r"'([^']*)'|'|([A-Za-z])\2*", convert, escaped)
     if not is_safe_relative_path(converted):
         raise ValueError(
-            "a folder stays below that of its topic: no part is empty, . or .., nor a control character"
+            "the path would leave the folder of the topic: a part is empty, . or .., or has a control character"
         )
     return converted

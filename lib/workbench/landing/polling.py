@@ -1,14 +1,13 @@
-"""Polling, from tables to topics: the work of Confluent's JDBC source, by that connector's own JSON.
+"""Polling, from tables to topics: replaces Confluent's JDBC source, with the connector's own JSON.
 
-See sources.py for the JSON. Polling is for an environment whose Kafka Connect does not have this
-plugin. Like the connector's task it is one process. One poll reads all tables in one snapshot of
-the database, some rows at a time, and produces the rows that are new since the last poll as JSON
-with a schema.
+See sources.py for the JSON. Polling is for environments whose Kafka Connect does not have the plugin.
+Like the connector's task it is one process. One poll reads all tables in one snapshot of the
+database, in batches, and produces the rows that are new since the last poll as JSON with a schema.
 
-The progress is written when Kafka has all rows of a table. A poll that is killed before that is
-repeated, and produces its messages again (at least once). No row is skipped between two polls, also
-where several rows share the last timestamp, because one poll is one read and ends with all of them.
-docs/limits.md lists the changes that polling misses.
+The offsets of a table are written when Kafka has acknowledged all its rows. A poll that is killed
+before that is repeated, and produces its messages again (at least once). A poll reads all rows that
+share the last timestamp, so no row is skipped between two polls. docs/limits.md lists the changes
+that polling misses.
 """
 
 import base64
@@ -31,9 +30,9 @@ from . import transforms
 from .sources import Source, connect_field, parse, topic_name
 
 LOGGER = logging.getLogger(__name__)
-NUMBER_MARK = "\0"  # precedes a number among the values of a row, until the JSON is written
+NUMBER_MARK = "\0"  # marks a text value as a number, until the JSON is written
 MARKED_NUMBER = re.compile(r'"\\u0000(-?[\d.]+)"')
-# m.*, because a column may be called m, too
+# m.*, because a column may also have the name m
 JSON_ROWS_QUERY = sql.SQL(
     "SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m"
 )
@@ -45,9 +44,9 @@ class Polled:
 
     Attributes:
         messages: number of messages.
-        statements: the statement that was read.
-        null_key_rows: number of rows that polling never reads, because a column of its mode is
-            null in them.
+        statements: the SQL statement of the poll.
+        null_key_rows: number of rows that no poll reads, because a timestamp or incrementing column
+            is null.
     """
 
     messages: dict[str, int] = field(default_factory=dict)
@@ -67,7 +66,7 @@ class Polled:
 
 
 class TableColumns(NamedTuple):
-    """The columns of a table or query: the schema of its messages, the SQL of their values."""
+    """The columns of a table or query: the schema of the messages, and the SQL of the values."""
 
     schema: dict[str, Any]
     values: sql.Composed
@@ -84,14 +83,14 @@ def poll(world: World, config: dict[str, str]) -> Polled:
         ConnectorError: a setting is not supported.
         SourceError: a table, a column or the query does not match the configuration. Nothing is
             produced then.
-        LakeError: another poll of this connector is running, or a message cannot hold a row.
+        LakeError: another poll of this connector is running, or a row cannot be encoded.
         StackError: Kafka does not accept the messages. The next poll produces them again.
     """
     source, polled = parse(config, world), Polled()
     path = _offsets_path(world, source)
     with _poll_lock(world, source), postgres.session(world, source.database, "replication") as c:
         end = _begin_snapshot(c, source)
-        # {table: {"timestamp": …, "incrementing": …}}, after which this poll reads; "" for a query
+        # {table ("" for a query): {"timestamp": …, "incrementing": …}}; this poll reads later rows
         offsets = json.loads(files.read_text(path) or "{}")
         columns = {table: _describe_columns(c, source, table) for table in source.tables}
         for table, (schema, values) in columns.items():
@@ -119,7 +118,7 @@ def poll(world: World, config: dict[str, str]) -> Polled:
 
 
 def reset_offsets(world: World, config: dict[str, str]) -> None:
-    """Delete the progress: the next poll starts from the beginning.
+    """Delete the offsets, so that the next poll starts from the beginning.
 
     Raises:
         LakeError: a poll of this connector is running.
@@ -142,9 +141,9 @@ def _poll_lock(world: World, source: Source) -> ContextManager[object]:
 
 
 def _begin_snapshot(c: psycopg.Connection, source: Source) -> str:
-    """Begin the snapshot of a poll; return the database's time minus the connector's delay.
+    """Begin the snapshot of a poll; return the database's time minus timestamp.delay.interval.ms.
 
-    As in the connector the time is the database's, so a wrong clock of the poller loses no row.
+    As in the connector, the time is the database's, so a wrong clock of this machine loses no row.
     """
     c.autocommit, c.read_only = False, True
     c.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -158,18 +157,19 @@ def _begin_snapshot(c: psycopg.Connection, source: Source) -> str:
 
 
 def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> TableColumns:
-    """Return the columns of a table, or of the query for "".
+    """Return the columns of a table, or of the query if `table` is empty.
 
     Raises:
-        SourceError: a message cannot hold a column, or the columns do not match the configuration.
+        SourceError: a column has an unsupported type, or a configured column does not exist or may be
+            null.
     """
-    # by the extended protocol, which accepts only one statement
+    # binary=True selects the extended protocol, which accepts only one statement
     cursor = c.execute(source.select_all(table) + sql.SQL(" LIMIT 0"), binary=True)
     described = cursor.description or []
     kinds: dict[int, str] = dict(
         c.execute(QUERIES["type_names"], [[column.type_code for column in described]]).fetchall()
     )
-    # every column of a query may be null, in an outer join, say, whatever its tables declare
+    # any column of a query may be null, for example in an outer join
     identifier = postgres.identifier(table).as_string(c) if table else None
     not_null = {name for (name,) in c.execute(QUERIES["not_null_columns"], [identifier])}
     fields, values, unsupported = {}, [], []
@@ -186,9 +186,9 @@ def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> Tabl
     location = f"database {source.database}, {table or 'query'}"
     if unsupported:
         raise SourceError(
-            f"no message can hold {', '.join(unsupported)}",
+            f"columns have types that Connect does not support: {', '.join(unsupported)}",
             location=location,
-            expected="types that Connect has; the connector silently leaves the others out",
+            expected="types that Connect supports; the connector silently skips other columns",
             hint="poll a query that names the columns, and casts these",
         )
     for key, name in source.offset_columns.items():
@@ -198,10 +198,10 @@ def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> Tabl
             )
         if table and source.settings["validate.non.null"] and name not in not_null:
             raise SourceError(
-                f"{name} may be null: such a row would never be polled",
+                f"{name} may be null: a row with a null there would never be polled",
                 location=location,
                 expected=f"a NOT NULL column for {key}.column.name",
-                hint="ALTER TABLE … SET NOT NULL; or validate.non.null=false: they are counted",
+                hint="ALTER TABLE … SET NOT NULL; or set validate.non.null=false, and such rows are counted",
             )
     schema = {"type": "struct", "fields": [*fields.values()], "optional": False}
     if table:
@@ -212,12 +212,12 @@ def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> Tabl
 def _inspect(
     c: psycopg.Connection, source: Source, table: str, statement: sql.Composable
 ) -> tuple[int, list[Any], int]:
-    """Return what one poll will read.
+    """Return the numbers of rows, and the last offset, of the next poll.
 
     Returns:
-        The number of rows that the statement reads; the last row's values of the columns that the
-        mode goes by, after a 0 (bulk has none, and a row of PostgreSQL is never empty); the number
-        of rows in the table that polling never reads.
+        (number of rows that the statement reads; [0, values of the offset columns in the last row];
+        number of rows that no poll reads). The 0 is there because mode bulk has no offset columns,
+        and PostgreSQL has no empty ROW.
     """
     names = map(sql.Identifier, source.offset_columns.values())
     query = sql.SQL(QUERIES["poll_summary"]).format(
@@ -231,7 +231,7 @@ def _inspect(
 
 
 def _fetch_rows(c: psycopg.Connection, source: Source, query: sql.Composed) -> Iterator[str]:
-    """Yield the rows of a query in their order, with batch.max.rows of them in memory at a time."""
+    """Yield the rows of a query in their order; at most batch.max.rows are in memory at a time."""
     with c.cursor("polled") as cursor:
         cursor.itersize = source.settings["batch.max.rows"]
         yield from (text for (text,) in cursor.execute(query))
@@ -240,10 +240,10 @@ def _fetch_rows(c: psycopg.Connection, source: Source, query: sql.Composed) -> I
 def _encode_row(
     path: str, text: str, topic: str, schema: dict[str, Any], source: Source
 ) -> list[Optional[str]]:
-    """Return key and value of a row, see `encode_row`.
+    """Return key and value of a row (see `encode_row`).
 
     Raises:
-        LakeError: a message cannot hold the row.
+        LakeError: the row cannot be encoded.
     """
     numeric = [
         source.settings[f"{side}.converter.decimal.format"] == "NUMERIC"
@@ -255,7 +255,7 @@ def _encode_row(
         raise LakeError(
             f"{topic} was not polled: {e}",
             location=path,
-            hint="fix the cause and poll again; the part of a table that was sent is sent again",
+            hint="fix the cause and poll again; rows that were already produced are produced again",
         ) from e
 
 
@@ -270,16 +270,17 @@ def encode_row(
     """Return key and value of a row as Connect's JsonConverter writes them.
 
     Args:
-        text: the row as PostgreSQL's JSON.
-        topic: the topic of the message.
-        schema: Connect's schema of the row.
-        chain: the transforms of the message.
-        numeric_key: whether a Decimal in the key is a number (decimal.format is NUMERIC), else
+        text: the row as JSON of PostgreSQL.
+        topic: name of the topic.
+        schema: Connect schema of the row.
+        chain: the transforms, in their order.
+        numeric_key: whether a Decimal in the key is a number (decimal.format=NUMERIC) instead of
             base64.
-        numeric_value: the same for the value.
+        numeric_value: whether a Decimal in the value is a number instead of base64.
 
     Raises:
-        ValueError: Connect's Decimal cannot hold a number, or a transform fails.
+        ValueError: a number is not finite, which Connect's Decimal does not support; or a transform
+            fails.
     """
     row = json.loads(text)
     for column in schema["fields"]:
@@ -287,7 +288,7 @@ def encode_row(
         if value is not None and column.get("name", "").endswith("Decimal"):
             if not value.lstrip("-").replace(".", "").isdecimal():
                 raise ValueError(f"{name} is {value}, which a Decimal cannot hold")
-            row[name] = NUMBER_MARK + value  # a text of PostgreSQL has no NUL
+            row[name] = NUMBER_MARK + value  # texts of PostgreSQL contain no NUL
     record = transforms.apply(chain, transforms.Record(topic, None, None, row, schema))
     return [
         _to_envelope(record.key_schema, record.key, numeric_key),
@@ -307,7 +308,7 @@ def _to_json(value: Any) -> str:
 
 
 def _to_base64(match: "re.Match[str]") -> str:
-    # the text of a numeric has all digits of its scale
+    # PostgreSQL's text of a numeric has as many decimals as its scale
     unscaled = int(match[1].replace(".", ""))
-    size = max(unscaled, ~unscaled).bit_length() // 8 + 1  # as Java's BigInteger has it
+    size = max(unscaled, ~unscaled).bit_length() // 8 + 1  # length of Java's BigInteger.toByteArray
     return _to_json(base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode())

@@ -1,4 +1,4 @@
-"""The supported settings of connectors and of their transforms: a JSON is checked by settings.yaml."""
+"""Validation of the settings of connectors and transforms by settings.yaml."""
 
 import re
 from dataclasses import dataclass, field
@@ -17,22 +17,22 @@ CLASS_KEYS = {
     "transform": "type",
     "kcql": "SELECT",
 }
-USE_CONNECTOR_HINT = "nothing else is supported here; run the real connector for it"
-REMOVE_HINT = "remove it, or run the real connector"
+USE_CONNECTOR_HINT = "other values are supported only by the connector itself, in Kafka Connect"
+REMOVE_HINT = "remove the setting, or run the connector in Kafka Connect"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings.
+    """Validated settings of a connector, a transform or a KCQL statement.
 
-    `settings["flush.size"]` is a whole number, a list of names, a text, the name in settings.yaml
-    for the value, or the default. It is None where the setting has no effect and no default.
+    `settings["flush.size"]` is the parsed value: a whole number, a list of names, a text, or the name
+    that settings.yaml gives to a value. A missing setting has its default, or None without one.
 
     Attributes:
-        config: the JSON, of a transform its part.
+        config: the JSON, for a transform the settings of this transform.
         location: the connector, for errors.
-        prefix: of the names of the settings, for errors.
-        values: {name: checked value}.
+        prefix: prefix of the names of the settings, for errors.
+        values: {name: parsed value}.
     """
 
     config: dict[str, str]
@@ -41,21 +41,21 @@ class Settings:
     values: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
-        """Return a checked value."""
+        """Return the parsed value of a setting."""
         return self.values[key]
 
     def error_for(self, key: str, expected: str, hint: str = "") -> ConnectorError:
-        """Return the error that shows the value of a setting and what was expected."""
+        """Return the error for a setting, with its value and the expected value."""
         value = f"is {self.config[key]!r}" if key in self.config else "is missing"
         return ConnectorError(
             f"{self.prefix}{key} {value}", location=self.location, expected=expected, hint=hint
         )
 
     def parse_with(self, key: str, parse: Callable[[str], Any], expected: str) -> Any:
-        """Return the result of a function for a setting.
+        """Return the result of a function for the value of a setting.
 
         Raises:
-            ConnectorError: the function rejects the setting.
+            ConnectorError: the function rejects the value.
         """
         try:
             return parse(self[key])
@@ -67,10 +67,10 @@ def validate(kind: str, config: dict[str, str], location: str, prefix: str = "")
     """Check the settings of a plugin, and add the defaults.
 
     Args:
-        kind: a part of settings.yaml: "sink", "source", "transform" or "kcql".
+        kind: a section of settings.yaml: "sink", "source", "transform" or "kcql".
         config: the settings.
         location: the connector, for errors.
-        prefix: of the names of the settings, for errors.
+        prefix: prefix of the names of the settings, for errors.
 
     Raises:
         ConnectorError: a setting is unknown, missing or without effect, or its value is not
@@ -99,8 +99,8 @@ def validate(kind: str, config: dict[str, str], location: str, prefix: str = "")
                 required = rule["requires"][0]
                 raise settings.error_for(
                     key,
-                    f"nothing: it has no effect with {required}={config.get(required)}",
-                    "remove it",
+                    f"no value: the setting has no effect with {required}={config.get(required)}",
+                    "remove the setting",
                 )
             settings.values[key] = rule.get("default")
             continue
@@ -119,10 +119,10 @@ def _has_effect(rule: dict[str, Any], settings: Settings) -> bool:
 
 
 def _parse_value(rule: dict[str, Any], text: Optional[str]) -> Any:
-    """Return the checked value of a setting.
+    """Return the parsed value of a setting.
 
     Raises:
-        ValueError: the value is not supported. The message is what was expected.
+        ValueError: the value is not supported. The message describes the expected value.
     """
     if text is None:
         if "default" in rule:
@@ -147,6 +147,6 @@ def _parse_value(rule: dict[str, Any], text: Optional[str]) -> Any:
 
 
 def split_list(text: str) -> list[str]:
-    """Return the names in a text with commas between them, each once."""
+    """Return the names in a comma-separated text, without duplicates."""
     names = [name.strip() for name in text.split(",")]
     return list(dict.fromkeys(name for name in names if name))

@@ -1,7 +1,7 @@
-"""What a sink connector's JSON asks for.
+"""The configuration of a sink connector, parsed from its JSON.
 
-Supported are the Lenses S3 sink (JSON lines) and the Confluent S3 sink (JSON lines, Avro or Parquet
-files). A setting that the landing does not support is an error that names it.
+The Lenses S3 sink (JSON lines) and the Confluent S3 sink (JSON lines, Avro or Parquet files) are
+supported. A setting that the landing does not support raises an error that names the setting.
 """
 
 from __future__ import annotations
@@ -30,27 +30,26 @@ KCQL_CLAUSE = re.compile(
 
 @dataclass(frozen=True)
 class Sink:
-    """What the JSON of a sink connector asks for, of either plugin.
+    """The parsed configuration of a sink connector of either plugin.
 
     Attributes:
         file_format: "json" (lines), "avro" or "parquet".
-        folder: of the files, below the environment's landing folder.
-        flush_count: largest number of records in a file.
-        topic_pattern: regular expression of the topics' names.
-        topic_names: the names, where the JSON has them.
-        partition_fields: the fields that name folders.
-        has_envelope: whether JSON values come as {"schema": …, "payload": …}.
-        is_confluent: whether files are named and rotated as Confluent's sink does it, else as
-            Lenses'.
+        folder: folder of the files, relative to the environment's landing folder.
+        flush_count: maximum number of records in a file.
+        topic_pattern: regular expression of the names of the topics.
+        topic_names: the names of the topics; empty if the JSON has a pattern.
+        partition_fields: the fields whose values name the folders.
+        has_envelope: whether JSON values have the form {"schema": …, "payload": …}.
+        is_confluent: whether files are named and rotated as by Confluent's sink, else as by Lenses'.
         message_format: "json" or "avro".
-        codec: of Parquet.
-        time_partitioner: of folders by time.
-        rotate_interval_ms: longest time between the first and the last record of a file; below 1
-            for any.
-        transforms: of the values, before everything else.
+        codec: compression codec of Parquet files.
+        time_partitioner: partitioner by time; None for folders by fields or by partition.
+        rotate_interval_ms: maximum time between the first and the last record of a file; no limit
+            if below 1.
+        transforms: transforms of the values, in their order.
         fail_on_null: whether a message without a value is an error.
-        name: of the connector.
-        dlq_topic: the topic for dead letters.
+        name: name of the connector.
+        dlq_topic: name of the topic for dead letters; "" for none.
     """
 
     file_format: str
@@ -72,18 +71,18 @@ class Sink:
 
     @property
     def description(self) -> str:
-        """The topics of the sink, for people."""
+        """The topics of the sink, for messages."""
         return ",".join(self.topic_names) or self.topic_pattern
 
     @property
     def state_path(self) -> str:
-        """The path of its checkpoint and of its dead letters, below their folders."""
+        """The relative path of the checkpoint and of the dead-letter files."""
         if not self.is_confluent:
             return self.folder
         return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]|^\.{1,2}$", "_", self.description)
 
     def matching_topics(self, topics: Iterable[str]) -> list[str]:
-        """Return those of these topics that the sink lands."""
+        """Return the topics that the sink lands."""
         return [topic for topic in topics if re.fullmatch(self.topic_pattern, topic)]
 
     def prefix_of(self, topic: str) -> str:
@@ -91,18 +90,19 @@ class Sink:
         return f"{self.folder}/{topic}" if self.is_confluent else self.folder
 
     def partition_folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
-        """Return the folder of a record, below that of its topic, and its time.
+        """Return the folder of a record, relative to the folder of its topic, and the record's time.
 
         Args:
             value: the record.
-            partition: of its message.
-            timestamp_ms: of its message.
+            partition: partition of the message.
+            timestamp_ms: timestamp of the message in ms since 1970.
 
         Returns:
-            The folder, and the time in ms; 0 where the folders are not by time.
+            (folder, time in ms since 1970). The time is 0 if the folders are not by time.
 
         Raises:
-            ValueError: the record has no folder, or its name is too long.
+            ValueError: a partition field or the time field is missing or invalid, or the folder's
+                name is too long.
         """
         if self.time_partitioner:
             return self.time_partitioner.folder(value, timestamp_ms)
@@ -112,7 +112,7 @@ class Sink:
         return f"partition={partition}" if self.is_confluent else "", 0
 
     def object_path(self, topic: str, partition: int, first_offset: int, folder: str) -> str:
-        """Return the path of a file below the landing folder, without its extension."""
+        """Return the path of a file, relative to the sink's folder, without its extension."""
         if self.is_confluent:  # filename.offset.zero.pad.width is 10
             return f"{topic}/{folder}/{topic}+{partition}+{first_offset:010d}"
         return f"{folder}/{topic}-{partition}-{first_offset:020d}".lstrip("/")
@@ -121,15 +121,15 @@ class Sink:
 def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
     """Read a sink connector's JSON.
 
-    Two settings are allowed and change nothing: how long a sink may wait before it flushes
-    (WITH_FLUSH_INTERVAL, rotate.schedule.interval.ms). One run is one flush and does not wait.
+    The settings for the time until a flush (WITH_FLUSH_INTERVAL, rotate.schedule.interval.ms) are
+    accepted and have no effect, because one run is one flush.
 
     Args:
         config: the connector's JSON.
-        world: the environment profile. Where it is given, the JSON must name its registry.
+        world: the environment profile. If it is given, the JSON must name its registry.
 
     Raises:
-        ConnectorError: names a setting that the landing does not support.
+        ConnectorError: the landing does not support a setting.
     """
     settings = validate("sink", config, config.get("name", "the S3 sink's JSON"))
     if config["connector.class"] == LENSES:
@@ -145,8 +145,7 @@ def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
 def _parse_confluent(settings: Settings, world: Optional[World]) -> Sink:
     """Read the JSON of Confluent's sink.
 
-    Its files are `<folder>/<topic>/<partition>/<topic>+<n>+<offset>.avro`, with the offset of their
-    first record.
+    The files are `<folder>/<topic>/<partition folder>/<topic>+<partition>+<first offset>.avro`.
     """
     names, file_format = settings["topics"], settings["format.class"]
     message_format = "json" if settings["value.converter"] == "json" else "avro"
@@ -184,18 +183,20 @@ def _parse_confluent(settings: Settings, world: Optional[World]) -> Sink:
 
 
 def _require_registry(settings: Settings, world: World) -> None:
-    """Raise ConnectorError where the converter does not use the environment's registry."""
+    """Raise ConnectorError if the converter does not use the environment's registry."""
     converter, registry = settings["value.converter"], f"the registry of {world.file}"
     if converter != world.registry.kind:
-        raise settings.error_for("value.converter", f"that of {registry}, {world.registry.kind}")
+        raise settings.error_for(
+            "value.converter", f"the converter of {registry}, {world.registry.kind}"
+        )
     if converter == "glue":
         key, expected = REGISTRY_NAME_KEY, glue_registries(world)["value"]
-        is_ours = settings[key] == expected
+        is_expected = settings[key] == expected
     else:
         url = world.registry.url.rstrip("/")
         key, expected = REGISTRY_URL_KEY, url + REGISTRY_V2
-        is_ours = settings[key].rstrip("/") in (url, expected)
-    if not is_ours:
+        is_expected = settings[key].rstrip("/") in (url, expected)
+    if not is_expected:
         raise settings.error_for(key, f"{registry}: {expected}")
 
 
@@ -215,10 +216,10 @@ def _parse_time_partitioner(settings: Settings) -> Optional[TimePartitioner]:
 
 
 def _parse_lenses(settings: Settings) -> Sink:
-    """Read the JSON of Lenses' sink; a clause that is left out has the sink's own default.
+    """Read the JSON of Lenses' sink; a missing clause has the sink's default.
 
-    Its files are `<prefix>/a=1/b=x/…json` by `INSERT INTO bucket:prefix SELECT * FROM topic
-    [PARTITIONBY a,b] [STOREAS `json`] [WITH_FLUSH_… = n]…`.
+    The statement `INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b] [STOREAS `json`]
+    [WITH_FLUSH_… = n]…` writes files `<prefix>/a=1/b=x/…json`.
     """
     first, *parts = KCQL_CLAUSE.split(settings["connect.s3.kcql"].strip().rstrip(";"))
     names = [" ".join(name.upper().split()) for name in parts[::2]]

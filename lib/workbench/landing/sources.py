@@ -1,8 +1,8 @@
-"""What a source connector's JSON asks for: Confluent's JDBC source, on PostgreSQL.
+"""The configuration of a source connector, Confluent's JDBC source, parsed from its JSON.
 
-A setting that the poll does not support is an error that names it. The statements are those of the
-connector, with values for its question marks. settings.yaml has the statements and the types that a
-column may have.
+The database is PostgreSQL. A setting that the poll does not support raises an error that names the
+setting. The SQL statements are the connector's, with values in place of its question marks.
+settings.yaml has the statements and the supported types of columns.
 """
 
 import re
@@ -19,18 +19,18 @@ from .settings import Settings
 
 JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
 JDBC_RULES = settings_.SUPPORTED["source"][JDBC]
-# the offsets after which the first poll starts
+# {offset: start of the first poll, exclusive}
 INITIAL_OFFSETS = {"timestamp": "-infinity", "incrementing": "-1"}
-# the integer types that hold a number of so many digits
+# {number of decimal digits: bits of the smallest integer type for them}
 INT_BITS = {2: 8, 4: 16, 9: 32, 18: 64}
 
 
 @dataclass(frozen=True)
 class Source:
-    """What the JSON of a JDBC source asks for.
+    """The parsed configuration of a JDBC source.
 
     Attributes:
-        settings: its settings.
+        settings: the validated settings.
         database: name of the database.
         tables: the tables as `schema.table`; [""] for a query.
         transform_chain: the transforms of each message.
@@ -43,14 +43,14 @@ class Source:
 
     @property
     def offset_columns(self) -> dict[str, str]:
-        """The columns that the mode goes by: "timestamp", "incrementing"."""
+        """The columns of the mode, {"timestamp" or "incrementing": column}; empty for mode bulk."""
         columns = {key: self.settings[f"{key}.column.name"] for key in INITIAL_OFFSETS}
         return {key: name for key, name in columns.items() if name}
 
     def select_all(self, table: str) -> sql.Composable:
-        """Return the SELECT for all rows of a table, or of the query for "".
+        """Return the SELECT for all rows of a table, or of the query if `table` is empty.
 
-        A condition can follow.
+        A WHERE clause can be appended.
         """
         if table:
             return sql.SQL("SELECT * FROM {}").format(identifier(table))
@@ -62,8 +62,8 @@ class Source:
 
         Args:
             table: the table, or "" for the query.
-            offset: {"timestamp": …, "incrementing": …}; the poll reads the rows after it.
-            end: the poll reads the rows before this time.
+            offset: {"timestamp": …, "incrementing": …}; the poll reads later rows.
+            end: a timestamp; the poll reads earlier rows.
         """
         columns = {key: sql.Identifier(name) for key, name in self.offset_columns.items()}
         last = {
@@ -77,10 +77,10 @@ class Source:
 def parse(config: dict[str, str], world: World) -> Source:
     """Read a JDBC source's JSON.
 
-    Two settings are allowed and change nothing: poll.interval.ms and tasks.max.
+    poll.interval.ms and tasks.max are accepted and have no effect.
 
     Raises:
-        ConnectorError: a setting is not supported or has no effect, a password is written out, or
+        ConnectorError: a setting is not supported or has no effect, a password is in plain text, or
             the database is not the environment's.
     """
     settings = settings_.validate("source", config, config.get("name", "the JDBC source's JSON"))
@@ -94,16 +94,17 @@ def parse(config: dict[str, str], world: World) -> Source:
     tables = [name if "." in name else f"{schema}.{name}" for name in names] or [""]
     if len({topic_name(config, table) for table in tables}) < len(tables):
         raise settings.error_for(
-            "table.whitelist", "tables of different names: a topic is named without the schema"
+            "table.whitelist",
+            "tables with different names, because topic names do not contain the schema",
         )
     return Source(settings, database, tables, transforms.parse(config, settings.location))
 
 
 def _require_connection(settings: Settings, world: World) -> str:
-    """Return the database of the connection.
+    """Return the name of the database in connection.url.
 
     Raises:
-        ConnectorError: the connection is not that of the environment's replication user.
+        ConnectorError: server, user or password are not those of the environment's replication user.
     """
     address: str = settings["connection.url"]
     server, _, database = address.rpartition("/")
@@ -117,21 +118,21 @@ def _require_connection(settings: Settings, world: World) -> str:
         ("connection.password", settings["connection.password"] == password, password),
     ):
         if not is_valid:
-            # The value is not shown: it may contain a password, which has to be a reference.
+            # The value is not shown, because it may contain a plaintext password.
             raise ConnectorError(
-                f"{key} is not that of the user who reads this environment's PostgreSQL for connectors",
+                f"{key} is not that of the replication user of this environment's PostgreSQL",
                 location=settings.location,
                 expected=expected,
-                hint="connect.placeholders(world) has the parts",
+                hint="connect.placeholders(world) returns the values",
             )
     return database
 
 
 def topic_name(config: dict[str, str], table: str) -> str:
-    """Return the topic to which a source connector sends a table.
+    """Return the topic to which a source connector produces the rows of a table.
 
-    Debezium's topic has prefix, schema and table in its name, the JDBC source's prefix and table,
-    or for a query only the prefix.
+    Debezium's topic names have prefix, schema and table. The JDBC source's have prefix and table, for
+    a query only the prefix.
 
     Args:
         config: the connector's JSON.
@@ -146,18 +147,18 @@ def topic_name(config: dict[str, str], table: str) -> str:
 def connect_field(
     described: Column, kind: str, optional: bool, mapping: list[int]
 ) -> Optional[tuple[dict[str, Any], sql.Composed]]:
-    """Return the field of a column in Connect's schema, as the connector has it, and its SQL.
+    """Return the field of a column in the Connect schema, as the connector defines it, and its SQL.
 
     Args:
         described: the column.
-        kind: its type in PostgreSQL (pg_type.typname), "enum" for any enum.
-        optional: whether it may be null.
-        mapping: numeric.mapping, as settings.yaml has it.
+        kind: PostgreSQL's type (pg_type.typname), "enum" for any enum.
+        optional: whether the column may be null.
+        mapping: parsed value of numeric.mapping: maximum digits of an integer and of a double.
 
     Returns:
-        The field, and the SQL of the value. None where the connector leaves the column out (an
-        array, a range, an interval, …). None also for a number without precision, to which the
-        connector gives 127 digits after the point.
+        (field, SQL of the value). None if the connector skips the type (an array, a range, an
+        interval, …), and for a numeric without precision, which the connector would publish with 127
+        decimals.
     """
     rule = (
         _numeric_type(described, *mapping) if kind == "numeric" else JDBC_RULES["types"].get(kind)
@@ -173,9 +174,9 @@ def connect_field(
 def _numeric_type(
     described: Column, int_digits: int, double_digits: int
 ) -> Optional[dict[str, Any]]:
-    """Return the type of a number: up to so many digits an int or a double, else a Decimal."""
+    """Return the type of a numeric: an integer or a double up to these digits, else a Decimal."""
     precision, scale = described.precision, described.scale
-    if precision is None or scale is None or scale > 1000:  # psycopg returns a negative scale so
+    if precision is None or scale is None or scale > 1000:  # psycopg's form of a negative scale
         return None
     if scale == 0 and precision <= int_digits:
         bits = next(bits for digits, bits in INT_BITS.items() if precision <= digits)

@@ -1,7 +1,8 @@
-"""Single message transforms of Kafka Connect, from a connector's JSON to their effect on a message.
+"""Single message transforms (SMTs) of Kafka Connect: parse them from JSON, apply them to a message.
 
-There are four (settings.yaml), with the semantics of Kafka's own; any other is rejected by name.
-This module is plain Python, because it is pickled by value into Spark tasks.
+The four transforms in settings.yaml are supported, with the semantics of Kafka's implementations.
+Other transforms are rejected. This module is pickled by value into Spark tasks, so it is plain
+Python.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from ..base import ConnectorError
 from .settings import Settings, split_list, validate
 
 PACKAGE_PREFIX = "org.apache.kafka.connect.transforms."
-# the fields of a struct: what Connect's schema has for each, and its value
+# the fields of a struct: (field of the Connect schema, value) each
 StructFields = list[tuple[dict[str, Any], Any]]
 
 
@@ -19,8 +20,8 @@ StructFields = list[tuple[dict[str, Any], Any]]
 class Record:
     """One message.
 
-    Key and value are Python's objects; a struct is a dict. A schema is as Connect's JsonConverter
-    writes it under "schema", or None.
+    Key and value are Python objects; a struct is a dict. A schema is a Connect schema in the JSON form
+    of JsonConverter, or None.
     """
 
     topic: str
@@ -35,10 +36,10 @@ class Transform:
     """One transform.
 
     Attributes:
-        name: its alias in the JSON.
-        kind: its class, without package and side.
-        side: what it changes, "key" or "value".
-        settings: its settings.
+        name: alias in the JSON.
+        kind: name of the class, without package and `$Key` or `$Value`.
+        side: the side that is changed, "key" or "value".
+        settings: the validated settings.
     """
 
     name: str
@@ -56,16 +57,16 @@ def parse(config: dict[str, str], location: str) -> tuple[Transform, ...]:
 
     Raises:
         ConnectorError: a transform or one of its settings is not supported, or Kafka Connect would
-            reject it itself.
+            reject it, too.
     """
     names = split_list(config.get("transforms", ""))
     prefixes = tuple(f"transforms.{name}." for name in names)
     for key in config:
         if key.startswith("transforms.") and not key.startswith(prefixes):
             raise ConnectorError(
-                f"{key} is of no transform",
+                f"{key} belongs to no transform",
                 location=location,
-                expected=f"a name in transforms: {', '.join(names) or 'it has none'}",
+                expected=f"a name in transforms: {', '.join(names) or 'none is listed'}",
             )
     return tuple(_parse_transform(config, name, location) for name in names)
 
@@ -81,18 +82,18 @@ def _parse_transform(config: dict[str, str], name: str, location: str) -> Transf
         inserts_text = settings["static.field"] and settings["static.value"] is not None
         inserts_topic = settings["topic.field"] and not settings["static.field"]
         if not inserts_text and not inserts_topic:
-            # Kafka Connect rejects it, too: No field insertion configured
+            # Kafka Connect reports: No field insertion configured
             raise settings.error_for(
                 "static.value",
-                "something to insert: static.field and static.value, or topic.field; one "
-                "published connector has this flaw",
-                "add them, or leave this transform out",
+                "something to insert: static.field and static.value, or topic.field (one "
+                "published connector has this mistake)",
+                "add these settings, or remove the transform",
             )
     return Transform(name, kind, side.lower() or "key", settings)
 
 
 def apply(transforms: tuple[Transform, ...], record: Record) -> Record:
-    """Return a record after these transforms, applied one after the other.
+    """Return the record that results from these transforms, in their order.
 
     Raises:
         ValueError: Kafka Connect would fail the task: a field is missing or already exists, or a
@@ -113,7 +114,7 @@ def _apply_one(transform: Transform, record: Record) -> Record:
     if struct is None and kind != "ValueToKey":
         return record
     if not isinstance(struct, dict):
-        raise ValueError(f"it works on a struct only, found {type(struct).__name__}")
+        raise ValueError(f"the {source} must be a struct, not {type(struct).__name__}")
     fields = IMPLEMENTATIONS[kind](_struct_fields(struct, schema), transform.settings, record.topic)
     new: Any
     if kind == "ExtractField":
@@ -123,7 +124,7 @@ def _apply_one(transform: Transform, record: Record) -> Record:
         new = {field["field"]: value for field, value in fields}
         new_schema = schema and _struct_schema([field for field, _ in fields])
         if schema and source == side:
-            # Kafka's transforms copy these, but not "optional"
+            # Kafka's transforms copy these attributes, but not "optional"
             copied = ("name", "version", "doc", "parameters")
             new_schema.update({key: schema[key] for key in copied if key in schema})
     return replace(record, **{side: new, f"{side}_schema": new_schema})
@@ -142,7 +143,7 @@ def _struct_fields(struct: dict[str, Any], schema: Optional[dict[str, Any]]) -> 
 def _struct_schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
     names = [field["field"] for field in fields]
     if len({*names}) < len(names):
-        raise ValueError(f"a field would be there twice, among {names}")
+        raise ValueError(f"a field name would occur twice: {names}")
     return {"type": "struct", "fields": fields, "optional": False}
 
 
@@ -152,7 +153,7 @@ def _select_fields(fields: StructFields, settings: Settings, topic: str) -> Stru
     names = settings["fields"] if "fields" in settings.config else [settings["field"]]
     for name in names:
         if name not in by_name:
-            raise ValueError(f"there is no field {name!r}; there are {[*by_name]}")
+            raise ValueError(f"there is no field {name!r}; the fields are {[*by_name]}")
     return [by_name[name] for name in names]
 
 

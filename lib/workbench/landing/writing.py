@@ -1,7 +1,7 @@
-"""The part of the landing that runs inside a Spark task: from messages to files and dead letters.
+"""The part of the landing that runs in Spark tasks: write messages to files and dead letters.
 
-It is pickled by value for the worker, with everything that it uses of this package, and imports
-only pandas and pyarrow there.
+The module is pickled by value into the tasks, with all modules of this package that it uses. There
+it imports only pandas and pyarrow.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def landing_task(encoder: RecordEncoder, target: str, dead_letters_uri: str) -> 
 
 
 def pickle_by_value(function: Callable[..., Any], *arguments: Any) -> BatchFunction:
-    """Return a function for mapInPandas that is called with these arguments and the batches.
+    """Return a function for mapInPandas that calls `function` with these arguments and the batches.
 
-    It is pickled by value, with everything that it uses of this package, because a remote worker
-    does not have the package.
+    The function is pickled by value, with all modules of this package that it uses, because remote
+    workers do not have the package.
     """
     from pyspark import cloudpickle
 
@@ -53,7 +53,7 @@ def pickle_by_value(function: Callable[..., Any], *arguments: Any) -> BatchFunct
 
 @dataclass
 class OpenFile:
-    """A file that is not written yet: its schema, the offset of its first record, its records."""
+    """A file that is not written yet: schema, offset of the first record, records."""
 
     schema: Any
     first_offset: int
@@ -62,19 +62,19 @@ class OpenFile:
 
 @dataclass
 class PartitionWriter:
-    """Writes the files of a topic partition that are closed together.
+    """Writes the files of a topic partition that are closed at the same time.
 
-    These are all its files with Confluent's sink (TopicPartitionWriter), those of one folder with
-    Lenses'.
+    For Confluent's sink these are all files of the partition (TopicPartitionWriter), for Lenses' sink
+    the files of one folder.
 
     Attributes:
-        encoder: knows the sink and the format of the files.
-        write: writes a file; gets its path and its bytes.
+        encoder: has the configuration of the sink and the format of the files.
+        write: writes a file; takes its path and its bytes.
         topic: name of the topic.
         partition: number of the partition.
-        files: the open files by folder.
+        files: {folder: open file}.
         record_count: number of records in the open files.
-        first_time: time of the first record in them, in ms.
+        first_time: time of the first record in the open files, in ms since 1970.
         last_folder: folder of the last record.
     """
 
@@ -88,7 +88,7 @@ class PartitionWriter:
     last_folder: str = ""
 
     def add(self, offset: int, record: EncodedRecord) -> None:
-        """Add a record to the file of its folder; close the files before and after it as needed."""
+        """Add a record to the file of its folder; close the open files before or after that if needed."""
         if self.files and self._must_rotate(record):
             self.close()
         if not self.files:
@@ -101,11 +101,11 @@ class PartitionWriter:
             self.close()
 
     def _must_rotate(self, record: EncodedRecord) -> bool:
-        """Return whether a record begins new files.
+        """Return whether the open files must be closed before a record is added.
 
-        It does when its schema differs from that of its file (schema.compatibility NONE), and when
-        its time is too late (rotate.interval.ms). Where files rotate by time, another folder also
-        begins new files.
+        That is so if the schema differs from that of the open file (schema.compatibility NONE), or
+        if the record is too late for rotate.interval.ms. If files rotate by time, a change of the
+        folder closes the open files, too.
         """
         file = self.files.get(record.folder)
         if file and file.schema is not record.schema:
@@ -161,7 +161,7 @@ def _land(
             if record is None:
                 if sink.fail_on_null:
                     raise RuntimeError(
-                        f"offset {offset} of {topic}, partition {partition}, has no value, and "
+                        f"the message at offset {offset} of {topic}, partition {partition}, has no value, and "
                         "behavior.on.null.values is fail"
                     )
                 counts["tombstones"] += 1
@@ -187,9 +187,9 @@ def _write_dead_letters(uri: str, dead_letters: list[dict[str, Any]]) -> None:
 
 
 def _payload_text(value: Optional[bytes]) -> Optional[str]:
-    """Return the text of a message for its dead letter, base64 where it is not text.
+    """Return the value of a message as text for its dead letter, or as base64 if it is not text.
 
-    Avro with a schema id begins with a NUL, so a NUL counts as not text.
+    A value that contains NUL is not text, because Avro with a schema id may begin with NUL.
     """
     if value is None:
         return None
