@@ -51,13 +51,13 @@ def examine(world: World) -> list[Finding]:
 
 def _slot_finding(slot: Any) -> Finding:
     if slot.wal_status == "lost":
-        detail = "the server has removed log that it needs"
+        detail = "the server has removed log that the slot needs"
         remedy = (
             "the connector needs a new snapshot: "
             "connect.delete(world, name), postgres.drop_slot, then apply it again"
         )
     else:
-        detail = f"the server retains {_format_mib(slot.bytes_behind)} of log for it"
+        detail = f"the server retains {_format_mib(slot.bytes_behind)} of log for the slot"
         remedy = IDLE_HINT
         if not slot.active:
             drop = f"postgres.drop_slot(world, {slot.slot_name!r}, {slot.database!r})"

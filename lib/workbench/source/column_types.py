@@ -1,4 +1,4 @@
-"""Types of the source's columns in pandas."""
+"""Conversion of source columns to pandas types."""
 
 from typing import Any, Sequence
 
@@ -27,7 +27,7 @@ TEXT_FALLBACK_LOADERS = {
 
 
 def type_name(type_code: int) -> str:
-    """Return PostgreSQL's name of a type; empty for an array, whose code leads to its element."""
+    """Return PostgreSQL's name of a type; empty for an array, for which psycopg returns the element type."""
     info = psycopg.postgres.types.get(type_code)
     return info.name if info and info.oid == type_code else ""
 
@@ -35,12 +35,12 @@ def type_name(type_code: int) -> str:
 def to_dataframe(
     names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> pandas.DataFrame:
-    """Return rows as a DataFrame with the dtypes of Spark's toPandas, to compare both.
+    """Return rows as a DataFrame with the dtypes of Spark's toPandas, so that both can be compared.
 
     Args:
-        names: the columns.
-        types: PostgreSQL's names of their types.
-        rows: the values.
+        names: names of the columns.
+        types: PostgreSQL's names of the types of the columns.
+        rows: the rows.
     """
     columns = []
     for position, (name, type_of_column) in enumerate(zip(names, types)):

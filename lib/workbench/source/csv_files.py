@@ -1,4 +1,4 @@
-"""Reading CSV files: each column has a parser, and each error names file, line and column."""
+"""Read CSV files. Each column has a parser, and errors name file, line and column."""
 
 import csv
 import datetime as dt
@@ -24,8 +24,7 @@ class CsvFile:
 
     Attributes:
         name: name of the file.
-        columns: by column of the table, the column of the file and its parser; the first column is
-            the key.
+        columns: {column of the table: (column of the file, parser)}; the first column is the key.
         required_keys: keys that must exist, because a walkthrough follows their rows.
     """
 
@@ -35,12 +34,12 @@ class CsvFile:
 
 
 def column_parser(pattern: str, expected: str, convert: ColumnParser = str) -> ColumnParser:
-    """Return the parser of a column. It raises ValueError for a text that is not valid.
+    """Return the parser of a column, which raises ValueError for an invalid text.
 
     Args:
-        pattern: regular expression of a valid text, with one group. An empty group is None.
+        pattern: regular expression of a valid text, with one group. An empty group is parsed as None.
         expected: the message of the error.
-        convert: converts the text of the group; it may raise ValueError, too.
+        convert: converts the text of the group; may raise ValueError.
     """
     match_text = re.compile(pattern, re.DOTALL).fullmatch
 
@@ -84,11 +83,11 @@ PARSERS = {  # by their names in the declaration of files
 
 
 def load_declarations(path: Path, *sections: str) -> dict[str, CsvFile]:
-    """Return the CSV files that a YAML file declares, by table.
+    """Return {table: CSV file} as a YAML file declares them.
 
     Args:
         path: the YAML file (data/moma/files.yaml documents the format).
-        *sections: the sections of its columns to use, such as `columns`.
+        *sections: the sections of the columns to use, such as `columns`.
     """
     files = {}
     for table, declaration in yaml.safe_load(path.read_text(encoding="utf-8")).items():
@@ -116,9 +115,10 @@ def bundled_tables(
     Args:
         folder: the folder of the files.
         names: the tables, in the order of the result.
-        scale: how many times the tables of `id_steps` have their rows; the others have them once.
-        id_steps: by table, what is added each time to the number in its first column.
-        null: the text of a NULL.
+        scale: number of repetitions of the rows in the tables of `id_steps`; other tables have them
+            once.
+        id_steps: {table: number that each repetition adds to the first column}.
+        null: the text that stands for NULL.
 
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
@@ -140,12 +140,12 @@ def bundled_tables(
 
 
 def scaled(table: Table, times: int, id_steps: Mapping[str, int]) -> Table:
-    """Return a table with the rows of another one, several times, each time with other numbers.
+    """Return a table that repeats the rows of a table with other numbers.
 
     Args:
-        table: the other table.
-        times: how many times.
-        id_steps: by column, what is added each time to its numbers.
+        table: the table.
+        times: number of repetitions.
+        id_steps: {column: number that each repetition adds to its values}.
     """
 
     def rows() -> Iterator[tuple[Any, ...]]:
@@ -160,12 +160,12 @@ def scaled(table: Table, times: int, id_steps: Mapping[str, int]) -> Table:
 
 
 def read_tables(folder: Union[str, Path], files: Mapping[str, CsvFile]) -> list[Table]:
-    """Read the tables in the files of a folder, in their order and to their ends.
+    """Read the tables in the files of a folder completely, and report all errors together.
 
     Raises:
-        SourceError: a file or a column is missing, or occurs twice. Or values cannot be loaded: a
-            value is not valid in its column, a key occurs twice, a row is cut off, the text is not
-            UTF-8. The first ones are listed (file, line, column and value), and all are counted. If
+        SourceError: a file or a column is missing, or a column occurs twice; or values cannot be
+            loaded (an invalid value, a duplicate key, an incomplete row, text that is not UTF-8).
+            The error lists the first invalid values with file, line and column, and counts all. If
             all values are valid: required keys are missing.
     """
     errors: list[SourceError] = []
@@ -225,14 +225,14 @@ def _parse_rows(path: Path, file: CsvFile) -> tuple[list[tuple[Any, ...]], list[
     if not errors and (missing or not rows):
         message = "the file has a header and no rows"
         if rows:
-            message = f"the rows that the walkthrough follows are missing: {missing}"
+            message = f"rows that the walkthrough requires are missing: {missing}"
         location = f"{path}, {key_column}"
         errors.append(SourceError(message, location=location, hint=FIX_FILE_HINT))
     return rows, errors
 
 
 def _validate_header(header: list[str], path: Path, columns: list[str]) -> None:
-    """Check that a header has our columns, each once."""
+    """Raise SourceError unless a header has each of these columns once."""
     line = ",".join(header)
     location = f"{path}, line 1: {line[:80]}"
     if line.startswith("version https://git-lfs"):
@@ -258,7 +258,7 @@ def _read_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield each record with the line where it begins: a quoted value may contain line breaks.
 
     Raises:
-        SourceError: the file cannot be read, or not further.
+        SourceError: the file, or the rest of it, cannot be read.
     """
     line = 1
     try:

@@ -1,4 +1,4 @@
-"""Rows of a dump of pg_dump: its COPY blocks, without its statements."""
+"""Read the rows in the COPY blocks of a pg_dump file."""
 
 import re
 from functools import partial
@@ -9,14 +9,14 @@ from typing import Sequence
 from ..base import SourceError
 from .loading import FIX_FILE_HINT, Table
 
-# The name may be quoted, and may follow a schema. The rows end with a line of their own.
+# The table name may be quoted, and qualified by a schema. The line `\.` ends the rows.
 COPY_BLOCK = re.compile(
     r'^COPY (?:[^ ]+\.)?"?([^". ]+)"? \(([^\n]+)\) FROM stdin;\s*?\n(.*?)^\\\.$', re.M | re.S | re.I
 )
 
 
 def read_tables(path: Path, names: Sequence[str]) -> list[Table]:
-    """Return tables with their rows in a dump; other tables and all statements are ignored.
+    """Return the tables of a dump with their rows. Other tables and all statements are ignored.
 
     Rows stay in COPY's text format: PostgreSQL reports invalid values when they are loaded.
 
@@ -25,8 +25,7 @@ def read_tables(path: Path, names: Sequence[str]) -> list[Table]:
         names: the tables, in the order of the result.
 
     Raises:
-        SourceError: the file cannot be read; a table is missing, cut off at the end of the file, or
-            occurs twice.
+        SourceError: the file cannot be read; or a table is missing, incomplete or occurs twice.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -1,8 +1,8 @@
-"""Loading a source database: what all loaders share.
+"""Load the tables of a source database.
 
-A loader asks for confirmation, works in one transaction, and leaves nothing half done. It runs
-steps: scripts, and tables whose rows are streamed into COPY. The user's own files can be validated
-before. Walkthroughs may share a database: each one unloads its own tables only.
+A loader requests a confirmation, and runs its steps in one transaction. A step is a script, or a
+table whose rows are streamed into COPY. The user's own files can be validated before. Walkthroughs
+may share a database, so a loader unloads only its own tables.
 """
 
 import re
@@ -37,11 +37,10 @@ class Table:
     """A table to load.
 
     Attributes:
-        name: of the table.
-        columns: its columns.
-        rows: a function that returns its rows from the first one, as tuples or as lines of COPY's
-            text format.
-        source_location: of lines, the file, and the number of the line before the first one.
+        name: name of the table.
+        columns: names of the columns.
+        rows: returns an iterator over all rows, as tuples or as lines of COPY's text format.
+        source_location: for lines: (file, number of the line before the first row).
     """
 
     name: str
@@ -56,7 +55,7 @@ class Script:
 
     Attributes:
         path: the file.
-        allowed: of a user's own file, the only permitted beginnings of a statement.
+        allowed: for a user's own file: the permitted first words of a statement.
     """
 
     path: Path
@@ -71,14 +70,14 @@ class Loader:
     """Loads the tables of a source database, and removes them.
 
     Attributes:
-        name: of the data, for `workbench load`.
-        schema: the schema of the tables.
-        tables: the tables.
-        steps: returns what to run, for a scale and the folder of the user's own files; it raises
-            SourceError if one of them is not valid.
-        database: the world's by default.
-        owns_schema: the schema is created and removed with the tables, and is the search path of
-            new sessions.
+        name: name of the data, for `workbench load`.
+        schema: schema of the tables.
+        tables: names of the tables.
+        steps: takes a scale and the folder of the user's own files, and returns the steps to run;
+            raises SourceError for an invalid file.
+        database: name of the database, by default the world's.
+        owns_schema: whether the schema is created and removed with the tables, and is the search
+            path of new sessions.
         scale: the default scale.
     """
 
@@ -107,15 +106,15 @@ class Loader:
             from_dir: load the user's own files from this folder instead. The database stores its
                 path (see `loaded_from`).
             confirm: called before anything is done; False leaves everything unchanged.
-            progress: receives the two progress messages.
+            progress: called with each line of progress.
 
         Returns:
             `{table: rows}`, empty if not confirmed.
 
         Raises:
-            SourceError: the tables exist already, a file is missing or damaged (with its line), or
-                its values cannot be loaded. Nothing is changed then, except that the database
-                exists.
+            SourceError: the tables exist already, a file is missing or damaged (the error has the
+                line), or values cannot be loaded. Then nothing is changed, except that the database
+                was created.
         """
         server, database = world.postgres, self.database or world.postgres.database
         address = f"{server.host}:{server.port}"
@@ -147,17 +146,17 @@ class Loader:
         scale: Optional[float] = None,
         from_dir: Union[str, Path, None] = None,
     ) -> None:
-        """Check completely what `load` would load, before anything is removed for it.
+        """Check what `load` would load, before existing tables are removed.
 
-        The user's own files are loaded into a temporary schema, and rolled back.
+        The user's own files are loaded into a temporary schema in a transaction that is rolled back.
 
         Args:
             world: the world of the database.
-            scale: as of `load`.
-            from_dir: as of `load`.
+            scale: as for `load`.
+            from_dir: as for `load`.
 
         Raises:
-            SourceError: as of `load`.
+            SourceError: a file is missing or damaged, or values cannot be loaded.
         """
         steps = self.steps(self.scale if scale is None else scale, from_dir)
         if from_dir:
@@ -219,7 +218,7 @@ class Loader:
                 connection.execute(postgres.format_sql(drop, *names))
 
     def loaded_from(self, world: World) -> str:
-        """Return the folder whose files the tables were loaded from.
+        """Return the folder from whose files the tables were loaded.
 
         Returns:
             Empty if the rows are generated, or the tables do not exist.
@@ -241,7 +240,7 @@ def _count_rows(connection: psycopg.Connection, table: str) -> int:
 
 
 def _run_steps(connection: psycopg.Connection, schema: str, steps: Steps) -> None:
-    # only this schema, not public: a DROP TABLE in a dump cannot reach tables of others
+    # only this schema, not public, so that a DROP TABLE in a dump cannot affect other tables
     connection.execute(postgres.format_sql("SET LOCAL search_path TO {}", schema))
     for step in steps:
         if isinstance(step, Script):
@@ -299,7 +298,7 @@ def run_script(connection: Union[psycopg.Connection, mariadb.Connection], script
     """Run the statements of a script, one by one.
 
     Raises:
-        SourceError: a statement is not permitted or fails; it names file and line.
+        SourceError: a statement is not permitted or fails; the error has file and line.
     """
     from sqlglot.errors import SqlglotError
 
@@ -318,7 +317,7 @@ def run_script(connection: Union[psycopg.Connection, mariadb.Connection], script
                 hint="use a plain dump with INSERTs; nothing was changed",
             )
         try:
-            # the protocol for binary results accepts one statement only
+            # binary=True selects the extended protocol, which accepts only one statement
             connection.execute(statement, binary=True)
         except (psycopg.Error, pymysql.Error) as e:
             # only PostgreSQL reports the position of the error
@@ -346,7 +345,7 @@ def find_file(folder: Union[str, Path], name: str, expected: str) -> Path:
         expected: the files that the folder should contain, for the error.
 
     Raises:
-        SourceError: the file does not exist; if a compressed file does, the error names it.
+        SourceError: the file does not exist. If a compressed file exists, the error names it.
     """
     path = Path(folder).expanduser().absolute() / name
     if path.is_file():

@@ -1,9 +1,9 @@
 """The source database MariaDB, or MySQL on AWS, with the same functions as `postgres`.
 
-A schema of PostgreSQL is a database here: a table is `sampledatabase.movies`. SQL has the same
-form, names in double quotes and values as %s, because the mode of a session allows it; a backslash
-is an ordinary character. CREATE, ALTER and DROP commit by themselves, together with everything that
-was open before. Only one statement is executed at a time. Times are UTC.
+A MariaDB database corresponds to a PostgreSQL schema: a table is `sampledatabase.movies`. The SQL mode
+of the sessions allows the same SQL: names in double quotes, values as %s, and a backslash as an
+ordinary character. CREATE, ALTER and DROP commit the open transaction implicitly. Only one statement
+is executed at a time. Times are UTC.
 """
 
 import datetime as dt
@@ -24,8 +24,8 @@ from .names import format_sql, require_result, role_credentials
 from .names import identifier as identifier
 
 DISPLAY_NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
-# Strict: a value that does not fit is an error and is not truncated. So is a date of zeros, which
-# Debezium would send as null.
+# Strict: a value that does not fit raises an error instead of being truncated. A zero date
+# (0000-00-00) raises an error, too, because Debezium would publish null.
 SQL_MODE = (
     "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
@@ -49,7 +49,7 @@ CONVERSIONS: dict[Union[int, type[Any]], Union[Callable[[Any], str], Callable[[s
     FIELD_TYPE.BIT: _reverse,
     dt.datetime: _escape_datetime,
 }
-TYPE_NAMES = {  # as of column_types
+TYPE_NAMES = {  # {code of PyMySQL: type name for column_types}
     **{getattr(FIELD_TYPE, name): "int8" for name in "TINY SHORT INT24 LONG LONGLONG YEAR".split()},
     FIELD_TYPE.FLOAT: "float4",
     FIELD_TYPE.DOUBLE: "float8",
@@ -59,7 +59,7 @@ TYPE_NAMES = {  # as of column_types
 
 
 class Connection(pymysql.Connection):
-    """A connection of PyMySQL with psycopg's `execute`, whose result has the rows."""
+    """A PyMySQL connection with an `execute` method like psycopg's."""
 
     def execute(self, statement: Any, params: Any = None, *, binary: bool = False) -> Any:
         """Execute a statement, and return the cursor.
@@ -77,7 +77,7 @@ class Connection(pymysql.Connection):
 
 
 def connect(world: World, database: Optional[str] = None, role: str = "admin") -> Connection:
-    """Return a connection in autocommit mode; without a database it has none selected.
+    """Return a connection in autocommit mode. Without `database`, no database is selected.
 
     Args:
         world: the world of the server.
@@ -85,7 +85,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
         role: "admin", or "replication" for the user that connectors log in as.
 
     Raises:
-        SourceError: the server does not respond, or refuses user, password or database.
+        SourceError: the server does not respond, or rejects the user, password or database.
     """
     server = world.mysql
     user, password = role_credentials(server, role)
@@ -122,7 +122,7 @@ def session(
             yield connection
         except pymysql.Error as e:
             raise SourceError(
-                f"{DISPLAY_NAMES[world.mysql.kind]} refused: {e.args[-1]}",
+                f"{DISPLAY_NAMES[world.mysql.kind]} rejected the statement: {e.args[-1]}",
                 location=f"database {database or '(none)'}, error {e.args[0]}",
             ) from e
 
@@ -133,11 +133,10 @@ def execute(
     """Execute a statement.
 
     Returns:
-        The number of rows that it changed. A row that keeps its values does not count, and is not
-        in the log.
+        The number of changed rows. A row that keeps its values is not counted, and not logged.
 
     Raises:
-        SourceError: the server refuses it.
+        SourceError: the server rejects the statement.
     """
     with session(world, database) as connection:
         return connection.execute(statement, params).rowcount
@@ -148,12 +147,12 @@ def query(
 ) -> pandas.DataFrame:
     """Return the rows of a query as a DataFrame with the types of `postgres.query`.
 
-    BIT(1) is a bool, longer ones are bytes, the lowest bits first; JSON, ENUM and SET are text;
-    TIME is a timedelta. An unsigned BIGINT beyond int64 makes its column objects, a date of zeros
-    makes its column text.
+    BIT(1) is a bool; a longer BIT is bytes, with the lowest bits first. JSON, ENUM and SET are text.
+    TIME is a timedelta. A column with an unsigned BIGINT beyond int64 has dtype object, and a column
+    with a zero date is text.
 
     Raises:
-        SourceError: the server refuses it, or it returns no rows.
+        SourceError: the server rejects the statement, or the statement is not a query.
     """
     with session(world, database) as connection:
         cursor = connection.execute(statement, params)
@@ -189,22 +188,22 @@ def create_database(world: World, database: Optional[str] = None) -> None:
 def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
     """Create the user that connectors log in as, with its permissions.
 
-    It may read the log, and the databases of the tables, which need not exist yet. Any other
-    permission in those databases is revoked. The permissions are those that Debezium requires
-    ("Creating a user" of its MariaDB page), except SHOW DATABASES. RELOAD lets it lock the server
-    while a snapshot begins. Where the server cannot be locked, as on Aurora, LOCK TABLES lets it
-    lock the tables.
+    The user may read the log and the databases of the tables, which need not exist yet. All other
+    permissions in these databases are revoked. The permissions are those that Debezium requires
+    (documentation of its MariaDB connector, "Creating a user"), except SHOW DATABASES. At the start
+    of a snapshot, Debezium locks the server (RELOAD), or the tables if the server cannot be locked,
+    as on Aurora (LOCK TABLES).
 
-    The password is the world's secret, which is created if it does not exist. The server gets its
-    hash, so that it is in no statement and no log.
+    The password is the world's secret, which is created if it does not exist. The statements contain
+    the hash of the password, so no log contains the password.
 
     Args:
         world: the world of the server.
         tables: names such as `sampledatabase.movies`.
-        database: the database of names without one.
+        database: the database of table names without a database.
 
     Raises:
-        SourceError: a table has no database, or the server refuses a statement.
+        SourceError: a table name has no database, or the server rejects a statement.
     """
     user = sql.SQL("{}@'%%'").format(sql.Identifier(world.mysql.replication_user))
     password = mysql_native_password_hash(secrets.get_or_create(world.mysql.replication_password))
@@ -233,14 +232,14 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
 
 
 def log_position(world: World, database: Optional[str] = None) -> str:
-    """Return the position up to which the server has written its log: `mariadb-bin.000003:1234`.
+    """Return the current end of the binary log, such as `mariadb-bin.000003:1234`.
 
-    All its databases share one log.
+    All databases of a server share one binary log.
     """
     return ":".join(map(str, query(world, "SHOW MASTER STATUS").iloc[0, :2]))
 
 
 def position_to_int(position: str) -> int:
-    """Return a log position as a number: later positions are greater."""
+    """Return a log position as a number; later positions have greater numbers."""
     file, _, offset = position.rpartition(":")
     return (int(file.rpartition(".")[2]) << 32) + int(offset)

@@ -1,4 +1,4 @@
-"""What all source databases share: the users, and how names become SQL."""
+"""Roles and quoted SQL names, for all source databases."""
 
 from typing import Any, Union
 
@@ -13,7 +13,7 @@ def role_credentials(section: Union[Postgres, MySql], role: str) -> tuple[str, S
     """Return the user and the password of a role.
 
     Args:
-        section: the section of the world.
+        section: the `postgres` or `mysql` section of a world.
         role: "admin", "replication", or a role with its own database (see
             `postgres.create_service_database`).
 
@@ -59,14 +59,14 @@ def format_sql(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:
 
 
 def require_result(cursor: Any, alternative: str) -> None:
-    """Check that a statement has returned a result.
+    """Check that a statement has returned rows.
 
     Args:
-        cursor: the cursor that has executed it.
-        alternative: the function for other statements.
+        cursor: the cursor that has executed the statement.
+        alternative: name of the function for other statements, for the hint.
 
     Raises:
-        SourceError: it has not; it is no SELECT.
+        SourceError: the statement is not a query.
     """
     if cursor.description is None:
         raise SourceError(

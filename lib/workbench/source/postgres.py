@@ -394,7 +394,7 @@ class _Table:
     Attributes:
         schema: name of its schema.
         name: name without the schema.
-        without_identity: which of the table and its partitions have no replica identity.
+        without_identity: names of the table or its partitions that have no replica identity.
     """
 
     schema: str
@@ -519,6 +519,6 @@ def log_position(world: World, database: Optional[str] = None) -> str:
 
 
 def position_to_int(position: str) -> int:
-    """Return a WAL position such as `16/B374D848` as a number, as Debezium's `lsn` has it."""
+    """Return a WAL position such as `16/B374D848` as a number, in the form of Debezium's `lsn`."""
     high, _, low = position.partition("/")
     return (int(high, 16) << 32) + int(low, 16)

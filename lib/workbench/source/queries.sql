@@ -7,7 +7,7 @@ CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coalesce((
     AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END), 'none') END
 
 -- name: table
--- A table, and those of it and its partitions that have no replica identity: a partition does not inherit it.
+-- A table, and the names of the table or its partitions without a replica identity, which partitions do not inherit.
 SELECT n.nspname, r.relname, ARRAY(
     SELECT format('%%s.%%s', m.nspname, t.relname) FROM pg_class t JOIN pg_namespace m ON m.oid = t.relnamespace
     WHERE (t.oid = r.oid OR t.oid IN (SELECT relid FROM pg_partition_tree(r.oid))) AND {identity} = 'none' ORDER BY 1)
@@ -53,8 +53,8 @@ SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_mes
 AND NOT has_function_privilege(%s, oid, 'EXECUTE')
 
 -- name: unsupported_columns
--- The columns of tables, `schema.table`, that do not arrive: `schema.table.column`, its type. Debezium's PostgreSQL
--- connector (3.5) supports the first types also in arrays, the second ones alone; and enums, and domains over all these.
+-- The columns of tables (`schema.table`) that Debezium does not publish: `schema.table.column`, type. Debezium's PostgreSQL
+-- connector (3.5) supports the first list of types also in arrays, the second list not; and enums, and domains over these.
 WITH RECURSIVE supported(type, in_arrays) AS (
     SELECT unnest(string_to_array('bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz '
         'timestamp timestamptz json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange '
@@ -105,7 +105,7 @@ SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AN
 AND pg_get_serial_sequence(%s, attname) IS NOT NULL
 
 -- name: reset_sequence
--- The sequence of such a column continues after its last row.
+-- The sequence of a serial column continues after the last value of the column.
 SELECT setval(pg_get_serial_sequence({}, {}), greatest(max({n}), 1), max({n}) IS NOT NULL) FROM {t}
 
 -- name: type_names
@@ -116,8 +116,8 @@ SELECT oid, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_type WHER
 SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)
 
 -- name: poll_summary
--- What a statement of the poll reads: how many rows, the keys of the last one; and how many rows have a NULL in a key, so
--- that no poll reads them.
+-- The number of rows that a poll's statement reads; the offset columns of the last row; the number of rows with a NULL in an
+-- offset column, which no poll reads.
 WITH polled AS ({statement})
 SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
     (SELECT count(*) FROM ({all}) AS q WHERE {may_be_null} AND num_nulls({keys}) > 0)
