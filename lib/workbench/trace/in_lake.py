@@ -1,8 +1,8 @@
-"""Locate the versions of one record in a Hudi table: their commits and their files.
+"""Find the versions of one record in a Hudi table: their commits and their files.
 
-A commit of the ingest holds the source position after it. So a message was ingested by the first
-commit whose position is later than the message. The file comes from a query as of that commit: each
-row names its base file, or its file group if the row is in a log file.
+An ingest commit records the offsets that it has reached. So the first commit whose offset is later
+than a message has ingested the message. The file comes from a query as of that commit: each row names
+its base file, or its file group if the row is in a log file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .in_topic import Change
 
 
 def view_names(lake: hudi.Table) -> dict[str, str]:
-    """Return {short name: catalog name}; the short names are `cow`, or `mor_ro` and `mor_rt`."""
+    """Return {short name: catalog name}. The short names are `cow`, or `mor_ro` and `mor_rt`."""
     views = hudi.catalog_names(lake)
     if lake.type == "mor":
         return {f"mor{view[-3:]}": view for view in views}  # the names end with _ro and _rt
@@ -131,7 +131,7 @@ def written_file(
         group: file group of the previous version. A hard delete is written to the same group.
 
     Returns:
-        Empty if the cleaner has removed the files from which the file group is found.
+        Empty if the cleaner has removed files that are needed to find the file group.
     """
     if record.get("__deleted") != "true" or lake.deletes == "soft":
         file_name = versions_at(world, lake, key, commit).get(lake.ordering_value(record), "")

@@ -1,4 +1,4 @@
-"""The table that is traced, and the messages of one row in its topic: the start of a trace."""
+"""The traced table, and the messages of one of its rows in the topic."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TracedTable:
     """A source table whose rows can be traced.
 
     Attributes:
-        name: name in this command.
-        source: schema.table.
+        name: name of the table in the command `workbench trace`.
+        source: name of the source table, `schema.table`.
         key: primary key column.
         topic: topic of its changes.
         sink: settings of its landing; None if nothing lands them.
@@ -42,10 +42,10 @@ class TracedTable:
 
 @dataclass
 class Change:
-    """A change of a row: its message, and where it went.
+    """A change of a row: its message, landed file and lake columns.
 
     Attributes:
-        change: number of the change, from 1 on.
+        change: number of the change, from 1.
         made_at: commit time in the source (UTC).
         op: snapshot, insert, update or delete.
         what: description, such as `birth_year 1906 → 1907`.
@@ -58,8 +58,8 @@ class Change:
         version: version of the schema.
         record: the decoded message.
         payload_bytes: bytes that identify the message in its landed file.
-        landed: landed file, below the landing, or "".
-        lake: columns of the lake tables and their views.
+        landed: landed file, relative to the landing folder; "" if there is none.
+        lake: {column of a lake table or view: value} (see `row_history.row`).
     """
 
     change: int
@@ -85,7 +85,7 @@ def events(world: World, table: TracedTable, key: Any) -> list[Change]:
     Raises:
         LakeError: there is no such message, or one cannot be decoded.
     """
-    decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
+    decode = registry.Decoder(world) if table.format == "avro" else None  # None: Connect's JSON
     versions = registry.versions_by_schema_id(world, [f"{table.topic}-value"]) if decode else {}
 
     def has_key(raw: Optional[bytes]) -> bool:
@@ -106,7 +106,7 @@ def events(world: World, table: TracedTable, key: Any) -> list[Change]:
             raise LakeError(
                 f"a message of the row cannot be read: {e.message}",
                 location=f"{table.topic}, partition {m.partition}, offset {m.offset}",
-                hint="the ingest has it as a dead letter: hudi.dead_letters(spark, world, table) has the "
+                hint="the ingest has written a dead letter: hudi.dead_letters(spark, world, table) shows the "
                 "reason",
             ) from e
         source_ms, op = record.get("__source_ts_ms"), record.get("__op")
@@ -160,7 +160,7 @@ def extract_key(decode: Optional[registry.Decoder], raw: Optional[bytes], name: 
 def _decode_value(
     decode: Optional[registry.Decoder], raw: bytes
 ) -> tuple[dict[str, Any], bytes, str]:
-    """Return (record, bytes that identify it in its landed file, schema id)."""
+    """Return (record, bytes that identify the message in its landed file, schema id)."""
     if decode:
         record, message, _ = decode(raw)
         return record, message.body, message.schema
@@ -169,7 +169,7 @@ def _decode_value(
     except ValueError as e:
         raise LakeError(str(e)) from e
     if payload is None:
-        raise LakeError("it is empty")
+        raise LakeError("the payload is null")
     return payload, JsonLines().encoder_for(None)(payload, line), "inline"
 
 

@@ -31,7 +31,7 @@ HIDDEN_FIELDS = ["view", "_hoodie_commit_seqno", "_hoodie_record_key"]
 
 
 def show(history: RowHistory) -> None:
-    """Print where the changes of a row come from, where they went, and what the views show."""
+    """Print the changes of a row in the source, the topic and the lake, and the rows of the views."""
     from rich.console import Console
     from rich.text import Text
 
@@ -85,12 +85,12 @@ def _format(value: Any) -> str:
 
 
 def draw(history: RowHistory) -> Any:
-    """Draw the timeline of a row, a line per change, from source to topic and from there to each table.
+    """Draw the changes of a row over time: one line per change, from source to topic to each table.
 
-    The distances in time are not to scale.
+    The time axis is not to scale.
 
     Returns:
-        A figure of matplotlib.
+        A matplotlib figure.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
@@ -99,13 +99,13 @@ def draw(history: RowHistory) -> Any:
 
     changes, stages = history.changes, _stages(history)
     times = sorted({time for stage in stages.values() for time in stage})
-    # once the colors are used up: other line styles, then other markers
+    # after the last color the line style changes, after the last line style the marker
     styles = (
         plt.cycler(marker="os^D")
         * plt.cycler(linestyle=["-", "--", ":"])
         * plt.cycler(color=[*charts.PALETTE, charts.INK])
     )
-    legend_rows = (len(changes) + 1) // 2  # it has two columns
+    legend_rows = (len(changes) + 1) // 2  # the legend has two columns
     height = 1.4 + 0.75 * len(stages) + 0.25 * (legend_rows + 1)  # inches
     with plt.rc_context(cast(Any, charts.STYLE)):
         figure = charts.Picture(
@@ -148,10 +148,10 @@ def _draw_change(
     """Draw the line of one change.
 
     Args:
-        axes: of matplotlib.
+        axes: the axes to draw on.
         change: the row of the change.
-        points: the point of each stage: source (None if its time is unknown), topic, and each table
-            (None if it does not have the change).
+        points: (x, y) for each stage: source (None if its time is unknown), topic, and each table
+            (None if the table does not have the change).
         style: marker, line style and color.
     """
     source, topic, *tables = points
@@ -163,6 +163,6 @@ def _draw_change(
     )
     for table in tables:
         if table is not None:
-            # a bend, or a table would look like a stop on the way to another one
+            # a bend, because a straight line to one table could pass through another table
             bend = (table[0], topic[1] - 0.5)
             axes.plot(*zip(topic, bend, table), **style, markevery=[2])

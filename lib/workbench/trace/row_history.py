@@ -1,9 +1,10 @@
 """The history of one row: `workbench trace artists 299`, or `row(world, traced_table(world, "artists"), 299)`.
 
-It has every change of the row from the source's log to the views of the lake: LSN and transaction →
-topic, partition, offset → schema → landed file → Hudi commit, file group, base or log file → what each
-view shows. Only the topic is read for the messages of one key. The rest is looked up in file names,
-timelines and the lake as of each commit (see in_lake). Spark is used only for what hudi-rs cannot read.
+The history has every change of the row, from the source's log to the views of the lake: LSN and
+transaction → topic, partition, offset → schema → landed file → Hudi commit, file group, base or log
+file → visibility in each view. The messages of the key are read from the topic. The other values come
+from file names, timelines and queries of the lake as of each commit (see in_lake). Spark is used only
+if hudi-rs cannot read a table.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from .in_lake import find_commit, rows_of_key, versions_at, view_names, written_
 from .in_topic import Change, TracedTable
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
-INTERNAL_COLUMNS = ["record", "payload_bytes", "lake"]  # fields of Change that are no result
+INTERNAL_COLUMNS = [
+    "record",
+    "payload_bytes",
+    "lake",
+]  # fields of Change that are not in the result
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,8 @@ class RowHistory:
     Attributes:
         table: the traced table.
         key: record key of the row.
-        changes: one line per change.
-        views: the row as each view shows it now.
+        changes: one row per change (see `row`).
+        views: the current rows of each view (see `row`).
     """
 
     table: TracedTable
@@ -48,23 +53,24 @@ def row(world: World, table: TracedTable, key: Any) -> RowHistory:
 
     Args:
         world: the world.
-        table: `walkthroughs.traced_table` returns that of a captured table.
+        table: the traced table, as `walkthroughs.traced_table` returns it.
         key: record key of the row, a number or a text.
 
     Returns:
-        changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn,
-            transaction (of a row of the snapshot that of the snapshot), partition, offset,
-            in_topic_at, schema (its id; "inline" for JSON), version, landed (file below the
-            landing); then for each lake table <kind>_commit, <kind>_file_group, <kind>_file; then
-            for each view whether it shows this change: now, was (time travel finds it), not yet
-            (before compaction), never (the same commit has a later change).
-        views: for each view the rows that it has of this key now, read by hudi-rs, or by Spark if
-            that cannot. A read-optimized view has two if a record moved and was not compacted yet.
+        changes: one row per change, oldest first: change, made_at (UTC), op, what, lsn, transaction
+            (of a snapshot row: the transaction of the snapshot), partition, offset, in_topic_at
+            (UTC), schema (its id; "inline" for JSON), version, landed (file, relative to the landing
+            folder); then for each lake table <kind>_commit, <kind>_file_group, <kind>_file; then one
+            column per view with the visibility of the change: now, was (only by time travel), not
+            yet (before compaction), never (the same commit has a later change).
+        views: the current rows of the key in each view, read by hudi-rs, or by Spark if hudi-rs
+            cannot read the table. A read-optimized view has two rows if a record has moved to
+            another partition and was not compacted yet.
 
     Raises:
         LakeError: no message has this key.
         WorkbenchError: the topic does not exist.
-        StackError: a service does not answer.
+        StackError: a service does not respond.
     """
     changes = in_topic.events(world, table, key)
     record_key = {table.key: changes[0].record[table.key]}
@@ -74,14 +80,14 @@ def row(world: World, table: TracedTable, key: Any) -> RowHistory:
     for lake in table.tables:
         _add_table_columns(world, table, lake, record_key, changes, current)
     rows = pandas.DataFrame([{**vars(change), **change.lake} for change in changes])
-    # also if no message has a value
+    # set explicitly, because a column without any value would have another type
     types = {"transaction": "Int64", "made_at": "datetime64[us, UTC]"}
     rows = rows.drop(columns=INTERNAL_COLUMNS).astype(types)
     return RowHistory(table, record_key[table.key], rows, current)
 
 
 def views(world: World, table: TracedTable, key: Mapping[str, Any]) -> pandas.DataFrame:
-    """Return the rows of a key ({field: value}) as each view shows them now, with a column `view`."""
+    """Return the current rows of a key ({field: value}) in each view, with a column `view`."""
     rows = [
         {**row, "view": view}
         for lake in table.tables
@@ -93,7 +99,7 @@ def views(world: World, table: TracedTable, key: Mapping[str, Any]) -> pandas.Da
 
 
 def _landed_file(world: World, table: TracedTable, change: Change) -> str:
-    """Return the path of the landed file with a message, below the landing, or ""."""
+    """Return the landed file of a message, relative to the landing folder; "" if there is none."""
     sink = table.sink
     if sink is None:
         return ""
@@ -132,7 +138,7 @@ def _add_table_columns(
         lake: the lake table.
         key: {field: value} of the row.
         changes: all changes of the row, oldest first.
-        current: the row as each view shows it now, as `views` returns it.
+        current: the result of `views` for the row.
     """
     actions = completed_actions(lake)
     commits = [find_commit(world, lake, actions, table.topic, change) for change in changes]
@@ -185,15 +191,16 @@ def _visibility(
     is_last: bool,
     base_versions: Optional[set[Any]],
 ) -> str:
-    """Return whether a view shows a change.
+    """Return the visibility of a change in a view: NOW, WAS, NOT_YET, NEVER or "".
 
     Args:
-        state: WAS if a commit has the change; else the result.
+        state: WAS if a commit has written the change. Any other state is the result.
         record: the change.
         lake: the table.
         visible: ordering values of the rows that the view shows.
-        is_last: whether it is the last change that was committed.
-        base_versions: of a view of base files, the ordering values that base files have had.
+        is_last: whether the change is the last committed change.
+        base_versions: for a read-optimized view, the ordering values that base files have had; else
+            None.
     """
     if state != WAS:
         return state
