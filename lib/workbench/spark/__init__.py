@@ -1,4 +1,4 @@
-"""Spark: the session of a world, and the server of the embedded stack."""
+"""Spark: the session of a world, and the embedded Spark Connect server."""
 
 from .sessions import (
     is_remote,

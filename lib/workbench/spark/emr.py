@@ -2,10 +2,10 @@
 
 Source: EMR Serverless guide, "Run interactive sessions … through Spark Connect".
 
-A session is a Spark driver with executors. It starts in a minute or two, and costs money as long as
-it exists. All processes of a person share one session, found by its name, like notebooks share the
-embedded Spark. It ends with the process that started it, at the end of a headless run, after
-IDLE_TIMEOUT_MINUTES without a request, or with `workbench aws down`.
+A session is a Spark driver with executors. It starts within two minutes, and costs money while it
+exists. All processes of a user share one session, which they find by its name. The session ends with
+the process that started it, at the end of a headless run, after IDLE_TIMEOUT_MINUTES without a
+request, or with `workbench aws down`.
 """
 
 import atexit
@@ -24,7 +24,7 @@ from .settings import hudi_conf, load_conf
 # Below the lake's root: the library with its packages (see run.publish).
 ENVIRONMENT_ARCHIVE = "workbench/environment.tar.gz"
 AUTH_HEADER = "x-aws-proxy-auth"  # contains the session's token
-# A token expires after an hour; this long before, another one is requested.
+# A token expires after an hour. A new one is requested this long before.
 TOKEN_REFRESH_MARGIN = dt.timedelta(minutes=5)
 IDLE_TIMEOUT_MINUTES = 15
 READY_STATES = ("STARTED", "IDLE", "BUSY")
@@ -39,7 +39,7 @@ def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
 
 
 def spark_conf(world: World) -> dict[str, str]:
-    """Return the settings of a Spark on EMR.
+    """Return the Spark settings for EMR.
 
     They name EMR's Hudi, the jars of `workbench aws publish`, and Glue as the catalog.
     """
@@ -50,7 +50,7 @@ def spark_conf(world: World) -> dict[str, str]:
 def serverless_conf(world: World) -> dict[str, str]:
     """Return the settings of a job or a session on EMR Serverless.
 
-    Beside those of `spark_conf` they name the archive of the library with its packages.
+    These are the settings of `spark_conf`, and the archive of the library with its packages.
     """
     archive = load_conf("emr-serverless", root=world.lake.root, archive=ENVIRONMENT_ARCHIVE)
     return {**spark_conf(world), **archive}
@@ -75,20 +75,20 @@ def submitting_to(cluster: str, kind: str) -> Iterator[None]:
         raise StackError(
             f"the cluster accepts no {kind}: {e.message}",
             location=cluster,
-            hint="it terminates when idle; create another: "
+            hint="an idle cluster terminates; create another one: "
             "`workbench aws up emr schedule -p Generation=<one more than last time>`",
         ) from e
 
 
 def session_name(world: World) -> str:
-    """Return the name of this person's session of this instance."""
+    """Return the name of the session of this user and this instance."""
     return f"{world.stack.deployment}-{getpass.getuser()}-{paths.instance_name()}"
 
 
 def open_channel(
     world: World, options: list[tuple[str, Any]], progress: Callable[[str], None] = print
 ) -> "Channel":
-    """Return the channel to this person's session; one is started if necessary.
+    """Return the channel to this user's session. A missing session is started.
 
     Args:
         world: the world of the application.
@@ -104,7 +104,7 @@ def open_channel(
 
 
 def live_sessions(world: World) -> list[dict[str, Any]]:
-    """Return this person's sessions that have not ended, those that are ready first."""
+    """Return this user's sessions that have not ended, ready sessions first."""
     listed = aws.paginate(
         world.region,
         "emr-serverless",
@@ -141,7 +141,9 @@ def _terminate_started_sessions() -> None:
 
 
 def _describe_state(session: dict[str, Any]) -> str:
-    return f"it is {session['state']}: {session.get('stateDetails') or 'EMR gives no reason'}"
+    return (
+        f"its state is {session['state']}: {session.get('stateDetails') or 'EMR reports no reason'}"
+    )
 
 
 def _get_session(world: World, session_id: str) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def _get_session(world: World, session_id: str) -> dict[str, Any]:
 
 
 def _wait_until_ready(world: World, session_id: str) -> None:
-    hint = "its log: EMR Studio, or the application's log location"
+    hint = "read its log in EMR Studio, or in the application's log location"
 
     def is_ready() -> bool:
         session = _get_session(world, session_id)
@@ -173,7 +175,7 @@ def terminate_session(world: World, session_id: str) -> None:
 
 
 def terminate_sessions(world: World) -> int:
-    """End all of this person's sessions, and return how many there were."""
+    """End all sessions of this user, and return their number."""
     sessions = live_sessions(world)
     for session in sessions:
         terminate_session(world, session["sessionId"])
@@ -181,10 +183,7 @@ def terminate_sessions(world: World) -> int:
 
 
 class Channel(ChannelBuilder):
-    """The channel to a session; each call carries a valid token.
-
-    The token is in no URL, and is not shown.
-    """
+    """The channel to a session. Each call has a valid token in its metadata, not in the URL."""
 
     def __init__(self, world: World, session_id: str, options: list[tuple[str, Any]]):
         """Wait until the session is ready, and request its endpoint.
@@ -198,7 +197,7 @@ class Channel(ChannelBuilder):
         try:
             _wait_until_ready(world, session_id)
             endpoint = self._renew_token()
-        except BaseException:  # also Ctrl-C while it starts
+        except BaseException:  # also Ctrl-C during the start
             if session_id in _started_sessions:
                 terminate_session(world, session_id)
             raise
@@ -221,7 +220,7 @@ class Channel(ChannelBuilder):
         return "" if session["state"] in ALIVE_STATES else _describe_state(session)
 
     def metadata(self) -> Iterable[tuple[str, str]]:
-        """Return the metadata of a call; pyspark requests it before each."""
+        """Return the metadata of a call. pyspark calls this method before each call."""
         with self._lock:
             if dt.datetime.now(dt.timezone.utc) > self._token_expires_at - TOKEN_REFRESH_MARGIN:
                 self._renew_token()

@@ -1,8 +1,8 @@
 """The embedded Spark Connect server, on loopback only.
 
-Spark 3.5's own launcher listens on every interface and has no password
-(`spark.connect.grpc.binding.address` came with 4.0). So this process has a classic session and
-starts the same gRPC service itself, at an address of its choice.
+Spark 3.5's own launcher listens on every interface and has no password (Spark 4.0 added
+`spark.connect.grpc.binding.address`). So this process creates a classic session and starts the same
+gRPC service on loopback.
 """
 
 import json
@@ -21,15 +21,14 @@ from . import settings
 
 # The settings that are the same in every world; Spark itself reads them.
 CONF_DIR = service_path(Path(__file__).parent / "conf")
-# Empty defaults of HDFS, MapReduce and YARN, in place of about 2,000 settings that nothing on one
-# machine uses. Hudi sends all Hadoop settings along with every task, and reads those files again
-# for every Parquet file that it looks up keys in. Without the settings an upsert into 30 partitions
-# takes a quarter less time. The empty files precede Hadoop's own on the class path.
+# Empty default files of HDFS, MapReduce and YARN. They precede Hadoop's own files on the class path,
+# and replace about 2,000 settings that one machine does not use. Hudi sends all Hadoop settings with
+# every task, and reads the default files again for every Parquet file in which it looks up keys.
+# Without the settings an upsert into 30 partitions takes a quarter less time.
 EMPTY_CLUSTER_CONF = service_path(Path(__file__).parent / "hadoop")
-# The same for Hadoop's core. 413 of its 417 settings, most of them of object stores and Kerberos,
-# are equal to the defaults in Hadoop's code or not used for a lake in a folder. With them a commit
-# into a small table takes a fifth more processor time: each of its tasks unpacks all settings, one
-# by one.
+# The same for Hadoop's core. For a lake in a folder, 413 of its 417 settings are unused or equal to
+# the defaults in Hadoop's code; most of them are for object stores and Kerberos. With the settings a
+# commit to a small table takes a fifth more CPU time, because each task deserializes all of them.
 EMPTY_CORE_CONF = EMPTY_CLUSTER_CONF / "files"
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024  # as in Spark's own server
 
@@ -41,10 +40,10 @@ def server_conf(
 
     Args:
         spark: the section of the world.
-        tables: URI of the folder of its tables.
+        tables: URI of the folder of the lake's tables.
         java_compiler: how Java compiles (see services.java_options).
-        endpoint: URL of an S3 service other than AWS, if the lake is in one.
-        region: its region.
+        endpoint: URL of an S3 service other than AWS that has the lake; "" for none.
+        region: region of that service.
     """
     jars = artifacts.jars("spark")
     if endpoint:
@@ -72,8 +71,8 @@ def server_conf(
         **spark.model_dump(),
     )
     if own_workers and not is_local:
-        # Executors of our own workers find Hudi on their class path. Through spark.jars another
-        # class loader than Avro's would load it, and Avro would create no Hudi records from a log
+        # Executors of the embedded workers load Hudi from their class path. With spark.jars, another
+        # class loader than Avro's would load Hudi, and Avro could not create Hudi records from a log
         # block ("GenericData$Record cannot be cast to …").
         conf["spark.executor.extraClassPath"] = class_path_text
     elif not is_local:
@@ -87,7 +86,7 @@ def server_conf(
 def remove_incomplete_metastore(metastore: Path) -> None:
     """Remove a Derby catalog whose creation was killed; nothing is registered in it yet.
 
-    Its file service.properties is written last. Without that file every later start would fail.
+    Derby writes the file service.properties last. Without it every later start would fail.
     """
     if not (metastore / "service.properties").exists():
         shutil.rmtree(metastore, ignore_errors=True)
@@ -122,9 +121,9 @@ def main(arguments: dict[str, Any]) -> None:
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, stop)
-    # opens the Hive catalog now, not in the first query of a person
+    # opens the Hive catalog now, not in the first query of a user
     session.sql("SHOW DATABASES").collect()
-    # Without its Java this process is useless: the stack sees it end, and starts both again.
+    # When the JVM ends, this process ends as well, so that the stack restarts both.
     gateway: Any = session.sparkContext._gateway
     gateway.proc.wait()
     sys.exit(1)

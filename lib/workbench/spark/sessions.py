@@ -16,7 +16,8 @@ from .. import stack
 from ..base import LakeError, StackError, WorkbenchError, World, split_host_port, wait_until
 from .settings import hudi_conf, session_conf
 
-# Of the metadata of a response, which contains Java's stack trace (conf/spark-defaults.conf).
+# Limit of the metadata of a gRPC response, which contains Java's stack trace
+# (conf/spark-defaults.conf).
 MAX_METADATA_BYTES = 256 << 10
 PYTHON_MISMATCH = re.compile(
     r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version \((\d+), (\d+)\) "
@@ -32,7 +33,7 @@ SESSION_LOST_ERRORS = re.compile(
     re.I,
 )
 _lock = threading.Lock()
-# How many callers hold `java_stacktraces` of a session, and the world that it was made for.
+# {session: number of active `java_stacktraces` blocks} and {session: world}
 _holders: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 
@@ -40,8 +41,8 @@ _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 def session(world: World) -> SparkSession:
     """Return the session of a world; an embedded Spark Connect server is started if it is down.
 
-    If Spark was restarted since the last call, it is a new session: what was cached or registered
-    in the old one is lost.
+    If Spark was restarted since the last call, the session is a new one, without the cached data and
+    temporary views of the old one.
 
     Raises:
         StackError: the server cannot be started or reached, or has another version.
@@ -61,7 +62,7 @@ def session(world: World) -> SparkSession:
 
 
 def _connect_session(world: World) -> SparkSession:
-    # what SparkSession.builder.remote(…) sets, which takes no options
+    # as SparkSession.builder.remote(…) does, which does not accept channel options
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     from pyspark.sql.connect.client import ChannelBuilder
     from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -78,18 +79,18 @@ def _connect_session(world: World) -> SparkSession:
     builder: Any = ConnectSession.builder
     builder = builder.channelBuilder(channel)
     spark = builder.getOrCreate()
-    # getOrCreate returns any session that exists
+    # getOrCreate returns any existing session, also one of another endpoint
     if spark.client._builder.endpoint == channel.endpoint:
         try:
             return _configure(spark, world)
         except WorkbenchError:
             raise
         except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
-            # a server that has just restarted may not know the old session, and return only UNKNOWN
+            # a restarted server does not have the old session, and may return only UNKNOWN
             is_lost = is_session_lost(e) or "StatusCode.UNKNOWN" in str(e)
             if not is_lost and not unreachable_reason(spark):
                 raise
-            # Without stop, getOrCreate returns the session again. It fails if the server is dead.
+            # Without stop, getOrCreate returns the old session again. stop fails if the server is down.
             with contextlib.suppress(Exception):
                 spark.stop()
     return _configure(builder.create(), world)
@@ -98,15 +99,15 @@ def _connect_session(world: World) -> SparkSession:
 def is_remote(spark: Any) -> bool:
     """Return whether a session is one of Spark Connect.
 
-    A classic session has an attribute `client`, too, which raises an error.
+    A classic session also has an attribute `client`, which raises an error.
     """
     return not isinstance(spark, SparkSession) and hasattr(spark, "client")
 
 
 def _classic_session(world: World) -> SparkSession:
-    """Return the session in this process; one is created if necessary."""
+    """Return the session in this process. A missing session is created."""
     builder = SparkSession.builder.appName("workbench")
-    # without a master, that of Spark's own configuration, on EMR, or that of spark-submit
+    # without `master`, Spark uses the master of its configuration (on EMR) or of spark-submit
     if world.spark.master:
         builder = builder.master(world.spark.master)
     for key, value in {**hudi_conf(), **session_conf()}.items():
@@ -134,7 +135,7 @@ def _require_same_version(spark: Any) -> None:
     minor = ".".join(spark.version.split(".")[:2])
     if minor != ".".join(pyspark.__version__.split(".")[:2]):
         raise StackError(
-            f"pyspark {pyspark.__version__} cannot speak with Spark {spark.version}",
+            f"pyspark {pyspark.__version__} is not compatible with Spark {spark.version}",
             location=spark.client._builder.endpoint,
             expected=f"a client of version {minor}",
             hint=f'pip install "pyspark=={minor}.*", or use a server of this version',
@@ -144,9 +145,9 @@ def _require_same_version(spark: Any) -> None:
 def configure_client(client: Any) -> None:
     """Limit the retries of a Spark Connect client, and make its results safe to convert.
 
-    pyarrow ends the process (SIGSEGV) when it converts nested lists without any element. Spark 3.5
-    sends them without their offsets, which the Arrow format requires (SPARK-51112, SPARK-55056;
-    arrow-java writes them from 19.0.0 on). A copy of the result has them.
+    pyarrow crashes the process (SIGSEGV) when it converts nested lists without any element, because
+    Spark 3.5 sends them without the offsets that the Arrow format requires (SPARK-51112, SPARK-55056;
+    fixed in arrow-java 19.0.0). A copy of the result has the offsets.
     """
     # by default a dead server is retried for ten minutes
     client._retry_policy.update(max_retries=6, max_backoff=2000)
@@ -166,7 +167,7 @@ def configure_client(client: Any) -> None:
 
 
 def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
-    """Return the world of a session, None if `session` has not created it; a world as it is."""
+    """Return the world of a session, None if `session` did not create it. A world is returned as is."""
     if isinstance(session_or_world, World):
         return session_or_world
     with contextlib.suppress(TypeError):  # an object without weak references is not a session
@@ -175,7 +176,7 @@ def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
 
 
 def query_engine(session_or_world: Union[SparkSession, World]) -> str:
-    """Return what runs queries in Athena's dialect, and has their catalog: "spark" or "athena"."""
+    """Return the engine for queries in Athena's dialect, which has the catalog: "spark" or "athena"."""
     world = world_of(session_or_world)
     return world.query.kind if world else "spark"
 
@@ -192,14 +193,14 @@ def translate_errors(
 
     Args:
         spark: the session.
-        message: what failed, in a few words.
-        location: as of every error.
-        hint: as of every error.
-        kafka_world: the world whose Kafka the block uses.
+        message: message of a LakeError; the cause is appended.
+        location: location of the errors.
+        hint: hint of a LakeError.
+        kafka_world: the world whose Kafka the block uses, if any.
 
     Raises:
-        StackError: Spark is gone, or Kafka; or Spark's workers run another version of Python.
-        LakeError: any other error, with its innermost cause. WorkbenchErrors stay as they are.
+        StackError: Spark or Kafka is down; or Spark's workers run another version of Python.
+        LakeError: any other error, with its innermost cause. A WorkbenchError is not translated.
     """
     # checked first, because the client itself retries a dead server for ten minutes
     reason = unreachable_reason(spark)
@@ -225,7 +226,7 @@ def translate_errors(
 
 @contextlib.contextmanager
 def _interrupt_when_kafka_lost(world: Optional[World], spark: SparkSession) -> Iterator[None]:
-    """Interrupt Spark in this block when Kafka's service is gone: its clients retry for minutes."""
+    """Interrupt Spark in this block when Kafka is lost: Spark's Kafka clients retry for minutes."""
     if world is None or not world.stack.embedded or not is_remote(spark):
         yield
         return
@@ -236,7 +237,7 @@ def _interrupt_when_kafka_lost(world: Optional[World], spark: SparkSession) -> I
             try:
                 check_kafka()
             except StackError:
-                # if Spark is gone, too, the block itself raises an error
+                # if Spark is down, too, the block itself raises an error
                 with contextlib.suppress(Exception):
                     spark.interruptAll()
                 return
@@ -251,7 +252,7 @@ def _interrupt_when_kafka_lost(world: Optional[World], spark: SparkSession) -> I
 
 
 def _python_mismatch_error(text: str, location: str) -> Optional[StackError]:
-    """Return the error for a Python function that Spark's workers refused because of its version.
+    """Return the error for a Python function that Spark's workers rejected because of its version.
 
     None for any other error.
     """
@@ -264,14 +265,14 @@ def _python_mismatch_error(text: str, location: str) -> Optional[StackError]:
         "they cannot run its functions",
         location=location,
         expected=f"Python {worker} on both sides",
-        hint=f"run it with Python {worker}; what contains no Python function (queries, an ingest) "
-        'also runs from here (deploy/README.md, "Inside the network")',
+        hint=f"run it with Python {worker}; queries and an ingest contain no Python function, and "
+        'run from here, too (deploy/README.md, "Inside the network")',
     )
 
 
 def innermost_cause(text: str) -> str:
     """Return the innermost cause in the text of a Spark exception, as one line."""
-    # a message that begins with an empty line
+    # join a message that begins with an empty line with its exception
     text = re.sub(r"(?m)^((?:Caused by: )?[\w.$]+:)\s*\n\s*", r"\1 ", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["unknown"]
     causes = [line for line in lines if line.startswith("Caused by:")]
@@ -287,18 +288,18 @@ def innermost_cause(text: str) -> str:
 
 
 def is_session_lost(error: BaseException) -> bool:
-    """Return whether an error of Spark Connect means that the server, or the session, is gone."""
-    # reported by a running server, about others, such as the registry
+    """Return whether an error of Spark Connect means that the server or the session is lost."""
+    # a running server reports this error, for example about the registry
     if type(error).__name__ == "StreamingQueryException":
         return False
-    # the stack trace may name others, such as Kafka
+    # the stack trace may contain errors of other services, such as Kafka
     text = f"{type(error).__name__}: {error}".partition(STACKTRACE_MARKER)[0]
     return SESSION_LOST_ERRORS.search(text) is not None
 
 
 @contextlib.contextmanager
 def java_stacktraces(spark: SparkSession) -> Iterator[None]:
-    """Add Java's stack trace to the errors of a session in this block; others get one line."""
+    """Add Java's stack trace to the errors of a session in this block. Other errors have one line."""
     _set_stacktraces(spark, 1)
     try:
         yield
@@ -307,9 +308,9 @@ def java_stacktraces(spark: SparkSession) -> Iterator[None]:
 
 
 def _set_stacktraces(spark: SparkSession, change: int) -> None:
-    with _lock:  # of two simultaneous jobs the last one to end switches them off
+    with _lock:  # the last of several concurrent jobs disables the stack traces
         _holders[spark] = _holders.get(spark, 0) + change
-        # where the session has ended meanwhile, the block itself raises an error
+        # if the session has ended meanwhile, the block itself raises an error
         with contextlib.suppress(Exception):
             if not unreachable_reason(spark):
                 enabled = str(_holders[spark] > 0).lower()
@@ -317,7 +318,7 @@ def _set_stacktraces(spark: SparkSession, change: int) -> None:
 
 
 def session_lost_error(spark: Any, reason: str) -> StackError:
-    """Return the error for a session whose server is gone; it names the state of our own server."""
+    """Return the error for a session whose server is lost, with the state of an embedded server."""
     return _server_lost_error(spark) or StackError(
         "Spark was restarted or is gone",
         location=reason,
@@ -330,12 +331,12 @@ def _server_lost_error(spark: Any, error_text: str = "") -> Optional[StackError]
 
     Args:
         spark: the session.
-        error_text: an error of the session. A server that shuts down still responds for a moment,
-            with errors of any kind. After one of SHUTDOWN_ERRORS its end is awaited for up to two
-            seconds.
+        error_text: text of an error of the session. A server that is shutting down still responds,
+            with various errors. After one of SHUTDOWN_ERRORS the function waits up to two seconds
+            for the end of the server.
 
     Returns:
-        None if the server runs, or is not ours.
+        None if the server runs, or is not a service of this instance.
     """
     world = world_of(spark)
     if not world or not is_remote(spark):
@@ -346,13 +347,13 @@ def _server_lost_error(spark: Any, error_text: str = "") -> Optional[StackError]
 
     if not SHUTDOWN_ERRORS.search(error_text):
         return down_error()
-    with contextlib.suppress(WorkbenchError):  # it runs on: the error has another cause
+    with contextlib.suppress(WorkbenchError):  # the server still runs: the error has another cause
         return wait_until(down_error, "Spark to end", timeout=2)
     return None
 
 
 def _end_reason(spark: Any) -> str:
-    """Return why a session of EMR Serverless has ended; empty if it has not, and for any other."""
+    """Return why an EMR Serverless session has ended; empty if it runs, and for other sessions."""
     end_reason = getattr(spark.client._builder, "end_reason", None) if is_remote(spark) else None
     return end_reason() if end_reason else ""
 

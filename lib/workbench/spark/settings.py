@@ -1,4 +1,4 @@
-"""Spark settings, wherever Spark runs: the files in conf/."""
+"""Load the Spark settings in conf/."""
 
 from pathlib import Path
 from string import Template
@@ -12,9 +12,9 @@ def load_conf(name: str, until: str = "", **values: object) -> dict[str, str]:
     """Return the settings of conf/<name>.conf, a file in the format of spark-defaults.conf.
 
     Args:
-        name: of the file.
-        until: read only the part before this text.
-        **values: the values of the file's ${placeholders}; unknown ones stay.
+        name: name of the file, without .conf.
+        until: read only the part before this text; by default the whole file.
+        **values: values of the file's ${placeholders}; a placeholder without a value stays.
     """
     text = (CONF_DIR / f"{name}.conf").read_text(encoding="utf-8")
     if until:
@@ -28,12 +28,12 @@ def load_conf(name: str, until: str = "", **values: object) -> dict[str, str]:
 
 
 def hudi_conf() -> dict[str, str]:
-    """Return what a Spark must be started with for Hudi, the first part of spark-defaults.conf."""
+    """Return the settings that Hudi requires at the start of Spark (in spark-defaults.conf)."""
     return load_conf("spark-defaults", until="# everything on loopback")
 
 
 def session_conf() -> dict[str, str]:
-    """Return the settings of every session, on whatever server."""
+    """Return the settings of every session, embedded or external."""
     conf = load_conf("session")
     conf["hoodie.write.table.version"] = str(artifacts.versions()["hudi_table_version"])
     return conf
