@@ -131,7 +131,7 @@ def test_a_connect_that_does_not_answer_is_told(world, monkeypatch):
     addresses.update_connectors(world, print)
     no = SimpleNamespace(status_code=500, json=lambda: {"message": "no"})
     monkeypatch.setattr(connect_api.http, "call", lambda *_, **__: no)
-    with pytest.raises(ConnectorError, match="Connect answers 500: no"):
+    with pytest.raises(ConnectorError, match="Connect responds with status 500: no"):
         addresses.update_connectors(moved(world, 5), print)
 
 

@@ -106,7 +106,7 @@ def test_an_install_that_stopped_goes_on_where_it_was(home):
 def test_a_file_with_another_checksum_is_removed_and_named(home, monkeypatch):
     monkeypatch.setitem(GOOD, "b", b"something else")
     with pytest.raises(
-        StackError, match=r"1 files did not come as pinned, the first is b-1.0.jar"
+        StackError, match=r"the checksums of 1 fetched files are wrong; the first file is b-1.0.jar"
     ) as error:
         artifacts.install(silent)
     assert hashlib.sha256(b"jar b").hexdigest() in error.value.expected

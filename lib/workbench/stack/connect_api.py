@@ -33,17 +33,17 @@ def call(
     """Send a request to Kafka Connect.
 
     Args:
-        world: the world of this Connect.
+        world: the world of the Connect cluster.
         method: HTTP method.
         path: path below the URL of Connect.
         body: sent as JSON.
         should_retry: whether the caller still waits for the response (see `http.call`).
 
     Returns:
-        The decoded JSON response, None where it is empty.
+        The decoded JSON response, None if the response is empty.
 
     Raises:
-        StackError: no response.
+        StackError: Kafka Connect does not respond.
         ConnectApiError: the response is an error.
     """
     response = http.call(
@@ -62,7 +62,7 @@ def call(
             "",
             location=location,
             expected=f"the values of connect.user and connect.password in {world.file}",
-            hint="an embedded Connect: `workbench up`; another one: correct the params file",
+            hint="for an embedded Connect run `workbench up`; for another one correct the params file",
         )
     if response.status_code >= 400:
         try:
@@ -70,7 +70,7 @@ def call(
         except ValueError:
             reason = response.text[:300]
         raise ConnectApiError(
-            f"Connect answers {response.status_code}: {reason}",
+            f"Connect responds with status {response.status_code}: {reason}",
             response.status_code,
             reason,
             location=location,

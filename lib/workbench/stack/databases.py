@@ -1,7 +1,7 @@
 """PostgreSQL and MariaDB of the embedded stack: initialization, command line and readiness probe.
 
-Neither runs as root. Passwords are passed only through standard input: no argument, file or log
-contains one.
+Neither database runs as root. Passwords are passed only through standard input, so that no argument,
+file or log contains a password.
 """
 
 import os
@@ -66,8 +66,8 @@ def _init_data_dir(
 ) -> None:
     """Initialize the data folder of a database, unless it has been initialized.
 
-    The folder gets its name when it is complete: a killed initialization leaves no partial folder
-    of that name.
+    The folder is renamed when it is complete, so a killed initialization leaves no incomplete folder
+    of this name.
 
     Args:
         name: name of the service.
@@ -94,7 +94,7 @@ def _init_data_dir(
             f"{capability} (a container: --cap-add={capability.upper()} --cap-add=SETPCAP)"
         )
     message = f"{Path(arguments[0]).name} failed"
-    # Only stderr: the progress on stdout would push the cause out of the error.
+    # Only stderr: the error has the end of the output, which would be the progress on stdout.
     run_command(as_user, message, hint=hint, input=stdin, cwd="/", stdout=subprocess.DEVNULL)
     scratch.rename(folder)
 
@@ -109,8 +109,8 @@ def postgres_bin() -> Path:
 
 def initialize_postgres(world: World) -> None:
     """Initialize the data folder, unless it has been initialized."""
-    # No PostgreSQL of this instance runs now (process.start has killed orphans). It would take any
-    # process with the pid of its predecessor for itself.
+    # No PostgreSQL of this instance runs now (process.start has killed orphans). With the old file,
+    # PostgreSQL would refuse to start if any process has the pid in it.
     (data_dir("postgres") / "postmaster.pid").unlink(missing_ok=True)
     _init_data_dir(
         "postgres",
@@ -167,7 +167,7 @@ SYSTEM_TABLES = (
 def mysql_native_password_hash(password: str) -> str:
     """Return the hash that MariaDB and MySQL store for a password (mysql_native_password).
 
-    With it no statement and no log contains the password.
+    With the hash, no statement and no log contains the password.
     """
     digest = sha1(sha1(password.encode()).digest()).hexdigest()  # noqa: S324 - the servers' format
     return "*" + digest.upper()

@@ -26,8 +26,8 @@ class Finding:
     Attributes:
         subject: what was checked.
         detail: what the check found.
-        remedy: what to do; empty if all is well.
-        is_warning: the stack can start all the same.
+        remedy: what to do; empty if there is no problem.
+        is_warning: whether the stack can start despite the problem.
     """
 
     subject: str
@@ -97,7 +97,7 @@ def _check_packages() -> Finding:
 
 
 def _package_problem(name: str, version: str) -> str:
-    """Return which other version is installed, or which module would be imported instead, else ""."""
+    """Return the problem of a pinned package (missing, other version, shadowed), else ""."""
     distribution = next(iter(metadata.distributions(name=name)), None)
     if not distribution:
         return f"{name} missing, not {version}"

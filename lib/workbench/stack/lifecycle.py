@@ -35,9 +35,9 @@ def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) ->
     """Start services in parallel, and wait until each is ready. Missing jars are fetched first.
 
     Args:
-        world: the world that they run for.
-        names: services to start, with those that they depend on; by default all of the world.
-        progress: called with one line per service that has become ready.
+        world: the world of the services.
+        names: services to start, with their dependencies; by default all services of the world.
+        progress: called with one line per service that is ready.
 
     Returns:
         The status of each service.
@@ -63,7 +63,7 @@ def _start(world: World, names: list[str], progress: Progress = _silent) -> None
     outdated = _outdated(world, names)
     for name in outdated:
         process.require_free_ports(get_service(name), world, process.bound_ports())
-    # Stop all of them before the first starts: one may hold the port that another is to use.
+    # Stop all of them before the first start: an outdated service may hold the port of another one.
     _stop(outdated)
 
     def start(name: str) -> None:
@@ -73,14 +73,13 @@ def _start(world: World, names: list[str], progress: Progress = _silent) -> None
         seconds = time.monotonic() - started_at
         progress(f"{name:<15} {action:<9} {seconds:5.1f} s  {notice}".rstrip())
 
-    # Dependencies are not awaited. Connect retries until Kafka is ready, and loads its plugins
-    # meanwhile.
+    # Services start without waiting for their dependencies. Connect retries until Kafka is ready, and
+    # loads its plugins meanwhile.
     _run_parallel(start, names)
     if process.running_process("connect"):
         addresses.update_connectors(world, progress)
     if "connect" in names:
-        # Connectors of such a plugin were deployed when Connect loaded all plugins, or by a Connect
-        # that has ended since.
+        # Such a connector was deployed by an earlier Connect process with this plugin.
         missing = [name for name in _plugins_in_use(world) if not services.is_plugin_enabled(name)]
         if missing:
             _enable_plugins(missing)
@@ -102,9 +101,9 @@ def _run_parallel(function: Callable[[str], T], names: list[str]) -> list[T]:
 
 
 def ensure_running(world: World, *names: str) -> None:
-    """Make sure that these services are ready for this world; start those that are not.
+    """Start those of these services that are not ready for this world.
 
-    A notebook calls this first. It prints a line for each service that is restarted.
+    The first cell of a notebook calls this function, which prints a line for each restarted service.
 
     Raises:
         ParamsError: the environment sets a password that is not the instance's.
@@ -119,7 +118,7 @@ def ensure_running(world: World, *names: str) -> None:
     selected = _with_dependencies(world, names)
     outdated = _outdated(world, selected)
     for name in outdated:
-        print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
+        print(f"{name} runs with other settings than those of world '{world.name}': restarting it")
     to_start = [name for name in selected if name in outdated or not _is_ready(world, name)]
     if to_start:
         up(world, to_start)
@@ -147,12 +146,12 @@ def load_plugins(world: World, *names: str) -> None:
 
 
 def unload_plugins(world: World, *names: str) -> None:
-    """Make the embedded Connect load these plugins no more, except those of deployed connectors.
+    """Make the embedded Connect stop loading these plugins, except those of deployed connectors.
 
     Connect is restarted if it runs with one of them. A Connect of another world is unchanged.
 
     Raises:
-        StackError: Connect does not answer, or cannot be started.
+        StackError: Connect does not respond, or cannot be started.
     """
     enabled = [name for name in names if services.is_plugin_enabled(name)]
     if not enabled or not world.stack.embedded:
@@ -175,7 +174,7 @@ def _enable_plugins(names: Sequence[str]) -> None:
 def _plugins_in_use(world: World) -> list[str]:
     """Return the plugins of services.OPTIONAL_PLUGINS that deployed connectors use.
 
-    Connect has to run.
+    Connect must be running.
     """
     configs = addresses.connect_configs(world).values()
     classes = " ".join(config.get("connector.class", "") for config in configs)
@@ -256,7 +255,7 @@ def service_down_error(world: World, name: str, address: str) -> Optional[StackE
     return error(
         f"the service {name} {reason}",
         location=f"{address}; its log: {process.log_file(name)}",
-        expected="that it runs while a notebook does",
+        expected="a running service while a notebook runs",
         hint="`workbench up` starts it again. Then run the notebook's set-up cell, and this one "
         "again; nothing is lost",
     )
@@ -301,8 +300,8 @@ def run_watched(world: World, call: Callable[[Callable[[], bool]], T], *names: s
     Args:
         world: the world of the services.
         call: called in a thread, which continues until its own time limit when ServiceLost is
-            raised. Its argument is a function that returns False from then on: the call then sends
-            no further request.
+            raised. Its argument is a function that then returns False, so that the call sends no
+            further request.
         names: the services (see `watch`).
     """
     future: Future[T] = Future()

@@ -1,4 +1,4 @@
-"""One service process: start it once, find it again, wait until it is ready, stop exactly it."""
+"""The process of one service: start, find, wait until ready, stop."""
 
 import contextlib
 import json
@@ -61,21 +61,21 @@ class Service:
     """One service of the stack: how it is configured, started, probed and stopped.
 
     Attributes:
-        address: where it listens, `host:port` or a URL.
-        command: returns the command line. It also writes the configuration that the line names.
-        ready: probes the service in its own protocol. It may raise instead of returning False.
-        depends_on: services that have to run before it.
-        env: variables added to its environment.
-        stop_signal: signal that asks the process group to stop.
-        timeout: seconds until it has to be ready.
+        address: address of the service, `host:port` or a URL.
+        command: writes the configuration of the service, and returns the command line.
+        ready: probes the service in its own protocol; returns False or raises if it is not ready.
+        depends_on: services that must run before this one.
+        env: variables to add to the environment of the process.
+        stop_signal: signal to the process group for a regular stop.
+        timeout: seconds from the start until the service must be ready.
         initialize: work before the first start, such as initdb.
-        extra_ports: ports that it listens on besides that of `address`.
-        config_fingerprint: the world's values that its command and configuration contain. Unlike
-            `command` it writes nothing: a notebook's first cell compares it with the value that
-            the running process was started with.
-        startup_notice: text shown to the user after it was started.
-        writes_own_log: it writes and rotates its log file itself. Its standard output goes into a
-            second file.
+        extra_ports: further ports on which the service listens.
+        config_fingerprint: returns the world's values that command line and configuration contain.
+            Unlike `command` it writes nothing. A notebook's first cell compares it with the value
+            of the running process.
+        startup_notice: text for the user after a start.
+        writes_own_log: whether the process writes and rotates its log file itself. Then its standard
+            output has a second file.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Service:
     writes_own_log: bool = False
 
     def ports(self, world: World) -> tuple[int, ...]:
-        """Return every port that it listens on in this world, that of its address first."""
+        """Return all ports of the service in this world; the first is that of `address`."""
         return (split_host_port(self.address(world))[1], *self.extra_ports(world))
 
 
@@ -105,7 +105,7 @@ class Status:
         state: up, starting, outdated, stopped, died, port-conflict or unreachable.
         seconds: time since the start.
         memory_mb: resident memory in MiB, with that of child processes.
-        log: path of its log file, empty where it has none.
+        log: path of the log file, empty if there is none.
     """
 
     name: str
@@ -215,12 +215,12 @@ def bound_ports() -> set[int]:
 
 
 def _start_fingerprint(service: Service, world: World) -> str:
-    """Return what identifies a start of this service: its ports and its config_fingerprint."""
+    """Return the ports and the config_fingerprint of a service as one text."""
     return json.dumps([service.ports(world), service.config_fingerprint(world)], sort_keys=True)
 
 
 def is_outdated(service: Service, world: World) -> bool:
-    """Return whether the running process was started with other settings or ports than these."""
+    """Return whether the running process was started with other ports or settings than this world's."""
     if not running_process(service.name):
         return False
     return _read_pid_file(service.name).get("told") != _start_fingerprint(service, world)
@@ -238,7 +238,7 @@ def down_reason(name: str) -> str:
 
 
 def is_ready(service: Service, world: World) -> bool:
-    """Return whether the service answers correctly in its protocol."""
+    """Return whether the service responds correctly in its protocol."""
     with contextlib.suppress(Exception):  # every client raises its own error for "not yet"
         return bool(service.ready(world))
     return False
@@ -247,7 +247,7 @@ def is_ready(service: Service, world: World) -> bool:
 def port_owner(port: int) -> Optional[str]:
     """Return which process listens on a loopback port, None for a free port.
 
-    The text has the pid and the program where the system reports them, but no arguments: they may
+    The text has the pid and the program, if the system reports them. It has no arguments, which may
     contain passwords.
     """
     with socket.socket() as probe:
@@ -264,7 +264,7 @@ def port_owner(port: int) -> Optional[str]:
 
 
 def start(service: Service, world: World) -> str:
-    """Start one service and wait until it is ready. The caller has stopped an outdated one.
+    """Start one service and wait until it is ready. The caller has stopped an outdated process.
 
     Returns:
         "reused" if it was running, else "started".
@@ -294,11 +294,11 @@ def _wait_ready(service: Service, world: World) -> None:
     def failure_reason() -> Optional[str]:
         if running_process(name):
             return None
-        return f"its process ended. {disk_full_message()}\n{log_tail(name)}"
+        return f"the process of {name} ended. {disk_full_message()}\n{log_tail(name)}"
 
     wait_until(
         lambda: service.ready(world),
-        f"{name} to answer on port {service.ports(world)[0]}",
+        f"{name} to respond on port {service.ports(world)[0]}",
         failure_reason=failure_reason,
         timeout=service.timeout,
         error=StackError,
@@ -402,8 +402,8 @@ def stop(service: Service, *, grace_period: float = 15.0) -> bool:
 def kill_orphans(name: str, grace_period: float = 0) -> bool:
     """Kill the remaining processes of a service after `grace_period` seconds.
 
-    Such are a process that ignores its stop signal, the backends of a PostgreSQL that was killed
-    with -9, and a process whose starter was killed before it wrote the pid file.
+    Examples are a process that ignores its stop signal, the backends of a PostgreSQL that was killed
+    by SIGKILL, and a process without a pid file, because its starter was killed.
 
     Returns:
         Whether there was any process.
@@ -414,9 +414,9 @@ def kill_orphans(name: str, grace_period: float = 0) -> bool:
     def all_ended() -> bool:
         # Search each time: a process may have started another one before it ended.
         processes.update(_find_orphans(name))
-        # An exiting process drops its environment (and our marker) before it frees its ports.
-        # Therefore wait for every process seen so far, until it is gone or a zombie, which holds no
-        # port.
+        # An exiting process loses its environment, and the marker in it, before it frees its ports.
+        # Therefore wait until each process that was found before has ended or is a zombie, which
+        # holds no port.
         alive = [process for process in processes if pidfiles.is_alive(process)]
         for process in alive:
             with contextlib.suppress(psutil.Error):
@@ -474,7 +474,7 @@ def status(service: Service, world: World) -> Status:
             up,
             state="outdated",
             port=_read_pid_file(name)["ports"][0],
-            detail=f"runs with other settings than world '{world.name}' has; "
+            detail=f"runs with other settings than those of world '{world.name}'; "
             "`workbench up` restarts it",
         )
     if not is_ready(service, world):

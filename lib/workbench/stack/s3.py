@@ -1,6 +1,6 @@
 """The S3 endpoint of an embedded world: moto's server on loopback, limited to S3.
 
-It keeps all objects in memory: the lake is lost when it ends. moto verifies the signatures of the
+The server keeps all objects in memory, so the lake is lost when it ends. moto verifies the signatures of the
 requests (option INITIAL_NO_AUTH_ACTION_COUNT). A user with the instance's key and a policy is
 created before the first request.
 """
@@ -19,7 +19,7 @@ from typing import Any, Callable
 from ..base import secrets, split_host_port
 from .services import S3_KEY, S3_KEY_ID
 
-# The form of a signature; moto fails with an exception on any other.
+# The format of the Authorization header; moto raises an exception for any other format.
 SIGNATURE_PATTERN = re.compile(
     r"AWS4-HMAC-SHA256 Credential=[^/,\s]+/\d{8}/[\w-]+/s3/aws4_request, ?SignedHeaders=[^,\s]+, ?"
     "Signature=[0-9a-f]+"
@@ -29,8 +29,8 @@ SIGNATURE_PATTERN = re.compile(
 def is_loopback(host: str) -> bool:
     """Return whether a Host header names loopback, by address or as localhost, with any port.
 
-    A tunnel uses another port. A web page of another name that resolves to 127.0.0.1 (DNS
-    rebinding) sends that name.
+    The port may be that of a tunnel. A web page whose host name resolves to 127.0.0.1 (DNS rebinding)
+    sends this host name instead.
     """
     name = host.partition(":")[0]
     try:
@@ -71,7 +71,7 @@ def create_application(bucket: str) -> Callable[..., Iterable[bytes]]:
         if is_foreign or not is_signed or not is_loopback(environ.get("HTTP_HOST", "")):
             start_response("403 Forbidden", [])
             return []
-        # Use the form that is signed: Java's SDK encodes these characters as HTML forms do.
+        # Use the signed encoding: Java's SDK encodes these characters as in HTML forms.
         query = environ["QUERY_STRING"]
         environ["QUERY_STRING"] = query.replace("+", "%20").replace("*", "%2A").replace("%7E", "~")
         # moto checks the condition and then writes: two concurrent conditional writes would both

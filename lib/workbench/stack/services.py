@@ -27,7 +27,7 @@ from .process import Service, data_dir, log_file, render_conf, run_command
 
 # The key of the embedded S3 endpoint: its id, and the name of the secret
 S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"
-ON_DEMAND_SERVICES = ("apicurio", "mariadb")  # started when a notebook asks for them
+ON_DEMAND_SERVICES = ("apicurio", "mariadb")  # started by the notebooks that need them
 # Connect plugins that are loaded only while a notebook needs them, {name: part of every class name}.
 # These connectors can read and write any file.
 OPTIONAL_PLUGINS = {"filestream": "FileStream"}
@@ -50,10 +50,10 @@ COMPILERS: dict[str, list[str]] = {
     "quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"],
     "full": [],
 }
-# Avro allocates memory for strings, bytes and lists before it reads them, as much as the message
-# states. A malformed message can exhaust a JVM's memory, again and again. These are upper limits;
-# a message that states more is malformed. Only the limit of items bounds items of zero bytes: a JVM
-# needs a second for as many as these.
+# Avro allocates memory for strings, bytes and lists before it reads them, with the length that the
+# message declares. So a malformed message can exhaust a JVM's memory. A message that declares more
+# than these limits is rejected. The limit of items also bounds the time for items of zero bytes: a
+# JVM needs a second for this number.
 MAX_TEXT_BYTES, MAX_LIST_ITEMS = 32 << 20, 1 << 20
 AVRO_LIMITS = [
     f"-Dorg.apache.avro.limits.string.maxLength={MAX_TEXT_BYTES}",
@@ -75,8 +75,8 @@ def glue_registries(world: World) -> dict[str, str]:
 def java_options(compiler: str) -> list[str]:
     """Return the options of every Java service.
 
-    The serial collector halves the start-up time. The time zone is UTC, whose clock never goes
-    back.
+    The serial garbage collector halves the start-up time. The time zone is UTC, because local time can
+    go back.
     """
     return [
         "-XX:+UseSerialGC",
@@ -245,7 +245,7 @@ def _connect_command(world: World) -> list[str]:
     login = render_conf("connect-login.conf", users=users, user=user)
     # The converters call the registry over HTTPS.
     truststore = artifacts.truststore_options(data_dir("connect"), [tls.certificate_files()[0]])
-    # Most objects of a snapshot live shortly: a large young generation is collected less often.
+    # Most objects of a snapshot are short-lived: a large young generation is collected less often.
     return java_command(
         world,
         "connect",
@@ -476,7 +476,7 @@ SERVICES: dict[str, Service] = {
             "s3",
             lambda w: w.lake.endpoint,
             _s3_command,
-            # It answers only signed requests: a rejection shows that it is running.
+            # The endpoint accepts only signed requests: a rejection shows that it is running.
             lambda w: _get(w.lake.endpoint).status_code == 403,
             initialize=_s3_env,
             config_fingerprint=lambda w: (w.lake.endpoint, w.lake.root),
@@ -519,7 +519,7 @@ def get_service(name: str) -> Service:
 
 
 def default_services(world: World) -> list[str]:
-    """Return the services that this world's stack starts; ON_DEMAND_SERVICES are not among them."""
+    """Return the services that this world's stack starts, without ON_DEMAND_SERVICES."""
     names = ["postgres", "kafka", "connect"]
     if world.uses_embedded_s3:
         names.append("s3")
