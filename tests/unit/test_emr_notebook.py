@@ -119,7 +119,7 @@ def test_where_emr_leaves_nothing_it_is_said(emr, left):
     expect_start(emr)
     expect_describe(emr, "FINISHED")
     done = emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
-    assert done.reason == f"EMR has left no notebook at s3://workbench-lake/runs/1767225600/{NAME}"
+    assert done.reason == f"EMR wrote no notebook to s3://workbench-lake/runs/1767225600/{NAME}"
 
 
 def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):

@@ -126,11 +126,11 @@ def test_a_target_that_names_no_part_of_the_notebooks_is_refused(project, monkey
     "declares, says",
     [
         (None, "has no parameters cell"),
-        ("world = 'local'\nscale = 2 * 5", "something else than literals"),
-        ("world = 'local'\nname = f'{world}-1'", "something else than literals"),
-        ("import os\nworld = 'local'", "something else than literals"),
+        ("world = 'local'\nscale = 2 * 5", "not an assignment of a literal"),
+        ("world = 'local'\nname = f'{world}-1'", "not an assignment of a literal"),
+        ("import os\nworld = 'local'", "not an assignment of a literal"),
         ("scale = 1", "does not declare `world`"),
-        ("world = ", "(?s)something else than literals.*invalid syntax"),
+        ("world = ", "(?s)not an assignment of a literal.*invalid syntax"),
     ],
 )
 def test_parameters_cell(project, declares, says):

@@ -1,1 +1,1 @@
-"""Notebooks run headless, in order, to a report."""
+"""Run notebooks headless, in order, and write a report."""

@@ -1,8 +1,8 @@
-"""Run a command of the workbench as a job on EMR: on EMR Serverless, or as a step of the cluster.
+"""Run a command of the workbench as a job on EMR Serverless, or as a step of an EMR cluster.
 
-Both start deploy/jobs/ingest.py, which `workbench aws publish` uploads to the bucket together with
-an archive of the library and its packages. The cluster's nodes have unpacked the archive
-(bootstrap.sh); on Serverless Spark unpacks it.
+The job runs deploy/jobs/ingest.py. `workbench aws publish` uploads this script to the bucket, and an
+archive of the library with its packages. bootstrap.sh unpacks the archive on the nodes of a cluster;
+on EMR Serverless Spark unpacks it.
 """
 
 import math
@@ -16,20 +16,20 @@ from ..base.wait import stop_on_signal
 from ..spark import emr
 
 JOB_SCRIPT = "workbench/jobs/ingest.py"
-GRACE_SECONDS = 120  # from the cancellation to the end of a job: it finishes a batch meanwhile
+GRACE_SECONDS = 120  # between cancellation and kill, for the end of the current batch
 SUCCESS_STATES = ("SUCCESS", "COMPLETED")
 FINAL_STATES = (*SUCCESS_STATES, "FAILED", "CANCELLED", "INTERRUPTED")
 
 
 @dataclass
 class Job:
-    """A job that was started.
+    """A started job.
 
-    Args:
-        name: for messages.
-        poll: returns the state and AWS's reason for it.
+    Attributes:
+        name: name of the job, for messages.
+        poll: returns (state, AWS's reason for the state).
         cancel: requests the end of the job.
-        cancel_command: the same as a command of the AWS CLI.
+        cancel_command: the command of the AWS CLI that cancels the job.
         log_uri: folder of the logs.
         state: the state at the last poll.
         reason: the reason at the last poll.
@@ -44,7 +44,7 @@ class Job:
     reason: str = ""
 
     def is_over(self, progress: Callable[[str], None]) -> bool:
-        """Poll the job, and report a change of its state."""
+        """Poll the job, report a change of its state, and return whether it has ended."""
         previous = self.state
         self.state, self.reason = self.poll()
         if self.state != previous:
@@ -61,15 +61,15 @@ def run(
     wait: bool = True,
     progress: Callable[[str], None] = print,
 ) -> int:
-    """Run `workbench <arguments>` on EMR, and wait for its end. Ctrl-C and TERM cancel the job.
+    """Run `workbench <arguments>` on EMR, and wait for its end. Ctrl-C and SIGTERM cancel the job.
 
     Args:
         world: the world.
         executor: "emr-serverless" or "emr-step".
-        arguments: the command.
-        continuous: the job ends only when it is canceled; Serverless restarts it after a failure
-            (mode STREAMING).
-        wait: False returns when the job is started.
+        arguments: the arguments of the command.
+        continuous: whether the job runs until it is cancelled; EMR Serverless restarts it after a
+            failure (mode STREAMING).
+        wait: whether to wait for the end; False returns after the start.
         progress: called with each line for the user.
 
     Returns:
@@ -109,9 +109,9 @@ def run(
         return 0 if continuous else 130
     if job.state not in SUCCESS_STATES:
         raise StackError(
-            f"{job.name} is {job.state}: {job.reason or 'EMR gives no reason'}",
+            f"{job.name} is {job.state}: {job.reason or 'EMR reports no reason'}",
             location=job.log_uri,
-            hint="its stderr there has the details; no partial result is visible, run it again",
+            hint="the stderr in this folder has the details; no partial result is visible, so run the job again",
         )
     return 0
 

@@ -1,4 +1,4 @@
-"""Execute one notebook on an EMR cluster, without an open Studio (EMR's StartNotebookExecution)."""
+"""Execute one notebook on an EMR cluster with EMR's StartNotebookExecution (without EMR Studio)."""
 
 import json
 import time
@@ -30,11 +30,11 @@ def execute_notebook(
     Args:
         world: the world.
         path: the notebook.
-        values: parameters; they are injected below the parameters cell.
+        values: {parameter: value}, injected below the parameters cell.
         timeout: seconds for the whole notebook.
 
     Returns:
-        The result, as of `execute.execute_notebook`; the last cell is not known.
+        The result, like that of `execute.execute_notebook`, but without the last cell.
 
     Raises:
         StackError: AWS rejects the request, or there is no running cluster.
@@ -65,7 +65,7 @@ def execute_notebook(
     if text:
         result.notebook = nbformat.reads(text, as_version=4)
     elif not result.reason:
-        result.reason = f"EMR has left no notebook at s3://{bucket}/{output}"
+        result.reason = f"EMR wrote no notebook to s3://{bucket}/{output}"
     return result
 
 
@@ -85,8 +85,8 @@ def _start_execution(
             NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
             OutputNotebookS3Location={"Bucket": bucket, "Key": output},
             NotebookParams=json.dumps(values),
-            # Without security groups EMR takes default ones: the studio's role cannot create them,
-            # and no template would delete them
+            # Without these, EMR creates default security groups, which the studio's role must not
+            # create, and which no template would delete
             ExecutionEngine={
                 "Id": cluster,
                 "Type": "EMR",
@@ -99,7 +99,7 @@ def _start_execution(
 
 
 def _final_execution(world: World, execution_id: str) -> dict[str, Any]:
-    """Return EMR's description of an execution that has ended, {} of one that has not."""
+    """Return EMR's description of an execution that has ended, {} if it has not ended."""
     execution = aws.call(
         world.region, "emr", "describe_notebook_execution", NotebookExecutionId=execution_id
     )["NotebookExecution"]

@@ -1,6 +1,7 @@
 """Execute one notebook headless with papermill, in a new kernel of this environment.
 
-`runner` executes several. This module writes no files: the runner masks secrets before it writes.
+`runner` executes several notebooks. This module writes no files; the runner masks secrets before it
+writes the executed notebooks.
 """
 
 import time
@@ -36,7 +37,7 @@ class ExecutionResult:
 class _KernelManager(AsyncKernelManager):
     """A kernel manager that shuts a kernel down without interrupting it first.
 
-    An interrupted kernel may print an error to the terminal (if it was reading a message).
+    A kernel that is interrupted while it reads a message prints an error to the terminal.
     """
 
     async def _async_interrupt_kernel(self) -> None:

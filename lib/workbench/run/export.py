@@ -13,10 +13,10 @@ def to_html(notebook: Any) -> str:
     outputs stay visible.
 
     Args:
-        notebook: the executed notebook, as nbformat has it.
+        notebook: the executed notebook, an nbformat node.
 
     Returns:
-        The text of the page.
+        The HTML text of the page.
     """
     from nbconvert import HTMLExporter  # a local import, because it takes half a second
 

@@ -1,4 +1,4 @@
-"""The notebooks: their order, titles and parameters, and the table and drawings for the first one."""
+"""The notebooks: order, titles and parameters, and the contents and drawings for notebook 00."""
 
 import ast
 import re
@@ -19,8 +19,8 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
             notebooks by number (`11`), or by path. No target selects all notebooks.
 
     Raises:
-        ParamsError: a target is unknown; or it is empty or outside notebooks/ (an unset variable,
-            `/`) and would select every notebook, including the teardown.
+        ParamsError: a target is unknown; or a target is empty or outside notebooks/, such as an unset
+            variable or `/`, which would select every notebook, including the teardown.
     """
     folder = paths.ROOT / "notebooks"
     all_paths = sorted(p for p in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
@@ -70,12 +70,12 @@ def introduction(cells: list[Any], default_title: str) -> dict[str, str]:
     """Return the title and the promise of a notebook, as Markdown.
 
     Args:
-        cells: its cells. The first text cell has the heading and, as its first paragraph, what the
-            reader has at the end.
+        cells: the cells of the notebook. The first text cell has the heading, and the promise as its
+            first paragraph: what the reader has at the end.
         default_title: the title of a notebook without a heading.
 
     Returns:
-        title, promise.
+        {"title": …, "promise": …}.
     """
     first = next((c["source"] for c in cells if c["cell_type"] == "markdown"), "")
     title, _, text = first.strip().partition("\n")
@@ -86,7 +86,7 @@ def introduction(cells: list[Any], default_title: str) -> dict[str, str]:
 
 
 def sections(cells: list[Any]) -> list[str]:
-    """Return for each cell the last heading in or above it; "" above the first heading."""
+    """Return the section of each cell: the last heading in or above it, "" before the first heading."""
     section, result = "", []
     for cell in cells:
         if cell["cell_type"] == "markdown":
@@ -144,7 +144,7 @@ def declared_parameters(notebook: Any, path: str) -> dict[str, Any]:
 
     Args:
         notebook: the notebook.
-        path: its path, for errors.
+        path: path of the notebook, for errors.
 
     Raises:
         ParamsError: there is no parameters cell, or it has a value that is not a literal. A derived
@@ -170,10 +170,10 @@ def declared_parameters(notebook: Any, path: str) -> dict[str, Any]:
             declared[statement.targets[0].id] = ast.literal_eval(statement.value)
     except (SyntaxError, ValueError, TypeError, AttributeError) as e:
         raise ParamsError(
-            "the parameters cell holds something else than literals",
+            "the parameters cell contains a statement that is not an assignment of a literal",
             location=f"{path}: {ast.unparse(statement) if statement else e}",
             expected="lines such as scale = 1",
-            hint="compute it in the cell below",
+            hint="compute derived values in the cell below",
         ) from None
     if "world" not in declared:
         raise ParamsError(

@@ -27,7 +27,7 @@ from . import notebooks
 
 # Uploaded unchanged; jobs/bootstrap.sh copies them to the cluster
 PUBLISHED_FOLDERS = ("params", "notebooks", "data", "deploy/jobs")
-# The end of a jar's name after the version: a Maven classifier, or that of a native library.
+# The part of a jar's name after the version: a Maven classifier, or the platform of a native library.
 CLASSIFIER = (
     r"-((?:linux|osx|mac|windows|native|jdk\d|all|shaded|tests?|sources|javadoc)(?![a-z]).*)"
 )
@@ -83,7 +83,7 @@ def publish(region: str, bucket: str, progress: Callable[[str], None] = print) -
 
 
 def _read_objects() -> Iterator[tuple[str, bytes]]:
-    """Yield (key, content) of each object except the library."""
+    """Yield (key, content) of each object except the wheel and the environment archive."""
     for name in PUBLISHED_FOLDERS:
         folder = paths.ROOT / name
         for file in sorted(folder.rglob("*")):
@@ -106,7 +106,7 @@ def _exclude_jars(jars: list[Path], setting: str) -> list[Path]:
 
 
 def plugin_jars() -> dict[str, list[Path]]:
-    """Return {plugin: jars of its archive}, of each jar only the newest version.
+    """Return {plugin: jars of its archive}, with only the newest version of each jar.
 
     Each archive includes the jars of var/msk-connect, because the worker configuration names one
     config provider for all plugins.
@@ -193,17 +193,17 @@ def _build_wheel() -> tuple[str, bytes]:
 def _publish_environment(
     region: str, bucket: str, key: str, wheel: bytes, progress: Callable[[str], None]
 ) -> int:
-    """Upload one archive of the library and its dependencies, unless the bucket has it already.
+    """Upload one archive of the library and its dependencies, unless the bucket has this archive.
 
     EMR's Python has few packages, and its network has no package index. So this machine downloads
-    them for EMR's version of Python (EMR Serverless User Guide, "Using Python libraries with EMR
+    the packages for EMR's version of Python (EMR Serverless User Guide, "Using Python libraries with EMR
     Serverless").
 
     Args:
         region: AWS region.
         bucket: name of the bucket.
         key: key of the wheel.
-        wheel: content of the wheel. Its digest is stored with the archive, to recognize it.
+        wheel: content of the wheel. The digest of the wheel is stored as metadata of the archive.
         progress: called before the download.
 
     Returns:

@@ -17,7 +17,7 @@ from ..base import errors, params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
-# States that the report names in other words
+# {status in run.json: label in the report}; other statuses are their own labels
 STATUS_LABELS = {"skipped": "not run", "pending": "not run", "running": "not finished"}
 RECORDED_PACKAGES = [
     "pyspark",
@@ -68,14 +68,15 @@ class RunRecord(TypedDict):
 
 
 def runs_dir() -> Path:
-    """Return the folder of the runs: runs/, or that of WORKBENCH_RUNS (tests have their own)."""
+    """Return the folder of the runs: runs/, or the value of WORKBENCH_RUNS (set in tests)."""
     return Path(os.environ.get("WORKBENCH_RUNS") or paths.ROOT / "runs")
 
 
 def run_locations() -> list[Path]:
-    """Return the folders that hold nothing but runs.
+    """Return the folders that contain only runs.
 
-    This is runs/; or, because WORKBENCH_RUNS can be a folder with other content, that of each run.
+    The result is runs/. WORKBENCH_RUNS may name a folder with other content; then the result is the
+    folder of each run.
     """
     folder = runs_dir()
     if folder == paths.ROOT / "runs":
@@ -92,7 +93,7 @@ def running_pids(*locks: Path) -> list[str]:
     """Return the process ids of active runs.
 
     Args:
-        locks: lock files of several instances, by default that of this one.
+        locks: lock files of several instances, by default the lock file of this instance.
     """
     pids = [wait.lock_owner_pid(lock) for lock in locks or [lock_file()]]
     return [pid for pid in pids if pid]
@@ -106,7 +107,7 @@ def create(
     Args:
         books: {path: notebook}.
         world: the world.
-        targets: what the user selected.
+        targets: the targets of the command.
         parameters: {name: value}.
     """
     now = dt.datetime.now().astimezone()
@@ -165,7 +166,7 @@ def find_resumable(
     Args:
         books: paths of the notebooks.
         world: name of the world.
-        parameters: those of the new run; the found run's parameters are added.
+        parameters: the parameters of the new run; those of the run to resume are added.
         progress: called with each line for the user.
 
     Returns:
@@ -188,13 +189,13 @@ def find_resumable(
                 "the run to resume had other parameters",
                 location=str(file),
                 expected=str(record["parameters"]),
-                hint="leave --resume or --param out",
+                hint="omit --resume or --param",
             )
         parameters.update(record["parameters"])
         old, new = record.get("commit") or "unknown", checkout_commit() or "unknown"
         if old != new:
             progress(
-                f"note: the run to resume is of commit {old}, this is {new}; notebooks that passed are not run again"
+                f"note: the run to resume is of commit {old}, this checkout has {new}; passed notebooks are not run again"
             )
         return file.parent, record
     progress(
@@ -219,16 +220,16 @@ def save(folder: Path, record: RunRecord) -> None:
 
 
 def mask_secrets(value: Any) -> Any:
-    """Return a copy in which every secret is masked, also if escaped as HTML, JSON or in a URL.
+    """Return a copy with masked secrets, also if a secret is escaped as HTML, JSON or in a URL.
 
     Args:
-        value: texts in any nesting of dicts and lists; images are not searched.
+        value: a text, or nested dicts and lists of texts; images are not searched.
     """
     values = {*secrets.read().values()}
     values |= {v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")}
     forms: set[str] = set()
     for secret in values:
-        if len(secret) > 3:  # the mask would reveal where a shorter one occurs
+        if len(secret) > 3:  # the mask would reveal where a shorter secret occurs
             forms |= {
                 secret,
                 html.escape(secret),
@@ -251,7 +252,7 @@ def mask_secrets(value: Any) -> Any:
 
 
 def checkout_commit() -> Optional[str]:
-    """Return the commit of this checkout, and whether it has local changes; None without git."""
+    """Return the commit of this checkout, with a note about local changes; None without git."""
     command = ["git", "-C", str(paths.ROOT), "describe", "--always", "--exclude=*"]
     command.append("--dirty= with local changes")
     try:
@@ -265,7 +266,7 @@ def checkout_commit() -> Optional[str]:
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write report.html beside run.json: one file without any references to other files.
+    """Write report.html next to run.json, as one file without references to other files.
 
     Args:
         run_dir: folder of the run, with run.json and the executed notebooks.

@@ -2,11 +2,12 @@
 
     runs/20261121-093000-local/
         notebooks/10_outbox/11_source_database.ipynb    executed copy
-        notebooks/10_outbox/11_source_database.html     the same as a page
+        notebooks/10_outbox/11_source_database.html     executed copy as a page
         run.json                                        status, durations, checks, versions
         report.html                                     see run_record
 
-A track is a folder of notebooks. A failed notebook skips the rest of its track and no other one.
+A track is a folder of notebooks. After a failed notebook, the rest of its track is skipped; other
+tracks run.
 World, targets and parameters cells are validated before the first notebook starts. All output
 passes through run_record.mask_secrets.
 """
@@ -33,11 +34,11 @@ Execute = Callable[[Path, dict[str, Any]], execute.ExecutionResult]
 class RunResult:
     """The result of a run.
 
-    Args:
+    Attributes:
         folder: folder of the run.
         report: path of report.html.
         status: passed, failed or stopped.
-        seconds: from start to end.
+        seconds: duration of the run.
         notebooks: the entries of run.json.
     """
 
@@ -78,7 +79,7 @@ def run(
     progress: bool = True,
     executor: str = "here",
 ) -> RunResult:
-    """Run notebooks, and write the report. Ctrl-C or TERM ends the kernel, and skips the rest.
+    """Run notebooks, and write the report. Ctrl-C or SIGTERM ends the kernel, and skips the rest.
 
     Args:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path; none
@@ -86,8 +87,8 @@ def run(
         world: name of the world.
         parameters: {name: value} for the notebooks that declare them; a text is converted to the
             declared type, and a relative folder (`…_dir`) is relative to the current one.
-        resume: continue the newest run of the same world and notebooks that did not pass, at its
-            first such notebook. Without such a run everything is run.
+        resume: continue the newest run of the same world and notebooks that did not pass, at the
+            first notebook that did not pass. Without such a run, all notebooks run.
         timeout: seconds for one notebook.
         progress: print a line for each notebook and section.
         executor: "here", or "emr-notebook", on the cluster of the world's deployment.
@@ -101,7 +102,7 @@ def run(
     books = {path: nbformat.read(path, as_version=4) for path in notebooks.find(targets)}
     loaded = params.load(world)
     if executor == "emr-notebook":
-        for name in emr_notebook.REQUIRED_PARAMETERS:  # it fails before the run starts
+        for name in emr_notebook.REQUIRED_PARAMETERS:  # raises StackError before the run starts
             aws.parameter(loaded.region, loaded.stack.deployment, name)
     converted = notebooks.convert_parameters(books, dict(parameters or {}))
     full_disk = process.disk_full_message()
@@ -151,14 +152,14 @@ def _run_lock() -> contextlib.AbstractContextManager[str]:
 def _retry_on_lost_session(
     execute_one: Execute, reporter: "ProgressReporter", path: Path, values: dict[str, Any]
 ) -> execute.ExecutionResult:
-    """Execute a notebook, and once more if it lost its Spark session, such as to idleness.
+    """Execute a notebook, and once more if its Spark session was lost, such as by an idle timeout.
 
-    A notebook can run again from its start: it creates what it needs.
+    A notebook can be run again, because its first cells create what it needs.
     """
     result = execute_one(path, values)
     failures = _failures(result)
     if failures and "Spark was restarted or is gone" in (failures[0]["message"] or ""):
-        reporter.echo("    Spark's session was lost: the notebook is run once more")
+        reporter.echo("    the Spark session was lost: running the notebook once more")
         return execute_one(path, values)
     return result
 
@@ -171,7 +172,7 @@ def _run_all(
     reporter: "ProgressReporter",
     execute_one: Execute,
 ) -> None:
-    """Run the notebooks that have not passed yet, and keep run.json up to date."""
+    """Run the notebooks that have not passed yet, and update run.json after each."""
     start = time.monotonic() - record["seconds"]
     entries = record["notebooks"]
     record["status"] = "running"
@@ -199,7 +200,7 @@ def _run_all(
             if entry["status"] == "failed":
                 failed_tracks.add(track)
         record["status"] = "failed" if failed_tracks else "passed"
-    except KeyboardInterrupt:  # in a notebook, or between two
+    except KeyboardInterrupt:  # in a notebook, or between two notebooks
         _mark_stopped(record)
     record["seconds"] = round(time.monotonic() - start, 2)
     record["cell_seconds"] = round(sum(entry["cell_seconds"] for entry in entries), 2)
@@ -233,7 +234,7 @@ def _run_one(
     result = execute_one(path, values)
     _complete_entry(entry, result, time.monotonic() - start)
     full_disk = process.disk_full_message()
-    if entry["error"] and full_disk:  # the error may be no more than a timeout
+    if entry["error"] and full_disk:  # the error itself may be just a timeout
         entry["error"]["message"] += (
             f"\n{full_disk}: free disk space, then `workbench up`, then run again"
         )
@@ -245,7 +246,7 @@ def _run_one(
         target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
     except ModuleNotFoundError:  # nbconvert comes with JupyterLab
         pass
-    except Exception as e:  # noqa: BLE001 - a page that cannot be made does not end the run
+    except Exception as e:  # noqa: BLE001 - a failed export does not end the run
         reporter.echo(run_record.mask_secrets(f"    no HTML page: {errors.first_line(e)}"))
     reporter.end_notebook(entry)
 
@@ -307,14 +308,14 @@ def _is_normal_exit(output: Any) -> bool:
 
 
 class ProgressReporter:
-    """Print the progress of a run line by line, or nothing.
+    """Prints the progress of a run line by line, or nothing.
 
     Args:
-        enabled: print the lines.
+        enabled: whether to print the lines.
     """
 
     def __init__(self, enabled: bool) -> None:
-        """Report, or discard every line."""
+        """Create the reporter."""
         self.enabled = enabled
         self.section = ""
 
