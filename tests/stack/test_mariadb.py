@@ -220,7 +220,9 @@ def test_a_frame_has_the_types_that_the_lake_gives(lab, database):
     )
     assert seen == wanted and type(seen[4]) is int and isinstance(seen[7], Decimal)
     insert = f"INSERT INTO t VALUES ({', '.join(['%s'] * len(ZERO))})"
-    with pytest.raises(SourceError, match="(?s)rejected the statement: Incorrect date value: '0000-00-00'.*day"):
+    with pytest.raises(
+        SourceError, match="(?s)rejected the statement: Incorrect date value: '0000-00-00'.*day"
+    ):
         mariadb.execute(lab, insert, ZERO, name)
     mariadb.execute(lab, f"{LENIENT} {insert}", ZERO, name)
     two = mariadb.query(lab, "SELECT * FROM t ORDER BY id", database=name)
@@ -261,7 +263,9 @@ def test_a_frame_has_the_types_that_the_lake_gives(lab, database):
 def test_a_value_that_does_not_fit_is_refused_and_not_cut(lab, database, column, value):
     name = database("types_lab")
     mariadb.execute(lab, f"CREATE TABLE t ({TYPES})", database=name)
-    with pytest.raises(SourceError, match=f"(?s)MariaDB rejected the statement: .*{column}.*database {name}"):
+    with pytest.raises(
+        SourceError, match=f"(?s)MariaDB rejected the statement: .*{column}.*database {name}"
+    ):
         mariadb.execute(lab, f"INSERT INTO t (id, {column}) VALUES (1, %s)", [value], name)
 
 

@@ -117,7 +117,7 @@ def test_the_next_version_of_the_schema_ends_a_query_that_does_not_know_it_and_a
     )
     sent(till, {"till": "7"}, {"till": None})
     failure = wait_until(lambda: str(query.exception() or ""), "the query to end", timeout=60)
-    assert "start it again, it continues from here" in failure
+    assert "start the query again; it continues from here" in failure
     finished(till)
     assert agree(till)["orders"].sum() == 2 * 52
 

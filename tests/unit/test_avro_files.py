@@ -424,7 +424,9 @@ def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypat
         f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)"
     )
     assert seen == f"ModuleNotFoundError: {e.value}"[:400], "what a person is told"
-    assert "requires fastavro" in seen and "install it on every machine with Spark executors" in seen
+    assert (
+        "requires fastavro" in seen and "install it on every machine with Spark executors" in seen
+    )
     assert sys.executable in str(e.value)
     assert not list(tmp_path.iterdir()), "nothing was written before"
 

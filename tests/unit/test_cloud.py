@@ -542,7 +542,10 @@ def test_what_is_left_makes_down_fail_with_its_name(account, monkeypatch):
     )
     clock = iter(range(0, 10**6, 100))
     monkeypatch.setattr(wait.time, "monotonic", lambda: next(clock))
-    with nothing_runs(), pytest.raises(StackError, match="(?s)1 resources remain: arn:aws:s3:::forgotten"):
+    with (
+        nothing_runs(),
+        pytest.raises(StackError, match="(?s)1 resources remain: arn:aws:s3:::forgotten"),
+    ):
         cloud.down(ON, progress=lambda text: None)
 
 

@@ -439,7 +439,9 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
     )
     with pytest.raises(
         StackError if told else ConnectorError,
-        match="the service kafka died" if told else f"Connect responds with status {code}: no such key",
+        match="the service kafka died"
+        if told
+        else f"Connect responds with status {code}: no such key",
     ):
         rest._call(_with(user=""), "GET", "/connectors/x")
 

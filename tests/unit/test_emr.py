@@ -245,7 +245,8 @@ def test_a_client_of_another_version_is_refused(version, right):
         sessions._configure(Spark(), WORLD)
     else:
         with pytest.raises(
-            StackError, match=r'(?s)is not compatible with Spark 4.0.1.*pip install "pyspark==4.0.\*"'
+            StackError,
+            match=r'(?s)is not compatible with Spark 4.0.1.*pip install "pyspark==4.0.\*"',
         ):
             sessions._configure(Spark(), WORLD)
 

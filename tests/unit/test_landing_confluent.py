@@ -638,7 +638,10 @@ def test_a_message_without_a_value(land):
         ({"timestamp.extractor": "Wallclock"}, "timestamp.extractor is 'Wallclock'"),
         ({"timezone": "Mars"}, "timezone is 'Mars'"),
         ({"timezone": None}, "timezone is missing.*UTC"),
-        ({"path.format": "MMM"}, "path.format is 'MMM'.*MMM is neither quoted text nor one of YYYY"),
+        (
+            {"path.format": "MMM"},
+            "path.format is 'MMM'.*MMM is neither quoted text nor one of YYYY",
+        ),
         ({"path.format": "'y=YYYY"}, "' is neither quoted text"),
         ({"path.format": ""}, "path.format is ''"),
         ({"path.format": "YYYY//dd"}, "path.format is"),

@@ -157,7 +157,10 @@ def test_names_and_values_are_quoted(world, good):
         ({"topic.prefix": None}, "topic.prefix is missing"),
         ({"topic.prefix": "a b"}, "topic.prefix is 'a b'"),
         ({"table.whitelist": None}, "table.whitelist is missing.*either a query or tables"),
-        ({"table.whitelist": "a.x, b.x"}, "table.whitelist is 'a.x, b.x'.*do not contain the schema"),
+        (
+            {"table.whitelist": "a.x, b.x"},
+            "table.whitelist is 'a.x, b.x'.*do not contain the schema",
+        ),
         ({"numeric.mapping": "best"}, "numeric.mapping is 'best'.*best_fit"),
         ({"validate.non.null": "no"}, "validate.non.null is 'no'"),
         ({"batch.max.rows": "0"}, "batch.max.rows is '0'.*from 1"),

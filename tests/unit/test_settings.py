@@ -52,7 +52,10 @@ def test_values_and_defaults():
     "change, says",
     [
         ({"connector_class": None}, "my connector.class is missing.*valid: Fruit"),
-        ({"sise": "big"}, "my sise is not supported.*here.*did you mean 'size'.*remove the setting"),
+        (
+            {"sise": "big"},
+            "my sise is not supported.*here.*did you mean 'size'.*remove the setting",
+        ),
         ({"keys": "1"}, "my keys is not supported"),
         ({"colour": "red"}, "my colour is not supported.*fruit has none"),
         ({"size": None}, "my size is missing.*big, small"),

@@ -1,1 +1,1 @@
-"""What comes out: queries, claims checked against the source, tables and pictures."""
+"""Queries of the lake, checks against the source, tables and pictures."""

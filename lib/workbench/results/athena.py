@@ -41,7 +41,7 @@ PANDAS_TYPES = {
     "timestamp": "datetime64[ns]",
     "timestamp with time zone": "datetime64[ns]",
 }
-# Types that PyAthena would convert by guessing at their content
+# Types whose conversion in PyAthena is a guess; their values stay text
 TEXT_TYPES = ("array", "map", "row", "json", "time", "time with time zone")
 # Statements without placeholders
 DDL_PATTERN = re.compile(
@@ -52,7 +52,7 @@ DDL_PATTERN = re.compile(
 def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
     """Run one query or statement, and print the amount of scanned data and the time.
 
-    Args, Returns and Raises: see query.sql.
+    See spark_sql.sql for the arguments, the result and the errors.
     """
     from pyathena import connect, error
     from pyathena.converter import DefaultTypeConverter
@@ -61,7 +61,7 @@ def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pand
     world = world_of(target)
     assert world is not None, "query.sql calls Athena only for a session with a world"
     query = _bind(text, values)
-    log = logging.getLogger("pyathena")  # it logs each error that it raises, with a traceback
+    log = logging.getLogger("pyathena")  # PyAthena logs a traceback for each error that it raises
     log.handlers, log.propagate = [logging.NullHandler()], False
     converter = DefaultTypeConverter()
     for kind in TEXT_TYPES:
@@ -91,10 +91,10 @@ def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pand
 def _bind(text: str, values: dict[str, Any]) -> str:
     """Replace each `:name` outside quotes and comments by a literal of Athena's SQL.
 
-    Athena's own parameters are allowed in WHERE only (its guide, "Use parameterized queries").
+    Athena's own parameters are allowed only in WHERE (its guide, "Use parameterized queries").
 
     Raises:
-        LakeError: a value is missing, left over, or of a type that has no literal.
+        LakeError: a value is missing, unused, or of a type without a literal.
     """
     try:
         is_ddl = DDL_PATTERN.match(dialect.LEADING_COMMENTS.sub("", text))
@@ -130,7 +130,7 @@ def _literal(name: str, value: Any) -> str:
     if isinstance(value, dt.date):
         return f"DATE '{value}'"
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"  # no other character is special
+        return "'" + value.replace("'", "''") + "'"  # no other character has a special meaning
     raise LakeError(
         f"value {name} is of type {type(value).__name__}",
         location=repr(value)[:200],
@@ -143,7 +143,7 @@ def _to_dataframe(columns: list[tuple[Any, ...]], rows: list[Any]) -> pandas.Dat
 
     Args:
         columns: (name, type) of each column.
-        rows: the rows. DESCRIBE returns lines with tabs between the columns.
+        rows: the rows. DESCRIBE returns each row as one text with tabs between the columns.
     """
     if rows and len(rows[0]) < len(columns):
         lines = ([column.strip() for column in (row[0] or "").split("\t")] for row in rows)
@@ -155,7 +155,7 @@ def _to_dataframe(columns: list[tuple[Any, ...]], rows: list[Any]) -> pandas.Dat
 
 
 def _to_series(kind: str, values: list[Any]) -> pandas.Series:
-    if kind == "timestamp with time zone":  # its instant, in UTC
+    if kind == "timestamp with time zone":  # converted to UTC
         values = [v and v.astimezone(dt.timezone.utc).replace(tzinfo=None) for v in values]
     dtype = PANDAS_TYPES.get(kind, "object")
     if None in values and dtype.startswith("int"):
@@ -169,9 +169,9 @@ def _to_series(kind: str, values: list[Any]) -> pandas.Series:
 
 
 def _to_error(world: World, text: str, query_id: Optional[str], error: Exception) -> BaseException:
-    """Return the error to raise for one of PyAthena's: AWS's own, or how the query ended."""
+    """Return the error to raise for an error of PyAthena: AWS's error, or a LakeError."""
     aws_error, message = error.__cause__, first_line(error)
-    # Athena reports a text that it cannot parse as an invalid request
+    # Athena reports a syntax error as an invalid request
     if aws_error and aws.error_code(error) != "InvalidRequestException":
         return aws_error
     location, state = text.strip()[:1000], ""

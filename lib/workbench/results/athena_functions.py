@@ -40,10 +40,10 @@ def find(name: str, arguments: list[Any]) -> Optional[tuple[dict[str, list[Any]]
 
     Args:
         name: the name in athena.txt.
-        arguments: their trees.
+        arguments: sqlglot trees of the arguments.
 
     Returns:
-        {name of an argument: trees} and the forms of the entry; None if there is no such entry.
+        ({name of an argument: trees}, forms of the entry); None if there is no such entry.
     """
     for entry in FUNCTIONS.get(name, []):
         fixed_names = [n for n in entry.arguments if n != "*args"]

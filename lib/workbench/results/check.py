@@ -1,12 +1,12 @@
 """Compare claims with their source of truth.
 
-Each check shows one line with both sides. If they differ, the line is red, and the check then raises
-`errors.CheckFailed`. In a notebook the line is a MIME bundle. The runner collects its JSON
+Each check shows one line with both sides. If the sides differ, the line is red, and the check raises
+`errors.CheckFailed`. In a notebook the line is a MIME bundle, and the runner collects its JSON
 (`application/vnd.workbench.check+json`): {ok, what, left, right, left_label, right_label, detail}.
 Outside a notebook the line is printed.
 
-Published values can differ from those of your own data. A check against published values takes
-`custom_data`, the folder that the data came from (`flow.loader.loaded_from`, empty for generated
+Published values can differ from those of the user's own data. A check against published values takes
+`custom_data`, the folder of the user's data (`flow.loader.loaded_from`, empty for generated
 data). A difference is then shown with `ok` null, and nothing is raised. Checks against the source
 have no such parameter.
 
@@ -38,11 +38,13 @@ from . import check_values as values
 
 __all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "expect_failure"]
 MIME = "application/vnd.workbench.check+json"
-# {ok: (mark, color)}; ok is None for a difference in the user's own data
+# {ok: (mark, color)}; ok is None for a difference that is shown, not raised (custom_data)
 STATE_MARKS = {True: ("✔", "#1a9850"), False: ("✘", "#d73027"), None: ("≠", "#b8860b")}
-MAX_INLINE_CHARS = 60  # of a longer collection the line shows the size, and the detail the elements
-MAX_DIFFERENCES = 5  # listed differences; of the others only the number is shown
-# True while expect_failure runs the call: checks in it show nothing
+MAX_INLINE_CHARS = (
+    60  # for a longer collection the line shows its size, and the detail its elements
+)
+MAX_DIFFERENCES = 5  # differences that are listed; further ones are counted
+# True while expect_failure runs a call: checks in the call show nothing
 _quiet: contextvars.ContextVar[bool] = contextvars.ContextVar("quiet", default=False)
 
 
@@ -106,7 +108,7 @@ def equal(
 
     Raises:
         CheckFailed: the values differ.
-        WorkbenchError: one of them is a frame (use `same_rows`).
+        WorkbenchError: a value is a frame (use `same_rows`).
     """
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
         raise errors.WorkbenchError(
@@ -129,7 +131,7 @@ def equal(
             plural(len(side), "item" if isinstance(side, dict) else "value")
             for side in (left, right)
         ]
-    elif not ok and texts[0] == texts[1]:  # 441, "441" and {441} are shown alike
+    elif not ok and texts[0] == texts[1]:  # 441, "441" and {441} have the same text
         detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
     _report(ok, claim, texts[0], texts[1], (left_label, right_label), detail, custom_data)
 
@@ -142,7 +144,7 @@ def true(
     *,
     custom_data: str = "",
 ) -> None:
-    """Check a condition, for a claim that compares no two values.
+    """Check a condition.
 
     Args:
         claim: what the check claims, for the line shown.
@@ -254,7 +256,7 @@ def expect_failure(
         claim: what the check claims, for the line shown.
         call: called without arguments.
         error: type of the expected exception.
-        contains: text that its message contains, in upper or lower case.
+        contains: text that the error message contains, ignoring case.
 
     Raises:
         CheckFailed: the call raised nothing or another exception, or its message does not contain
@@ -320,7 +322,7 @@ def _report(
     detail: str = "",
     custom_data: str = "",
 ) -> None:
-    """Show the line of a check; raise CheckFailed if it failed on data that are not custom."""
+    """Show the line of a check; raise CheckFailed if the check failed without `custom_data`."""
     if custom_data and not ok:
         note = f"shown, not raised: the data are your own, from {custom_data}"
         detail = f"{note}\n{detail}".rstrip()

@@ -1,4 +1,4 @@
-"""Compare values and frames by the rules in check's docstring, and describe what differs."""
+"""Compare values and frames by the rules in the docstring of `check`, and describe differences."""
 
 import datetime as dt
 import ipaddress
@@ -13,8 +13,8 @@ from typing import Any, Iterable
 import numpy as np
 import pandas as pd
 
-MAX_TEXT_CHARS = 300  # of one value
-MAX_ELEMENTS = 12  # of a collection that are listed; the others are counted
+MAX_TEXT_CHARS = 300  # length of the text of one value
+MAX_ELEMENTS = 12  # elements of a collection that are listed; further ones are counted
 DIRECTLY_COMPARABLE = {
     bool,
     np.bool_,
@@ -57,8 +57,8 @@ def differences(
         tolerance: largest difference at which two numbers count as equal.
 
     Returns:
-        Sentences about columns; if there are none, about the type of the key; if there are none,
-        about rows and values.
+        Sentences about columns. If the columns are equal: sentences about the types of the key. If
+        these are equal, too: sentences about rows and values.
     """
     lake_label, source_label = labels
     sentences = [
@@ -82,14 +82,14 @@ def _column_differences(
     return [
         *(f"column {c}: only in {label}" for c in columns if c not in opposite.columns),
         *(f"key column {k} is not in {label}" for k in key if k not in columns),
-        *(f"column {c} is twice in {label}" for c in columns[columns.duplicated()]),
+        *(f"column {c} occurs twice in {label}" for c in columns[columns.duplicated()]),
     ]
 
 
 def _key_type_differences(
     source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str]
 ) -> list[str]:
-    """Name the key columns whose types differ, if that is why no key is on both sides."""
+    """Return sentences about key columns of different types, if no key is on both sides."""
     if source.index.isin(lake.index).any():
         return []
     sentences = []
@@ -107,7 +107,7 @@ def _key_type_differences(
 def _row_differences(
     source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str]
 ) -> list[str]:
-    """Name the keys with several rows, and those that are on one side only."""
+    """Return sentences about keys with several rows, and keys on one side only."""
     sentences = []
     for index, label in ((source.index, labels[1]), (lake.index, labels[0])):
         counts = index[index.duplicated()].value_counts()
@@ -128,7 +128,7 @@ def _value_differences(
     labels: tuple[str, str],
     tolerance: float,
 ) -> list[str]:
-    """Name the values that differ in the first row of each key that is on both sides."""
+    """Return sentences about different values in the first rows of the keys on both sides."""
     source, lake = (frame[~frame.index.duplicated()] for frame in (source, lake))
     source = source[source.index.isin(lake.index)]
     lake = lake.loc[source.index]
@@ -210,8 +210,8 @@ def values_equal(x: Any, y: Any, tolerance: float = 0) -> bool:
     """Compare two values by the rules of `check`.
 
     Args:
-        x: one value.
-        y: the other one.
+        x: a value.
+        y: another value.
         tolerance: largest difference at which two numbers count as equal.
     """
     a, b = normalize(x), normalize(y)
@@ -221,7 +221,7 @@ def values_equal(x: Any, y: Any, tolerance: float = 0) -> bool:
 
 
 def _parse_json(value: Any) -> Any:
-    """Return the object or array that a text holds as JSON, any other value unchanged."""
+    """Return the object or array in a JSON text, any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
@@ -231,7 +231,7 @@ def _parse_json(value: Any) -> Any:
 
 
 def normalize(value: Any) -> Any:  # noqa: PLR0911 - a table of types
-    """Return the value in the one form in which values of all drivers are compared."""
+    """Return the normalized form of a value, in which values of all drivers are comparable."""
     if isinstance(value, (str, uuid.UUID)):
         return str(value)
     if isinstance(value, ADDRESS_TYPES):
@@ -249,7 +249,7 @@ def normalize(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     if pd.isna(value):
         return None
     if isinstance(value, (float, np.floating)):
-        return Decimal(str(value))  # str: the shortest text, of a float32, too
+        return Decimal(str(value))  # str returns the shortest text, also for a float32
     if isinstance(value, (dt.date, np.datetime64)):
         stamp = pd.Timestamp(value)
         return stamp.tz_localize("UTC") if stamp.tz is None else stamp.tz_convert("UTC")
@@ -259,7 +259,7 @@ def normalize(value: Any) -> Any:  # noqa: PLR0911 - a table of types
 def _format_address(value: Any) -> str:
     """Return PostgreSQL's text of an address.
 
-    Python before 3.13 formats an IPv4 address in IPv6 in another way.
+    Python before 3.13 formats IPv4-mapped IPv6 addresses differently.
     """
     mapped = getattr(value, "ipv4_mapped", None)
     if not mapped:
@@ -273,7 +273,7 @@ def read_like(path: Path, df: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         path: the file.
-        df: the frame; the cell in the same row and column gives the type.
+        df: the frame; a cell is converted to the type of the frame's cell at the same position.
 
     Returns:
         The rows of the file; an empty cell is None.
@@ -305,8 +305,8 @@ def describe_difference(left: Any, right: Any, left_label: str, right_label: str
     """Describe where two collections differ.
 
     Returns:
-        What only one of two sets or mappings has, the first position at which two sequences differ,
-        or both collections.
+        For sets and mappings the elements of only one side, for sequences the first position that
+        differs, otherwise both collections.
     """
     if isinstance(left, dict) and isinstance(right, dict):
         return _describe_only(
@@ -373,7 +373,7 @@ def _format_collection(value: Any, quotes: bool) -> str:
     if not value:
         return "none"
     is_sequence = isinstance(value, (list, tuple))
-    is_single = len(value) == 1 and not is_sequence  # it needs no brackets
+    is_single = len(value) == 1 and not is_sequence  # shown without brackets
     quotes = quotes or not is_single
     if isinstance(value, dict):
         elements = [
@@ -382,7 +382,7 @@ def _format_collection(value: Any, quotes: bool) -> str:
     else:
         elements = [format_value(v, quotes) for v in value]
     if isinstance(value, (set, frozenset)):
-        elements.sort()  # two equal sets have one text
+        elements.sort()  # equal sets have the same text
     if is_single:
         return elements[0]
     if len(elements) > MAX_ELEMENTS:

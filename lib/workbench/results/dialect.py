@@ -2,10 +2,10 @@
 
 The module covers queries and the statements that create tables. sqlglot parses and generates both
 dialects. The file `athena.txt` holds the Spark SQL of every function, operator and cast, because
-sqlglot's own translation often differs in an edge case (a null, a type, an index). A call that is
-in neither is an error that quotes the call. Some entries have several forms, because their
-translation depends on the types of the arguments, as a division does. Spark then selects the form:
-the first one that it can analyze.
+sqlglot's own translation often differs in an edge case (a null, a type, an index). A call that
+neither supports raises an error that quotes the call. Some entries have several forms, because the
+translation depends on the types of the arguments, for example of a division. The first form that
+Spark can analyze is used.
 """
 
 import re
@@ -21,7 +21,7 @@ from sqlglot.parsers.athena import AthenaTrinoParser
 from ..base import LakeError, first_line
 from . import athena_functions
 
-# Names in athena.txt of grammar that is no function call
+# {node without function-call syntax: its name in athena.txt}
 NODE_NAMES = {
     exp.Div: "operator /",
     exp.Bracket: "operator []",
@@ -31,7 +31,7 @@ NODE_NAMES = {
     exp.CurrentTimestamp: "current_timestamp",
     exp.Localtimestamp: "localtimestamp",
 }
-# Names in athena.txt of the target types of a cast
+# {target type of a cast: its name in athena.txt}
 CAST_KINDS = {
     exp.DType.JSON: "json",
     exp.DType.TIMESTAMPTZ: "zoned",
@@ -42,8 +42,7 @@ CAST_KINDS = {
 # Types of Athena that Spark does not have
 UNSUPPORTED_TYPES = {"TIME", "TIMETZ", "CHAR", "IPADDRESS", "IPPREFIX", "TDIGEST"}
 ZONE_PATTERN = re.compile(r"[A-Za-z]{2}|Z$|:.*[+-]")  # a time zone in a timestamp literal
-# Functions and table clauses (as sqlglot classifies them) whose translation by athena.txt or by
-# sqlglot is right
+# Functions and table clauses (sqlglot's classes) that athena.txt or sqlglot translates correctly
 SUPPORTED_NODES = (
     exp.Anonymous,
     exp.Array,
@@ -68,7 +67,7 @@ SUPPORTED_NODES = (
 # Entries of athena.txt that return the type JSON, which is a text in Spark
 JSON_FUNCTIONS = ("json_parse", "json_extract", "cast to json")
 USE_STATEMENT = re.compile(r"USE\b", re.I)
-# A backtick in these is text
+# Parts of a query in which a backtick has no meaning
 QUOTED_OR_COMMENT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)
 FAILED_QUERY_HINT = (
     "see whether the table is registered (hudi.register), its name has its database (database.table), and the "
@@ -77,7 +76,7 @@ FAILED_QUERY_HINT = (
 WINDOW_PLACEHOLDER = "\0"  # marks in generated SQL where FILTER and OVER go
 
 LEADING_COMMENTS = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)
-# DDL that Athena and Spark write alike
+# DDL with the same syntax in Athena and Spark
 SHARED_STATEMENT = re.compile(
     r"(MSCK|SHOW|DESC(RIBE)?|DROP\s+(TABLE|DATABASE|SCHEMA)|CREATE\s+(DATABASE|SCHEMA))\b", re.I
 )
@@ -99,7 +98,7 @@ class AthenaDialect(Trino):
     INDEX_OFFSET = 0
 
     class Parser(AthenaTrinoParser):
-        """A parser that knows only the calls with a grammar of their own."""
+        """A parser that interprets only calls with a special grammar."""
 
         FUNCTIONS: dict = {}  # type: ignore[misc] # sqlglot annotates it as an instance variable
         FUNCTION_PARSERS = {
@@ -112,9 +111,8 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
     """Parse one statement in Athena's dialect.
 
     Returns:
-        The tree of the query, or of a statement that Spark has, too. Then the CREATE TABLE … AS
-        around the query, None if the query stands alone. An UNLOAD is a CREATE TABLE without a
-        name.
+        (tree of the query, or of a statement that Spark has, too; CREATE TABLE … AS around the query,
+        else None). An UNLOAD is returned as a CREATE TABLE without a name.
 
     Raises:
         LakeError: the text is not one of these statements.
@@ -186,7 +184,7 @@ def require_values(names: set[str], values: Mapping[str, Any]) -> None:
     """Raise LakeError if the values do not match the `:name` placeholders of a query."""
     if names != set(values):
         raise LakeError(
-            f"the query names the values {sorted(names)}", location=f"{sorted(values)} are given"
+            f"the query has placeholders for {sorted(names)}", location=f"values: {sorted(values)}"
         )
 
 
@@ -203,7 +201,7 @@ def to_spark_sql(tree: Any, type_check: Callable[[str], Any]) -> str:
     nodes = list(tree.walk(bfs=False))
     for node in nodes:
         _require_supported(node)
-    # Innermost calls first. Calls around them use their last form meanwhile: it takes any type
+    # Innermost calls first. The calls around them use their last form, which accepts any type
     for call in reversed(nodes):
         _, forms = _match_function(call)
         if len(forms) > 1:
@@ -233,13 +231,13 @@ def _require_supported(node: Any) -> None:
 def _select_form(tree: Any, call: Any, count: int, type_check: Callable[[str], Any]) -> None:
     """Set `form` in the call's metadata to the number of the first form that passes the type check.
 
-    If none passes, the last form stays: the error of the query is then the error of that form.
+    If no form passes, the last form is used, and the query fails with the error of that form.
     """
     for number in range(count):
         call.meta["form"] = number
         try:
             type_check(_generate(tree))
-        except Exception:  # noqa: BLE001 - whatever Spark raises, the next form is tried
+        except Exception:  # noqa: BLE001 - after any error the next form is tried
             continue
         return
 
@@ -261,9 +259,9 @@ Signature = tuple[str, list[Any]]  # a name in athena.txt, and the arguments
 
 
 def _signature(node: Any) -> Signature:
-    """Return the name and the arguments with which a node is looked up in athena.txt.
+    """Return (name in athena.txt, arguments) of a node.
 
-    The name is empty for grammar that is the same in both dialects.
+    The name is empty for syntax that is the same in both dialects.
     """
     if isinstance(node, exp.Anonymous):
         return _ordered_signature(node) or _call_signature(node)
@@ -286,8 +284,8 @@ def _call_signature(call: exp.Anonymous) -> Signature:
 def _ordered_signature(call: exp.Anonymous) -> Optional[Signature]:
     """Return the signature of an aggregate whose rows are ordered by one expression.
 
-    Its arguments are the aggregated value, the expression, and two directions (see athena.txt).
-    DISTINCT values can be ordered by themselves only, as in Athena. None for other calls.
+    The arguments are the aggregated value, the expression, and two directions (see athena.txt).
+    DISTINCT values can be ordered only by themselves, as in Athena. Returns None for other calls.
     """
     order = call.expressions[0] if len(call.expressions) == 1 else None
     if not isinstance(order, exp.Order) or len(order.expressions) != 1:
@@ -331,8 +329,8 @@ def _match_function(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
     """Look up a node in athena.txt.
 
     Returns:
-        {argument name: arguments} and the forms; both are empty for grammar that is the same in
-        both dialects.
+        ({argument name: arguments}, forms); both are empty for syntax that is the same in both
+        dialects.
     """
     name, arguments = _signature(node)
     match = athena_functions.find(name, arguments)
@@ -364,7 +362,7 @@ def _unnest_sql(self: SparkGenerator, node: Any) -> str:
 
 
 def _window_sql(self: SparkGenerator, node: Any) -> str:
-    """Generate FILTER or OVER right after Spark's own aggregate, wherever the form has that."""
+    """Generate FILTER or OVER after the aggregate in the Spark SQL, not after the whole form."""
     is_window = isinstance(node, exp.Window)
     text = SparkGenerator.window_sql(self, node) if is_window else self.filter_sql(node)
     inner = self.sql(node, "this")
@@ -389,13 +387,13 @@ class SparkDialect(Spark):
             exp.Filter: _window_sql,
             exp.Window: _window_sql,
         }
-        del TRANSFORMS[exp.Select]  # it rewrites UNNEST, which athena.txt does
+        del TRANSFORMS[exp.Select]  # it would rewrite UNNEST, which athena.txt translates
 
 
 def _date_pattern_sql(pattern: Any) -> str:
     """Translate a date pattern of MySQL into one of Java.
 
-    Its specifiers are entries of athena.txt without arguments.
+    athena.txt has its specifiers as entries without arguments.
     """
     if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(
         athena_functions.FUNCTIONS

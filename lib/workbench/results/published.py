@@ -21,9 +21,9 @@ def compare(
 
     Args:
         world: the world.
-        name: of the published configuration, such as "S1/sink_connector".
+        name: name of the published configuration, such as "S1/sink_connector".
         config: our configuration. A missing key counts as an empty text.
-        variables: values of further `${…}` in the published one and in
+        variables: values of further `${…}` in the published configuration and in
             data/reference/differences.csv, besides connect.placeholders and `${deployment}`.
 
     Returns:

@@ -49,7 +49,7 @@ def record(
     ]
 
     def query_view(view: str, key_column: str) -> pandas.DataFrame:
-        # Built as a tree: a name stays a name, whatever characters it has
+        # Built as a tree, so that names with any characters are quoted correctly
         database, name = view.split(".")
         select = exp.select(exp.Literal.string(view).as_("seen_in"), *selected)
         condition = exp.column(key_column, quoted=True).eq(exp.Placeholder(this="id"))
@@ -68,14 +68,14 @@ def record(
 
 
 def create_table_from_files(spark: SparkSession, uri: str, table: str) -> str:
-    """Create a table of the files in a folder, as a Glue crawler does.
+    """Create a table over the files in a folder, as a Glue crawler does.
 
-    Its columns are those of the files, its partitions are the folders `name=value` (as text). A
-    table with the same name is replaced.
+    The columns are those of the files, the partitions are the folders `name=value` (as text). A table
+    with the same name is replaced.
 
-    Spark inspects the files, and a statement creates the table, on AWS as well. A crawler of Glue
-    needs a role and a minute or two for each table, and it reveals a duplicate column only when the
-    table is queried.
+    Spark reads the schemas of the files, and a DDL statement creates the table, on AWS as well. A Glue
+    crawler would need a role and up to two minutes for each table, and a duplicate column would be
+    reported only when the table is queried.
 
     Args:
         spark: the session.
@@ -86,9 +86,8 @@ def create_table_from_files(spark: SparkSession, uri: str, table: str) -> str:
         The CREATE EXTERNAL TABLE statement that was run.
 
     Raises:
-        LakeError: the folder holds no files, or files of several kinds; or a name is both a column
-            and a folder. Athena reports the latter when the table is queried; the error here holds
-            the statement that fixes it.
+        LakeError: the folder has no files, or files of several kinds; or a name is both a column and
+            a partition folder. For the latter, the error has the statement that fixes it.
     """
     extension, partitions = _detect_layout(uri)
     columns = spark_sql.columns(spark, uri, extension)
@@ -109,7 +108,7 @@ def create_table_from_files(spark: SparkSession, uri: str, table: str) -> str:
             f"HIVE_INVALID_METADATA: Hive metadata for table {table} is invalid: Table descriptor contains "
             "duplicate columns",
             location=f"{', '.join(duplicates)}: a column and a folder of {uri}",
-            hint=f"declare it once, then {repair}:\n{create}",
+            hint=f"declare each column once, then {repair}:\n{create}",
         )
     ddl.create_database(spark, table.split(".")[0])
     sql(spark, f"DROP TABLE IF EXISTS {table}")
@@ -142,5 +141,5 @@ def _detect_layout(uri: str) -> tuple[str, list[str]]:
 
 
 def _quote_name(name: str) -> str:
-    """Quote a column's name for Athena's DDL; it can have dots, as in a file."""
+    """Quote a column name for Athena's DDL. The name may contain dots."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Measure what a query reads (partitions, files and bytes by Spark's scan metrics) and its time."""
+"""Measure the partitions, files and bytes that a query reads (Spark's scan metrics), and its time."""
 
 import re
 import time
@@ -30,8 +30,8 @@ def measure_scan(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, 
         runs: number of runs.
 
     Returns:
-        rows, partitions, files, bytes (of base files: Spark's scan does not count the logs, see
-        `unmerged_logs`), seconds (of the fastest run).
+        A dict with rows, partitions, files, bytes (of base files; Spark's scan does not count log
+        files, see `unmerged_logs`), seconds (of the fastest run).
     """
     statement, seconds = spark_sql.translate(text, spark), []
     for _ in range(runs):
@@ -73,8 +73,8 @@ def data_files(table: Table) -> pandas.DataFrame:
     """List the data files of a table, of all versions.
 
     Returns:
-        Columns partition, group, instant, number, kind (base or log), bytes, file. The instant of a
-        log is that of its base file (in table version 6), and its number counts from 1.
+        Columns partition, group, instant, number, kind (base or log), bytes, file. In table
+        version 6 the instant of a log is that of its base file. The numbers of logs start at 1.
     """
     rows = []
     for path, info in files.list_files(table.base).items():
@@ -94,8 +94,8 @@ def unmerged_logs(table: Table) -> pandas.DataFrame:
     """List the log files that a reader of the real-time view has to merge now.
 
     Returns:
-        The columns of `data_files`: of each file group the logs of its newest base file, and while
-        a compaction is pending, the logs that wait for the next one.
+        The columns of `data_files`. For each file group: the logs of the newest base file, and during
+        a pending compaction also the logs for the next one.
     """
     rows, actions = data_files(table), timeline.completed_actions(table)
     instants = [action.instant for action in actions]

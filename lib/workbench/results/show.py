@@ -19,7 +19,7 @@ from ..base.text import plural
 from ..hudi.tables import Table
 from ..hudi.timeline import timeline_files
 
-MAX_CELL_CHARS = 600  # of a cell that are shown; a long text wraps
+MAX_CELL_CHARS = 600  # characters of a cell that are shown; a long text wraps
 SEGMENT_COLORS = ("#FBDCC8", "#D6E8F5", "#D3EEE4", "#FBEBCB")  # backgrounds of a message's parts
 NULL = "<span style='color:#8A9099'>null</span>"
 NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # types that pandas infers
@@ -41,7 +41,7 @@ def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
     Args:
         obj: the object or text.
         folded: show one line that opens on a click.
-        title: the text of that line.
+        title: the text of the folded line.
     """
     if isinstance(obj, (str, bytes)):
         obj = jsons.loads(obj)
@@ -120,7 +120,7 @@ def _table_html(df: pd.DataFrame, caption: str, limit: int, has_index: bool) -> 
     styles = [{"selector": "th, td", "props": "text-align: left"}]
     for position, (name, column) in enumerate(df.items()):
         if column.dtype.kind == "f" and column.hasnans:
-            # Whole numbers are floats only because one is missing
+            # Whole numbers with a missing value are floats
             column = column.convert_dtypes(convert_floating=False)
         column = column.head(limit)
         is_numeric = pd.api.types.infer_dtype(column) in NUMBERS
@@ -128,10 +128,10 @@ def _table_html(df: pd.DataFrame, caption: str, limit: int, has_index: bool) -> 
         formatted.isetitem(position, pd.Series(list(cells), index=formatted.index, dtype=object))
         if is_numeric:
             styles.append({"selector": f".col{position}", "props": "text-align: right"})
-    styler = formatted.style.format(na_rep=NULL, escape="html")  # HTML in the data stays text
+    styler = formatted.style.format(na_rep=NULL, escape="html")  # HTML in the data is escaped
     styler.format_index(escape="html").format_index(escape="html", axis=1)
     styler.hide(names=True, axis=1)
-    styler.hide(names=has_index)  # the heading above the index, or the index itself
+    styler.hide(names=has_index)  # the heading of the index, or the whole index
     styler.set_table_styles(styles)
     note = ""
     if len(df) > limit:
@@ -191,7 +191,7 @@ def avro(name: str) -> HTML:
     The meaning is the logical type or the name of Kafka Connect, e.g. io.debezium.time.Date.
 
     Args:
-        name: of the file data/schemas/<name>.avsc.
+        name: name of the file data/schemas/<name>.avsc.
 
     Raises:
         LakeError: the name is a path to another folder.
@@ -234,7 +234,7 @@ def tree(uri: str, limit: int = 20, last: int = 0) -> HTML:
     filesystem, folder = files.open_filesystem(uri)
     if filesystem.get_file_info(folder).type != FileType.Directory:
         raise LakeError(
-            "there is no such folder", location=uri, hint="run the cells above: they write it"
+            "there is no such folder", location=uri, hint="run the cells above, which create it"
         )
     sizes = {
         path: info.size
@@ -267,8 +267,8 @@ def _file_lines(sizes: Mapping[Path, int], visible: Iterable[Path]) -> list[str]
 def short_names(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Return a copy of a frame with short file names and partition paths.
 
-    What distinguishes versions stays: the beginning of the file group and its number, the instant,
-    and the number of a log. The short name of
+    A short name has the parts that distinguish versions: the beginning of the file group and its
+    number, the instant, and the number of a log. The short name of
     `nationality=American/18b75394-b518-415d-959b-e50fc55f4cdb-3_0-9236-0_20261121215023167.parquet`
     is `American/18b75394…-3_20261121215023167.parquet`. The partition of null is `(null)`.
 
@@ -312,17 +312,17 @@ def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
 
 
 def field_mapping(event: dict[str, Any], record: dict[str, Any], added: str) -> pd.DataFrame:
-    """Compare a change event of Debezium with the flat record that its transform made.
+    """Compare a change event of Debezium with the flat record that the transform creates from it.
 
     Args:
         event: the envelope.
         record: the flat record.
-        added: `add.fields` of the transform. A name without a point is a field of the envelope,
-            else of its `source` (Debezium's documentation, "New Record State Extraction").
+        added: `add.fields` of the transform. A name is a field of the envelope, or else of its
+            `source` (Debezium's documentation, "New Record State Extraction").
 
     Returns:
         Columns envelope, value, flattened, "its value": a row for each field of the envelope, with
-        empty texts if the record does not have it. The last rows are fields of the record that are
+        empty texts if the record does not have the field. The last rows are fields of the record that are
         not in the envelope.
     """
     fields = {}

@@ -1,7 +1,7 @@
 """Run queries in Athena's dialect on Spark.
 
-`dialect` translates them. They run in a session of their own with ANSI rules: a failed cast, an
-overflow or an index beyond the end is an error, as in Athena.
+`dialect` translates the queries. They run in a separate session with ANSI rules: a failed cast, an
+overflow or an index out of bounds is an error, as in Athena.
 """
 
 import contextlib
@@ -49,15 +49,15 @@ def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pand
             the session are not visible: Athena has none.
         text: one statement in Athena's dialect (engine version 3). `:name` is a placeholder for a
             value.
-        values: the values, bound as literals, never pasted into the text.
+        values: the values of the placeholders, bound as literals.
 
     Returns:
         The rows; `attrs["bytes_scanned"]` is set by Athena only.
 
     Raises:
-        LakeError: the text is not one statement or cannot be translated, a value is missing or left
-            over, a table or column does not exist; or a query of Athena was canceled, by a user or
-            by the limit on scanned bytes.
+        LakeError: the text is not one statement, or cannot be translated; a value is missing or
+            unused; a table or column does not exist; or Athena cancelled the query, because of a user
+            or of the limit on scanned bytes.
         StackError: Spark was restarted or is gone (`spark.session(world)` gives a new session), or
             AWS rejected the request.
     """
@@ -79,10 +79,10 @@ def translate(text: str, spark: SparkSession) -> str:
 
     Args:
         text: the query in Athena's dialect.
-        spark: a session that knows the types of its columns.
+        spark: a session with the tables of the query, for the types of the columns.
 
     Raises:
-        LakeError: it cannot be translated.
+        LakeError: the query cannot be translated.
     """
     return _to_spark_sql(_ansi_session(spark), dialect.parse_statement(text)[0], {})
 
@@ -97,7 +97,7 @@ def _ansi_session(spark: SparkSession) -> SparkSession:
     elif ansi is None:
         ansi = spark.newSession()
     _ansi_sessions[spark] = ansi
-    # It is new, or its server has dropped it (after an hour)
+    # The session is new, or the server has dropped its state (after an hour)
     if ansi.conf.get("spark.sql.ansi.enabled") != "true":
         for key, value in {**session_conf(), **ANSI_SETTINGS}.items():
             ansi.conf.set(key, value)
@@ -105,13 +105,13 @@ def _ansi_session(spark: SparkSession) -> SparkSession:
 
 
 def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
-    """Generate the Spark SQL of a query, after a refresh of its tables.
+    """Refresh the tables of a query, and generate its Spark SQL.
 
-    The catalog caches file lists, and a stream may have committed.
+    The catalog caches file lists, and a streaming query may have committed since.
     """
     tables = tree.find_all(exp.Table)
     for name in {exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in tables}:
-        with contextlib.suppress(AnalysisException):  # no such table, or a name within the query
+        with contextlib.suppress(AnalysisException):  # no such table, or a common table expression
             spark.sql(f"REFRESH TABLE {name}")
     return dialect.to_spark_sql(tree, partial(spark.sql, args=values or None))
 
@@ -122,7 +122,7 @@ def _zoned_to_instants(rows: DataFrame) -> DataFrame:
     if not any(zoned):
         return rows
     names = rows.columns
-    rows = rows.toDF(*(f"c{n}" for n in range(len(names))))  # two columns may have one name
+    rows = rows.toDF(*(f"c{n}" for n in range(len(names))))  # two columns may have the same name
     converted = []
     for column, name, is_zoned in zip(rows.columns, names, zoned):
         value = F.col(column)
@@ -167,7 +167,7 @@ def columns(spark: SparkSession, uri: str, file_format: str) -> dict[str, str]:
     Returns:
         {column: its type in Athena's DDL}.
     """
-    with translate_errors(spark, "the files cannot be read", uri, "look at one of them"):
+    with translate_errors(spark, "the files cannot be read", uri, "inspect one of the files"):
         options = {"recursiveFileLookup": "true", "mergeSchema": "true"}
         reader = _ansi_session(spark).read.options(**options).format(file_format)
         return {

@@ -16,10 +16,10 @@ from ..hudi import decode_avro
 from ..spark import translate_errors
 from ..topic import registry, topics, wire
 
-# How far the time of an event may be ahead of this clock. A later event would advance the watermark,
-# and all others would be late
+# How far an event time may be ahead of this clock. A later event would advance the watermark, so that
+# all other events would be late
 MAX_FUTURE_SKEW = "10 minutes"
-LOG_INTERVAL = 2  # seconds between two looks at the progress of a query that is logged
+LOG_INTERVAL = 2  # seconds between two polls of a query's progress for the log
 PROGRESS_COLUMNS = [
     "batch",
     "at",
@@ -59,13 +59,13 @@ def messages(
 
     Returns:
         The columns of Kafka (key, value, topic, partition, offset, timestamp), `row` (a struct of
-        the fields in the schemas of `<topic>-value`) and `reason`. The reason is null, or it says
-        why the row is null or that the event is from the future.
+        the fields in the schemas of `<topic>-value`) and `reason`: why the row is null, or that the
+        event time is in the future; else null.
 
     Raises:
-        LakeError: the topic, or its schemas in the registry, do not exist. The query itself fails
-            at a message that was published after the query was started, with a schema that was not
-            yet in the registry; after a restart it reads the registry again.
+        LakeError: the topic, or its schemas in the registry, do not exist. The query itself fails at
+            a message whose schema was registered after the start of the query. After a restart the
+            query knows the schema.
     """
     raw = _read_topic(spark, world, topic, stream, max_records)
     schemas = registry.versions_by_schema_id(world, [f"{schema_topic or topic}-value"])
@@ -82,7 +82,7 @@ def messages(
         F.lit(f"{topic} has a message of "),
         F.col("schema"),
         F.lit(
-            ", which was not in the registry when this query was started: start it again, it continues from here"
+            ", which was not in the registry when this query was started: start the query again; it continues from here"
         ),
     )
     row = F.when(~is_known & is_new, F.raise_error(restart)).otherwise(F.col("row"))
@@ -142,7 +142,7 @@ def encode(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame
 class Query:
     """A streaming query: pyspark's StreamingQuery, with all of its attributes and methods.
 
-    If one of them fails, the error names the lost service or the innermost cause. With logging at
+    If an attribute or method fails, the error names the lost service or the innermost cause. At log
     level INFO each micro-batch is logged.
 
     Raises:
@@ -199,8 +199,8 @@ def _log_batches(query: Any) -> None:
 def delete_checkpoint(spark: SparkSession, checkpoint: str) -> None:
     """Delete the checkpoint of a query; no-op if it does not exist.
 
-    A run of the query that is still active is stopped before, even if its kernel is gone. Spark
-    stops a run when another one starts with the same id, which is in the checkpoint
+    An active run of the query is stopped first, also one of a kernel that has ended: Spark stops a run
+    when another run starts with the same query id, which is in the checkpoint
     (spark.sql.streaming.stopActiveRunOnRestart).
 
     Args:
@@ -253,7 +253,7 @@ def progress(query: Any) -> pandas.DataFrame:
     frame = pandas.DataFrame(rows, columns=PROGRESS_COLUMNS)
     for column in ("at", "watermark", "newest"):
         frame[column] = pandas.to_datetime(frame[column], utc=True, format="ISO8601")
-    # Before the first event the watermark is 1970
+    # Before the first event Spark reports 1970 as the watermark
     frame["watermark"] = frame["watermark"].where(frame["watermark"].dt.year > 1970)
     return frame[frame["rows"] > 0].reset_index(drop=True)
 

@@ -195,7 +195,7 @@ def find_resumable(
         old, new = record.get("commit") or "unknown", checkout_commit() or "unknown"
         if old != new:
             progress(
-                f"note: the run to resume is of commit {old}, this checkout has {new}; passed notebooks are not run again"
+                f"the run to resume is of commit {old}, this checkout has {new}; passed notebooks are not run again"
             )
         return file.parent, record
     progress(

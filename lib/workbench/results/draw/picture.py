@@ -26,7 +26,7 @@ BARE_STYLE = {
 PALETTE = STYLE["axes.prop_cycle"].by_key()["color"]
 GRAY, INK = STYLE["axes.edgecolor"], STYLE["text.color"]
 Function = TypeVar("Function")
-# A context manager of contextlib is a decorator, too; the type stubs of matplotlib do not say so
+# rc_context is also a decorator, which the type stubs of matplotlib do not declare
 styled = cast(Callable[[dict[str, Any]], Callable[[Function], Function]], plt.rc_context)
 
 
