@@ -2,22 +2,21 @@
 
 Its packages in the order of the data flow (docs/design.md):
 
-- base: errors for users, waiting, URIs of files, paths, worlds (`params`, also importable from
-  here), secrets.
+- base: errors for users, waiting, files by URI, paths, worlds (`params`), secrets.
 - stack: the embedded services (ensure_running, up, status, down), pinned jars (artifacts), checks
   of the machine (doctor).
 - source: the source databases (postgres, mariadb) and their loaders (loading).
 - connect: connectors (config, validate, apply, status, delete).
 - topic: topics, the schema registry, the wire formats of messages, the dead-letter queue.
-- storefront: three services, each with its own store, that are eventually consistent.
+- storefront: three eventually consistent services, each with its own store.
 - spark: sessions of a world, and the embedded Spark Connect server.
-- landing: from a topic to raw files, as the JSON of a sink connector describes.
+- landing: topics to raw files, and tables to topics, configured by the JSON of connectors.
 - hudi: tables (ingest, labels and time travel, catalog, compaction).
 - results: query (Athena's SQL), check (claims against the source), show and draw (tables, charts).
-- recapture: a new capture of tables whose types changed.
+- recapture: a new capture of tables with incompatible type changes.
 - trace: one row through all stages.
 - run: headless execution of notebooks in their order, with a report.
-- walkthroughs: the framework of a walkthrough, and one module for each.
+- walkthroughs: one module for each walkthrough, and their framework.
 
 A package imports only from packages above it. `cli`, the command `workbench`, is last.
 

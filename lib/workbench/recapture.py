@@ -1,8 +1,8 @@
 """Capture tables anew with a new connector, a new snapshot and new topics.
 
-This is the way out where a column gets a type that the old column cannot hold. The old topic and
-its schemas in the registry keep both types, so no table can be built from it. Nothing of the old
-capture is removed before copies of the lake tables, filled from the new topics, equal the source.
+A recapture is required if a column changes to an incompatible type. The old topic and its schemas in
+the registry have both types, so no table can be built from that topic. The old capture is removed only
+after copies of the lake tables, filled from the new topics, equal the source.
 """
 
 import json
@@ -77,11 +77,11 @@ class CapturedTable:
         source: `schema.table`, for MariaDB `database.table`.
         table: the lake table.
         schema: schema of JSON messages, as in `hudi.ingest`.
-        expected_sql: SQL that returns the source's rows as the lake stores them. Needed where a
+        expected_sql: SQL that returns the source's rows as the lake stores them; required if a
             column is transported as another type (docs/types.md).
         former_name: the previous name, `schema.table`, of a table that was renamed at the source.
             The lake table has read the topic of that name. The name is removed from the old
-            connector's table.include.list, so no table of the source may have it now.
+            connector's table.include.list, so no source table may have this name now.
     """
 
     source: str
@@ -132,10 +132,10 @@ def run(
     Args:
         spark: the Spark session.
         world: the world of connector and tables.
-        connector: name of the connector that captures the tables: Debezium's for PostgreSQL,
-            MariaDB or MySQL. If `captured` holds all of its tables, it is deleted with its slot.
-            Else they are removed from its table.include.list.
-        config: its configuration, as in `connect.apply`.
+        connector: name of the Debezium connector (PostgreSQL, MariaDB or MySQL) that captures the
+            tables. If `captured` has all of its tables, the connector is deleted with its slot.
+            Otherwise the tables are removed from its table.include.list.
+        config: configuration of this connector, as for `connect.apply`.
         captured: the source tables, with every lake table that holds their rows.
         timeout: seconds for the snapshot, and for a copy to equal the source. Default: one minute
             plus one second per 500 rows.
@@ -145,8 +145,8 @@ def run(
         The new connector, the rows of the lake tables and the unused topics.
 
     Raises:
-        ConnectorError: there is no such connector; it is of another kind or does not capture the
-            tables; the new one is rejected or has failed.
+        ConnectorError: the connector does not exist, is of another kind or does not capture the
+            tables; or the new connector is rejected or has failed.
         LakeError: a message cannot be decoded; a copy does not equal the source in time; the source
             table is empty; a lake table is named twice, or holds rows of other sources; an ingest
             into a table is running; another recapture of this connector is not finished. The old
@@ -379,7 +379,7 @@ class _Recapture:
         """Return whether a recapture of these tables has deployed its connector, but is unfinished.
 
         Raises:
-            LakeError: it was one of other tables.
+            LakeError: the unfinished recapture has other tables.
         """
         if journal.get("done", True) or self.new_connector not in connect.names(self.world):
             return False
@@ -393,14 +393,14 @@ class _Recapture:
             f"another recapture of {self.connector} is not finished",
             location=self.journal_uri,
             expected=f"the same tables: {', '.join(expected)}",
-            hint="repeat it with those first",
+            hint="repeat that recapture with these tables first",
         )
 
     def _validate(self, replacements: list["_Replacement"]) -> None:
         """Raise an error if the connector does not capture a table, or it cannot be replaced."""
         if not self.captured:
             raise ConnectorError(
-                "no table is named", expected="one recapture.CapturedTable(source, table) or more"
+                "no table is named", expected="at least one recapture.CapturedTable(source, table)"
             )
         deployed = connect.names(self.world)
         if self.connector not in deployed:
@@ -454,8 +454,8 @@ class _Recapture:
         remaining = ",".join(p for p in _include_patterns(self.config) if p not in released)
         if not self.are_literal:
             self.progress(
-                f"connector {self.connector} stays, and still captures them: its {INCLUDE_LIST} "
-                "does not name each of them"
+                f"connector {self.connector} stays, and still captures these tables: its {INCLUDE_LIST} "
+                "does not name each of the tables"
             )
         elif not remaining:
             connect.delete(self.world, self.connector)
@@ -589,9 +589,9 @@ class _Replacement:
             nonlocal last_difference, row_count
             try:
                 messages = self._ingest()
-            except WorkbenchError as e:  # waiting does not help
+            except WorkbenchError as e:  # ends the wait
                 return e
-            if last_difference and not messages:  # a comparison reads both tables
+            if last_difference and not messages:  # skips the comparison, which reads both tables
                 raise last_difference
             rows = self._source_rows()
             differences = self._differences(rows)
@@ -649,7 +649,7 @@ class _Replacement:
         )
 
     def replace_rows(self) -> None:
-        """Replace the table's rows by those of the copy, unless that is done, and clean up."""
+        """Replace the table's rows by those of the copy unless that was done before, and clean up."""
         with tables.table_lock(self.world, self.table):
             is_done = self.is_done()
             if is_done:
@@ -668,9 +668,9 @@ class _Replacement:
     def _rewrite(self) -> None:
         """Replace the rows in one commit, with the progress of the copy.
 
-        The commit marks the old topic and its files as replaced, so that they are rejected from
-        then on: the old connector still publishes to the topic, and rows that were deleted since
-        would come back.
+        The commit marks the old topic and its files as replaced, so that later ingests reject them.
+        Otherwise the old connector, which still publishes to the topic, would bring back deleted
+        rows.
         """
         old_topics = [self._topic_of(self.job.config, name).id for name in self.captured.names]
         old_progress = {**dict.fromkeys(old_topics, {}), **self.own_progress()}

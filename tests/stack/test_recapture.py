@@ -265,7 +265,8 @@ def test_what_is_refused_changes_nothing(lab, spark):
         )
     assert hudi.commits(codes).equals(before) and connect.names(world) == [NAME, f"{NAME}_r2"]
     with pytest.raises(
-        LakeError, match="(?s)another recapture of recaptured is not finished.*repeat it with those"
+        LakeError,
+        match="(?s)another recapture of recaptured is not finished.*repeat that recapture with these tables",
     ):
         run(recapture.CapturedTable("public.visits", table("visits")))
     done = run(good)

@@ -418,7 +418,8 @@ def test_a_table_or_a_walkthrough_is_ingested_once(ingested):
     assert here.ingest(WORLD, "cdc_events", "landed") == here.ingest(WORLD, "50_time_travel") == 0
     assert ingested.asked[0] == (["cdc_events"], "landed") and len(ingested.asked[1][0]) == 4
     with pytest.raises(
-        LakeError, match="(?s)query_based_cdc.*is ingested into no Hudi table.*10_outbox/cdc_events"
+        LakeError,
+        match="(?s)query_based_cdc.*has no Hudi table to ingest into.*10_outbox/cdc_events",
     ):
         here.ingest(WORLD, "20_query_based_cdc")
 

@@ -62,6 +62,6 @@ def test_the_latest_state_is_asked_by_key_and_place_and_a_large_value_where_it_w
 def test_a_table_whose_key_has_two_columns_is_not_traced(world):
     assert walkthroughs.traced_table(world, "film").key == "film_id"
     with pytest.raises(
-        LakeError, match="film_actor cannot be traced: its key is actor_id, film_id"
+        LakeError, match="film_actor cannot be traced: the key is actor_id, film_id"
     ):
         walkthroughs.traced_table(world, "film_actor")

@@ -58,7 +58,7 @@ def test_a_table_may_be_polled_several_times(world):
 
 
 def test_what_is_polled_is_not_traced(world):
-    with pytest.raises(LakeError, match="address cannot be traced: it is polled"):
+    with pytest.raises(LakeError, match="address cannot be traced: the table is polled"):
         walkthroughs.traced_table(world, "address")
 
 

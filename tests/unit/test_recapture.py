@@ -240,7 +240,7 @@ def test_a_former_name_leaves_the_old_connector_where_its_list_names_it(lab, mon
         applied.clear()
         renamed_table(lab, {**POSTGRES, "table.include.list": list_})[0]._release_old_connector()
         assert applied == remaining
-    assert "stays, and still captures them" in lab.said[-1]
+    assert "stays, and still captures these tables" in lab.said[-1]
 
 
 def test_the_journal_has_a_former_name(lab):

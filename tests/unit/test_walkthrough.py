@@ -471,7 +471,7 @@ def test_a_key_may_have_several_columns(world):
         several._capture_for(world, several.table(world, "artists", name="other", base="elsewhere"))
         == capture
     )
-    with pytest.raises(LakeError, match="artists cannot be traced: its key is artist_id, name"):
+    with pytest.raises(LakeError, match="artists cannot be traced: the key is artist_id, name"):
         several.traced_table(world, "artists")
 
 

@@ -1,4 +1,4 @@
-"""The walkthroughs: one module for each, and their common modules.
+"""The walkthroughs: one module for each, and shared modules.
 
 The module of a walkthrough declares it as `flow`, and ALL lists each `flow`. The teardown, `workbench
 trace` and `workbench load` read ALL.
@@ -28,7 +28,7 @@ def for_world(world: World) -> list[Walkthrough]:
 
 
 def traced_table(world: World, name: str) -> TracedTable:
-    """Return where a captured table is in the source, the topic and the lake, for `trace.row`.
+    """Return a captured table with its source table, topic and lake tables, for `trace.row`.
 
     Args:
         world: the world.

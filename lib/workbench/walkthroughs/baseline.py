@@ -1,8 +1,8 @@
-"""Baselines: copies of source tables as they were loaded, to restore them.
+"""Baselines: copies of the loaded source tables, from which the tables can be restored.
 
-The copies are in a schema that is not published. A restore is plain SQL in one transaction: it
-deletes added rows, and restores deleted and changed ones. Each of these is a change in the source's
-log; an unchanged row makes none. Serial and identity columns continue after their last value, so
+The copies are in a schema that is not published. A restore is plain SQL in one transaction, which
+deletes added rows, and restores deleted and changed rows. Each restored row is a change in the
+source's log; unchanged rows are not. Serial and identity columns continue after their last value, so
 that new rows get the same numbers again.
 """
 
@@ -20,20 +20,20 @@ SCHEMA = "kept"
 
 
 def save(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Copy these tables (`schema.table`) as they are now, and replace earlier copies."""
+    """Copy the current rows of these tables (`schema.table`), and replace earlier copies."""
     with postgres.session(world, database) as c, c.transaction():
         c.execute(format_sql("CREATE SCHEMA IF NOT EXISTS {}", SCHEMA))
         _drop(c, tables)
         for table in tables:
             copy, source = _copy_name(table), identifier(table)
             c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, source))
-            # a table that is loaded again has the same name, but another oid
+            # recognizes a table that was dropped and loaded again, which has another oid
             oid = _scalar(c, "SELECT to_regclass(%s)::oid::text", source)
             c.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(copy, sql.Literal(oid)))
 
 
 def exists(world: World, tables: Sequence[str], database: Optional[str] = None) -> bool:
-    """Return whether there is a copy of each of these tables."""
+    """Return whether each of these tables has a copy."""
     query = "SELECT obj_description(to_regclass(%s), 'pg_class') = to_regclass(%s)::oid::text"
     with postgres.session(world, database) as c:
         return all(_scalar(c, query, _copy_name(t), identifier(t)) for t in tables)
@@ -71,7 +71,7 @@ def _copy_name(table: str) -> sql.Identifier:
 
 
 def _scalar(c: psycopg.Connection, query: str, *names: sql.Identifier) -> Any:
-    """Return the only value of a query over names."""
+    """Return the only value of a query that has names as parameters."""
     row = c.execute(query, [name.as_string(c) for name in names]).fetchone()
     return row[0] if row else None
 

@@ -77,7 +77,7 @@ class CaptureSet:
         database: name of the database; None for the database of the world's PostgreSQL.
         config: function that returns the configuration of a connector (world, connector name).
         watermark: whether `wait_until_captured` may update a row. False if the notebooks count
-            events, and for MariaDB, where an UPDATE without a change makes no event.
+            events, and for MariaDB, whose log has no event for an UPDATE without a change.
         polled: whether connectors poll the tables instead of reading the log. Tracing and syncing
             need the log.
         engine: the kind of database, a key of ENGINES.
@@ -162,7 +162,7 @@ class CaptureSet:
         return [c.table(world, declared) for c in captures for declared in c.lake]
 
     def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
-        """Return where the changes of a capture are read.
+        """Return the source from which the changes of a capture are ingested.
 
         Args:
             world: the world.
@@ -184,14 +184,16 @@ class CaptureSet:
         return f"{world.lake.landing}/{self.source(world, name, 'landed').name}"
 
     def traced_table(self, world: World, name: str = "") -> TracedTable:
-        """Return the places of a capture's rows, as `trace.row` needs them.
+        """Return a captured table with its topic, sink and lake tables, for `trace.row`.
 
         Raises:
             LakeError: the key has several columns, or the table is polled.
         """
         capture = self.capture(name)
         if self.polled or not isinstance(capture.key, str):
-            reason = "it is polled" if self.polled else f"its key is {', '.join(capture.key)}"
+            reason = (
+                "the table is polled" if self.polled else f"the key is {', '.join(capture.key)}"
+            )
             raise LakeError(
                 f"{capture.name} cannot be traced: {reason}",
                 expected="a key of one column, captured from the log",

@@ -16,34 +16,34 @@ StartQuery = Callable[[SparkSession, World], Any]
 
 @dataclass(frozen=True)
 class Declaration(Flow):
-    """The data of a walkthrough: a folder of notebooks over one flow.
+    """The declaration of a walkthrough, a folder of notebooks over one flow.
 
     Attributes:
         folder: the folder of the notebooks.
         publication: name of the publication of the captured tables; "" for no publication.
         loader: fills the source tables.
-        extra_connectors: names of further connectors, which show something.
-        extra_sinks: returns the configurations of further sinks, with which notebooks land topics.
+        extra_connectors: names of further connectors, which notebooks use for demonstrations.
+        extra_sinks: returns the configurations of further sinks that notebooks use.
         own_topics: topics that notebooks create.
         own_schemas: schemas that notebooks register.
         streaming_queries: names of streaming queries. Their checkpoints are in the lake's
             checkpoints, in `streams/`.
         start_query: starts the streaming query that can run as a job.
-        scratch_tables: returns further lake tables, which notebooks create.
+        scratch_tables: returns further lake tables that notebooks create.
         restorable_tables: source tables that are restored besides the captured ones.
         catalog_databases: catalog databases for the tables that notebooks create with SQL.
         lake_folders: the folders of these tables, relative to the lake's tables.
         label: the label of each table's first commit.
         completion_checks: {notebook: check whether its result exists} for notebooks that others
-            need. Each walkthrough has such checks for `…_source_database`, `…_connectors` and
-            `…_hudi_ingest` anyway.
+            require, besides the common checks of `…_source_database`, `…_connectors` and
+            `…_hudi_ingest`.
         services: the services of the stack that must run.
         plugins: Connect plugins that notebooks load (see `stack.load_plugins`).
         owned_services: services of the stack that only this walkthrough uses.
         consumer_groups: its consumer groups.
         service_databases: its databases with a role of the same name each (see
             `postgres.create_service_database`).
-        local_only: whether it needs a stack on this machine.
+        local_only: whether the walkthrough requires an embedded stack.
     """
 
     folder: Path = Path()
@@ -70,7 +70,7 @@ class Declaration(Flow):
 
     @property
     def connectors(self) -> list[str]:
-        """The names of the connectors that capture, and of those that show something."""
+        """The names of the connectors of the captures, and of the extra connectors."""
         captures = [c.connector for c in self.captures]
         return list(dict.fromkeys([*captures, *self.extra_connectors]))
 

@@ -1,6 +1,6 @@
-"""The way from the source tables to the lake: changing, capturing, ingesting and comparing rows.
+"""From the source tables to the lake: change, capture, ingest and compare rows.
 
-It is the same in every walkthrough. What differs is data: the captures.
+The functions are the same for every walkthrough. Only the captures differ.
 """
 
 import json
@@ -28,7 +28,7 @@ class Flow(CaptureSet):
     def rows(
         self, world: World, name: str = "", condition: str = "true", values: Any = None
     ) -> pandas.DataFrame:
-        """Return the source rows of a capture in the order of their key, as the messages hold them.
+        """Return the source rows of a capture, sorted by key, in the form of the messages.
 
         Args:
             world: the world.
@@ -84,8 +84,8 @@ class Flow(CaptureSet):
             world: the world.
             name: name of the capture.
             statement: the SQL statement.
-            values: its parameters.
-            messages: messages for each row: 1; 2 for a DELETE; 3 for an UPDATE of the key, which
+            values: parameters of the statement.
+            messages: number of messages per row: 1; 2 for a DELETE; 3 for an UPDATE of the key, which
                 is a DELETE and an INSERT.
 
         Returns:
@@ -127,8 +127,8 @@ class Flow(CaptureSet):
     def wait_until_captured(self, world: World) -> None:
         """Wait until the topics hold all changes that were committed so far.
 
-        It writes a watermark: it updates one row of each table without changing it, and waits for
-        the event. All earlier events precede it. Without `watermark` it does nothing.
+        The function updates one row of each table without a change (the watermark), and waits for the
+        event, which follows all earlier events. If `watermark` is False, it does nothing.
         """
         for capture in self.captures if self.watermark else ():
             self._wait_for_watermark(world, capture)
@@ -176,7 +176,7 @@ class Flow(CaptureSet):
                 )
 
     def source_kind(self, world: World, table: hudi.Table) -> str:
-        """Return where a lake table is read from: "landed" if it ever was, else "topic"."""
+        """Return the kind of source of a lake table: "landed" if landed files were ever ingested, else "topic"."""
         capture = self._capture_for(world, table)
         if not capture.sink:
             return "topic"
@@ -186,7 +186,7 @@ class Flow(CaptureSet):
     def _capture_for(self, world: World, table: hudi.Table) -> Capture:
         """Return the capture of a lake table.
 
-        It is the capture that declares the table. For a scratch table it is the one with its key.
+        This is the capture that declares the table, or for a scratch table the one with the same key.
 
         Raises:
             LakeError: no capture has this key, or several have it.
@@ -212,9 +212,8 @@ class Flow(CaptureSet):
             spark: the Spark session.
             world: the world.
             into: the lake tables, by default all. They are written in parallel.
-            kind: where the changes are read (see `source`). By default the landed files if the
-                table was ever read from them, else the topic. Before a read of landed files, the
-                new messages are landed.
+            kind: kind of source (see `source`), by default `source_kind` of each table. Before
+                landed files are ingested, the new messages are landed.
             label: label for the last commit of each table; it records the source's log position.
 
         Returns:
@@ -315,9 +314,9 @@ class Flow(CaptureSet):
     def rows_at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
         """Return the rows of a table at a position of the source's log, from its events.
 
-        The last event of each key before the position counts, deletes included. The position is
-        exclusive, because the next change will have it. Snapshot rows always count: they are older
-        than any change, and the snapshot need not have moved the log.
+        The result has the last event of each key before the position, including deletes. The position
+        is exclusive, because the next change will have it. Snapshot rows are always included: they
+        are older than any change, and a snapshot need not advance the log.
 
         Args:
             events: the result of `events`, as a pandas data frame.

@@ -85,6 +85,6 @@ def parquet_files(uri: str) -> pandas.DataFrame:
 def _lines(text: str) -> list[str]:
     """Return the lines of a JSON lines file.
 
-    splitlines() would also split at U+2028 and others, which JSON texts may contain.
+    splitlines() would also split at U+2028 and similar characters, which JSON texts may contain.
     """
     return [line for line in text.split("\n") if line]

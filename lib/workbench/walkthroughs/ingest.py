@@ -14,7 +14,7 @@ from ..spark import session
 from . import ALL, find_captured_table
 from .declaration import StartQuery
 
-# seconds between two polls; each sends requests to Kafka and the lake, which S3 bills
+# seconds between two polls; S3 bills the requests of each poll
 POLL_INTERVAL = 10
 
 
@@ -27,15 +27,14 @@ def ingest(
 ) -> int:
     """Ingest the changes of a captured table, or of all captured tables of a walkthrough.
 
-    If the walkthrough has a streaming query, that query runs instead. SIGTERM and Ctrl-C end the job
-    after the current batch. The next run continues with the batch after it.
+    If the walkthrough has a streaming query, this query runs instead. SIGTERM and Ctrl-C end the job
+    after the current batch. The next run continues with the next batch.
 
     Args:
         world: the world.
         name: a captured table (`artists`, `50_time_travel/artists`) or a walkthrough
             (`50_time_travel`).
-        kind: "topic" or "landed", where the changes are read. By default the landed files if the
-            lake table was ever read from them, else the topic.
+        kind: "topic" or "landed", the kind of source; by default `flow.source_kind` of each table.
         continuous: continue with later messages until the job is stopped.
         progress: called with one line per ingested table.
 
@@ -59,7 +58,7 @@ def ingest(
             if capture.lake
         ]
         raise LakeError(
-            f"{name} is ingested into no Hudi table", expected=f"one of {', '.join(names)}"
+            f"{name} has no Hudi table to ingest into", expected=f"one of {', '.join(names)}"
         )
     with stop_on_signal() as stop:
         spark = session(world)

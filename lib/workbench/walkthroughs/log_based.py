@@ -1,7 +1,7 @@
 """Log-based change data capture on Pagila (notebooks/30_log_based_cdc).
 
-This module declares the captures, and reads their events and their raw zone. The walkthrough uses
-no Hudi: its tables are created with SQL.
+This module declares the captures, and queries their events and their raw zone. The walkthrough does
+not use Hudi; its tables are created with SQL.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def catalog_table(name: str) -> str:
 def latest_sql(name: str, world: World) -> str:
     """Return the query for the current rows of a table, from its raw files.
 
-    The query takes the last event of each key, without deleted rows. S7 orders by time; but changes
-    in one transaction have the same time, and a clock may be set back. The log has no value for a
-    large column that an UPDATE did not change: Debezium writes a placeholder. The query takes the
-    value of the last event that has it.
+    The query selects the last event of each key, without deleted rows. S7 orders by time, but changes
+    of one transaction have the same time, and a clock may be set back. For a large (TOASTed) column
+    that an UPDATE did not change, the log has no value, and Debezium writes a placeholder. The query
+    then uses the value of the last event with a value.
     """
     keys = ", ".join(flow.capture(name).keys)
     large = TOASTED_COLUMNS.get(name, "''")
@@ -99,13 +99,13 @@ def latest_sql(name: str, world: World) -> str:
 def history_sql(name: str, position: int | None = None) -> str:
     """Return the query for all versions of a table's rows, from its raw files.
 
-    It has the columns of the files, and the log positions between which a version is valid:
+    The result has the columns of the files, and the log positions between which a version is valid:
     `valid_from` (of its own event) and `valid_to` (of the key's next event, null for the current
     version). A delete ends a version and starts none.
 
     Args:
         name: name of the table.
-        position: an LSN; return only the versions that are valid there, one for each row.
+        position: an LSN; return only the versions that are valid at this position, one per row.
     """
     valid = ""
     if position is not None:

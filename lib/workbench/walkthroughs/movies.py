@@ -14,9 +14,9 @@ DATABASE = "sampledatabase"
 TABLE = f"{DATABASE}.movies"
 TOPIC = f"db1.{TABLE}"
 CONNECTOR, SINK = "movies_source", "movies_sink"  # as published
-# the same source; its messages have their log position, which orders the rows of the lake
+# captures the same table; its messages have the log position, the ordering field of the lake table
 POSITIONS_CONNECTOR = "movies_positions"
-FILE_SINK = "movies_file_sink"  # a sink with a plugin of Connect
+FILE_SINK = "movies_file_sink"  # a sink with a plugin in Kafka Connect
 POISONED_TOPIC = "movies.poison"  # gets malformed messages
 SCRATCH_TOPIC = "movies.trial"  # for trying schema changes
 DLQ_TOPICS = {  # {consumer: its dead-letter topic}
@@ -89,7 +89,7 @@ def poisoned_sink(world: World) -> dict[str, str]:
 
 
 def reset_if_evolved(world: World) -> None:
-    """Ensure the results of the notebooks up to 42, as they are before 43 changes the source."""
+    """Restore the state after notebook 42, before notebook 43 changes the source."""
     if "COUNTRY" in source_columns(world):
         flow.reset(world, "42_connectors")
     flow.ensure(world, "41_source_database", "42_connectors")

@@ -16,9 +16,9 @@ ENVELOPE_CONNECTOR = "moma_source_envelope"  # shows the change event before it 
 SINK = "moma_sink"
 LOADED_LABEL = "after_load"  # the label of each table's first commit
 SCRATCH_DATABASE = "moma_scratch"  # the catalog database of the scratch tables
-# The notebooks call compaction and cleaning, to show them. A Spark job compacts only on request
-# anyway; the setting makes that explicit. By default it cleans after each commit and keeps the
-# files of ten commits: too few for queries over the history.
+# The notebooks run compaction and cleaning explicitly. A Spark writer does not compact inline by
+# default; the setting makes this explicit. By default it cleans after each commit and keeps the files
+# of ten commits, which is too few for queries of the history.
 MANUAL_TABLE_SERVICES = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
 PICADOR, BAKKER = moma.PICADOR, 299
@@ -30,8 +30,8 @@ RECORD_HISTORY = {label: tuple(changes) for label, changes in _CHANGES["life"].i
 def _lake_table(name: str, partition: str, kind: str) -> dict[str, Any]:
     """Return the fields of a lake table of a type, "cow" or "mor".
 
-    With a global index a record moves when its partition value changes; otherwise it would exist
-    twice. S5 uses GLOBAL_BLOOM, which is for large tables: for small files it is only overhead.
+    With a global index a record moves when its partition value changes; without one it would exist
+    twice. S5 uses GLOBAL_BLOOM, which is for large tables, and only overhead for small files.
     """
     return {
         "name": f"moma_{name}_{kind}",

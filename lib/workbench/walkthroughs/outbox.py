@@ -11,7 +11,7 @@ TABLE = "datalake.cdc_events"  # in PostgreSQL and, with the same name, in the l
 CONNECTOR = "outbox_source"
 ENVELOPE_CONNECTOR = "outbox_source_envelope"  # shows the change event before it is flattened
 SINK = "outbox_sink"
-LANDED_PREFIX = "cdc-events"  # prefix of the landed files, as the sink has it
+LANDED_PREFIX = "cdc-events"  # prefix of the landed files in the sink's configuration
 SCRATCH_TABLES = (  # of notebook 14
     "cdc_events_by_order",
     "cdc_events_by_country",
@@ -19,8 +19,8 @@ SCRATCH_TABLES = (  # of notebook 14
     "tie_by_lsn",
 )
 
-# One partition for each country. With a global index an order moves when its country changes;
-# otherwise it would exist twice.
+# One partition for each country. With a global index an order moves when its country changes; without
+# one it would exist twice.
 CDC_EVENTS = {
     "name": "cdc_events",
     "ordering": "__lsn",
@@ -45,7 +45,10 @@ flow: Walkthrough = Walkthrough(
     loader=northwind.loader,
     extra_connectors=(ENVELOPE_CONNECTOR,),
     scratch_tables=lambda world: [flow.table(world, name=name) for name in SCRATCH_TABLES],
-    restorable_tables=("datalake.orders", "datalake.order_details"),  # the outbox follows them
+    restorable_tables=(
+        "datalake.orders",
+        "datalake.order_details",
+    ),  # their triggers fill the outbox
 )
 
 

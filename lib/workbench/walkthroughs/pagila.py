@@ -1,8 +1,8 @@
 """Pagila, a film rental: the rows of its public dump, or bundled rows in its form.
 
-Two walkthroughs use it (S3, S7), each with a database of its own, so that neither changes the rows
-of the other. Tables and triggers are always those of data/pagila. Of the public dump,
-pagila-data.sql is read. Its pagila-schema.sql is not run; 01_pagila_ddl.sql says what differs.
+Two walkthroughs use it (S3, S7), with separate databases, so that neither changes the rows of the
+other. Tables and triggers are always those of data/pagila. Only pagila-data.sql of the public dump is
+read, not pagila-schema.sql; 01_pagila_ddl.sql lists the differences.
 
 The bundled rows are CSV files in data/pagila, one for each table. Names and numbers are invented;
 they were drawn at random once. The facts of the reference walkthroughs are exact at every scale:
@@ -78,7 +78,7 @@ def random_changes(
     """Yield n random changes in transactions; a seed always gives the same ones.
 
     The changes fit the loaded rows. They must run once, in this order. changes.sql has their kinds.
-    One in three changes has the kind and the row of the one before.
+    One in three changes has the kind and the row of the previous change.
 
     Args:
         seed: the seed.
@@ -122,7 +122,7 @@ def apply(
     transactions: Sequence[list[tuple[str, dict[str, Any]]]],
     seconds: float = 0,
 ) -> Counter[str]:
-    """Run transactions (see `random_changes`), spread evenly over this many seconds.
+    """Run transactions (see `random_changes`), spread evenly over a period in seconds.
 
     Returns:
         {table: number of changed rows}.

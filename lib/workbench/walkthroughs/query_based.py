@@ -1,6 +1,6 @@
 """Query-based change data capture on Pagila (notebooks/20_query_based_cdc).
 
-Three pairs of connectors: one polls, one lands. The walkthrough uses no Hudi: its tables are
+The walkthrough has three pairs of a polling source and a sink. It does not use Hudi; its tables are
 created with SQL.
 """
 
@@ -12,7 +12,7 @@ from . import pagila
 from .capture import Capture
 from .walkthrough import Walkthrough
 
-# not the database of the log-based walkthrough: neither changes the rows of the other
+# separate from the database of the log-based walkthrough, so that neither changes the other's rows
 DATABASE = "pagila_polled"
 PAIRS = tuple((f"pagila_jdbc_source_{n}", f"pagila_s3_sink_{n}") for n in ("00", "01", "02"))
 SOURCES, SINKS = zip(*PAIRS)

@@ -1,4 +1,4 @@
-"""The resources of a walkthrough in a world: their names, which of them exist, their removal."""
+"""The resources of a walkthrough in a world: names, existing resources, removal."""
 
 from pathlib import Path
 from typing import Callable, Collection, Iterable
@@ -23,23 +23,23 @@ MARIADB_TABLES = (
 
 
 class Resources:
-    """What the connectors and notebooks of a walkthrough create in a world."""
+    """The resources that connectors and notebooks of a walkthrough create in a world."""
 
     def __init__(self, flow: Declaration, world: World):
-        """Keep the declaration and the world; nothing is queried yet."""
+        """Store the declaration and the world, without any query."""
         self.flow, self.world = flow, world
 
     # --- names
 
     @property
     def configs(self) -> dict[str, dict[str, str]]:
-        """The configurations of the connectors, and of those that recaptures deployed."""
+        """{connector: configuration}, including the connectors that recaptures have deployed."""
         configs = {name: self.flow.config(self.world, name) for name in self.flow.connectors}
         return {**configs, **recapture.connectors_of_recaptures(self.world, *configs)}
 
     @property
     def topics(self) -> set[str]:
-        """The topics of notebooks, tables, heartbeats and (of MariaDB) schema histories."""
+        """The topics of notebooks, tables, heartbeats and (for MariaDB) schema histories."""
         flow = self.flow
         names = {*flow.own_topics, *(flow.topic(self.world, name) for name in flow.names)}
         for config in self.configs.values():
@@ -53,7 +53,7 @@ class Resources:
 
     @property
     def schemas(self) -> set[str]:
-        """The schemas of notebooks, and those that the connectors may register."""
+        """The schemas that notebooks and connectors may register."""
         registered = self.topics if "apicurio" in self.flow.services else set()
         connector_schemas = {f"{topic}-{side}" for topic in registered for side in ("key", "value")}
         return {*self.flow.own_schemas, *connector_schemas}
@@ -81,7 +81,7 @@ class Resources:
     # --- what exists
 
     def remaining(self) -> dict[str, list[str]]:
-        """Return what exists: {kind: names}. After a reset of all steps each list is empty."""
+        """Return the existing resources, {kind: names}. After a full reset each list is empty."""
         flow, world = self.flow, self.world
         has_source = bool(flow.captures) and flow.has_database(world)
         landed = [flow.landing_folder(world, c.name) for c in flow.captures if c.sink]
@@ -120,13 +120,13 @@ class Resources:
         }
 
     def remaining_connectors(self) -> list[str]:
-        """Return the deployed connectors; others may run in the same Connect."""
+        """Return the deployed connectors of this walkthrough; the Connect cluster may have others."""
         names = self.flow.connectors
         recaptures = recapture.connectors_of_recaptures(self.world, *names)
         return _existing(self.world, {*names, *recaptures, *self.flow.sinks}, landing.names)
 
     def remaining_topics(self) -> list[str]:
-        """Return the topics that exist."""
+        """Return the existing topics of this walkthrough."""
         return _existing(self.world, self.topics, topics.names)
 
     def remaining_tables(self) -> list[hudi.Table]:
@@ -136,12 +136,12 @@ class Resources:
         return [table for table in tables if files.list_dir(table.base)]
 
     def remaining_catalog_databases(self) -> list[str]:
-        """Return the databases that are in the catalog."""
+        """Return the existing catalog databases of this walkthrough."""
         names = self.flow.catalog_databases
         return [name for name in names if session(self.world).catalog.databaseExists(name)]
 
     def remaining_source_tables(self) -> list[str]:
-        """Return the tables in the source, their baselines, and the schemas of their own."""
+        """Return the existing source tables, their baselines, and their schemas."""
         flow, world = self.flow, self.world
         if flow.engine == "mariadb":
             existing = mariadb.query(world, MARIADB_TABLES)["name"]
@@ -203,7 +203,7 @@ class Resources:
             landing.drop(world, config)
         for path in self.local_sink_files():
             path.unlink()
-        # the journals are last: they name the connectors of recaptures
+        # the journals are removed last, because they name the connectors of recaptures
         for journal in recapture.journals(world, *flow.connectors):
             files.remove(journal)
 
@@ -225,7 +225,7 @@ class Resources:
             baseline.delete(world, flow.baseline_tables, flow.database)
 
     def drop_mariadb_tables(self) -> None:
-        """Remove the captured tables of MariaDB: they have no baseline, notebooks create them."""
+        """Remove the captured tables of MariaDB, which notebooks create and which have no baseline."""
         for name in self.remaining_source_tables():
             statement = mariadb.format_sql("DROP TABLE {}", tuple(name.split(".")))
             mariadb.execute(self.world, statement)
@@ -234,5 +234,5 @@ class Resources:
 def _existing(
     world: World, names: Collection[str], list_names: Callable[[World], Iterable[str]]
 ) -> list[str]:
-    """Return those of the names that exist; without names no service is queried."""
+    """Return the existing names among `names`. Without names, no service is queried."""
     return sorted({*names} & {*list_names(world)}) if names else []

@@ -1,6 +1,6 @@
 """Streaming sales (notebooks/60_streaming_sales): the schemas, the producer, the windowed queries.
 
-There is no database and no connector: the checkout publishes each sale to a topic.
+The walkthrough has no database and no connector. The checkout publishes each sale to a topic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DATA = ROOT / "data" / "sales"
 SALES_TOPIC, SUMMARY_TOPIC = "pagila.sales.avro", "pagila.sales.summary.avro"
 SCRATCH_TOPIC = "pagila.sales.trial"  # sales for experiments
-# names of queries, three of them output modes; a query publishes to SCRATCH_TOPIC.<its name>
+# names of scratch queries (three of them are output modes); each publishes to SCRATCH_TOPIC.<name>
 SCRATCH_QUERIES = ("complete", "update", "append", "restarted", "late")
 CSV_FILES = {  # {schema: (file, separator)}
     "pagila.sales.csv": ("sales_incremental_large", "|"),
@@ -43,12 +43,12 @@ SCHEMAS = {
 }
 QUERY_NAME = "streaming_to_kafka"
 UNASSIGNED_REGION = "Unassigned"  # the region of a country without one
-# The first event time of the published result. Its pace fits an interval of 0.9444 s: 0.75 s of
-# waiting, and the duration of a write.
+# The first event time of the published result. Its event times fit an interval of 0.9444 s: a pause of
+# 0.75 s and the duration of a write.
 FIRST_EVENT_AT = dt.datetime(2021, 10, 3, 22, 10, 22, 730_000, tzinfo=dt.timezone.utc)
 EVENT_INTERVAL = 0.9444
 DATABASE = "sales"  # the catalog database
-# by default Kafka would delete events that are years old at once
+# with the default retention Kafka would delete events that are years old at once
 UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
 
@@ -92,7 +92,7 @@ def read_csv(spark: SparkSession, world: World, artifact: str) -> DataFrame:
 
 
 def read_sales() -> list[dict[str, Any]]:
-    """Return the sales of the file in its order, as the producer takes them.
+    """Return the sales in the order of the file, with the types of the schema.
 
     `payment_date` is the event time in whole seconds since 1970 (S6 overwrites it, too).
     """
@@ -130,9 +130,9 @@ def produce(
         world: the world.
         first: number of the first sale.
         last: number after the last sale.
-        interval: seconds between two sales, each with the current time as its event time. 0
-            publishes all at once, each with the event time of the published run (`event_time`),
-            so that the windows are those of 28 minutes.
+        interval: seconds between two sales; the event time is the current time. 0 publishes all
+            sales at once, with the event times of the published run (`event_time`), which cover 28
+            minutes.
         topic: name of the topic.
 
     Returns:
@@ -162,14 +162,14 @@ def produce(
 def windowed_sales(messages: DataFrame, regions: DataFrame) -> DataFrame:
     """Return the streaming query: sales by region in sliding windows.
 
-    A window has ten minutes; a new one starts every five.
+    A window is ten minutes long; a new window starts every five minutes.
     """
     sales = messages.where("reason IS NULL").select("row.*", "timestamp")
     with_region = sales.join(F.broadcast(regions), "country", "left").fillna(UNASSIGNED_REGION)
     windows = with_region.withWatermark("timestamp", "10 minutes").groupBy(
         "region", F.window("timestamp", "10 minutes", "5 minutes")
     )
-    amount = F.col("amount").cast("decimal(38,2)")  # exact in whatever order they are added
+    amount = F.col("amount").cast("decimal(38,2)")  # exact in any order of addition
     return windows.agg(
         F.sum(amount).cast("float").alias("sales"), F.count("*").cast("int").alias("orders")
     ).select(
@@ -182,12 +182,11 @@ def windowed_sales(messages: DataFrame, regions: DataFrame) -> DataFrame:
 
 
 def picture(sale: dt.datetime, newest: dt.datetime) -> Picture:
-    """Draw the windows of the published run: those that the watermark has closed, and open ones.
+    """Draw the windows of the published run, closed (before the watermark) and open ones.
 
     Args:
-        sale: event time of a sale; its line crosses the two windows that count it.
-        newest: the newest event time that the query has seen; the watermark is ten minutes behind
-            it.
+        sale: event time of a sale; its line crosses the two windows that contain the sale.
+        newest: the newest event time; the watermark is ten minutes earlier.
     """
     from ..results import draw  # matplotlib, which few notebooks need
 
@@ -217,15 +216,15 @@ def start_query(
 ) -> streams.Query:
     """Start a streaming query, which continues at its checkpoint.
 
-    It reads the topic of sales and publishes to that of the summary. With another name it reads
-    SCRATCH_TOPIC and publishes to a topic of its own.
+    The query reads SALES_TOPIC and publishes to SUMMARY_TOPIC. With another name it reads SCRATCH_TOPIC
+    and publishes to SCRATCH_TOPIC.<name>.
 
     Args:
         spark: the Spark session.
         world: the world.
         name: name of the query.
         mode: output mode.
-        max_records: messages of one batch; 0 for no limit.
+        max_records: maximum number of messages in one batch; 0 for no limit.
         trigger_interval: minimum time from one batch to the next.
     """
     source, topic = SALES_TOPIC, SUMMARY_TOPIC
@@ -242,7 +241,7 @@ def start_query(
     ):
         # Spark keeps a hundred progress reports by default
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
-        for active in spark.streams.active:  # of an earlier run of the cell
+        for active in spark.streams.active:  # started by an earlier run of the cell
             if active.name == name:
                 active.stop()
         regions = read_csv(spark, world, "pagila.sales.regions.csv")
@@ -276,11 +275,11 @@ def delete_scratch_queries(spark: SparkSession, world: World) -> None:
 
 
 def latest(spark: SparkSession, world: World, topic: str = SUMMARY_TOPIC) -> pandas.DataFrame:
-    """Read a summary topic as a batch: the last row of each region and window.
+    """Read the last row of each region and window from a summary topic, as a batch.
 
     Returns:
-        Columns region, sales, orders, window_start and window_end (seconds since 1970); the newest
-        window first, then by sales.
+        Columns region, sales, orders, window_start and window_end (seconds since 1970); the latest
+        window first, then the largest sales.
     """
     newest = [F.desc(name) for name in ("timestamp", "partition", "offset")]
     versions = Window.partitionBy("region", "window_start").orderBy(*newest)
@@ -303,11 +302,11 @@ def latest(spark: SparkSession, world: World, topic: str = SUMMARY_TOPIC) -> pan
 
 
 def format_summary(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return rows of `latest` as they are published.
+    """Format rows of `latest` like the published result.
 
     Returns:
-        Columns sales_region, sales, orders, window_start, window_end, all as text; the times to the
-        minute.
+        Columns sales_region, sales, orders, window_start, window_end, all as text; times are rounded
+        down to minutes.
     """
     times = {
         name: pandas.to_datetime(rows[name], unit="s").dt.strftime("%Y-%m-%d %H:%M")
@@ -326,8 +325,8 @@ def format_summary(rows: pandas.DataFrame) -> pandas.DataFrame:
 def expected_summary(world: World, topic: str = SALES_TOPIC) -> pandas.DataFrame:
     """Compute what `latest` returns, without Spark.
 
-    Each message of a topic of sales is decoded by itself, and its amount added, to the cent, to the
-    two windows of its event time.
+    Each message of the sales topic is decoded separately, and its amount is added in cents to the two
+    windows of its event time.
     """
     decode = registry.Decoder(world)
     regions = {row["country"]: row["region"] for row in csv_files.read_rows(DATA, "sales_regions")}
@@ -354,7 +353,7 @@ def expected_summary(world: World, topic: str = SALES_TOPIC) -> pandas.DataFrame
 
 
 def summary_table(world: World) -> hudi.Table:
-    """Return the lake table of the windows. The version of a window with more orders is newer."""
+    """Return the lake table of the windows. The number of orders is the ordering field."""
     key = ("region", "window_start")
     return hudi.table(world, "sales_summary", key=key, ordering="orders", database=DATABASE)
 

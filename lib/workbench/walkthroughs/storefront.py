@@ -1,7 +1,7 @@
 """Eventual consistency with three services (notebooks/70_eventual_consistency).
 
-This module starts the services (see `workbench.storefront`), sends them requests, and measures how
-far their stores agree. storefront_load has the operations.
+This module starts the services (see `workbench.storefront`), sends requests to them, and compares
+their stores. storefront_load generates operations.
 """
 
 import threading
@@ -41,10 +41,10 @@ CONNECTORS = tuple(f"storefront_{name}" for name in CONTEXTS)
 
 
 def require_embedded(world: World) -> None:
-    """Check that the world has an embedded stack; the published storefront is not on AWS either.
+    """Check that the world has an embedded stack, because the storefront runs nowhere else.
 
     Raises:
-        StackError: the services are elsewhere.
+        StackError: the stack of the world is not embedded.
     """
     if not world.stack.embedded:
         raise StackError(
@@ -59,7 +59,7 @@ def require_created(world: World) -> None:
     """Check that the storefront exists.
 
     Raises:
-        StackError: it does not, or the world has no embedded stack.
+        StackError: the storefront does not exist, or the world has no embedded stack.
     """
     require_embedded(world)
     if not _is_created(world):
@@ -71,7 +71,7 @@ def up(world: World, instances: int = 1) -> None:
 
     Args:
         world: the world.
-        instances: instances of each service, at most two.
+        instances: number of instances of each service, 1 or 2.
     """
     require_embedded(world)
     stack.ensure_running(world, "postgres", "kafka")
@@ -94,7 +94,7 @@ def _instances(names: Sequence[str] = (), instances: int = 2) -> list[str]:
     return [service_name(n, i + 1) for i in range(instances) for n in names or CONTEXTS]
 
 
-# services that `supervised` restarts: waiting for one of them is not pointless
+# services that `supervised` restarts: a caller may wait for them after a crash
 _supervised: set[str] = set()
 
 
@@ -114,7 +114,7 @@ def supervised(world: World, instances: int = 1) -> Iterator[list[str]]:
             dead = sorted({*names} - {*stack.running()})
             if dead:
                 restarted.extend(dead)
-                with suppress(StackError):  # it died again while it started
+                with suppress(StackError):  # the service died again during the start
                     stack.ensure_running(world, *dead)
 
     with ThreadPoolExecutor(1) as pool:
@@ -207,7 +207,7 @@ def request(
         raise error_class(
             error.message,
             location=f"{method} {url}/{path}",
-            hint="`workbench storefront up` starts what does not run",
+            hint="`workbench storefront up` starts the stopped services",
         ) from None
 
 
@@ -233,7 +233,7 @@ def metrics(world: World, service: str, instance: int = 1) -> dict[str, float]:
 
 
 def lag(world: World) -> dict[str, int]:
-    """Return the consumer lag of each service: {service: events that it has not consumed yet}."""
+    """Return {service: number of events that its consumer group has not consumed yet}."""
     return {
         context.name: sum(groups.lag(world, context.group, *context.subscribed_topics).values())
         for context in contexts.ALL.values()
@@ -244,7 +244,7 @@ def lag(world: World) -> dict[str, int]:
 def wait_until_consistent(world: World, timeout: float = 60) -> None:
     """Wait until all events are published, and all published events are consumed.
 
-    Events of a service that is not running are not waited for.
+    Events in the producer queue of a service that is not running are ignored.
 
     Raises:
         WorkbenchError: after `timeout` seconds.
@@ -299,7 +299,7 @@ def pending_events(world: World) -> dict[str, int]:
 
 
 def _count_pending(world: World, service: str, published: EventIds) -> int:
-    """Count the unpublished events: in the outbox for a connector, else in the processes."""
+    """Count the unpublished events: in the outbox for a connector, else in the producer queues."""
     if connector_publishes(world, service):
         outbox = postgres.query(world, "SELECT id::text FROM outbox", database=service)["id"]
         return len(set(outbox) - set(published.read()))
@@ -317,14 +317,14 @@ def event_ids(world: World, topic: str) -> list[str]:
 
 
 def watch(world: World, key: str, email: str) -> pandas.DataFrame:
-    """Change a customer's e-mail, and poll both stores in a tight loop until both have it.
+    """Change a customer's e-mail, and poll both stores in a tight loop until both have the change.
 
     Returns:
         One row for each poll: ms (since the command was sent), owner (the e-mail in accounts),
         copy (the e-mail in orders).
 
     Raises:
-        StackError: the command was rejected; or after 30 s.
+        StackError: the command was rejected, or a store does not have the change after 30 s.
     """
     query = "SELECT document->'contact'->>'email' FROM customers WHERE id = %s"
     polls: list[tuple[float, ...]] = []
@@ -345,7 +345,7 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
 
         wait_until(
             both_have_it,
-            "both stores to have it",
+            "both stores to have the new e-mail",
             timeout=30,
             interval=0,
             error=StackError,
@@ -359,12 +359,13 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
 def wipe_store(world: World, store: str) -> None:
     """Stop a service, and empty its store except for the outbox.
 
-    After a start it consumes its topics from the beginning. The rows are deleted when Kafka has
-    confirmed that the committed offsets are deleted: with them nothing would be consumed again.
+    After the next start, the service consumes its topics from the beginning. The rows are deleted only
+    after Kafka has confirmed the deletion of the committed offsets, because with these offsets the
+    service would consume nothing again.
 
     Raises:
-        StackError: this store cannot be rebuilt, no topic holds its documents; or Kafka confirms
-            nothing. Nothing is deleted.
+        StackError: no topic has the documents of this store, so it cannot be rebuilt; or Kafka does
+            not confirm the deletion. No row is deleted.
     """
     context = contexts.ALL[store]
     if context.topic not in context.subscribed_topics:
@@ -373,17 +374,17 @@ def wipe_store(world: World, store: str) -> None:
         )
     stop(store)
     groups.delete(world, context.group)
-    # with the inbox: an event whose id is there would not be applied again
+    # including the inbox, because an event whose id is in the inbox is not applied again
     tables = (*context.collections, "inbox")
     statement = f"TRUNCATE {', '.join(['{}'] * len(tables))}"
     postgres.execute(world, format_sql(statement, *tables), database=store)
 
 
 def enable_outbox_connectors(world: World) -> None:
-    """Let connectors publish the outboxes, and not the services.
+    """Deploy connectors that publish the outboxes, instead of the services.
 
-    The publication tells a service to stop publishing. Events that are in an outbox already are
-    published again; consumers recognize their ids.
+    A service stops publishing when its store has the publication. The connector publishes all events
+    of the outbox again; consumers recognize them by their ids.
     """
     stack.ensure_running(world, "connect")
     grant = "GRANT CONNECT ON DATABASE {} TO {}"
@@ -412,7 +413,7 @@ def _config(world: World, connector: str) -> dict[str, str]:
 
 def _is_created(world: World) -> bool:
     if not {*CONTEXTS} <= {*postgres.databases(world)}:
-        return False  # without a request to Kafka, which may not run yet
+        return False  # no request to Kafka, which may not run yet
     return {*contexts.TOPICS} <= {*topics.names(world)}
 
 

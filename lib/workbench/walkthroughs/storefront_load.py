@@ -1,4 +1,4 @@
-"""Load for the storefront: the published customer, random operations, and their expected result."""
+"""Load generation for the storefront: sample documents, random operations, expected results."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from ..storefront.contexts import PUBLISHED_FIELDS, STATUSES, Document
 from . import storefront
 
 DATA = ROOT / "data" / "storefront"
-WORKERS = 12  # threads; the operations of a document run in one thread, in order
+WORKERS = 12  # threads; all operations of a document run in one thread, in order
 
 
 def sample_documents() -> Document:
@@ -89,10 +89,10 @@ def random_operations(seed: int, count: int) -> list[Operation]:
 
 
 def expected_state(operations: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
-    """Return the collections after these operations, as if one store ran them in sequence.
+    """Return the collections that result if one store runs these operations in sequence.
 
     Returns:
-        {collection: data frame of id, version and document (its published fields)}.
+        {collection: data frame with id, version and document (the published fields)}.
     """
     state: dict[str, dict[str, tuple[int, Document]]] = {"customers": {}, "orders": {}}
     for operation in operations:
@@ -139,13 +139,13 @@ def load(
     instances: int = 1,
     timeout: float = 60,
 ) -> float:
-    """Run operations; those of one document run in their order.
+    """Run operations. The operations of one document run in their order.
 
     Args:
         world: the world.
         operations: the operations.
         rate: operations per second; 0 for as fast as possible.
-        instances: instances of each service; they get the operations in turn.
+        instances: number of instances of each service, which receive the operations in turn.
         timeout: seconds for which an operation is retried while a service is down, or has not
             consumed an event that the operation needs.
 

@@ -20,7 +20,7 @@ def documents(world: World, store: str, collection: str) -> pandas.DataFrame:
 
 
 def owner_documents(world: World, collection: str) -> pandas.DataFrame:
-    """Return a collection of its owner, with the published fields of the documents."""
+    """Return a collection from the store of its owner, with the published fields only."""
     owned = documents(world, COPIES[collection][0], collection)
     fields = PUBLISHED_FIELDS[collection]
     owned["document"] = [{name: row[name] for name in fields} for row in owned["document"]]
@@ -42,7 +42,8 @@ def find_divergent(world: World) -> pandas.DataFrame:
     """Return the documents that differ between a copy and its owner.
 
     Returns:
-        Columns collection, id, copy, version_owner, version_copy; 0 if a side has no document.
+        Columns collection, id, copy, version_owner, version_copy. A version is 0 if the document is
+        missing.
     """
     frames = []
     for collection, (_, copy) in COPIES.items():
@@ -72,11 +73,11 @@ def compare(world: World) -> None:
 
 
 def replication_lag(world: World) -> pandas.DataFrame:
-    """Return the time until all copies had a change.
+    """Return the replication lag: the time from the commit of a change until all copies have it.
 
     Returns:
-        One row for each event: id, topic, key, version, published, consumed (by the last of the
-        other services), seconds. Both times are of commits, by the server's clock
+        One row per event: id, topic, key, version, published, consumed (by the last of the other
+        services), seconds. published and consumed are commit times of the server
         (pg_xact_commit_timestamp).
     """
     query = (

@@ -1,8 +1,7 @@
-"""Walkthroughs: run missing notebooks first, start clean, and remove everything again.
+"""Walkthroughs: run required notebooks first, start clean, and remove all resources.
 
-A walkthrough is a declaration. Its notebooks begin with `ensure`, which runs the earlier notebooks
-whose results are missing, and with `reset`, which removes the results of a notebook and of those
-after it.
+The first cells of a notebook call `ensure`, which runs the earlier notebooks whose results are
+missing, and `reset`, which removes the results of a notebook and of all later ones.
 """
 
 from typing import Callable
@@ -24,19 +23,20 @@ INGEST_STEP = "hudi_ingest"
 
 
 class Walkthrough(Declaration):
-    """A folder of notebooks over one flow. Each notebook can be run alone and repeatedly.
+    """A folder of notebooks over one flow. Each notebook can be run separately and repeatedly.
 
-    A step is a notebook that later ones need. Its number may be omitted: `connectors` is short for
+    A step is a notebook whose result later notebooks require. Its number may be omitted: `connectors` is short for
     `12_connectors`.
     """
 
     # --- steps
 
     def ensure(self, world: World, *steps: str) -> None:
-        """Run those of these notebooks whose results are missing, in their order.
+        """Run each of these notebooks whose result is missing, in their order.
 
         Raises:
-            WorkbenchError: a step is unknown; or a notebook failed, with its cell's message.
+            WorkbenchError: a step is unknown, or a notebook failed. The error has the message of
+                the failed cell.
         """
         requested = {self._steps_from(step)[0] for step in steps}  # before any notebook runs
         for step in self._all_completion_checks():
@@ -49,8 +49,8 @@ class Walkthrough(Declaration):
     def is_done(self, world: World, step: str) -> bool:
         """Return whether the result of a notebook exists, without changing anything.
 
-        It raises if that is unknown: a service that does not respond, or a failed connector, is no
-        reason to create everything again.
+        Raises the error of a service that does not respond, or of a failed connector. Otherwise
+        `ensure` would create existing results again.
         """
         return bool(self._all_completion_checks()[self._steps_from(step)[0]](world))
 
@@ -107,7 +107,7 @@ class Walkthrough(Declaration):
     def _has_outdated_endpoints(self, world: World) -> bool:
         """Return whether a connector was deployed when the services had other ports.
 
-        Such a connector is RUNNING, but reads nothing.
+        Such a connector is RUNNING, but cannot read anything.
         """
         deployed = addresses.deployed_configs(world)
         return any(
@@ -127,16 +127,15 @@ class Walkthrough(Declaration):
     def _restart_failed_connectors(self, world: World) -> None:
         """Restart failed connectors once.
 
-        Connect starts them together with itself, but the registry only starts when a notebook
-        needs it. A change in between makes a connector fail. If a connector fails again,
-        `_has_topics` raises its error.
+        Connect starts its connectors before a notebook starts the registry, so a change in between
+        fails a connector. If a connector fails again, `_has_topics` raises its error.
         """
         for name in {c.connector for c in self.captures} & set(connect.names(world)):
             if connect.failure(world, name):
                 connect.restart(world, name)
 
     def _run_notebook(self, world: World, step: str) -> None:
-        from ..run import execute  # papermill needs a second, and most notebooks run no other
+        from ..run import execute  # a local import, because papermill takes a second to import
 
         print(f"{step} has not been run yet: running it first …")
         result = execute.execute_notebook(self.folder / f"{step}.ipynb", {"world": world.name})
@@ -157,11 +156,11 @@ class Walkthrough(Declaration):
     # --- baseline
 
     def save_baseline(self, world: World) -> None:
-        """Copy the source tables as they are now, after the load, for `restore_baseline`."""
+        """Copy the loaded source tables, for `restore_baseline`."""
         baseline.save(world, self.baseline_tables, self.database)
 
     def restore_baseline(self, world: World) -> int:
-        """Restore the loaded rows of the source tables; return how many rows that changed."""
+        """Restore the loaded rows of the source tables, and return the number of changed rows."""
         return baseline.restore(world, self.baseline_tables, self.database)
 
     # --- starting clean
@@ -181,9 +180,9 @@ class Walkthrough(Declaration):
     def reset(self, world: World, step: str = "") -> None:
         """Remove the results of a step (by default the first one) and of all later steps.
 
-        It is no error if they do not exist. Changed source rows are restored; the topics then start
-        again with a snapshot. The database stays. If the walkthrough captures nothing, all topics
-        are removed, and with the first step also the schemas.
+        Missing results are ignored. Changed source rows are restored, and the topics then restart with
+        a snapshot. The database stays. If the walkthrough has no captures, all topics are removed,
+        and with the first step also the schemas.
         """
         names = list(self._all_completion_checks())
         steps = self._steps_from(step or names[0])
@@ -207,13 +206,13 @@ class Walkthrough(Declaration):
             stack.unload_plugins(world, *self.plugins)
 
     def reset_if_changed(self, spark: SparkSession, world: World, name: str, *keys: int) -> bool:
-        """Restore the loaded state if rows of a table were changed since.
+        """Restore the loaded state if rows of a table were changed since the load.
 
         Args:
             spark: the Spark session.
             world: the world.
             name: name of the capture.
-            keys: the rows to look at, by default all.
+            keys: keys of the rows to check, by default all rows.
 
         Returns:
             Whether the state was restored.
@@ -231,9 +230,9 @@ class Walkthrough(Declaration):
         return True
 
     def _restore_source(self, world: World) -> bool:
-        """Restore the source; return whether topics exist and hold more than the loaded rows.
+        """Restore the source; return whether topics exist and have more than the loaded rows.
 
-        A source without a baseline stays as it is.
+        A source without a baseline is unchanged.
         """
         if not self.captures or self.engine == "mariadb" or not self._has_source(world):
             return False
@@ -244,14 +243,14 @@ class Walkthrough(Declaration):
             return False
         if changed or self.watermark:
             return bool(changed)
-        # notebooks that count events also count rows that a user changed and changed back
+        # Notebooks count events, including those of rows that a user changed and changed back.
         return any(
             topics.offset_span(world, topic) != self.count(world, name)
             for name, topic in expected.items()
         )
 
     def recapture(self, world: World) -> dict[str, int]:
-        """Restart the topics and the landed files with a new snapshot of the source.
+        """Remove the topics and landed files, and capture the source again with a new snapshot.
 
         The schemas stay in the registry.
 
