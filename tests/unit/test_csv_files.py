@@ -371,7 +371,7 @@ def test_what_is_judged_is_what_is_loaded(folder):
         (
             FOLLOWED[:2],
             [artwork(128447)],
-            r"follows are missing: \[441, 4609\].*Artists.csv, ConstituentID",
+            r"requires are missing: \[441, 4609\].*Artists.csv, ConstituentID",
         ),
         (FOLLOWED, [artwork(1)], r"\[128447\].*Artworks.csv, ObjectID"),
     ],
