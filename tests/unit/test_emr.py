@@ -182,7 +182,7 @@ def test_one_that_fails_is_told_with_its_reason_and_ended(stub):
     expect_start_session(stub)
     expect_get_session(stub, "FAILED", details="no capacity in subnet-1")
     stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
-    with pytest.raises(StackError, match="its state is FAILED: no capacity in subnet-1"):
+    with pytest.raises(StackError, match="state FAILED: no capacity in subnet-1"):
         emr.open_channel(WORLD, [], lambda text: None)
     assert not emr._started_sessions
 

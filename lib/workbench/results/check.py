@@ -40,9 +40,8 @@ __all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "exp
 MIME = "application/vnd.workbench.check+json"
 # {ok: (mark, color)}; ok is None for a difference that is shown, not raised (custom_data)
 STATE_MARKS = {True: ("✔", "#1a9850"), False: ("✘", "#d73027"), None: ("≠", "#b8860b")}
-MAX_INLINE_CHARS = (
-    60  # for a longer collection the line shows its size, and the detail its elements
-)
+# Length of a collection's text; for a longer one the line shows the size, and the detail the elements
+MAX_INLINE_CHARS = 60
 MAX_DIFFERENCES = 5  # differences that are listed; further ones are counted
 # True while expect_failure runs a call: checks in the call show nothing
 _quiet: contextvars.ContextVar[bool] = contextvars.ContextVar("quiet", default=False)

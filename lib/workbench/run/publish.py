@@ -115,9 +115,8 @@ def plugin_jars() -> dict[str, list[Path]]:
         folder.name: sorted(folder.rglob("*.jar"))
         for folder in sorted((paths.VAR_DIR / "plugins").glob("*"))
     }
-    debezium_plugins = PUBLISH_CONFIG[
-        "debezium"
-    ]  # the first is the name of a folder in var/plugins
+    # the first name is also that of a folder in var/plugins
+    debezium_plugins = PUBLISH_CONFIG["debezium"]
     debezium = _exclude_jars(artifacts.jars("debezium"), "excluded_plugin_jars")
     debezium += plugins.get(debezium_plugins[0], [])
     plugins.update(dict.fromkeys(debezium_plugins, debezium))

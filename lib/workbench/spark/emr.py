@@ -141,9 +141,7 @@ def _terminate_started_sessions() -> None:
 
 
 def _describe_state(session: dict[str, Any]) -> str:
-    return (
-        f"its state is {session['state']}: {session.get('stateDetails') or 'EMR reports no reason'}"
-    )
+    return f"state {session['state']}: {session.get('stateDetails') or 'EMR reports no reason'}"
 
 
 def _get_session(world: World, session_id: str) -> dict[str, Any]:

@@ -39,9 +39,8 @@ SECRETS = (
     "mysql.replication",
     "connect.admin",
 )
-LOG_SIZE = (
-    10 << 20
-)  # bytes; of a Java's log. The databases log little, and their logs have no limit
+# Maximum size of a Java service's log file in bytes. The databases' logs are small and not limited.
+LOG_SIZE = 10 << 20
 # JIT compilation. Over notebooks 11 to 13 the full compiler uses nearly half of the CPU time
 # without benefit; services that handle 100,000 rows repeatedly run two to three times as fast with
 # it. The code cache has the size of the full compiler's: at the default of quick, a fifth of it,

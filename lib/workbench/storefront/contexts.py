@@ -10,12 +10,8 @@ from typing import Annotated, Any, Callable, Mapping, Optional
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 Document = dict[str, Any]
-STATUSES = (
-    "CREATED",
-    "APPROVED",
-    "PROCESSING",
-    "COMPLETED",
-)  # an order has each status once, in this order
+# an order has each status once, in this order
+STATUSES = ("CREATED", "APPROVED", "PROCESSING", "COMPLETED")
 ID_FIELDS = {"customers": "id", "orders": "guid"}  # {collection: field that identifies a document}
 NonEmptyText = Annotated[str, Field(min_length=1)]
 

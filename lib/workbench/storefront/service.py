@@ -147,22 +147,22 @@ class Service:
         started = time.monotonic()
         self.fault_point("before_batch")
         events: list[tuple[Message, Event]] = []
-        rejected: list[tuple[Message, str]] = []  # with reasons
+        dead: list[tuple[Message, str]] = []  # (message, reason) of each dead letter
         for message in messages:
             try:
                 events.append((message, parse_event(message)))
             except LakeError as e:
-                rejected.append((message, first_line(e)))
+                dead.append((message, first_line(e)))
         try:
             outcomes = self._consumer_store.apply_events(
                 [event for _, event in events], lambda: self.fault_point("in_transaction")
             )
         except NON_RETRYABLE_ERRORS:  # caused by one event: apply the events one by one
-            outcomes = [self._apply_single(message, event, rejected) for message, event in events]
-        if rejected:  # published after the commit, because a failed batch is retried
+            outcomes = [self._apply_single(message, event, dead) for message, event in events]
+        if dead:  # published after the commit, because a failed batch is retried
             records = [
                 dlq.to_record(message, self.context.group, __name__, reason)
-                for message, reason in rejected
+                for message, reason in dead
             ]
             topics.produce(self.world, DLQ_TOPIC, records, **dlq.PRODUCER_SETTINGS)
         seconds = (time.monotonic() - started) / len(messages)
@@ -171,20 +171,15 @@ class Service:
             metrics.EVENTS_CONSUMED.labels(topic, outcome).inc()
             metrics.EVENT_SECONDS.labels(topic).observe(seconds)
         counts = "".join(f"{count} {outcome}, " for outcome, count in Counter(outcomes).items())
-        consumed, dead_letters = (
-            plural(len(messages), "message"),
-            plural(len(rejected), "dead letter"),
-        )
+        consumed, dead_letters = plural(len(messages), "message"), plural(len(dead), "dead letter")
         logger.info("consumed %s: %s%s", consumed, counts, dead_letters)
         self.fault_point("before_offset_commit")
 
-    def _apply_single(
-        self, message: Message, event: Event, rejected: list[tuple[Message, str]]
-    ) -> str:
+    def _apply_single(self, message: Message, event: Event, dead: list[tuple[Message, str]]) -> str:
         try:
             return self._consumer_store.apply_events([event])[0]
         except NON_RETRYABLE_ERRORS as e:
-            rejected.append((message, first_line(e)))
+            dead.append((message, first_line(e)))
             return "dead"
 
     def _update_caught_up(self) -> None:

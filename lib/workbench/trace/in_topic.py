@@ -90,9 +90,8 @@ def events(world: World, table: TracedTable, key: Any) -> list[Change]:
 
     def has_key(raw: Optional[bytes]) -> bool:
         message_key = extract_key(decode, raw, table.key)
-        return message_key is not None and str(message_key) == str(
-            key
-        )  # a text `None` may be a key
+        # checked for None, because the text `None` may be a key
+        return message_key is not None and str(message_key) == str(key)
 
     rows = topics.read(world, table.topic, key_filter=has_key)
     changes: list[Change] = []

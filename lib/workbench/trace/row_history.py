@@ -24,11 +24,8 @@ from .in_lake import find_commit, rows_of_key, versions_at, view_names, written_
 from .in_topic import Change, TracedTable
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
-INTERNAL_COLUMNS = [
-    "record",
-    "payload_bytes",
-    "lake",
-]  # fields of Change that are not in the result
+# fields of Change that are not in the result
+INTERNAL_COLUMNS = ["record", "payload_bytes", "lake"]
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,8 @@ flow: Walkthrough = Walkthrough(
     loader=northwind.loader,
     extra_connectors=(ENVELOPE_CONNECTOR,),
     scratch_tables=lambda world: [flow.table(world, name=name) for name in SCRATCH_TABLES],
-    restorable_tables=(
-        "datalake.orders",
-        "datalake.order_details",
-    ),  # their triggers fill the outbox
+    # their triggers fill the outbox
+    restorable_tables=("datalake.orders", "datalake.order_details"),
 )
 
 
