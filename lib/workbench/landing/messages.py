@@ -120,7 +120,7 @@ class AvroConverter:
     Attributes:
         schemas_by_id: {schema id: JSON of the schema; "null" if the registry has none}.
         not_avro_reason: reason of a dead letter that is not Avro.
-        unknown_reason: reason of a dead letter with an unknown schema; {} stands for the id.
+        unknown_reason: reason of a dead letter with an unknown schema; {} is replaced by the id.
         use_connect_schema: whether to return the Connect schema, else (id, JSON of the Avro schema).
         fail_on_unknown: whether a schema id that is not in `schemas_by_id` ends the batch. Otherwise
             its schema counts as unknown.

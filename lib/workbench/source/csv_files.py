@@ -118,7 +118,7 @@ def bundled_tables(
         scale: number of repetitions of the rows in the tables of `id_steps`; other tables have them
             once.
         id_steps: {table: number that each repetition adds to the first column}.
-        null: the text that stands for NULL.
+        null: the text of a NULL in the files.
 
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.

@@ -105,7 +105,7 @@ class Status:
         state: up, starting, outdated, stopped, died, port-conflict or unreachable.
         seconds: time since the start.
         memory_mb: resident memory in MiB, with that of child processes.
-        log: path of the log file, empty if there is none.
+        log: path of the log file, empty without a log file.
     """
 
     name: str

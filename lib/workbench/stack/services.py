@@ -511,7 +511,7 @@ SERVICES: dict[str, Service] = {
 
 
 def get_service(name: str) -> Service:
-    """Return the service of this name; raise StackError with a suggestion if there is none."""
+    """Return the service of this name; raise StackError with a suggestion for an unknown name."""
     if name not in SERVICES:
         raise StackError(f"there is no service '{name}'", expected=did_you_mean(name, SERVICES))
     return SERVICES[name]

@@ -1,7 +1,7 @@
 """Consumer groups: lag, names and deletion.
 
-librdkafka 2.16 aborts the process (SIGABRT, pull request 5397) if the broker comes back after a
-request for a group's coordinator has timed out, while the admin client of the request still exists.
+librdkafka 2.16 may abort the process (SIGABRT, pull request 5397) after a request for a group's
+coordinator has timed out: when the broker comes back, and the request's admin client still exists.
 A traceback keeps an admin client alive. Therefore a consumer reads the committed offsets, and the
 admin client that deletes a group is closed before its request times out.
 """

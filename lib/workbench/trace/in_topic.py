@@ -58,7 +58,7 @@ class Change:
         version: version of the schema.
         record: the decoded message.
         payload_bytes: bytes that identify the message in its landed file.
-        landed: landed file, relative to the landing folder; "" if there is none.
+        landed: landed file, relative to the landing folder; "" if the change has no landed file.
         lake: {column of a lake table or view: value} (see `row_history.row`).
     """
 

@@ -96,7 +96,7 @@ def views(world: World, table: TracedTable, key: Mapping[str, Any]) -> pandas.Da
 
 
 def _landed_file(world: World, table: TracedTable, change: Change) -> str:
-    """Return the landed file of a message, relative to the landing folder; "" if there is none."""
+    """Return the landed file of a message, relative to the landing folder, or ""."""
     sink = table.sink
     if sink is None:
         return ""

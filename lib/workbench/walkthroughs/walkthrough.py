@@ -1,7 +1,7 @@
 """Walkthroughs: run required notebooks first, start clean, and remove all resources.
 
-The first cells of a notebook call `ensure`, which runs the earlier notebooks whose results are
-missing, and `reset`, which removes the results of a notebook and of all later ones.
+The first cells of a notebook call `ensure` and `reset`. `ensure` runs the earlier notebooks whose
+results are missing. `reset` removes the results of a notebook and of all later ones.
 """
 
 from typing import Callable
