@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -711,6 +712,49 @@ def test_only_spark_restarts_between_local_and_cluster_and_nothing_is_written(wr
         == process._start_fingerprint(services.SERVICES[n], cluster)
     }
     assert same == {"postgres", "kafka", "connect"} and not paths.state_dir().exists()
+
+
+# ---- Kafka's storage
+
+
+def formatted(folder):
+    """Return the content of a formatted storage: its properties, and the first metadata."""
+    lines = (folder / "meta.properties").read_text().splitlines()
+    properties = dict(line.split("=", 1) for line in lines if "=" in line)
+    return properties, (folder / "bootstrap.checkpoint").read_bytes()
+
+
+def test_kafkas_storage_is_formatted_once_and_then_copied_with_an_id_of_its_own(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
+    template = tmp_path / "templates" / "kafka"
+    monkeypatch.setattr(services, "_kafka_template", lambda: template)
+    commands, run = [], process.run_command
+    monkeypatch.setattr(
+        services, "run_command", lambda command, *a: (commands.append(command), run(command, *a))
+    )
+    world, ids = params.load("local"), set()
+
+    def initialize(instance):
+        monkeypatch.setenv("WORKBENCH_INSTANCE", instance)
+        services._initialize_kafka(world)
+        properties, metadata = formatted(process.data_dir("kafka"))
+        ids.add(properties.pop("directory.id"))
+        return properties, metadata
+
+    first = initialize("one")
+    assert [path.name for path in template.parent.iterdir()] == ["kafka"]
+    for number in range(8):
+        second = initialize(f"two{number}")
+        assert second == first
+    assert len(commands) == 1 and len(ids) == 9
+    assert all(re.fullmatch(r"[\w-]{22}", text) and text[0] != "-" for text in ids)
+    initialize("one")  # formatted already: nothing changes
+    assert len(ids) == 9
+    (template / "bootstrap.checkpoint").write_bytes(b"")  # as after a crash of the machine
+    initialize("three")
+    assert len(commands) == 2
 
 
 # ---- PostgreSQL of root, below a folder that only root may enter

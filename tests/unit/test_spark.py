@@ -3,7 +3,7 @@
 import pytest
 from workbench.base import params
 from workbench.spark import server
-from workbench.stack import artifacts
+from workbench.stack import artifacts, cds
 from worlds import with_settings
 
 
@@ -23,7 +23,7 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
     loaded = params.load(world)
     loaded = with_settings(loaded, spark=more, lake={"tables": tables})
     conf = server.server_conf(loaded.spark, loaded.lake.tables, loaded.stack.java_compiler)
-    own = "".join(f"{folder}:" for folder in blank)
+    own = "".join(f"{cds.jar_of(folder)}:" for folder in blank)
     assert conf["spark.driver.extraClassPath"] == f"{own}/a.jar:/b.jar"
     assert conf.get(
         "spark.executor.extraClassPath", conf["spark.driver.extraClassPath"]

@@ -6,7 +6,6 @@ gRPC service on loopback.
 """
 
 import json
-import os
 import shutil
 import signal
 import sys
@@ -16,12 +15,12 @@ from typing import Any
 from ..base import local_path, split_host_port, state_dir
 from ..base.params import Spark
 from ..base.paths import service_path
-from ..stack import artifacts, services
+from ..stack import artifacts, cds, services
+from ..stack.process import temp_dir
 from . import settings
 
-# The settings that are the same in every world; Spark itself reads them.
-CONF_DIR = service_path(Path(__file__).parent / "conf")
-# Empty default files of HDFS, MapReduce and YARN. They precede Hadoop's own files on the class path,
+# Empty default files of HDFS, MapReduce and YARN. They precede Hadoop's own files on the class path
+# (as jars, because a CDS archive accepts no folders),
 # and replace about 2,000 settings that one machine does not use. Hudi sends all Hadoop settings with
 # every task, and reads the default files again for every Parquet file in which it looks up keys.
 # Without the settings an upsert into 30 partitions takes a quarter less time.
@@ -51,18 +50,19 @@ def server_conf(
     is_local, own_workers = spark.master.startswith("local"), spark.workers > 0
     class_path = list(jars)
     if is_local or own_workers:
-        class_path.insert(0, EMPTY_CLUSTER_CONF)
+        class_path.insert(0, cds.jar_of(EMPTY_CLUSTER_CONF))
         if local_path(tables):
-            class_path.insert(0, EMPTY_CORE_CONF)
+            class_path.insert(0, cds.jar_of(EMPTY_CORE_CONF))
     class_path_text = ":".join(map(str, class_path))
     # in UTC: Hudi takes instants from this Java's clock and orders by them
     java_options = services.java_options(java_compiler)
     driver_options = [
         *java_options,
+        *cds.options(temp_dir("spark"), java_options, [*class_path, *services.spark_jars()]),
         f"-Dderby.system.home={state_dir() / 'data'}",
         *services.java_logging_options("spark", "warn"),
     ]
-    conf = settings.load_conf(
+    conf = settings.load_conf("spark-defaults") | settings.load_conf(
         "server",
         class_path=class_path_text,
         driver_options=" ".join(driver_options),
@@ -103,7 +103,6 @@ def main(arguments: dict[str, Any]) -> None:
 
     spark = Spark(**arguments["spark"])
     port = split_host_port(spark.url)[1]
-    os.environ["SPARK_CONF_DIR"] = str(CONF_DIR)
     remove_incomplete_metastore(state_dir() / "data" / "metastore")
     values = (arguments[name] for name in ("tables", "java_compiler", "endpoint", "region"))
     conf = SparkConf().setAll(list(server_conf(spark, *values).items()))

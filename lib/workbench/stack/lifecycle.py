@@ -14,7 +14,7 @@ from typing import Callable, ContextManager, Optional, Sequence, TypeVar
 
 from ..base import ServiceLost, StackError, World, params, paths, pidfiles, secrets, tls
 from ..base.wait import RESTART_GRACE_SECONDS, file_lock
-from . import addresses, artifacts, process, remote, services, storefront
+from . import addresses, artifacts, cds, process, remote, services, storefront
 from .artifacts import Progress
 from .process import Status
 from .services import get_service
@@ -59,6 +59,7 @@ def _start(world: World, names: list[str], progress: Progress = _silent) -> None
     """Start these services in parallel. The caller holds the lock."""
     secrets.ensure(services.SECRETS)
     tls.ensure()
+    cds.create_base_archive()
     started_at = time.monotonic()
     outdated = _outdated(world, names)
     for name in outdated:
@@ -96,7 +97,7 @@ def _run_parallel(function: Callable[[str], T], names: list[str]) -> list[T]:
 
     The first error is raised after all calls have ended.
     """
-    with ThreadPoolExecutor(len(names)) as pool:
+    with ThreadPoolExecutor(max(1, len(names))) as pool:
         return list(pool.map(function, names))
 
 
@@ -119,7 +120,8 @@ def ensure_running(world: World, *names: str) -> None:
     outdated = _outdated(world, selected)
     for name in outdated:
         print(f"{name} runs with other settings than those of world '{world.name}': restarting it")
-    to_start = [name for name in selected if name in outdated or not _is_ready(world, name)]
+    ready = _run_parallel(lambda name: name not in outdated and _is_ready(world, name), selected)
+    to_start = [name for name, is_ready in zip(selected, ready) if not is_ready]
     if to_start:
         up(world, to_start)
     for name in to_start:

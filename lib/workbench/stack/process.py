@@ -26,6 +26,7 @@ from ..base import (
     state_dir,
     wait_until,
 )
+from . import cds
 from .artifacts import CONF_DIR
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ STRIPPED_ENV_PREFIXES = (
 SERVICE_ID_ENV = "WORKBENCH_SERVICE"
 # With less free space, PostgreSQL's next WAL segment (16 MiB) or Kafka's next indexes may not fit.
 MIN_FREE_BYTES = 64 << 20
+ARCHIVE_SECONDS = 45.0  # limit for writing an archive of classes, which happens once
 PORT_HINT = (
     "stop that process, or choose other ports: `workbench down`, then "
     f"WORKBENCH_PORT_BASE=<number> make …; {params.OWN_SERVERS_HINT}"
@@ -186,7 +188,7 @@ def disk_full_message() -> str:
     return f"the disk is full: {free >> 20} MB are free for {state_dir()}"
 
 
-def _temp_dir(name: str) -> Path:
+def temp_dir(name: str) -> Path:
     """Return a service's folder for temporary files.
 
     A killed service leaves files there: native libraries unpacked by Java, working folders of Spark
@@ -296,9 +298,17 @@ def _wait_ready(service: Service, world: World) -> None:
             return None
         return f"the process of {name} ended. {disk_full_message()}\n{log_tail(name)}"
 
+    port = service.ports(world)[0]
+
+    def ready() -> bool:
+        # A client of the protocol takes processor time, which the start needs: connect first.
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return service.ready(world)
+
     wait_until(
-        lambda: service.ready(world),
-        f"{name} to respond on port {service.ports(world)[0]}",
+        ready,
+        f"{name} to respond on port {port}",
+        interval=0.02,
         failure_reason=failure_reason,
         timeout=service.timeout,
         error=StackError,
@@ -337,9 +347,9 @@ def _spawn(service: Service, world: World) -> None:
     name = service.name
     service.initialize(world)
     command = service.command(world)
-    pid_file, temp_dir = pidfiles.pid_file(name), _temp_dir(name)
-    shutil.rmtree(temp_dir, ignore_errors=True)
-    for folder in (log_file(name).parent, pid_file.parent, temp_dir):
+    pid_file, scratch = pidfiles.pid_file(name), temp_dir(name)
+    shutil.rmtree(scratch, ignore_errors=True)
+    for folder in (log_file(name).parent, pid_file.parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
     for file in (log_file(name), stdout_file(name)):
         if file.exists():  # a restart must not hide why the previous process died
@@ -357,9 +367,9 @@ def _spawn(service: Service, world: World) -> None:
                 **inherited,
                 # Java ignores TMPDIR. Every `java` that the service starts reads JDK_JAVA_OPTIONS,
                 # and Spark uses SPARK_LOCAL_DIRS.
-                "TMPDIR": str(temp_dir),
-                "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={temp_dir}"',
-                "SPARK_LOCAL_DIRS": str(temp_dir),
+                "TMPDIR": str(scratch),
+                "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
+                "SPARK_LOCAL_DIRS": str(scratch),
                 **service.env(world),
                 SERVICE_ID_ENV: service_id(name),
             },
@@ -388,6 +398,10 @@ def stop(service: Service, *, grace_period: float = 15.0) -> bool:
         Whether there was any process to stop.
     """
     process = running_process(service.name)
+    # A service that is still starting has not loaded all classes of a start.
+    has_archive = process and cds.writes_archive(process) and not down_reason(service.name)
+    if has_archive:
+        grace_period += ARCHIVE_SECONDS
     if process is None:
         grace_period = 0
     else:
@@ -395,7 +409,9 @@ def stop(service: Service, *, grace_period: float = 15.0) -> bool:
             os.killpg(process.pid, service.stop_signal)
     had_orphans = kill_orphans(service.name, grace_period)
     pidfiles.pid_file(service.name).unlink(missing_ok=True)
-    shutil.rmtree(_temp_dir(service.name), ignore_errors=True)
+    if has_archive:
+        cds.keep_archive(temp_dir(service.name))
+    shutil.rmtree(temp_dir(service.name), ignore_errors=True)
     return process is not None or had_orphans
 
 

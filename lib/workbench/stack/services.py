@@ -4,10 +4,15 @@ Java is tuned for short, small workloads, and its logs are limited in size. proc
 service by the same rules.
 """
 
+import base64
+import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any, Sequence, Union
@@ -22,11 +27,13 @@ from ..base import (
     split_host_port,
     tls,
 )
-from . import artifacts, databases, storefront
-from .process import Service, data_dir, log_file, render_conf, run_command
+from . import artifacts, cds, databases, storefront
+from .process import Service, data_dir, log_file, render_conf, run_command, temp_dir
 
 # The key of the embedded S3 endpoint: its id, and the name of the secret
 S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"
+KAFKA_CLUSTER_ID = "d29ya2JlbmNoLWxha2VzYQ"
+FORMATTED = ("meta.properties", "bootstrap.checkpoint")  # the files of Kafka's formatted storage
 ON_DEMAND_SERVICES = ("apicurio", "mariadb")  # started by the notebooks that need them
 # Connect plugins that are loaded only while a notebook needs them, {name: part of every class name}.
 # These connectors can read and write any file.
@@ -112,14 +119,18 @@ def java_command(
         world: world of the service.
         name: name of the service; its log has this name.
         heap: maximum heap, such as 512m.
-        classpath: jars, or patterns of jars.
+        classpath: jars.
         main: main class.
         args: arguments of the main class.
         options: further options of Java.
     """
+    general = java_options(world.stack.java_compiler)
+    is_service = name in SERVICES
+    sharing = cds.options(temp_dir(name), general, classpath) if is_service else cds.base_options()
     return [
         str(artifacts.java_home() / "bin" / "java"),
-        *java_options(world.stack.java_compiler),
+        *general,
+        *sharing,
         f"-Xmx{heap}",
         *options,
         *java_logging_options(name),
@@ -159,13 +170,44 @@ def _kafka_java(world: World, name: str, heap: str, main: str, *args: str) -> li
 
 
 def _initialize_kafka(world: World) -> None:
-    """Format the storage, unless that has been done."""
-    if (data_dir("kafka") / "meta.properties").exists():
+    """Format the storage, unless that has been done.
+
+    Kafka's own tool formats the storage of the first instance, which takes seconds. Further
+    instances copy the result; only the id of the folder differs.
+    """
+    folder, template = data_dir("kafka"), _kafka_template()
+    properties, checkpoint = FORMATTED
+    if (folder / properties).exists():
         return
-    arguments = ("format", "--ignore-formatted", "-t", "d29ya2JlbmNoLWxha2VzYQ", "-c")
+    # A file may be empty after a crash of the machine.
+    if all(path.exists() and path.stat().st_size for path in map(template.joinpath, FORMATTED)):
+        shutil.copyfile(template / checkpoint, folder / checkpoint)
+        text = (template / properties).read_text(encoding="utf-8")
+        # Kafka's form of an id: 16 bytes in base64, without a leading "-" (the first bit is 0)
+        identifier = base64.urlsafe_b64encode(bytes([ord(os.urandom(1)) & 127]) + os.urandom(15))
+        text = re.sub(r"(?m)^(directory\.id=).*$", rf"\g<1>{identifier.decode()[:22]}", text)
+        paths.write_private_file(folder / properties, text.encode())  # marks the folder as complete
+        return
+    arguments = ("format", "--ignore-formatted", "-t", KAFKA_CLUSTER_ID, "-c")
     main = "kafka.tools.StorageTool"
     command = _kafka_java(world, "kafka-format", "128m", main, *arguments)
     run_command(command, "Kafka could not format its storage")
+    template.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=template.parent))
+    for name in FORMATTED:
+        shutil.copyfile(folder / name, scratch / name)
+    try:
+        scratch.rename(template)
+    except OSError:  # another instance has created the template meanwhile
+        shutil.rmtree(scratch)
+
+
+def _kafka_template() -> Path:
+    """Return the folder with a formatted storage of this Kafka and these settings."""
+    jars = "".join(a.sha256 for a in artifacts.locked_artifacts() if a.service == "kafka")
+    settings = (artifacts.CONF_DIR / "kafka.properties").read_text(encoding="utf-8")
+    digest = hashlib.sha256(f"{KAFKA_CLUSTER_ID}{jars}{settings}".encode()).hexdigest()[:16]
+    return artifacts.LIB / "templates" / f"kafka-{digest}"
 
 
 def _kafka_ready(world: World) -> bool:
@@ -175,7 +217,8 @@ def _kafka_ready(world: World) -> bool:
         "bootstrap.servers": world.kafka.bootstrap,
         "log_level": 0,
         # Kafka is starting: reconnect at once, not after increasing delays.
-        "reconnect.backoff.max.ms": 100,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 20,
     }
     return bool(AdminClient(settings).list_topics(timeout=2).brokers)
 
@@ -322,8 +365,15 @@ def _spark_env(world: World) -> dict[str, str]:
         # A worker needs it to start an executor. PySpark's wheel lacks the file that contains it.
         "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
         "SPARK_WORKER_DIR": str(data_dir("spark_work")),
+        # of the Java that assembles the command line of Spark
+        "SPARK_LAUNCHER_OPTS": " ".join([*java_options("quick"), *cds.base_options()]),
         **_s3_env(world),
     }
+
+
+def spark_jars() -> list[Path]:
+    """Return the jars of PySpark."""
+    return sorted((artifacts.package_dir("pyspark") / "jars").glob("*.jar"))
 
 
 def _spark_settings(world: World) -> dict[str, object]:
@@ -347,7 +397,7 @@ def _spark_ready(world: World) -> bool:
     import grpc
 
     # The default delay between two attempts is a second.
-    options = [(f"grpc.{kind}_reconnect_backoff_ms", 100) for kind in ("initial", "min", "max")]
+    options = [(f"grpc.{kind}_reconnect_backoff_ms", 20) for kind in ("initial", "min", "max")]
     host, port = split_host_port(world.spark.url)
     with grpc.insecure_channel(f"{host}:{port}", options=options) as channel:
         grpc.channel_ready_future(channel).result(timeout=5)
@@ -367,7 +417,7 @@ def _standalone_command(
         world,
         name,
         "256m",
-        [artifacts.package_dir("pyspark") / "jars" / "*"],
+        spark_jars(),
         f"org.apache.spark.deploy.{main}",
         *arguments,
         options=[f"@{settings}", f"-Dspark.ssl.standalone.port={https_port}"],
