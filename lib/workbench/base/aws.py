@@ -13,8 +13,7 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TypeVar
 
-import yaml
-
+from . import yaml_files
 from .errors import StackError, WorkbenchError, did_you_mean
 from .wait import wait_until
 
@@ -26,7 +25,7 @@ DEPLOYMENT_TAG = "workbench:deployment"
 # attempts take about 20 s.
 MAX_ATTEMPTS = 6
 LOGIN_HINT = "sign in (`aws sso login`, `aws configure`), or set a profile: export AWS_PROFILE=…"
-CATALOG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+CATALOG = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # properties of a Java Kafka client for MSK with IAM
 
 

@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any, Iterable
 from urllib.parse import urlsplit
 
-import yaml
-
-from ..base import ROOT, ConnectorError, World, aws, did_you_mean, local_path, state_dir
+from ..base import ROOT, ConnectorError, World, aws, did_you_mean, local_path, state_dir, yaml_files
 from ..base.errors import URI_LOGIN
 from ..source import postgres
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
 CONNECTORS_DIR = ROOT / "params" / "connectors"
-CONNECTOR_CATALOG = yaml.safe_load(
-    Path(__file__).with_name("catalog.yaml").read_text(encoding="utf-8")
-)
+CONNECTOR_CATALOG = yaml_files.load(Path(__file__).with_name("catalog.yaml"))
 MYSQL_CONNECTORS = CONNECTOR_CATALOG["mysql_connectors"]  # {mysql.kind of a world: connector class}
 SCHEMA_HISTORY_PREFIX = "schema.history.internal"
 SECRET_KEYS = re.compile(

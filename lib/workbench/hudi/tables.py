@@ -12,11 +12,10 @@ from pathlib import Path
 from string import Template
 from typing import Any, ContextManager, Mapping, Optional
 
-import yaml
 from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql import types as T
 
-from ..base import LakeError, World, did_you_mean, files
+from ..base import LakeError, World, did_you_mean, files, yaml_files
 from ..base.paths import join_uri
 
 TABLE_TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
@@ -38,8 +37,8 @@ BUCKETS_KEY = (
     "_workbench_buckets"  # key in a commit's extra metadata: the table's number of buckets
 )
 # {group: {Hudi option: value}}, all text
-OPTION_GROUPS: dict[str, dict[str, str]] = yaml.load(
-    Path(__file__).with_name("options.yaml").read_text(encoding="utf-8"), yaml.BaseLoader
+OPTION_GROUPS: dict[str, dict[str, str]] = yaml_files.load(
+    Path(__file__).with_name("options.yaml"), as_text=True
 )
 
 

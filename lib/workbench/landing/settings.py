@@ -6,11 +6,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-import yaml
+from ..base import ConnectorError, did_you_mean, yaml_files
 
-from ..base import ConnectorError, did_you_mean
-
-SUPPORTED = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8"))
+SUPPORTED = yaml_files.load(Path(__file__).with_name("settings.yaml"))
 CLASS_KEYS = {
     "sink": "connector.class",
     "source": "connector.class",

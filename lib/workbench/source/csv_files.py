@@ -9,9 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence, Union
 
-import yaml
-
-from ..base import SourceError, did_you_mean
+from ..base import SourceError, did_you_mean, yaml_files
 from .loading import FIX_FILE_HINT, Table, find_file
 
 ColumnParser = Callable[[str], Any]
@@ -90,7 +88,7 @@ def load_declarations(path: Path, *sections: str) -> dict[str, CsvFile]:
         *sections: the sections of the columns to use, such as `columns`.
     """
     files = {}
-    for table, declaration in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+    for table, declaration in yaml_files.load(path).items():
         columns = {}
         for section in sections:
             for column, (name, parser) in declaration.get(section, {}).items():

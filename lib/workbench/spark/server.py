@@ -20,10 +20,10 @@ from ..stack.process import temp_dir
 from . import settings
 
 # Empty default files of HDFS, MapReduce and YARN. They precede Hadoop's own files on the class path
-# (as jars, because a CDS archive accepts no folders),
-# and replace about 2,000 settings that one machine does not use. Hudi sends all Hadoop settings with
-# every task, and reads the default files again for every Parquet file in which it looks up keys.
-# Without the settings an upsert into 30 partitions takes a quarter less time.
+# (as jars: a CDS archive accepts no folders), and replace about 2,000 settings that one machine does
+# not use. Hudi sends all Hadoop settings with every task, and reads the default files again for every
+# Parquet file in which it looks up keys. Without the settings an upsert into 30 partitions takes a
+# quarter less time.
 EMPTY_CLUSTER_CONF = service_path(Path(__file__).parent / "hadoop")
 # The same for Hadoop's core. For a lake in a folder, 413 of its 417 settings are unused or equal to
 # the defaults in Hadoop's code; most of them are for object stores and Kerberos. With the settings a

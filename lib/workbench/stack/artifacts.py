@@ -20,9 +20,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Callable, Iterable, Optional, Sequence
 
-import yaml
-
-from ..base import ROOT, StackError
+from ..base import ROOT, StackError, yaml_files
 from ..base.paths import VAR_DIR, ensure_private_dir, service_path
 from ..base.wait import file_lock
 
@@ -69,7 +67,7 @@ class Artifact:
 
 def versions() -> dict[str, Any]:
     """Return params/versions.yaml."""
-    return yaml.safe_load((ROOT / "params" / "versions.yaml").read_text(encoding="utf-8"))
+    return yaml_files.load(ROOT / "params" / "versions.yaml")
 
 
 def locked_artifacts() -> list[Artifact]:

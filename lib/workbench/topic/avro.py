@@ -14,12 +14,11 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Sequence, Union
 
-import yaml
 from pyspark.sql import types as T
 
-from ..base import LakeError, did_you_mean
+from ..base import LakeError, did_you_mean, yaml_files
 
-TYPE_MAPPINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+TYPE_MAPPINGS = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 # BACKWARD: the next version of a schema can read data written with the previous version. FORWARD: the
 # previous version can read data written with the next one. FULL: both. TRANSITIVE: with all previous
 # versions.

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import yaml
-
 from .. import hudi
-from ..base import ROOT, World
+from ..base import ROOT, World, yaml_files
 from . import moma
 from .capture import Capture
 from .walkthrough import Walkthrough
@@ -22,7 +20,7 @@ SCRATCH_DATABASE = "moma_scratch"  # the catalog database of the scratch tables
 MANUAL_TABLE_SERVICES = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
 PICADOR, BAKKER = moma.PICADOR, 299
-_CHANGES = yaml.safe_load((moma.DATA / "changes.yaml").read_text(encoding="utf-8"))
+_CHANGES = yaml_files.load(moma.DATA / "changes.yaml")
 UPDATES = _CHANGES["updates"]
 RECORD_HISTORY = {label: tuple(changes) for label, changes in _CHANGES["life"].items()}
 
