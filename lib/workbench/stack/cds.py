@@ -58,10 +58,13 @@ def _find(name: str) -> Optional[Path]:
 
 
 def _store(file: Path, name: str) -> None:
-    """Move a complete archive to its place."""
+    """Move a complete archive to its place, and remove the oldest ones of the same service."""
     with file.open("rb") as content:
         os.fsync(content.fileno())
     file.replace(FOLDER / f"{name}-{file.stat().st_size}.jsa")
+    stored = FOLDER.glob(f"{name.partition('-')[0]}-*.jsa")
+    for old in sorted(stored, key=lambda path: path.stat().st_mtime)[:-MAX_ARCHIVES]:
+        old.unlink()
 
 
 def _base_archive() -> Optional[Path]:
@@ -101,14 +104,14 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
         java_options: options of Java that the archive may depend on.
         class_path: the jars of the service.
     """
-    base = base_options()
+    base = _base_archive()
     if not base:
         return []
-    name = f"{scratch.name}-{_checksum(java_options, class_path)}"
+    name = f"{scratch.name}-{_checksum(java_options, [base, *class_path])}"
     archive = _find(name)
     if archive:  # it names the base archive
         return [f"-XX:SharedArchiveFile={archive}", QUIET]
-    return [*base, f"{ARCHIVE_OPTION}={scratch / name}.jsa"]
+    return [*base_options(), f"{ARCHIVE_OPTION}={scratch / name}.jsa"]
 
 
 def writes_archive(process: psutil.Process) -> bool:
@@ -127,9 +130,6 @@ def keep_archive(scratch: Path) -> None:
                 is_complete = file.read(len(MAGIC)) == MAGIC
             if is_complete:
                 _store(archive, archive.stem)
-                kept = FOLDER.glob(f"{scratch.name}-*.jsa")
-                for old in sorted(kept, key=lambda path: path.stat().st_mtime)[:-MAX_ARCHIVES]:
-                    old.unlink()
 
 
 def jar_of(folder: Path) -> Path:
