@@ -177,19 +177,6 @@ def test_one_killed_is_started_again_by_need(world, name):
     assert process.running_process(name).pid != killed.pid and ANSWERS[name](world)
 
 
-def test_the_second_start_maps_the_classes_that_the_first_has_stored(beside):
-    names = ("kafka", "connect", "spark")
-    stack.up(beside, names)
-    stack.down()
-    stack.up(beside, names)
-    for name in names:
-        service = process.running_process(name)
-        family = [service, *service.children(recursive=True)]
-        mapped = {os.path.basename(file.path) for p in family for file in p.memory_maps()}
-        assert any(file.startswith(f"{name}-") and file.endswith(".jsa") for file in mapped), name
-        assert "[cds" not in process.log_tail(name, 1000)  # no warning of Java's about archives
-
-
 def test_what_was_committed_survives_a_kill(world):
     with postgres.connect(world, database="postgres") as c:
         c.execute("CREATE TABLE IF NOT EXISTS kept (n int)")

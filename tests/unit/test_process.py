@@ -26,6 +26,7 @@ from workbench.base.wait import wait_until
 from workbench.stack import (
     addresses,
     artifacts,
+    cds,
     databases,
     lifecycle,
     process,
@@ -50,6 +51,13 @@ if "dies" in how:
     print("first line"); print("the disk is full"); sys.exit(3)
 if "litters" in how:
     import tempfile; tempfile.mkdtemp()
+if "archive" in how:  # as a Java does that was started with this option
+    path = next(text.partition("=")[2] for text in sys.argv if "ArchiveClassesAtExit" in text)
+    def end(*_):
+        with open(path, "wb") as file:
+            file.write(bytes.fromhex("a8ab0bf0"))
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, end)
 if "mute" in how:
     signal.pause()
 http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler).serve_forever()
@@ -97,6 +105,27 @@ def make(tmp_path, monkeypatch):
     yield service
     for s in made:
         process.stop(s, grace_period=1)
+
+
+@pytest.mark.parametrize(
+    "how, kept",
+    [("archive", True), ("archive mute", False)],
+    ids=["ready", "still starting"],
+)
+def test_the_archive_of_a_service_that_was_ready_is_kept(make, monkeypatch, tmp_path, how, kept):
+    monkeypatch.setattr(cds, "FOLDER", tmp_path / "cds")
+    cds.FOLDER.mkdir()
+    web = make(how, timeout=2.0)
+    option = f"{cds.ARCHIVE_OPTION}={process.temp_dir('web') / 'web-1'}.jsa"
+    web = replace(web, command=lambda w: [*server(port_of(web), how), option])
+    if kept:
+        process.start(web, WORLD)
+    else:
+        with pytest.raises(StackError, match="waited 2 s"):
+            process.start(web, WORLD)
+    assert process.stop(web)
+    assert [file.name for file in cds.FOLDER.iterdir()] == (["web-1-4.jsa"] if kept else [])
+    assert not process.temp_dir("web").exists()
 
 
 def note(**changes):
