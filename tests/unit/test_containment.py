@@ -96,7 +96,10 @@ def test_a_prefix_may_end_with_a_slash():
             "partition.field.name is '../../x'",
         ),
         *(
-            ({"path.format": form, "partitioner.class": "time"}, "path.format is .*stays below")
+            (
+                {"path.format": form, "partitioner.class": "time"},
+                "path.format is .*would leave the folder of the topic",
+            )
             for form in (
                 "'../../x'",
                 "'..'/YYYY",

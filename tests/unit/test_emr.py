@@ -208,7 +208,7 @@ def test_a_session_that_is_over_is_told_as_one(stub):
         end_reason=lambda: emr.Channel.end_reason(SimpleNamespace(world=WORLD, session="s1")),
     )
     spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
-    assert sessions._end_reason(spark) == "it is TERMINATED: Session idle timeout"
+    assert sessions._end_reason(spark) == "state TERMINATED: Session idle timeout"
     assert sessions._end_reason(SimpleNamespace()) == ""
 
 

@@ -310,7 +310,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     monkeypatch.setattr(run_record, "checkout_commit", lambda: "abc1234")
     capsys.readouterr()
     again = runner.run(resume=True)
-    assert "of commit unknown, this is abc1234" in capsys.readouterr().out
+    assert "of commit unknown, this checkout has abc1234" in capsys.readouterr().out
     assert (again.folder, again.status, again.exit_code) == (result.folder, "passed", 0)
     record = json.loads((again.folder / "run.json").read_text())
     assert (
@@ -351,7 +351,7 @@ def test_only_a_run_that_did_not_pass_is_resumed(project, monkeypatch):
     assert run_record.find_resumable(paths, "local", {}, said.append)[0] == broken and said == []
     monkeypatch.setattr(run_record, "checkout_commit", lambda: "def5678")
     run_record.find_resumable(paths, "local", {}, said.append)
-    assert "of commit abc1234, this is def5678" in said[0]
+    assert "of commit abc1234, this checkout has def5678" in said[0]
 
 
 def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):

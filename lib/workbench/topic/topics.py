@@ -45,6 +45,7 @@ IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT_SECONDS = 10
 ATTEMPT_SECONDS = 1.0  # length of one attempt; the Kafka process is checked between two attempts
+STOP_CHECK_SECONDS = 0.1  # interval at which a waiting consumer checks for a stop
 MAX_IN_FLIGHT = 10_000  # unacknowledged messages of a producer
 UNAVAILABLE_ERRORS = (
     KafkaError._TRANSPORT,
@@ -437,7 +438,7 @@ def consume(
                 check_kafka()
                 # The marker at the end of a transaction has an offset, but is not a message. The
                 # position of the consumer is after the marker.
-                for p in consumer.position([TopicPartition(topic, p) for p in positions]):
+                for p in client.position([TopicPartition(topic, p) for p in positions]):
                     positions[p.partition] = max(positions[p.partition], p.offset)
             positions = {p: offset for p, offset in positions.items() if offset < stop[p]}
 
