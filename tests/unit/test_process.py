@@ -116,7 +116,7 @@ def test_the_archive_of_a_service_that_was_ready_is_kept(make, monkeypatch, tmp_
     monkeypatch.setattr(cds, "FOLDER", tmp_path / "cds")
     cds.FOLDER.mkdir()
     web = make(how, timeout=2.0)
-    option = f"{cds.ARCHIVE_OPTION}={process.temp_dir('web') / 'web-1'}.jsa"
+    option = f"{cds.ARCHIVE_OPTION}{process.temp_dir('web') / 'web-1'}.jsa"
     web = replace(web, command=lambda w: [*server(port_of(web), how), option])
     if kept:
         process.start(web, WORLD)
@@ -264,7 +264,7 @@ def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
 
 def test_one_that_never_answers_times_out_and_is_starting(make):
     web = make("mute", timeout=0.5)
-    with pytest.raises(StackError, match="waited 0.5 s for web to respond on port") as error:
+    with pytest.raises(StackError, match="waited 0.5 s for web to listen on port") as error:
         process.start(web, WORLD)
     assert "refused" in error.value.location
     assert process.status(web, WORLD).state == "starting"
@@ -784,6 +784,16 @@ def test_kafkas_storage_is_formatted_once_and_then_copied_with_an_id_of_its_own(
     (template / "bootstrap.checkpoint").write_bytes(b"")  # as after a crash of the machine
     initialize("three")
     assert len(commands) == 2
+    initialize("four")  # the damaged template was replaced
+    assert len(commands) == 2
+    monkeypatch.setattr(services.shutil, "copyfile", refuse)
+    (template / "bootstrap.checkpoint").unlink()
+    initialize("five")
+    assert len(commands) == 3 and [path.name for path in template.parent.iterdir()] == ["kafka"]
+
+
+def refuse(*_):
+    raise OSError(28, "No space left on device")
 
 
 # ---- PostgreSQL of root, below a folder that only root may enter

@@ -202,6 +202,9 @@ def _stop(names: list[str], progress: Progress = _silent) -> list[str]:
         required = {name for each in names for name in get_service(each).depends_on}
         batch = [name for name in names if name not in required]
         names = [name for name in names if name in required]
+        writers = [name for name in batch if process.archive_path(name)]
+        if writers:
+            progress(f"{', '.join(writers)}: writing an archive of classes, for faster starts")
         for name, had_process in zip(
             batch, _run_parallel(lambda name: process.stop(get_service(name)), batch)
         ):

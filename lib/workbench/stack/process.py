@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Any, Callable, Collection, Optional, TypeVar
@@ -299,21 +300,22 @@ def _wait_ready(service: Service, world: World) -> None:
         return f"the process of {name} ended. {disk_full_message()}\n{log_tail(name)}"
 
     port = service.ports(world)[0]
-
-    def ready() -> bool:
-        # A client of the protocol takes processor time, which the start needs: connect first.
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        return service.ready(world)
-
-    wait_until(
-        ready,
-        f"{name} to respond on port {port}",
-        interval=0.02,
+    wait = partial(
+        wait_until,
         failure_reason=failure_reason,
         timeout=service.timeout,
         error=StackError,
         hint=f"read {log_file(name)}; restart it with `workbench down` and `workbench up`",
     )
+    # A client of the protocol takes processor time, which the start needs, and fills the log of a
+    # service that is not ready. A connection to the port is cheap.
+    wait(lambda: _is_listening(port), f"{name} to listen on port {port}", interval=0.02)
+    wait(lambda: service.ready(world), f"{name} to respond on port {port}", interval=0.05)
+
+
+def _is_listening(port: int) -> bool:
+    socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    return True
 
 
 def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
@@ -387,6 +389,12 @@ def _spawn(service: Service, world: World) -> None:
     unfinished.replace(pid_file)
 
 
+def archive_path(name: str) -> Optional[Path]:
+    """Return the archive of classes that a running service writes when it stops, None if it does not."""
+    process = running_process(name)
+    return cds.archive_path(process) if process else None
+
+
 def stop(service: Service, *, grace_period: float = 15.0) -> bool:
     """Stop a service's process group: send its stop signal, wait, then kill what is left.
 
@@ -398,9 +406,10 @@ def stop(service: Service, *, grace_period: float = 15.0) -> bool:
         Whether there was any process to stop.
     """
     process = running_process(service.name)
+    archive = archive_path(service.name)
     # A service that is still starting has not loaded all classes of a start.
-    has_archive = process and cds.writes_archive(process) and not down_reason(service.name)
-    if has_archive:
+    is_ready = bool(archive) and not down_reason(service.name)
+    if archive:
         grace_period += ARCHIVE_SECONDS
     if process is None:
         grace_period = 0
@@ -409,8 +418,8 @@ def stop(service: Service, *, grace_period: float = 15.0) -> bool:
             os.killpg(process.pid, service.stop_signal)
     had_orphans = kill_orphans(service.name, grace_period)
     pidfiles.pid_file(service.name).unlink(missing_ok=True)
-    if has_archive:
-        cds.keep_archive(temp_dir(service.name))
+    if archive and is_ready:
+        cds.keep_archive(archive)
     shutil.rmtree(temp_dir(service.name), ignore_errors=True)
     return process is not None or had_orphans
 

@@ -5,6 +5,7 @@ service by the same rules.
 """
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -192,14 +193,19 @@ def _initialize_kafka(world: World) -> None:
     main = "kafka.tools.StorageTool"
     command = _kafka_java(world, "kafka-format", "128m", main, *arguments)
     run_command(command, "Kafka could not format its storage")
+    with contextlib.suppress(OSError):  # an instance does not need the template
+        _save_kafka_template(folder, template)
+
+
+def _save_kafka_template(folder: Path, template: Path) -> None:
     template.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=template.parent))
-    for name in FORMATTED:
-        shutil.copyfile(folder / name, scratch / name)
-    try:
-        scratch.rename(template)
-    except OSError:  # another instance has created the template meanwhile
-        shutil.rmtree(scratch)
+    with tempfile.TemporaryDirectory(dir=template.parent) as scratch:
+        copy = Path(scratch) / "copy"
+        copy.mkdir()
+        for name in FORMATTED:
+            shutil.copyfile(folder / name, copy / name)
+        shutil.rmtree(template, ignore_errors=True)  # a damaged one
+        copy.rename(template)
 
 
 def _kafka_template() -> Path:
