@@ -22,7 +22,7 @@ from workbench.base.errors import StackError, WorkbenchError
 from workbench.base.wait import wait_until
 from workbench.source import mariadb, postgres
 from workbench.spark import session
-from workbench.stack import artifacts, process, services
+from workbench.stack import artifacts, cds, process, services
 from workbench.stack.services import SERVICES
 from workbench.topic import topics
 
@@ -284,6 +284,24 @@ def test_apicurio_starts_when_asked(world):
         assert {s.name: s.state for s in stack.status(world)}["apicurio"] == "up"
     finally:
         process.stop(SERVICES["apicurio"])
+
+
+def test_a_java_takes_its_classes_from_the_archive_of_its_first_stop(beside):
+    names = ["apicurio", "connect", "kafka", "spark"]
+    for _ in "first", "second":
+        stack.ensure_running(beside, *names)
+        mapped = {name: mapped_files(name) for name in names}
+        stack.down()
+    for name, files in mapped.items():
+        archives = cds.FOLDER.glob(f"{name}-*.jsa")
+        assert files & {str(path) for path in archives}, f"{name} starts without its archive"
+
+
+def mapped_files(name):
+    """Return the files that the processes of a service have mapped into their memory."""
+    leader = process.running_process(name)
+    family = [leader, *leader.children(recursive=True)]
+    return {mapping.path for each in family for mapping in each.memory_maps()}
 
 
 def test_a_name_that_is_no_service(world):

@@ -124,7 +124,7 @@ def test_the_archive_of_a_service_that_was_ready_is_kept(make, monkeypatch, tmp_
         with pytest.raises(StackError, match="waited 2 s"):
             process.start(web, WORLD)
     assert process.stop(web)
-    assert [file.name for file in cds.FOLDER.iterdir()] == (["web-1-4.jsa"] if kept else [])
+    assert [file.name for file in cds.FOLDER.glob("*.jsa")] == (["web-1-4.jsa"] if kept else [])
     assert not process.temp_dir("web").exists()
 
 
