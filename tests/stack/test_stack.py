@@ -377,7 +377,7 @@ stack.down()
     subprocess.run(
         [sys.executable, "-c", work, *ANSWERS, *services.ON_DEMAND_SERVICES],
         check=True,
-        timeout=120,
+        timeout=300,  # other paths have other archives of classes, which the stop writes
         env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)},
     )
 

@@ -404,6 +404,11 @@ def test_trace_is_cut_to_first_line_and_cause():
     line = validation.summarize_stacktrace(trace)
     assert line == "a.B: stopped … Caused by: e.F: Publication autocreation is disabled"
     assert "postgres.create_publication" in validation.likely_causes(line)
+    line = (
+        "java.util.concurrent.RejectedExecutionException: Task io.debezium.storage.kafka.history."
+        "KafkaSchemaHistory$$Lambda$2075/0x7f@7a rejected from java.util.concurrent.ThreadPoolExecutor"
+    )
+    assert "connect.restart" in validation.likely_causes(line)
 
 
 @pytest.mark.parametrize(
