@@ -475,8 +475,11 @@ def main() -> None:
     chosen = options.only
     if options.write and ("peers" not in chosen or options.sizes or options.rounds):
         parser.error("--write stores the figures of `--only peers`, with its own sizes and rounds")
+    # each round, and the one that warms up, changes 1,000 other rows
+    if options.sizes and min(options.sizes) < CHANGED * ((options.rounds or ROUNDS) + 1):
+        parser.error(f"a table needs {CHANGED:,} rows for each round, and {CHANGED:,} more")
     for module in (bench_travel, bench_moves, bench_peers):
-        vars(module)["SIZES"] = tuple(sorted(options.sizes or module.SIZES))
+        vars(module)["SIZES"] = tuple(sorted(set(options.sizes or module.SIZES)))
         vars(module)["ROUNDS"] = options.rounds or module.ROUNDS
     os.environ["WORKBENCH_INSTANCE"] = "bench"
     os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")

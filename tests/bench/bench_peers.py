@@ -116,11 +116,12 @@ def part(figures: dict[str, Any]) -> str:
 {BEGIN}
 ## Beside Iceberg and Delta Lake
 
-`make bench ARGS="--only peers --write"` wrote this part on {figures["date"]}, at commit {figures["commit"]}: {versions}, one Spark
-session for all, {figures["processors"]} processors, load average {figures["load_average"]} at the start. Each figure is the median of {figures["rounds"]} rounds. Each
-round changes {figures["changed"]:,} rows in {figures["partitions"]} partitions, in every table once; the order is shuffled (seed {figures["seed"]}).
-`default` is the table of `hudi.table(…, rows=…)` (type and index for {kinds}). `BUCKET` is
-Merge-on-Read with index BUCKET. `tests/bench/peers_spark.py` has the settings. After each operation all tables held the same rows.
+`make bench ARGS="--only peers --write"` wrote this part on {figures["date"]}, at commit {figures["commit"]}: {versions}.
+All tables are in one Spark session, on {figures["processors"]} processors; the load average was {figures["load_average"]} at the start. Each
+figure is the median of {figures["rounds"]} rounds. A round changes the same {figures["changed"]:,} rows in {figures["partitions"]} partitions of every table, in
+shuffled order (seed {figures["seed"]}). After each operation all tables held the same rows. `default` is the table of
+`hudi.table(…, rows=…)` ({kinds}); `BUCKET` is Merge-on-Read with index BUCKET. Spark's writer writes both, with the options of the
+library: topic, parsing and counts of an ingest are left out. `tests/bench/peers_spark.py` has all settings.
 
 {chr(10).join(markdown(medians(figures)))}
 
