@@ -220,11 +220,11 @@ class SqlTable:
 
     def load(self, rows: DataFrame, size: int) -> None:
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in self.properties.items())
+        rows.createOrReplaceTempView("batch")
         self.spark.sql(
-            f"CREATE TABLE {self.target} ({SCHEMA}) USING {self.kind} PARTITIONED BY (part) "
-            f"TBLPROPERTIES ({listed})"
+            f"CREATE TABLE {self.target} USING {self.kind} PARTITIONED BY (part) "
+            f"TBLPROPERTIES ({listed}) AS SELECT * FROM batch"
         )
-        rows.writeTo(self.target).append()
 
     def change(self, batch: DataFrame, operation: str) -> None:
         batch.select(*COLUMNS).createOrReplaceTempView("batch")
