@@ -473,8 +473,8 @@ def main() -> None:
     )
     options = parser.parse_args()
     chosen = options.only
-    if options.write and ("peers" not in chosen or options.sizes or options.rounds):
-        parser.error("--write stores the figures of `--only peers`, with its own sizes and rounds")
+    if options.write and ("peers" not in chosen or options.sizes):
+        parser.error("--write stores the figures of `--only peers`, with its own sizes")
     # each round, and the one that warms up, changes 1,000 other rows
     if options.sizes and min(options.sizes) < CHANGED * ((options.rounds or ROUNDS) + 1):
         parser.error(f"a table needs {CHANGED:,} rows for each round, and {CHANGED:,} more")
