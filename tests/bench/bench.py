@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import bench_landing
 import bench_moves
+import bench_peers
 import bench_setup
 import bench_snapshot
 import bench_storefront
@@ -416,13 +417,15 @@ MEASURES = {
     "snapshot": bench_snapshot.through,
     "sizes": bench_travel.sizes,
     "moves": bench_moves.moved,
+    "peers": bench_peers.measured,
     "trace": bench_travel.traced,
     "stream": bench_stream.streamed,
     "storefront": bench_storefront.converged,
     "runner": runner,
     "demo": bench_setup.demo,
 }
-WITHOUT_STACK = {"runner", "demo"}
+WITHOUT_STACK = {"runner", "demo", "peers"}
+NOT_BY_DEFAULT = ("demo", "peers")  # both download
 
 
 def show(lines: list[Line]) -> None:
@@ -457,10 +460,27 @@ def main() -> None:
         "--only",
         nargs="+",
         choices=list(MEASURES),
-        default=[m for m in MEASURES if m != "demo"],
-        help="demo, which downloads everything, is measured only when it is named",
+        default=[m for m in MEASURES if m not in NOT_BY_DEFAULT],
+        help=f"{' and '.join(NOT_BY_DEFAULT)}, which download files, are measured only when they are named",
     )
-    chosen = parser.parse_args().only
+    trial = "of sizes, moves and peers, to try these measures"
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, metavar="ROWS", help=f"rows of the tables {trial}"
+    )
+    parser.add_argument("--rounds", type=int, help=f"rounds {trial}")
+    parser.add_argument(
+        "--write", action="store_true", help="write the figures of peers into docs/measured.md"
+    )
+    options = parser.parse_args()
+    chosen = options.only
+    if options.write and ("peers" not in chosen or options.sizes):
+        parser.error("--write stores the figures of `--only peers`, with its own sizes")
+    # each round, and the one that warms up, changes 1,000 other rows
+    if options.sizes and min(options.sizes) < CHANGED * ((options.rounds or ROUNDS) + 1):
+        parser.error(f"a table needs {CHANGED:,} rows for each round, and {CHANGED:,} more")
+    for module in (bench_travel, bench_moves, bench_peers):
+        vars(module)["SIZES"] = tuple(sorted(set(options.sizes or module.SIZES)))
+        vars(module)["ROUNDS"] = options.rounds or module.ROUNDS
     os.environ["WORKBENCH_INSTANCE"] = "bench"
     os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")
     artifacts.install()
@@ -468,6 +488,8 @@ def main() -> None:
     with instance.exclusive_run():
         measure(chosen, world, lines)
     show(lines)
+    if options.write:
+        bench_peers.publish()
     print("java_compiler: full (params/local.yaml has quick, for small data)")
     print(
         f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors"

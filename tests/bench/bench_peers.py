@@ -1,0 +1,146 @@
+"""Iceberg and Delta Lake beside two tables of this library: what `peers_spark` measures, as lines with
+goals, and as the part of docs/measured.md that `make bench ARGS="--only peers --write"` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench_line import Line, say
+from workbench.base.paths import ROOT, VAR_DIR, state_dir
+
+SIZES, ROUNDS, SEED = (10_000, 200_000, 1_000_000), 5, 7
+LAST_RUN = VAR_DIR / "peers.json"
+FIGURES = Path(__file__).with_name("peers.json")  # of the run that docs/measured.md shows
+DOCUMENT = ROOT / "docs" / "measured.md"
+BEGIN, END = "<!-- peers:begin -->", "<!-- peers:end -->"
+DEFAULT, BUCKET, ICEBERG = "default", "BUCKET", "Iceberg merge-on-read"
+DELTAS = ("Delta", "Delta deletion vectors")
+SHOWN = {"move": "upsert in which half of the rows move"}
+NOTHING = 'No figures are stored. `make bench ARGS="--only peers --write"` writes them here.'
+MIB = 1024 * 1024
+
+
+def measured(*_: Any) -> list[Line]:
+    """Run the measurement in a process of its own, print the medians, and return the goals."""
+    folder = state_dir() / "peers"
+    folder.mkdir(parents=True)
+    output = folder / "figures.json"
+    say(f"peers: the order of the tables is shuffled in each round, with the seed {SEED}")
+    script = Path(__file__).with_name("peers_spark.py")
+    command = [sys.executable, str(script), str(output), *map(str, (SEED, ROUNDS, *SIZES))]
+    if subprocess.run(command).returncode:
+        raise SystemExit("the measure peers failed: see the message above")
+    LAST_RUN.write_bytes(output.read_bytes())
+    figures = json.loads(LAST_RUN.read_text(encoding="utf-8"))
+    print("\n".join(markdown(medians(figures))))
+    return goals(figures, DEFAULT)
+
+
+def median(figures: dict[str, Any], size: int, operation: str, table: str) -> float:
+    """Return the median seconds of an operation."""
+    return statistics.median(figures["seconds"][str(size)][operation][table])
+
+
+def medians(figures: dict[str, Any]) -> list[list[str]]:
+    """Return a table: the seconds of each operation and the sizes on disk, a column for each table."""
+    names = list(figures["bytes"]["after the load"])
+    lines = [["", *names]]
+    for operation in ("load", "upsert", "move", "delete", "read"):
+        for size, operations in figures["seconds"].items():
+            if operation not in operations:
+                continue
+            shown = f"{SHOWN.get(operation, operation)}, {int(size):,} rows, s"
+            each = (median(figures, int(size), operation, name) for name in names)
+            lines.append([shown, *(f"{value:.2f}" for value in each)])
+    for moment, each in figures["bytes"].items():
+        lines.append([f"on disk {moment}, MiB", *(f"{each[name] / MIB:.1f}" for name in names)])
+    return lines
+
+
+def goals(figures: dict[str, Any], table: str) -> list[Line]:
+    """Return the goals of a table, each a ratio of two medians of the run."""
+    sizes = figures["sizes"]
+    small, middle, large = sizes[0], sizes[len(sizes) // 2], sizes[-1]
+    lines = []
+
+    def add(what: str, ours: float, name: str, other: float, goal: float) -> None:
+        shown, beside = f"{table}: {ours:.2f} s", f"{name}: {other:.2f} s"
+        lines.append(Line(what, shown, beside, ours / other, "×", goal))
+
+    def beside(operation: str, size: int, goal: float, name: str = ICEBERG) -> None:
+        ours, other = (median(figures, size, operation, n) for n in (table, name))
+        what = f"{SHOWN.get(operation, operation)}, {size:,} rows, against {name}"
+        add(what, ours, name, other, goal)
+
+    for size in dict.fromkeys((middle, large)):
+        beside("upsert", size, 0.8)
+        # the faster one of the two
+        delta = min(DELTAS, key=lambda name: median(figures, size, "upsert", name))
+        beside("upsert", size, 0.2, delta)
+        beside("move", size, 1.0)
+    for operation in ("upsert", "move"):
+        ours, other = (median(figures, size, operation, table) for size in (large, small))
+        what = f"{SHOWN.get(operation, operation)}, {large:,} rows against {small:,}"
+        add(what, ours, f"{small:,} rows", other, 1.5)
+    beside("read", middle, 2.0)
+    beside("load", middle, 1.5)
+    return lines
+
+
+def markdown(table: list[list[str]]) -> list[str]:
+    """Return the lines of a table in Markdown; the first row is its head."""
+    head, *body = (f"| {' | '.join(row)} |" for row in table)
+    return [head, "|---" * len(table[0]) + "|", *body]
+
+
+def part(figures: dict[str, Any]) -> str:
+    """Return the part of docs/measured.md that shows these figures, with its markers."""
+    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    kinds = "; ".join(
+        f"{int(size):,} rows: {made[DEFAULT]}" for size, made in figures["hudi"].items()
+    )
+    ours, bucket = goals(figures, DEFAULT), goals(figures, BUCKET)
+    results = [["goal, in the same run", "at most", "default", "BUCKET"]]
+    for line, other in zip(ours, bucket):
+        shown = [
+            f"{one.figure:.2f} × {'' if one.met else '– missed'}".strip() for one in (line, other)
+        ]
+        results.append([line.what, f"{line.goal:g} ×", *shown])
+    text = f"""
+{BEGIN}
+## Beside Iceberg and Delta Lake
+
+`make bench ARGS="--only peers --write"` wrote this part on {figures["date"]}, at commit {figures["commit"]}: {versions}.
+All tables are in one Spark session, on {figures["processors"]} processors; the load average was {figures["load_average"]} at the start. Each
+figure is the median of {figures["rounds"]} rounds. A round changes the same {figures["changed"]:,} rows in {figures["partitions"]} partitions of every table, in
+shuffled order (seed {figures["seed"]}). After each operation all tables held the same rows. `default` is the table of
+`hudi.table(…, rows=…)` ({kinds}); `BUCKET` is Merge-on-Read with index BUCKET. Spark's writer writes both, with the options of the
+library: topic, parsing and counts of an ingest are left out. `tests/bench/peers_spark.py` has all settings.
+
+{chr(10).join(markdown(medians(figures)))}
+
+{chr(10).join(markdown(results))}
+{END}
+"""
+    return text.strip()
+
+
+def stored_part() -> str:
+    """Return the part that docs/measured.md must have."""
+    if not FIGURES.exists():
+        return f"{BEGIN}\n{NOTHING}\n{END}"
+    return part(json.loads(FIGURES.read_text(encoding="utf-8")))
+
+
+def publish() -> None:
+    """Store the figures of the last run, and write them into docs/measured.md."""
+    FIGURES.write_bytes(LAST_RUN.read_bytes())
+    document = DOCUMENT.read_text(encoding="utf-8")
+    text = re.sub(f"{BEGIN}.*?{END}", lambda _: stored_part(), document, flags=re.S)
+    DOCUMENT.write_text(text, encoding="utf-8")
