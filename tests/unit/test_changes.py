@@ -134,6 +134,12 @@ def test_a_topic_is_read_from_the_committed_offsets_on_in_batches(topic):
     assert topic.consumed[1] == ({0: 8, 1: 0}, {0: 9, 1: 2})
 
 
+def test_a_batch_of_too_few_messages_waits(topic):
+    reader = topic.reader(7)
+    assert reader.next({}, 0, 8) is None and not topic.consumed
+    assert len(reader.next({}, 0, 7).rows) == 7
+
+
 @pytest.mark.parametrize("offset", [4, 10])
 def test_messages_that_expired_unread_are_an_error(topic, offset):
     with pytest.raises(

@@ -329,7 +329,7 @@ def job(world, tmp_path, monkeypatch):
         for end in (3, 5)
     ]
     reader = SimpleNamespace(
-        next=lambda progress, batch_id: dict(enumerate(batches)).get(batch_id),
+        next=lambda progress, batch_id, minimum: dict(enumerate(batches)).get(batch_id),
         schemas=(rows, rows),
         close=lambda: None,
     )

@@ -198,8 +198,17 @@ class _Reader:
         else:
             self.json_schema = self.schema
 
-    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
-        """Read the next batch of changes after `progress`; None if nothing is new."""
+    def next(self, progress: SourceProgress, batch_id: int, minimum: int = 1) -> Optional[Batch]:
+        """Read the next batch of changes after `progress`.
+
+        Args:
+            progress: the position after the last batch.
+            batch_id: number of the batch.
+            minimum: of a topic the least number of messages in the batch.
+
+        Returns:
+            The batch; None if nothing is new, or too little.
+        """
         raise NotImplementedError
 
     def wait(self, stop: threading.Event) -> None:
@@ -253,8 +262,8 @@ class _TopicReader(_Reader):
         self._consumer: Optional[Consumer] = None
         self._end: dict[int, int] = {}  # offsets of the messages to wait for
 
-    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
-        """Read the messages from the committed offsets on; None if there are none."""
+    def next(self, progress: SourceProgress, batch_id: int, minimum: int = 1) -> Optional[Batch]:
+        """Read the messages from the committed offsets on; None if there are too few."""
         topic = self.source.name
         watermarks = topics.watermark_offsets(self.world, topic, self._open_consumer())
         topic_id = topics.topic_id(self.world, topic, self._admin)
@@ -265,10 +274,11 @@ class _TopicReader(_Reader):
             topic,
         )
         start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
-        if start == stop:
-            self._end = start
+        number = sum(stop.values()) - sum(start.values())
+        if number < minimum:
+            self._end = stop
             return None
-        in_memory = sum(stop.values()) - sum(start.values()) <= SMALL_BATCH_MESSAGES
+        in_memory = number <= SMALL_BATCH_MESSAGES
         explain = None
         if in_memory:
             rows, stop = self._fetch(start, stop)
@@ -402,7 +412,7 @@ class _LandedReader(_Reader):
         # cache, {batch id: paths of its files}; a committed list does not change
         self.file_lists: dict[int, list[str]] = {}
 
-    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
+    def next(self, progress: SourceProgress, batch_id: int, minimum: int = 1) -> Optional[Batch]:
         """Read the landed files that are not in the file list of an earlier batch."""
         # File names contain offsets, so the files of a recreated topic would repeat the old names.
         topic_id = files.read_text(topic_id_path(self.world, self.source.folder))

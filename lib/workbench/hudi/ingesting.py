@@ -28,7 +28,7 @@ from pyspark.sql import types as T
 from ..base import LakeError, World, files
 from ..landing.batch import Counts
 from ..spark import java_stacktraces, translate_errors
-from . import changes, ddl, evolution, moves
+from . import changes, ddl, evolution, moves, snapshot
 from .changes import SourceProgress
 from .loading import write_batch
 from .rewriting import finish_interrupted_rewrite, rewrite
@@ -59,6 +59,7 @@ logger = logging.getLogger(__name__)
 # Key in the progress of a source: the topic from which the table was captured anew (recapture).
 REPLACED_BY = "replaced_by"
 UNKNOWN_PROGRESS = "*"  # source id in a progress: the sources of earlier commits are unknown
+MIN_WAITING = 50_000  # messages of a batch while the source is not complete: few files and commits
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,6 +87,7 @@ def ingest(
     replay: bool = False,
     batch: int = 200_000,
     stop: Callable[[], bool] = lambda: False,
+    until: Callable[[], bool] = lambda: True,
 ) -> Ingested:
     """Ingest the changes of a source into a table, until all available ones are written.
 
@@ -109,6 +111,9 @@ def ingest(
             so).
         batch: greatest number of messages, or of landed files, in one commit.
         stop: called after each batch; if it returns true, the ingest ends, and the next run continues.
+        until: whether the source is complete, such as a topic at the end of Debezium's snapshot. Until
+            it returns true, the ingest waits for messages, and of a topic takes no batch of fewer than
+            MIN_WAITING messages (or `batch`, if that is less).
 
     Raises:
         LakeError: a column cannot hold the type in the source's schema (names both types, and what
@@ -117,8 +122,16 @@ def ingest(
         StackError: the registry does not answer, or the connection to Spark or Kafka is lost.
             Nothing of the batch is visible then.
     """
-    job = IngestJob(spark, world, source, table, schema, batch, replay)
-    job.run(lambda had_batch: not had_batch or stop())
+    job = IngestJob(spark, world, source, table, schema, batch, replay, until)
+
+    def is_done(had_batch: bool) -> bool:
+        if not had_batch:
+            if job.is_complete:
+                return True
+            time.sleep(changes.POLL_INTERVAL_S)
+        return stop()
+
+    job.run(is_done)
     return job.ingested
 
 
@@ -205,6 +218,7 @@ class IngestJob:
     schema: Optional[T.StructType] = None
     batch: int = 200_000
     replay: bool = False
+    until: Callable[[], bool] = lambda: True
     ingested: Ingested = field(default_factory=Ingested)
 
     def __post_init__(self) -> None:
@@ -215,6 +229,7 @@ class IngestJob:
         )
         self._dead_letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
         self._cleaned_up = self._rewrite_finished = False
+        self.is_complete = False  # what `until` returned last
 
     @property
     def location(self) -> str:
@@ -259,7 +274,10 @@ class IngestJob:
             "see the log of the spark service; nothing of the batch is visible, run the ingest again",
             self.world if isinstance(self.source, changes.Topic) else None,
         ):
-            batch = self._reader.next({} if self.replay else last, batch_id)
+            # before the read: what it then finds is all
+            self.is_complete = self.until()
+            minimum = 1 if self.is_complete else min(MIN_WAITING, self.batch)
+            batch = self._reader.next({} if self.replay else last, batch_id, minimum)
             if batch is None:
                 self._clean_up(last.get("since", 0), batch_id)
                 return False
@@ -296,6 +314,10 @@ class IngestJob:
         """Write a batch with the progress after it; return the counts of `write_batch`."""
         check_clock(self.table)
         columns, change = self._evolve_columns(actions, progress)
+        rows_schema, _ = self._reader.schemas
+        in_snapshot = not change and snapshot.is_possible(
+            self.table, actions, self.source.id, rows_schema
+        )
         with commit_lock(self.table) if actions else contextlib.nullcontext():
             return write_batch(
                 self.spark,
@@ -311,6 +333,7 @@ class IngestJob:
                     PROGRESS_KEY: json.dumps({**progress, self.source.id: current}),
                     SCHEMA_CHANGE_KEY: change,
                 },
+                snapshot_of=self.source.id if in_snapshot else "",
             )
 
     def _next_batch_id(self, last: SourceProgress) -> tuple[int, int]:
