@@ -1,23 +1,46 @@
 """Batches of a snapshot are bulk inserts while it runs; the lake equals the source whatever comes."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import avro_help
 import pytest
 from lake_help import (
     SCHEMA,
     change_record,
+    kill_service_during,
     new_table,
     new_topic,
     produce,
     table_content,
 )
 from pyspark.sql import types as T
-from workbench import hudi
+from workbench import connect, hudi
+from workbench.base import paths
+from workbench.base.wait import wait_until
 from workbench.hudi import changes
+from workbench.results import check
+from workbench.source import postgres
 from workbench.spark import session
-from workbench.topic import topics
+from workbench.topic import registry, topics
 
 BATCH = 50  # messages
+NAME, ROWS = "overlapped", 6_000
+SCRIPT = f"""
+    CREATE TABLE visits (id int PRIMARY KEY, part text NOT NULL, n int NOT NULL);
+    ALTER TABLE visits REPLICA IDENTITY FULL;
+    INSERT INTO visits SELECT id, 'p' || id % 2, 0 FROM generate_series(1, {ROWS}) AS id;
+"""
+# A snapshot of several seconds: at most one row in half a millisecond.
+SLOW = {
+    "table.include.list": "public.visits",
+    "snapshot.select.statement.overrides": "public.visits",
+    "snapshot.select.statement.overrides.public.visits": "SELECT * FROM public.visits WHERE "
+    "pg_sleep(0.0005)::text = ''",
+    "snapshot.fetch.size": "100",
+    "max.batch.size": "100",
+}
 
 
 @pytest.fixture
@@ -180,3 +203,106 @@ def test_an_ingest_waits_until_the_source_is_complete(lake):
     assert it.go(*reads(*keys), until=is_complete).batches == 2
     assert commits == [0, 1, 1, 1, 1, 2]
     assert it.rows() == expected(*keys)
+
+
+@pytest.fixture
+def visits(world, spark, monkeypatch):
+    """The slow snapshot of a source table, and tables of both types that are ingested beside it."""
+    monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", 2)
+    stopped = threading.Event()
+    with avro_help.museum(world, NAME, SCRIPT, tables=("visits",), **SLOW) as lab:
+        topic = f"{NAME}.public.visits"
+        topics.wait_for_messages(lab, topic, 1, connector=NAME)
+        tables = [
+            hudi.table(
+                lab, f"{NAME}_{kind}", key=("id",), ordering="__lsn", partition=("part",), type=kind
+            )
+            for kind in ("cow", "mor")
+        ]
+        source = hudi.Topic(topic, format="avro")
+
+        def span(n):
+            return topics.wait_for_messages(lab, topic, n, connector=NAME)
+
+        def load(table):
+            return hudi.ingest(session(lab), lab, source, table, batch=1_000, until=stopped.is_set)
+
+        with ThreadPoolExecutor(2) as pool:
+            jobs = [pool.submit(load, table) for table in tables]
+            try:
+                yield SimpleNamespace(
+                    lab=lab, topic=topic, tables=tables, jobs=jobs, span=span, stopped=stopped
+                )
+            finally:
+                stopped.set()
+        for table in tables:
+            hudi.drop(spark, lab, table)
+
+
+def equals_source(it, world):
+    """Add a row, and wait until the tables have it; return the operations of each table."""
+    postgres.execute(it.lab, f"INSERT INTO visits VALUES ({ROWS + 1}, 'p1', 1)")
+    wait_until(lambda: last_id(it) == ROWS + 1, "the last row in the topic", timeout=60)
+    it.stopped.set()
+    for job in it.jobs:
+        job.result(120)
+    source = postgres.query(it.lab, "SELECT id, part, n FROM visits")
+    for table in it.tables:
+        lake = hudi.read(session(world), table).select("id", "part", "n").toPandas()
+        check.same_rows(source, lake, key="id", claim=f"{table.name} = source")
+    return [list(hudi.commits(table)["operation"]) for table in it.tables]
+
+
+def last_id(it):
+    """Return the id in the last message of the topic."""
+    ends = topics.end_offsets(it.lab, it.topic)
+    last = topics.read(it.lab, it.topic, start_offsets={p: n - 1 for p, n in ends.items()})
+    record = registry.inspect_message(it.lab, last["value"].iloc[-1])["record"]
+    return record and record["id"]
+
+
+def change(it):
+    postgres.execute(it.lab, "UPDATE visits SET n = n + 1 WHERE id % 100 = 0")
+    postgres.execute(it.lab, "DELETE FROM visits WHERE id % 100 = 1")
+
+
+def test_changes_during_the_snapshot(visits, world):
+    visits.span(ROWS // 3)
+    change(visits)
+    for operations in equals_source(visits, world):
+        assert operations[:2] == ["BULK_INSERT"] * 2 and operations[-1] == "UPSERT"
+
+
+def test_an_interrupted_snapshot(visits, world):
+    before = visits.span(ROWS // 2)
+    config = {**connect.deployed(visits.lab, NAME), "poll.interval.ms": "60"}
+    connect.apply(visits.lab, NAME, config)  # restarts the connector's task
+    visits.span(before + ROWS // 2)  # the second attempt is on its way
+    change(visits)
+    for operations in equals_source(visits, world):
+        assert operations[:2] == ["BULK_INSERT"] * 2
+        assert set(operations[operations.index("UPSERT") :]) == {"UPSERT"}
+    total = topics.offset_span(visits.lab, visits.topic)
+    assert total > ROWS * 5 // 4, "the snapshot was not interrupted: nothing is tested"
+
+
+@pytest.mark.drill
+def test_spark_killed_during_a_bulk_insert(lake):
+    it, keys = lake(), range(60_000)
+    it.go(*reads(*keys[:20_000]), batch=20_000)
+    folder = paths.local_path(it.table.base)
+
+    def data_files():
+        return {p for p in folder.rglob("*.parquet") if not p.name.startswith(".")}
+
+    before = data_files()
+    raised = kill_service_during(
+        lambda: it.go(*reads(*keys[20_000:]), batch=20_000),
+        lambda: data_files() - before,
+        "a file is there, its commit is not",
+    )
+    assert raised and it.operations() == ["BULK_INSERT"], "it was committed before the kill"
+    assert it.rows() == expected(*keys[:20_000])
+    it.go(batch=20_000)
+    assert it.rows() == expected(*keys)
+    assert it.operations() == ["BULK_INSERT"] * 3
