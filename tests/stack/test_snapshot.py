@@ -1,5 +1,6 @@
 """Batches of a snapshot are bulk inserts while it runs; the lake equals the source whatever comes."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 from lake_help import (
     SCHEMA,
     change_record,
+    kill_service,
     kill_service_during,
     new_table,
     new_topic,
@@ -16,9 +18,8 @@ from lake_help import (
     table_content,
 )
 from pyspark.sql import types as T
-from workbench import connect, hudi
+from workbench import connect, hudi, stack
 from workbench.base import paths
-from workbench.base.wait import wait_until
 from workbench.hudi import changes
 from workbench.results import check
 from workbench.source import postgres
@@ -26,7 +27,7 @@ from workbench.spark import session
 from workbench.topic import registry, topics
 
 BATCH = 50  # messages
-NAME, ROWS = "overlapped", 6_000
+NAME, ROWS, VISITS_BATCH, LAST_ID = "overlapped", 6_000, 1_000, 500_000
 SCRIPT = f"""
     CREATE TABLE visits (id int PRIMARY KEY, part text NOT NULL, n int NOT NULL);
     ALTER TABLE visits REPLICA IDENTITY FULL;
@@ -41,6 +42,30 @@ SLOW = {
     "snapshot.fetch.size": "100",
     "max.batch.size": "100",
 }
+JSON = {
+    **{
+        f"{side}.converter": "org.apache.kafka.connect.json.JsonConverter"
+        for side in ("key", "value")
+    },
+    **{
+        f"{side}.converter.apicurio.registry.{key}": None
+        for side in ("key", "value")
+        for key in ("url", "auto-register", "find-latest", "headers.enabled")
+    },
+}
+VISITS = T.StructType(
+    [
+        T.StructField(*f)
+        for f in (
+            ("id", T.IntegerType()),
+            ("part", T.StringType()),
+            ("n", T.IntegerType()),
+            ("__op", T.StringType()),
+            ("__deleted", T.StringType()),
+            ("__lsn", T.LongType()),
+        )
+    ]
+)
 
 
 @pytest.fixture
@@ -143,7 +168,7 @@ NO_OP = T.StructType([f for f in SCHEMA if f.name != "__op"])
 @pytest.mark.parametrize(
     "fields, schema, keys",
     [
-        ({"index": "BUCKET"}, SCHEMA, range(1, 7)),
+        ({"index": "BUCKET", "partition": ()}, SCHEMA, range(1, 7)),
         ({"key": ("part",)}, SCHEMA, (5, 6)),  # two rows: the key is a partition
         ({}, NO_OP, range(1, 7)),
     ],
@@ -206,32 +231,45 @@ def test_an_ingest_waits_until_the_source_is_complete(lake):
 
 
 @pytest.fixture
-def visits(world, spark, monkeypatch):
-    """The slow snapshot of a source table, and tables of both types that are ingested beside it."""
+def visits(request, world, spark, monkeypatch):
+    """The slow snapshot of a source table; each type of table in the parameter is ingested meanwhile."""
+    format, *kinds = request.param
     monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", 2)
     stopped = threading.Event()
-    with avro_help.museum(world, NAME, SCRIPT, tables=("visits",), **SLOW) as lab:
+    settings = {**SLOW, **(JSON if format == "json" else {})}
+    with avro_help.museum(world, NAME, SCRIPT, tables=("visits",), **settings) as lab:
         topic = f"{NAME}.public.visits"
         topics.wait_for_messages(lab, topic, 1, connector=NAME)
         tables = [
             hudi.table(
                 lab, f"{NAME}_{kind}", key=("id",), ordering="__lsn", partition=("part",), type=kind
             )
-            for kind in ("cow", "mor")
+            for kind in kinds
         ]
-        source = hudi.Topic(topic, format="avro")
-
-        def span(n):
-            return topics.wait_for_messages(lab, topic, n, connector=NAME)
+        source = hudi.Topic(topic, format=format)
+        schema = VISITS if format == "json" else None
 
         def load(table):
-            return hudi.ingest(session(lab), lab, source, table, batch=1_000, until=stopped.is_set)
+            hudi.ingest(
+                session(lab),
+                lab,
+                source,
+                table,
+                schema=schema,
+                batch=VISITS_BATCH,
+                until=stopped.is_set,
+            )
 
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor() as pool:
             jobs = [pool.submit(load, table) for table in tables]
             try:
                 yield SimpleNamespace(
-                    lab=lab, topic=topic, tables=tables, jobs=jobs, span=span, stopped=stopped
+                    lab=lab,
+                    topic=topic,
+                    tables=tables,
+                    jobs=jobs,
+                    stopped=stopped,
+                    wait=lambda n: topics.wait_for_messages(lab, topic, n, connector=NAME),
                 )
             finally:
                 stopped.set()
@@ -239,10 +277,34 @@ def visits(world, spark, monkeypatch):
             hudi.drop(spark, lab, table)
 
 
-def equals_source(it, world):
-    """Add a row, and wait until the tables have it; return the operations of each table."""
-    postgres.execute(it.lab, f"INSERT INTO visits VALUES ({ROWS + 1}, 'p1', 1)")
-    wait_until(lambda: last_id(it) == ROWS + 1, "the last row in the topic", timeout=60)
+ALL_KINDS = pytest.mark.parametrize(
+    "visits",
+    [
+        ("json", "cow"),
+        pytest.param(("avro", "cow"), marks=pytest.mark.drill),
+        ("avro", "cow", "mor"),
+    ],
+    indirect=True,
+    ids="-".join,
+)
+TWO_TABLES = pytest.mark.parametrize(
+    "visits", [("avro", "cow", "mor")], indirect=True, ids="-".join
+)
+
+
+def change(it):
+    """Update and delete rows, and change keys."""
+    postgres.execute(it.lab, "UPDATE visits SET n = n + 1 WHERE id % 100 = 0")
+    postgres.execute(it.lab, "DELETE FROM visits WHERE id % 100 = 1")
+    postgres.execute(it.lab, "UPDATE visits SET id = id + 100000 WHERE id % 100 = 2")
+
+
+def operations_at_the_end(it, world):
+    """Wait until the tables equal the source; return the ingest's operations of each."""
+    postgres.execute(it.lab, f"INSERT INTO visits VALUES ({LAST_ID}, 'p1', 1)")
+    check.eventually(
+        "the last row is in the topic", lambda: last_id(it) == LAST_ID, timeout=60, interval=0.2
+    )
     it.stopped.set()
     for job in it.jobs:
         job.result(120)
@@ -250,40 +312,91 @@ def equals_source(it, world):
     for table in it.tables:
         lake = hudi.read(session(world), table).select("id", "part", "n").toPandas()
         check.same_rows(source, lake, key="id", claim=f"{table.name} = source")
-    return [list(hudi.commits(table)["operation"]) for table in it.tables]
+    commits = [hudi.commits(table)["operation"] for table in it.tables]
+    # Hudi compacts a Merge-on-Read table in the commit that writes the first log; that changes no row
+    return [[each for each in operations if each != "COMPACT"] for operations in commits]
 
 
 def last_id(it):
     """Return the id in the last message of the topic."""
     ends = topics.end_offsets(it.lab, it.topic)
     last = topics.read(it.lab, it.topic, start_offsets={p: n - 1 for p, n in ends.items()})
-    record = registry.inspect_message(it.lab, last["value"].iloc[-1])["record"]
-    return record and record["id"]
+    value = last["value"].iloc[-1]
+    if value is None:
+        return None
+    if value[:1] == "{":
+        return json.loads(value)["payload"]["id"]
+    return registry.inspect_message(it.lab, value)["record"]["id"]
 
 
-def change(it):
-    postgres.execute(it.lab, "UPDATE visits SET n = n + 1 WHERE id % 100 = 0")
-    postgres.execute(it.lab, "DELETE FROM visits WHERE id % 100 = 1")
+def is_begun_and_ended(operations):
+    """Return whether several bulk inserts come first, and nothing but upserts after them."""
+    begin = operations.index("UPSERT")
+    return (
+        begin >= 2
+        and set(operations[:begin]) == {"BULK_INSERT"}
+        and set(operations[begin:]) == {"UPSERT"}
+    )
 
 
+@ALL_KINDS
 def test_changes_during_the_snapshot(visits, world):
-    visits.span(ROWS // 3)
+    visits.wait(ROWS // 3)
     change(visits)
-    for operations in equals_source(visits, world):
-        assert operations[:2] == ["BULK_INSERT"] * 2 and operations[-1] == "UPSERT"
+    assert topics.offset_span(visits.lab, visits.topic) < ROWS, "the snapshot was over"
+    for operations in operations_at_the_end(visits, world):
+        assert operations == ["BULK_INSERT"] * (ROWS // VISITS_BATCH) + ["UPSERT"]
 
 
+@ALL_KINDS
 def test_an_interrupted_snapshot(visits, world):
-    before = visits.span(ROWS // 2)
-    config = {**connect.deployed(visits.lab, NAME), "poll.interval.ms": "60"}
-    connect.apply(visits.lab, NAME, config)  # restarts the connector's task
-    visits.span(before + ROWS // 2)  # the second attempt is on its way
+    before = visits.wait(ROWS // 2)
+    apply_changed(visits)
+    visits.wait(before + ROWS // 2)  # the second attempt is on its way
     change(visits)
-    for operations in equals_source(visits, world):
-        assert operations[:2] == ["BULK_INSERT"] * 2
-        assert set(operations[operations.index("UPSERT") :]) == {"UPSERT"}
-    total = topics.offset_span(visits.lab, visits.topic)
-    assert total > ROWS * 5 // 4, "the snapshot was not interrupted: nothing is tested"
+    for operations in operations_at_the_end(visits, world):
+        assert is_begun_and_ended(operations), operations
+    require_messages(visits, ROWS * 5 // 4)
+
+
+@pytest.mark.drill
+@TWO_TABLES
+def test_a_snapshot_whose_worker_is_killed(visits, world):
+    before = visits.wait(ROWS // 2)
+    kill_service("connect")
+    # no deletes: Debezium does not send those between two attempts (docs/limits.md)
+    postgres.execute(visits.lab, "UPDATE visits SET n = n + 1 WHERE id % 10 = 0")
+    stack.ensure_running(world, "connect")
+    visits.wait(before + ROWS // 2)
+    change(visits)
+    for operations in operations_at_the_end(visits, world):
+        assert is_begun_and_ended(operations), operations
+    require_messages(visits, ROWS * 5 // 4)
+
+
+@pytest.mark.drill
+@TWO_TABLES
+def test_a_connector_restart_that_reads_the_snapshot_again(visits, world):
+    visits.wait(ROWS)
+    postgres.execute(visits.lab, "UPDATE visits SET n = n + 1 WHERE id % 100 = 0")
+    visits.wait(ROWS + ROWS // 100)
+    apply_changed(visits, **{"snapshot.mode": "always"})
+    visits.wait(ROWS * 3 // 2)
+    change(visits)
+    for operations in operations_at_the_end(visits, world):
+        assert is_begun_and_ended(operations), operations
+    require_messages(visits, ROWS * 2)
+
+
+def apply_changed(it, **changes):
+    """Change the connector, which restarts its task."""
+    config = {**connect.deployed(it.lab, NAME), "poll.interval.ms": "60", **changes}
+    connect.apply(it.lab, NAME, config)
+
+
+def require_messages(it, n):
+    total = topics.offset_span(it.lab, it.topic)
+    assert total > n, f"{total} messages: no row was read twice, so nothing is tested"
 
 
 @pytest.mark.drill

@@ -170,11 +170,11 @@ def _count_in_spark(rows: DataFrame, key: Column, is_read: Column, count_keys: b
 
 def _count_in_memory(rows: DataFrame, key: Column, is_read: Column) -> Counted:
     """Count rows that are part of the query: without an aggregation Spark needs no job for them."""
-    found = rows.select("outcome", key.alias("key"), is_read.alias("is_read")).collect()
-    keys = {tuple(row["key"]) for row in found if row["outcome"] == decode.UPSERT}
-    counts = dict(Counter(OUTCOMES[row["outcome"]] for row in found))
+    outcomes = rows.select("outcome", key.alias("key"), is_read.alias("is_read")).collect()
+    keys = {tuple(row["key"]) for row in outcomes if row["outcome"] == decode.UPSERT}
+    counts = dict(Counter(OUTCOMES[row["outcome"]] for row in outcomes))
     is_unique = len(keys) == counts.get("upserts", 0) and "deletes" not in counts
-    all_read = all(row["is_read"] for row in found) and counts.keys() == {"upserts"}
+    all_read = all(row["is_read"] for row in outcomes) and counts.keys() == {"upserts"}
     return Counted(counts, is_unique, all_read)
 
 

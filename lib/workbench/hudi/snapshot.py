@@ -1,19 +1,21 @@
-"""Bulk insert of a snapshot: the batches of a table's first rows are written without an index lookup.
+"""Bulk insert of a snapshot: the first batches of a table are written without an index lookup.
 
-Debezium sends the rows of a snapshot with `op` = "r", then the changes. An upsert looks each key up in
-the table and merges the row into a file. For a row whose key is new both are in vain, so such a batch
+Debezium sends the rows of a snapshot with `op` = "r", then the changes. An upsert looks up each key in
+the table and merges the row into a file. A row with a new key needs neither, so a batch of such rows
 is a bulk insert. A table is in snapshot mode from its first commit on, as long as
 
 - the commit before was made by the ingest of the same source, in this mode (SNAPSHOT_KEY);
 - all messages of the batch are reads of a snapshot, and their keys differ;
 - no key of the batch is in the table (`are_new`).
 
-The first batch that fails a condition is an upsert, and ends the mode for good. So an upsert would have
-written the same rows: it has no earlier version to merge with, and no delete in a log.
+A batch that fails a condition is an upsert, and so are all later ones. A batch that is small enough to be
+consumed in memory is an upsert, too, because a bulk insert would make a small file. It leaves the mode on.
+A bulk insert writes the same rows as an upsert would: there is no earlier version to merge with, and no
+delete in a log.
 
 The keys are compared. Nothing that Debezium sends proves that a key is new. An interrupted snapshot
 starts again, and sends all rows again. Their log position may be that of the first attempt, if nothing
-was written between the two. The rows of a snapshot have no guaranteed order. And Kafka's producer may
+was written between the two. The rows of a snapshot have no guaranteed order. Kafka's producer may
 repeat a message unless it is idempotent; Connect's worker and the connector decide that. A comparison
 also covers rows that another writer has inserted.
 """
