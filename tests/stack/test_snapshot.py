@@ -166,19 +166,25 @@ NO_OP = T.StructType([f for f in SCHEMA if f.name != "__op"])
 
 
 @pytest.mark.parametrize(
-    "fields, schema, keys",
-    [
-        ({"index": "BUCKET", "partition": ()}, SCHEMA, range(1, 7)),
-        ({"key": ("part",)}, SCHEMA, (5, 6)),  # two rows: the key is a partition
-        ({}, NO_OP, range(1, 7)),
-    ],
+    "fields, schema", [({"index": "BUCKET", "partition": ()}, SCHEMA), ({}, NO_OP)]
 )
-def test_tables_without_the_mode(lake, fields, schema, keys):
+def test_tables_without_the_mode(lake, fields, schema):
     it = lake(**fields)
-    for part in ((1, 2), (3, 4, 5, 6)):
-        it.go(*[row for n in part for row in reads(n, lsn=n)], schema=schema)
+    it.go(*reads(1, 2), schema=schema)
+    it.go(*reads(3, 4, 5, 6), schema=schema)
     assert it.operations() == ["BULK_INSERT", "UPSERT"]
-    assert [row[0] for row in it.rows()] == list(keys)
+    assert it.rows() == expected(*range(1, 7))
+
+
+def test_a_key_of_nothing_but_partition_fields(lake):
+    it = lake(key=("part",))
+    it.go(*reads(1, 2))
+    it.go(*[{**row, "part": part} for row, part in zip(reads(3, 4, 5, lsn=5), "prs")])
+    assert it.operations() == ["BULK_INSERT", "UPSERT"]
+    assert it.rows() == [
+        (1, "q", "x", 1),
+        *((n, part, "x", 5) for n, part in zip((3, 4, 5), "prs")),
+    ]
 
 
 def test_a_key_with_a_partition_field(lake):
