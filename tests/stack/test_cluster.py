@@ -58,8 +58,9 @@ def executors():
     found = set()
     for name in ("spark_worker_1", "spark_worker_2"):
         for p in process.running_process(name).children(recursive=True):
-            if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()):
-                found.add(p.pid)
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()):
+                    found.add(p.pid)
     return found
 
 

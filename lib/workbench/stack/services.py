@@ -142,13 +142,27 @@ def java_command(
     ]
 
 
-def _get(url: str, auth: Any = None) -> Any:
+def _request(url: str, auth: Any = None, method: str = "GET") -> Any:
     import requests
 
-    return requests.get(url, timeout=2, auth=auth, verify=tls.verify(url))
+    return requests.request(method, url, timeout=2, auth=auth, verify=tls.verify(url))
 
 
 # --- Kafka and Kafka Connect
+
+
+def _connect_ready(world: World) -> bool:
+    """Return whether Connect knows its connectors.
+
+    A worker that has not joined its group may respond that there are none (seen with 4.3.1). To a
+    change it responds with 409 then. Afterwards the deletion of a connector that does not exist is
+    rejected with 404.
+    """
+    url, auth = f"{world.connect.url}/connectors", world.connect.auth
+    return (
+        _request(url, auth).ok
+        and _request(f"{url}/no-such-connector", auth, "DELETE").status_code == 404
+    )
 
 
 def _controller_port(world: World) -> int:
@@ -440,7 +454,7 @@ def _web_ports(world: World, number: int) -> tuple[int, int]:
 
 def _web_status(world: World, number: int = 0) -> dict[str, Any]:
     """Return the state that the master (0) or a worker reports at its web port."""
-    return _get(f"https://127.0.0.1:{_web_ports(world, number)[1]}/json/").json()
+    return _request(f"https://127.0.0.1:{_web_ports(world, number)[1]}/json/").json()
 
 
 def _worker_service(number: int) -> Service:
@@ -508,7 +522,7 @@ SERVICES: dict[str, Service] = {
             "connect",
             lambda w: w.connect.url,
             _connect_command,
-            lambda w: _get(w.connect.url + "/connectors", w.connect.auth).ok,
+            _connect_ready,
             writes_own_log=True,
             depends_on=("postgres", "kafka"),
             config_fingerprint=lambda w: (
@@ -523,7 +537,7 @@ SERVICES: dict[str, Service] = {
             "apicurio",
             lambda w: w.registry.url,
             _apicurio_command,
-            lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok,
+            lambda w: _request(w.registry.url + REGISTRY_V2 + "/system/info").ok,
             writes_own_log=True,
             config_fingerprint=lambda w: (w.registry.url, w.stack.java_compiler),
         ),
@@ -532,7 +546,7 @@ SERVICES: dict[str, Service] = {
             lambda w: w.lake.endpoint,
             _s3_command,
             # The endpoint accepts only signed requests: a rejection shows that it is running.
-            lambda w: _get(w.lake.endpoint).status_code == 403,
+            lambda w: _request(w.lake.endpoint).status_code == 403,
             initialize=_s3_env,
             config_fingerprint=lambda w: (w.lake.endpoint, w.lake.root),
             startup_notice="it holds the lake in memory: the lake is empty now",
