@@ -300,8 +300,11 @@ def test_a_java_takes_its_classes_from_the_archive_of_its_first_stop(beside):
 def mapped_files(name):
     """Return the files that the processes of a service have mapped into their memory."""
     leader = process.running_process(name)
-    family = [leader, *leader.children(recursive=True)]
-    return {mapping.path for each in family for mapping in each.memory_maps()}
+    files = set()
+    for each in (leader, *leader.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            files |= {mapping.path for mapping in each.memory_maps()}
+    return files
 
 
 def test_a_name_that_is_no_service(world):
