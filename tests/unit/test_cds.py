@@ -5,7 +5,9 @@ import re
 import subprocess
 import threading
 import zipfile
+from pathlib import Path
 
+import psutil
 import pytest
 from workbench.stack import artifacts, cds
 from workbench.stack.services import java_options
@@ -158,6 +160,25 @@ def test_a_java_that_cannot_write_a_base_archive_runs_without(scratch, monkeypat
     monkeypatch.setattr(artifacts, "java_home", lambda: home)
     cds.create_base_archive()
     assert options(scratch) == []
+
+
+def test_a_process_that_has_just_ended_hides_no_archive():
+    class Ended(psutil.Process):
+        def __init__(self):
+            pass
+
+        def cmdline(self):
+            raise psutil.ZombieProcess(1)
+
+    class Launcher(Ended):
+        def children(self, recursive=False):
+            return [Ended(), Java()]
+
+    class Java(Ended):
+        def cmdline(self):
+            return ["java", f"{cds.ARCHIVE_OPTION}/a/b.jsa"]
+
+    assert cds.archive_path(Launcher()) == Path("/a/b.jsa")
 
 
 def test_two_at_once_create_one_base_archive(scratch):

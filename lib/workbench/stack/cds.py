@@ -95,6 +95,10 @@ def _base_name() -> str:
     return f"java-{_checksum([], [])}"
 
 
+def _use(archive: Path) -> list[str]:
+    return [f"-XX:SharedArchiveFile={archive}", QUIET]
+
+
 def create_base_archive() -> None:
     """Create the archive of Java's own classes, unless it exists. It takes a second or two.
 
@@ -120,7 +124,7 @@ def create_base_archive() -> None:
 def base_options() -> list[str]:
     """Return the options of a Java that uses only the archive of Java's own classes."""
     base = _find(_base_name())
-    return [f"-XX:SharedArchiveFile={base}", QUIET] if base else []
+    return _use(base) if base else []
 
 
 def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Path]) -> list[str]:
@@ -139,10 +143,10 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
     if archive:  # it names the base archive
         with contextlib.suppress(OSError):
             os.utime(archive)  # the archives unused for longest are removed first
-        return [f"-XX:SharedArchiveFile={archive}", QUIET]
+        return _use(archive)
     if not _can_write(name):
-        return base_options()
-    return [*base_options(), f"{ARCHIVE_OPTION}{scratch / name}.jsa"]
+        return _use(base)
+    return [*_use(base), f"{ARCHIVE_OPTION}{scratch / name}.jsa"]
 
 
 def archive_path(process: psutil.Process) -> Optional[Path]:
@@ -151,8 +155,11 @@ def archive_path(process: psutil.Process) -> Optional[Path]:
     Returns:
         None if the service writes no archive.
     """
+    family = [process]
     with contextlib.suppress(psutil.Error):
-        for each in (process, *process.children(recursive=True)):
+        family += process.children(recursive=True)
+    for each in family:
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile; the others count
             for text in each.cmdline():
                 if text.startswith(ARCHIVE_OPTION):
                     return Path(text[len(ARCHIVE_OPTION) :])

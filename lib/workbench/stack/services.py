@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import uuid
 import zipfile
 from pathlib import Path
 from typing import Any, Sequence, Union
@@ -154,15 +155,15 @@ def _request(url: str, auth: Any = None, method: str = "GET") -> Any:
 def _connect_ready(world: World) -> bool:
     """Return whether Connect knows its connectors.
 
-    A worker that has not joined its group may respond that there are none (seen with 4.3.1). To a
-    change it responds with 409 then. Afterwards the deletion of a connector that does not exist is
-    rejected with 404.
+    A worker that has not joined its group may respond that there are none (seen with 4.3.1). Only a
+    worker in its group rejects the deletion of an unknown connector with 404.
     """
     url, auth = f"{world.connect.url}/connectors", world.connect.auth
-    return (
-        _request(url, auth).ok
-        and _request(f"{url}/no-such-connector", auth, "DELETE").status_code == 404
-    )
+    listing = _request(url, auth)
+    if not listing.ok:
+        return False
+    unknown = uuid.uuid4()  # no user's connector has this name
+    return bool(listing.json()) or _request(f"{url}/{unknown}", auth, "DELETE").status_code == 404
 
 
 def _controller_port(world: World) -> int:
