@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from typing import Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import files
+from ..spark.local_rows import run_once
 from . import decode, moves
 from .tables import OPTION_GROUPS, Table, needs_record_writer
+
+if TYPE_CHECKING:
+    import pyarrow
 
 OUTCOMES = {
     decode.UPSERT: "upserts",
@@ -67,10 +71,11 @@ def write_batch(
         spark.catalog.cacheTable(view)
         rows = spark.table(view)
     try:
-        key = F.struct(*[f"row.{name}" for name in table.key])
         if in_memory:
-            counts, unique_keys = _count_in_memory(rows, key)
+            rows, result = run_once(rows)
+            counts, unique_keys = _count_in_memory(result, table)
         else:
+            key = F.struct(*[f"row.{name}" for name in table.key])
             counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
         if counts.get("dead_letters"):
             explained = _drop_decoded_text(explain()) if explain else rows
@@ -138,15 +143,19 @@ def _count_in_spark(rows: DataFrame, key: Column, count_keys: bool) -> tuple[dic
     return counts, is_unique and "deletes" not in counts
 
 
-def _count_in_memory(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
-    """Count rows that are part of the query: without an aggregation Spark needs no job for them.
+def _count_in_memory(rows: pyarrow.Table, table: Table) -> tuple[dict[str, int], bool]:
+    """Count the rows of a batch that is here.
 
     Returns:
         As `_count_in_spark`.
     """
-    outcomes = rows.select("outcome", key.alias("key")).collect()
-    keys = {tuple(row["key"]) for row in outcomes if row["outcome"] == decode.UPSERT}
-    counts = Counter(OUTCOMES[row["outcome"]] for row in outcomes)
+    import pyarrow.compute
+
+    outcomes = rows["outcome"].to_pylist()
+    # Only the keys: Python has no value for some times that a column may hold.
+    fields = [pyarrow.compute.struct_field(rows["row"], name).to_pylist() for name in table.key]
+    keys = {key for outcome, key in zip(outcomes, zip(*fields)) if outcome == decode.UPSERT}
+    counts = Counter(OUTCOMES[outcome] for outcome in outcomes)
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
 
 

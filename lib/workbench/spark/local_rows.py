@@ -1,0 +1,35 @@
+"""The result of a query as part of the next query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def run_once(rows: DataFrame) -> tuple[DataFrame, pyarrow.Table]:
+    """Run a query, and return its result here and as a DataFrame that does not run it again.
+
+    Spark analyzes, optimizes and compiles a query for each action. For a few rows that takes longer
+    than all the rest.
+
+    Args:
+        rows: a query with a small result of at least one row, which is sent to the client and back.
+
+    Returns:
+        The rows twice, with the same columns, types and order. Without Spark Connect the DataFrame
+        is `rows`. Spark 3.5 has no public function for this: createDataFrame takes no Arrow table
+        before Spark 4.0.
+    """
+    import pyarrow
+    from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
+    from pyspark.sql.connect.plan import LocalRelation
+
+    if not isinstance(rows, ConnectDataFrame):
+        return rows, pyarrow.Table.from_batches(rows._collect_as_arrow())
+    session = rows._session
+    table, schema = session.client.to_table(rows._plan.to_proto(session.client))
+    return ConnectDataFrame.withPlan(LocalRelation(table, schema=schema.json()), session), table
