@@ -4,7 +4,7 @@ and Delta Lake, in turns. `bench_peers` starts this as a process.
 All tables are in one classic session with the settings of the workbench's own Spark: the same memory,
 class path and parallelism. A Hudi table is written by Spark's DataFrame writer with the options that
 the library makes (Table.options, bulk_insert_options), from what its ingest makes of a batch
-(moves.occur, moves.resolve). The rest of an ingest is left out, as the others have none: the topic,
+(moves.delete_old_rows). The rest of an ingest is left out, as the others have none: the topic,
 parsing, counts, dead letters. Iceberg and Delta get the same batches by MERGE on the key.
 """
 
@@ -193,8 +193,9 @@ class HudiTable:
             f"struct({', '.join(batch.columns)}) row", "id offset", f"'{outcome}' outcome"
         )
         columns = batch.select(*COLUMNS).schema
-        has_moves = moves.is_tracked(batch.schema, self.table) and moves.occur(rows, self.table)
-        changes = loading._to_changes(rows, self.table, columns, has_moves)
+        may_move = moves.is_tracked(batch.schema, self.table)
+        # unique_keys: the ingest knows it of a batch of this size, whose rows it has counted itself.
+        changes = loading._to_changes(rows, self.table, columns, may_move, unique_keys=True)
         self._write(changes, self.table.options())
 
     def _write(self, rows: DataFrame, options: dict[str, str]) -> None:

@@ -226,6 +226,20 @@ def test_an_existing_table_keeps_its_index_and_buckets(world, tmp_path):
         ingesting.check_buckets(table(index="SIMPLE"), written, "here")
 
 
+def test_a_table_keeps_its_type(tmp_path):
+    assert [table(rows=rows).type for rows in (None, 99_999, 100_000)] == ["cow", "cow", "mor"]
+    assert table(rows=10**6, type="cow").type == "cow", "named"
+    base = f"file:{tmp_path}"
+    timeline.check_type(table(base=base, rows=10**6))
+    files.write_text(f"{base}/.hoodie/hoodie.properties", "hoodie.table.type=COPY_ON_WRITE\n")
+    timeline.check_type(table(base=base))
+    for fields in ({"rows": 10**6}, {"type": "mor"}):
+        with pytest.raises(
+            LakeError, match='(?s)table t is COPY_ON_WRITE, not MERGE_ON_READ.*type="cow"'
+        ):
+            timeline.check_type(table(base=base, **fields))
+
+
 def test_no_table_is_said_so(tmp_path):
     with pytest.raises(LakeError, match="there is no Hudi table t"):
         hudi.properties(table(base=f"file:{tmp_path}"))

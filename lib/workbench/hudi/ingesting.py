@@ -47,6 +47,7 @@ from .timeline import (
     CompletedAction,
     archive_folder,
     check_clock,
+    check_type,
     check_version,
     completed_actions,
     extra_metadata,
@@ -113,7 +114,7 @@ def ingest(
     Raises:
         LakeError: a column cannot hold the type in the source's schema (names both types, and what
             to do); a batch failed (nothing of it is visible; the next run repeats it); the position
-            in the source is unknown; or the table version changed.
+            in the source is unknown; the table has another type; or the table version changed.
         StackError: the registry does not answer, or the connection to Spark or Kafka is lost.
             Nothing of the batch is visible then.
     """
@@ -210,6 +211,7 @@ class IngestJob:
     def __post_init__(self) -> None:
         """Create the reader of the source."""
         self.table = with_stored_index(self.table)
+        check_type(self.table)
         self._reader = changes.create_reader(
             self.spark, self.world, self.source, self.table, self.batch, self.schema
         )

@@ -73,7 +73,7 @@ def write_batch(
     try:
         if in_memory:
             rows, result = run_once(rows)
-            counts, unique_keys = _count_in_memory(result, table)
+            counts, unique_keys = _count_in_memory(result, table, tracks_moves)
         else:
             key = F.struct(*[f"row.{name}" for name in table.key])
             counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
@@ -86,11 +86,11 @@ def write_batch(
             files.remove(dead_letters)  # of a failed attempt
         is_change = F.col("outcome").isin(decode.UPSERT, decode.DELETE)
         changes = rows.where(is_change)
-        has_moves = tracks_moves and moves.occur(changes, table)
-        changes = _to_changes(changes, table, columns, has_moves)
+        may_move = tracks_moves and (in_memory or moves.occur(changes, table))
+        changes = _to_changes(changes, table, columns, may_move, in_memory and unique_keys)
         hudi_options = table.options()
         if is_first_commit:
-            if has_moves or not unique_keys:
+            if may_move or not unique_keys or counts.get("deletes"):
                 changes = deduplicate(changes, table)
             hudi_options.update(bulk_insert_options(counts.get("upserts", 0), columns))
         hudi_options.update({**table.extra, **options})
@@ -108,9 +108,17 @@ def _drop_decoded_text(rows: DataFrame) -> DataFrame:
 
 
 def _to_changes(
-    changes: DataFrame, table: Table, columns: T.StructType, has_moves: bool
+    changes: DataFrame, table: Table, columns: T.StructType, may_move: bool, unique_keys: bool
 ) -> DataFrame:
-    """Return upserts and deletes with the columns of the table, and Hudi's flag of hard deletes."""
+    """Return upserts and deletes with the columns of the table, and Hudi's flag of hard deletes.
+
+    Args:
+        changes: the upserts and deletes.
+        table: the table.
+        columns: the columns of the table.
+        may_move: whether a row may have moved to another partition.
+        unique_keys: whether all changes are of different keys, the old keys included.
+    """
     if table.deletes != "hard":
         return changes.select("row.*").to(columns)
     # without otherwise(): nullable, so that a table written without this column accepts it
@@ -118,8 +126,8 @@ def _to_changes(
         F.col("outcome") == decode.UPSERT, False
     )
     changes = changes.select("row", "offset", is_deleted.alias("is_deleted"))
-    if has_moves:
-        changes = moves.resolve(changes, table)
+    if may_move:
+        changes = (moves.delete_old_rows if unique_keys else moves.resolve)(changes, table)
     return changes.select("row.*", F.col("is_deleted").alias(decode.DELETED)).to(
         T.StructType([*columns]).add(decode.DELETED, "boolean")
     )
@@ -134,29 +142,47 @@ def _count_in_spark(rows: DataFrame, key: Column, count_keys: bool) -> tuple[dic
         count_keys: whether to compare the keys, which takes two shuffles.
 
     Returns:
-        The counts, and whether all rows are upserts of different keys (if they were compared).
+        The counts, and whether all upserts are of different keys (if they were compared).
     """
     keys = F.count_distinct(key) if count_keys else F.lit(0)
     groups = rows.groupBy("outcome").agg(F.count("*").alias("n"), keys.alias("keys")).collect()
     counts = {OUTCOMES[group["outcome"]]: group["n"] for group in groups}
     is_unique = all(g["n"] == g["keys"] for g in groups if g["outcome"] == decode.UPSERT)
-    return counts, is_unique and "deletes" not in counts
+    return counts, is_unique
 
 
-def _count_in_memory(rows: pyarrow.Table, table: Table) -> tuple[dict[str, int], bool]:
+def _count_in_memory(
+    rows: pyarrow.Table, table: Table, tracks_moves: bool
+) -> tuple[dict[str, int], bool]:
     """Count the rows of a batch that is here.
 
+    Args:
+        rows: the batch, as `write_batch` has it.
+        table: the table.
+        tracks_moves: whether updates hold the old key.
+
     Returns:
-        As `_count_in_spark`.
+        The counts, and whether all upserts and deletes are of different keys, the old keys included.
     """
     import pyarrow.compute
 
+    def keys(prefix: str) -> list[tuple[str, ...]]:
+        # Only the keys: Python has no value for some times that a column may hold.
+        fields = (pyarrow.compute.struct_field(rows["row"], prefix + name) for name in table.key)
+        return [tuple(map(str, key)) for key in zip(*(field.to_pylist() for field in fields))]
+
     outcomes = rows["outcome"].to_pylist()
-    # Only the keys: Python has no value for some times that a column may hold.
-    fields = [pyarrow.compute.struct_field(rows["row"], name).to_pylist() for name in table.key]
-    keys = {key for outcome, key in zip(outcomes, zip(*fields)) if outcome == decode.UPSERT}
+    new = keys("")
+    old = keys(moves.BEFORE) if tracks_moves else new
+    no_key = (str(None),) * len(table.key)
+    changed = [
+        key
+        for outcome, *both in zip(outcomes, new, old)
+        if outcome in (decode.UPSERT, decode.DELETE)
+        for key in {*both} - {no_key}
+    ]
     counts = Counter(OUTCOMES[outcome] for outcome in outcomes)
-    return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
+    return dict(counts), len({*changed}) == len(changed)
 
 
 def bulk_insert_options(rows: int, schema: T.StructType | None = None) -> dict[str, str]:

@@ -82,6 +82,23 @@ def occur(changes: DataFrame, table: Table) -> bool:
     return bool(changes.where(_has_moved(table)).select(F.lit(1)).limit(1).collect())
 
 
+def delete_old_rows(changes: DataFrame, table: Table) -> DataFrame:
+    """Add a delete of the old row for each change that has moved it.
+
+    For changes of different keys only. `resolve` takes several of one key; its query is slower.
+
+    Args:
+        changes: the upserts and deletes, with the columns `row` and `is_deleted`.
+        table: a table whose moves are tracked.
+
+    Returns:
+        The columns `row` and `is_deleted`.
+    """
+    moved = changes.where(_has_moved(table))
+    deletes = moved.select(_old_row(changes, table).alias("row"), F.lit(True).alias("is_deleted"))
+    return changes.select("row", "is_deleted").union(deletes)
+
+
 def resolve(changes: DataFrame, table: Table) -> DataFrame:
     """Keep the newest change of each key, and delete the key from all other partitions of the batch.
 
@@ -96,13 +113,9 @@ def resolve(changes: DataFrame, table: Table) -> DataFrame:
     Returns:
         The columns `row` and `is_deleted`.
     """
-    row, offset, is_deleted = F.col("row"), F.col("offset"), F.col("is_deleted")
-    types = {f.name: f.dataType for f in changes.select("row.*").schema}
-    old = row
-    for name in _location_fields(table):
-        old = old.withField(name, row[BEFORE + name].cast(types[name]))
-    change = _change(row, is_deleted, offset, F.lit(1))
-    old_place = _change(old, F.lit(True), offset, F.lit(0))
+    offset = F.col("offset")
+    change = _change(F.col("row"), F.col("is_deleted"), offset, F.lit(1))
+    old_place = _change(_old_row(changes, table), F.lit(True), offset, F.lit(0))
     both = F.when(_has_moved(table), F.array(change, old_place)).otherwise(F.array(change))
     position = F.struct(f"change.row.{table.ordering_column}", "change.offset", "change.rank")
     newest = (
@@ -136,6 +149,15 @@ def _change(row: Column, is_deleted: Column, offset: Column, rank: Column) -> Co
     return F.struct(
         row.alias("row"), is_deleted.alias("is_deleted"), offset.alias("offset"), rank.alias("rank")
     )
+
+
+def _old_row(changes: DataFrame, table: Table) -> Column:
+    """Return the column `row` with the old key and partition."""
+    types = {f.name: f.dataType for f in changes.select("row.*").schema}
+    row = F.col("row")
+    for name in _location_fields(table):
+        row = row.withField(name, F.col("row")[BEFORE + name].cast(types[name]))
+    return row
 
 
 def _delete_in(partition: Column, table: Table) -> Column:

@@ -20,7 +20,7 @@ import pandas as pd
 from pyarrow.fs import FileInfo
 
 from ..base import LakeError, files, wait_until
-from .tables import BUCKETS_KEY, TABLE_VERSION, Table
+from .tables import BUCKETS_KEY, TABLE_TYPES, TABLE_VERSION, Table
 
 # Key in a commit's extra metadata, where Hudi keeps options that begin with _: an ingest's progress.
 PROGRESS_KEY = "_workbench_progress"
@@ -403,6 +403,20 @@ def check_version(table: Table) -> None:
             expected=f"version {TABLE_VERSION}, which Athena reads",
             hint="some writer did not set hoodie.write.table.version=6; start clean with hudi.drop",
         )
+
+
+def check_type(table: Table) -> None:
+    """Raise LakeError if the table exists and is not of its type: its names in the catalog would be wrong."""
+    stored = _read_properties(table).get("hoodie.table.type")
+    if stored in (None, TABLE_TYPES[table.type]):
+        return
+    name = next((name for name, text in TABLE_TYPES.items() if text == stored), stored)
+    raise LakeError(
+        f"table {table.name} is {stored}, not {TABLE_TYPES[table.type]}",
+        location=f"{table.base}/.hoodie",
+        expected=f'type="{name}"',
+        hint="write it as it was made, or drop it and ingest it anew",
+    )
 
 
 def _read_properties(table: Table) -> dict[str, str]:
