@@ -252,7 +252,7 @@ RESTART = [
                 "late events, in two windows each": "dropped 0",
                 "late events are in no window": "sales: query",
                 "a sale dated tomorrow is rejected": "no failure",
-                "reasons of the dead letters": "reasons ['not Avro",
+                "reasons of the dead letters": "reasons 'not Avro",
                 "mode append = recomputation": "both sides are empty",
             },
             also_red=("the watermark does not move",),
