@@ -19,7 +19,7 @@ LAST_RUN = VAR_DIR / "peers.json"
 FIGURES = Path(__file__).with_name("peers.json")  # of the run that docs/measured.md shows
 DOCUMENT = ROOT / "docs" / "measured.md"
 BEGIN, END = "<!-- peers:begin -->", "<!-- peers:end -->"
-DEFAULT, BUCKET, ICEBERG = "default", "BUCKET", "Iceberg merge-on-read"
+DEFAULT, COPY, ICEBERG = "default", "copy-on-write", "Iceberg merge-on-read"
 DELTAS = ("Delta", "Delta deletion vectors")
 SHOWN = {"move": "upsert in which half of the rows move"}
 NOTHING = 'No figures are stored. `make bench ARGS="--only peers --write"` writes them here.'
@@ -105,9 +105,9 @@ def part(figures: dict[str, Any]) -> str:
     kinds = "; ".join(
         f"{int(size):,} rows: {made[DEFAULT]}" for size, made in figures["hudi"].items()
     )
-    ours, bucket = goals(figures, DEFAULT), goals(figures, BUCKET)
-    results = [["goal, in the same run", "at most", "default", "BUCKET"]]
-    for line, other in zip(ours, bucket):
+    ours, copies = goals(figures, DEFAULT), goals(figures, COPY)
+    results = [["goal, in the same run", "at most", DEFAULT, COPY]]
+    for line, other in zip(ours, copies):
         shown = [
             f"{one.figure:.2f} × {'' if one.met else '– missed'}".strip() for one in (line, other)
         ]
@@ -120,8 +120,8 @@ def part(figures: dict[str, Any]) -> str:
 All tables are in one Spark session, on {figures["processors"]} processors; the load average was {figures["load_average"]} at the start. Each
 figure is the median of {figures["rounds"]} rounds. A round changes the same {figures["changed"]:,} rows in {figures["partitions"]} partitions of every table, in
 shuffled order (seed {figures["seed"]}). After each operation all tables held the same rows. `default` is the table of
-`hudi.table(…, rows=…)` ({kinds}); `BUCKET` is Merge-on-Read with index BUCKET. Spark's writer writes both, with the options of the
-library: topic, parsing and counts of an ingest are left out. `tests/bench/peers_spark.py` has all settings.
+`hudi.table(…, rows=…)` ({kinds}); `{COPY}` is the same with `type="cow"` and the index BUCKET. Spark's writer writes both, with the
+options of the library: topic, parsing and counts of an ingest are left out. `tests/bench/peers_spark.py` has all settings.
 
 {chr(10).join(markdown(medians(figures)))}
 

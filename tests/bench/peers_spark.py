@@ -246,14 +246,14 @@ class SqlTable:
 
 
 def tables(spark: SparkSession, world: World, folder: Path, size: int) -> list[Any]:
-    """Return this library's default table and a BUCKET table, and two of each of the others."""
+    """Return this library's default table and a Copy-on-Write table, and two of each of the others."""
     fields: dict[str, Any] = {"key": ("id",), "ordering": "v", "partition": ("part",), "rows": size}
     made: list[Any] = [
         HudiTable(spark, "default", hudi.table(world, f"default_{size}", **fields)),
         HudiTable(
             spark,
-            "BUCKET",
-            hudi.table(world, f"bucket_{size}", type="mor", index="BUCKET", **fields),
+            "copy-on-write",
+            hudi.table(world, f"copies_{size}", type="cow", index="BUCKET", **fields),
         ),
     ]
     for mode in ("merge-on-read", "copy-on-write"):

@@ -14,7 +14,7 @@ import bench
 import bench_peers
 import peers_spark
 
-TABLES = ("default", "BUCKET", "Iceberg merge-on-read", "Delta", "Delta deletion vectors")
+TABLES = ("default", "copy-on-write", "Iceberg merge-on-read", "Delta", "Delta deletion vectors")
 SIZES = (10, 20, 30)
 
 
@@ -42,7 +42,9 @@ def figures(**of_default):
         "partitions": 4,
         "sizes": list(SIZES),
         "versions": {"Hudi": "1.0.2", "Iceberg": "1.10.0", "Delta": "3.3.2"},
-        "hudi": {str(size): {"default": "cow, SIMPLE", "BUCKET": "mor, BUCKET"} for size in SIZES},
+        "hudi": {
+            str(size): {"default": "mor, BUCKET", "copy-on-write": "cow, BUCKET"} for size in SIZES
+        },
         "seconds": seconds,
         "bytes": {"after the load": dict.fromkeys(TABLES, 1024 * 1024)},
     }
