@@ -29,6 +29,7 @@ import bench_snapshot
 import bench_storefront
 import bench_stream
 import bench_travel
+import fresh_stages
 from bench_line import SCALE, Line, outbox_rows, say, seconds, write
 from workbench import connect, hudi, stack
 from workbench.base import params
@@ -176,37 +177,38 @@ def freshness(
     )
     stream = hudi.stream(spark, world, topic, table, schema=hudi.reader_schema("cdc_events"))
     ids = postgres.query(world, "SELECT order_id, ship_country FROM cdc_events ORDER BY order_id")
-    random, between, waited = Random(SEED), threading.Event(), []
+    random, between, waited, stages = Random(SEED), threading.Event(), [], []
     try:
         with postgres.connect(world) as source:
             for n in range(COMMITS + 5):
                 at = int(random.random() * len(ids))
                 between.wait(random.random())  # at no fixed distance from the stream's last batch
-                waited.append(
-                    _visible(spark, table, stream, source, *ids.iloc[at], freight=1000 + n)
-                )
+                times = _visible(spark, table, stream, source, *ids.iloc[at], freight=1000 + n)
+                waited.append(times[1] - times[0])
+                stages.append(fresh_stages.stage_seconds(world, table, topic.name, *times))
     finally:
         stream.stop()
+    print(fresh_stages.picture(stages[5:]))
     waited = sorted(waited[5:])  # the first five warm up
     p50, p95 = statistics.median(waited), waited[int(0.95 * len(waited))]
     what = f"commit → visible in {ROWS:,} rows"
     return [
-        Line(f"{what}, p50 of {COMMITS}", shown, "", p50, "s", 2.0),
-        Line(f"{what}, p95 of {COMMITS}", shown, "", p95, "s", 4.0),
+        Line(f"{what}, p50 of {COMMITS}", shown, "", p50, "s", 0.4),
+        Line(f"{what}, p95 of {COMMITS}", shown, "", p95, "s", 0.7),
     ]
 
 
 def _visible(
     spark: Any, table: hudi.Table, stream: Any, source: Any, order: Any, country: str, freight: int
-) -> float:
-    """Change one row, and return the seconds from its commit until a query that starts then sees
-    the change.
+) -> tuple[float, float]:
+    """Change one row. Return the time of its commit, and the time from which a query sees it, in
+    seconds since 1970.
 
     The poller only lists the timeline; the row is read once a new commit is there, after the clock
     was stopped."""
     seen = _instants(table)
     source.execute("UPDATE cdc_events SET freight = %s WHERE order_id = %s", [freight, int(order)])
-    begun = time.monotonic()
+    committed = time.time()
     while True:
         seen = seen | wait_until(
             lambda known=seen: _instants(table) - known,
@@ -215,14 +217,14 @@ def _visible(
             interval=0.02,
             failure_reason=stream.failure,
         )
-        took = time.monotonic() - begun
+        visible = time.time()
         row = (
             hudi.read(spark, table)
             .where(f"order_id = {int(order)}")
             .where(f"ship_country = '{country}'")
         )
         if [r["freight"] for r in row.select("freight").collect()] == [freight]:
-            return took
+            return committed, visible
 
 
 def _instants(table: hudi.Table) -> set[str]:

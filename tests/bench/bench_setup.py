@@ -25,7 +25,7 @@ def start(world: World) -> Line:
         "",
         took,
         "s",
-        20,
+        6,
     )
 
 
@@ -38,7 +38,7 @@ def memory(world: World) -> Line:
         "",
         mib / MIB_PER_GIB,
         "GiB",
-        6,
+        4.5,
     )
 
 
@@ -69,7 +69,7 @@ def demo(*_: Any) -> list[Line]:
     )
     lines = []
     try:
-        for what, goal in (("fresh clone, empty HOME", 600), ("again", 120)):
+        for what, goal in (("fresh clone, empty HOME", 180), ("again", 60)):
             say(f"demo: {what}")
             took = seconds(lambda: subprocess.run(["make", "demo"], cwd=clone, env=env, check=True))
             lines.append(Line(f"make demo, {what}", f"{took:.0f} s", "", took, "s", goal))
