@@ -6,12 +6,13 @@ import dataclasses
 import json
 from types import SimpleNamespace
 
+import pyarrow
 import pytest
 from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
-from workbench.hudi import changes, decode, evolution, ingesting, moves, timeline
+from workbench.hudi import changes, decode, evolution, ingesting, loading, moves, timeline
 from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
 
 
@@ -224,6 +225,24 @@ def test_an_existing_table_keeps_its_index_and_buckets(world, tmp_path):
         ingesting.check_buckets(table(index="BUCKET"), written, "here")
     with pytest.raises(LakeError, match='(?s)not the index SIMPLE.*index="BUCKET", buckets=3'):
         ingesting.check_buckets(table(index="SIMPLE"), written, "here")
+
+
+@pytest.mark.parametrize(
+    "rows, counts, unique",
+    [
+        ([(1, 1), (2, 2)], {"upserts": 2}, True),
+        ([(1, None), (2, 1)], {"upserts": 2}, False),  # 1 became 2, and there is a new 1
+        ([(2, 1), (3, 2)], {"upserts": 2}, False),
+        ([(1, 1), (1, 1)], {"upserts": 2}, False),
+        ([(1, None), (2, None)], {"upserts": 2}, True),  # without old rows
+    ],
+)
+def test_a_key_and_the_old_key_of_another_change_are_one_key(rows, counts, unique):
+    rows = [{"row": {"id": new, "__before_id": old}, "outcome": decode.UPSERT} for new, old in rows]
+    dead = {"row": None, "outcome": decode.DEAD}
+    batch = pyarrow.Table.from_pylist([*rows, dead])
+    found = loading._count_in_memory(batch, table(), True)
+    assert found == ({**counts, "dead_letters": 1}, unique)
 
 
 def test_a_table_keeps_its_type(tmp_path):
