@@ -228,6 +228,7 @@ def test_the_original_film_rental(world):
 
 @pytest.mark.drill
 def test_the_museum_twice_in_a_row(world):
+    stack.ensure_running(world, "apicurio")
     museum.flow.reset(world, "51_source_database")
     for _ in range(2):
         result = runner.run(["50_time_travel"], "local", progress=False)
