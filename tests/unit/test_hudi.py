@@ -235,6 +235,7 @@ def test_an_existing_table_keeps_its_index_and_buckets(world, tmp_path):
         ([(2, 1), (3, 2)], {"upserts": 2}, False),
         ([(1, 1), (1, 1)], {"upserts": 2}, False),
         ([(1, None), (2, None)], {"upserts": 2}, True),  # without old rows
+        ([("None", None), ("None", None)], {"upserts": 2}, False),
     ],
 )
 def test_a_key_and_the_old_key_of_another_change_are_one_key(rows, counts, unique):

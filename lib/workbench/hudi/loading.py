@@ -166,15 +166,16 @@ def _count_in_memory(
     """
     import pyarrow.compute
 
-    def keys(prefix: str) -> list[tuple[str, ...]]:
+    def keys(prefix: str) -> list[tuple[Optional[str], ...]]:
         # Only the keys: Python has no value for some times that a column may hold.
         fields = (pyarrow.compute.struct_field(rows["row"], prefix + name) for name in table.key)
-        return [tuple(map(str, key)) for key in zip(*(field.to_pylist() for field in fields))]
+        found = zip(*(field.to_pylist() for field in fields))
+        return [tuple(None if v is None else str(v) for v in key) for key in found]
 
     outcomes = rows["outcome"].to_pylist()
     new = keys("")
     old = keys(moves.BEFORE) if tracks_moves else new
-    no_key = (str(None),) * len(table.key)
+    no_key = (None,) * len(table.key)
     changed = [
         key
         for outcome, *both in zip(outcomes, new, old)

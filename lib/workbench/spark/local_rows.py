@@ -9,6 +9,9 @@ from pyspark.sql import DataFrame
 if TYPE_CHECKING:
     import pyarrow
 
+# A larger result is not sent back: client and server accept messages of at most 128 MiB.
+MAX_BYTES = 32 << 20
+
 
 def run_once(rows: DataFrame) -> tuple[DataFrame, pyarrow.Table]:
     """Run a query, and return its result here and as a DataFrame that does not run it again.
@@ -17,19 +20,25 @@ def run_once(rows: DataFrame) -> tuple[DataFrame, pyarrow.Table]:
     than all the rest.
 
     Args:
-        rows: a query with a small result of at least one row, which is sent to the client and back.
+        rows: a query with a small result, which is sent to the client and back.
 
     Returns:
         The rows twice, with the same columns, types and order. Without Spark Connect the DataFrame
-        is `rows`. Spark 3.5 has no public function for this: createDataFrame takes no Arrow table
+        is `rows`, as it is for a result without rows (such a relation would have no schema) or with
+        more than MAX_BYTES. Spark 3.5 has no public function for this: createDataFrame takes no Arrow table
         before Spark 4.0.
     """
     import pyarrow
     from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
     from pyspark.sql.connect.plan import LocalRelation
+    from pyspark.sql.pandas.types import to_arrow_schema
 
     if not isinstance(rows, ConnectDataFrame):
-        return rows, pyarrow.Table.from_batches(rows._collect_as_arrow())
+        batches = rows._collect_as_arrow()
+        schema = None if batches else to_arrow_schema(rows.schema)
+        return rows, pyarrow.Table.from_batches(batches, schema)
     session = rows._session
     table, schema = session.client.to_table(rows._plan.to_proto(session.client))
+    if not table.num_rows or table.nbytes > MAX_BYTES:
+        return rows, table
     return ConnectDataFrame.withPlan(LocalRelation(table, schema=schema.json()), session), table
