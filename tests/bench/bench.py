@@ -54,14 +54,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CAPTURES, ROWS, CHANGED, COMMITS, ROUNDS, SEED = 9, 200_000, 1_000, 50, 5, 7
-# The table that `rows=` makes: a change is appended to a log, not merged into its file, and the key
-# names the file. The key holds the partition field, because the outbox's events have no old rows. Logs
+# A table that is written every second and read now and then: a change is appended to a log, not
+# merged into its file, and the index computes the file from the key. The key holds the partition field, because the outbox's events have no old rows. Logs
 # are merged into their files every 20 commits.
 FRESH = {
     "key": ("order_id", "ship_country"),
     "rows": ROWS,
-    "type": "",
-    "index": "",
+    "type": "mor",
+    "index": "BUCKET",
+    "buckets": None,
     "extra": {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "20"},
 }
 FRESH_SHOWN = "Merge-on-Read by country, BUCKET index, compaction every 20 commits"

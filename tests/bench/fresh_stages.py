@@ -7,7 +7,6 @@ import os
 import statistics
 from typing import TYPE_CHECKING
 
-from confluent_kafka import TopicPartition
 from workbench.hudi.timeline import completed_actions
 from workbench.topic import topics
 
@@ -39,11 +38,11 @@ def stage_seconds(
     """
     commits = [action for action in completed_actions(table) if action.action == "deltacommit"]
     file = commits[-1].uri.removeprefix("file:")
-    begun = dt.datetime.strptime(commits[-1].instant, "%Y%m%d%H%M%S%f")  # milliseconds, UTC
+    instant = dt.datetime.strptime(commits[-1].instant, "%Y%m%d%H%M%S%f")  # milliseconds, UTC
     times = [
         committed,
         _produced(world, topic),
-        begun.replace(tzinfo=dt.timezone.utc).timestamp(),
+        instant.replace(tzinfo=dt.timezone.utc).timestamp(),
         os.stat(f"{file}.inflight").st_mtime,
         os.stat(file).st_mtime,
         seen,
@@ -53,14 +52,8 @@ def stage_seconds(
 
 def _produced(world: World, topic: str) -> float:
     """Return when Debezium gave the last message to its producer, in seconds since 1970."""
-    ((partition, end),) = topics.end_offsets(world, topic).items()
-    consumer = topics.open_consumer(world)
-    try:
-        consumer.assign([TopicPartition(topic, partition, end - 1)])
-        (message,) = consumer.consume(1, 10)
-        return message.timestamp()[1] / 1000
-    finally:
-        consumer.close()
+    last = {partition: end - 1 for partition, end in topics.end_offsets(world, topic).items()}
+    return topics.read(world, topic, start_offsets=last)["timestamp"].item().timestamp()
 
 
 def picture(rows: list[list[float]]) -> str:

@@ -246,15 +246,11 @@ class SqlTable:
 
 
 def tables(spark: SparkSession, world: World, folder: Path, size: int) -> list[Any]:
-    """Return this library's default table and a Copy-on-Write table, and two of each of the others."""
+    """Return this library's two types of table, and two of each of the others."""
     fields: dict[str, Any] = {"key": ("id",), "ordering": "v", "partition": ("part",), "rows": size}
     made: list[Any] = [
-        HudiTable(spark, "default", hudi.table(world, f"default_{size}", **fields)),
-        HudiTable(
-            spark,
-            "copy-on-write",
-            hudi.table(world, f"copies_{size}", type="cow", index="BUCKET", **fields),
-        ),
+        HudiTable(spark, name, hudi.table(world, f"{kind}_{size}", type=kind, **fields))
+        for name, kind in (("default", "cow"), ("merge-on-read", "mor"))
     ]
     for mode in ("merge-on-read", "copy-on-write"):
         name = f"{mode.replace('-', '_')}_{size}"

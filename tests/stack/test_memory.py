@@ -32,9 +32,17 @@ class MemoryGroup:
         try:
             name = "memory.limit_in_bytes" if self.is_v1 else "memory.max"
             (self.folder / name).write_text(str(limit))
+            self._forbid_swap(limit)
         except OSError:
             self.folder.rmdir()
             raise
+
+    def _forbid_swap(self, limit: int) -> None:
+        name, value = (
+            ("memory.memsw.limit_in_bytes", limit) if self.is_v1 else ("memory.swap.max", 0)
+        )
+        if (self.folder / name).exists():  # the kernel may count no swap
+            (self.folder / name).write_text(str(value))
 
     def killed(self) -> int:
         """Return how many processes the kernel has killed because the group was full."""

@@ -126,8 +126,10 @@ def _to_changes(
         F.col("outcome") == decode.UPSERT, False
     )
     changes = changes.select("row", "offset", is_deleted.alias("is_deleted"))
-    if may_move:
-        changes = (moves.delete_old_rows if unique_keys else moves.resolve)(changes, table)
+    if may_move and unique_keys:
+        changes = moves.delete_old_rows(changes, table)
+    elif may_move:
+        changes = moves.resolve(changes, table)
     return changes.select("row.*", F.col("is_deleted").alias(decode.DELETED)).to(
         T.StructType([*columns]).add(decode.DELETED, "boolean")
     )
@@ -169,8 +171,8 @@ def _count_in_memory(
     def keys(prefix: str) -> list[tuple[Optional[str], ...]]:
         # Only the keys: Python has no value for some times that a column may hold.
         fields = (pyarrow.compute.struct_field(rows["row"], prefix + name) for name in table.key)
-        found = zip(*(field.to_pylist() for field in fields))
-        return [tuple(None if v is None else str(v) for v in key) for key in found]
+        values = zip(*(field.to_pylist() for field in fields))
+        return [tuple(None if v is None else str(v) for v in key) for key in values]
 
     outcomes = rows["outcome"].to_pylist()
     new = keys("")

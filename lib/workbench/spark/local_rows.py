@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from .sessions import is_remote
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -23,20 +25,22 @@ def run_once(rows: DataFrame) -> tuple[DataFrame, pyarrow.Table]:
         rows: a query with a small result, which is sent to the client and back.
 
     Returns:
-        The rows twice, with the same columns, types and order. Without Spark Connect the DataFrame
-        is `rows`, as it is for a result without rows (such a relation would have no schema) or with
-        more than MAX_BYTES. Spark 3.5 has no public function for this: createDataFrame takes no Arrow table
-        before Spark 4.0.
+        The rows twice, with the same columns, types and order. The DataFrame is `rows`, which runs
+        again, in a classic session, for a result without rows (a local relation without rows has no
+        schema), and for one of more than MAX_BYTES. Spark 3.5 has no public function for this:
+        createDataFrame takes no Arrow table before Spark 4.0.
     """
     import pyarrow
-    from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
-    from pyspark.sql.connect.plan import LocalRelation
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if not isinstance(rows, ConnectDataFrame):
+    if not is_remote(rows.sparkSession):
         batches = rows._collect_as_arrow()
         schema = None if batches else to_arrow_schema(rows.schema)
         return rows, pyarrow.Table.from_batches(batches, schema)
+    from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
+    from pyspark.sql.connect.plan import LocalRelation
+
+    assert isinstance(rows, ConnectDataFrame)  # for mypy
     session = rows._session
     table, schema = session.client.to_table(rows._plan.to_proto(session.client))
     if not table.num_rows or table.nbytes > MAX_BYTES:
