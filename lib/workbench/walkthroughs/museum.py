@@ -14,9 +14,9 @@ ENVELOPE_CONNECTOR = "moma_source_envelope"  # shows the change event before it 
 SINK = "moma_sink"
 LOADED_LABEL = "after_load"  # the label of each table's first commit
 SCRATCH_DATABASE = "moma_scratch"  # the catalog database of the scratch tables
-# The notebooks run compaction and cleaning explicitly. A Spark writer does not compact inline by
-# default; the setting makes this explicit. By default it cleans after each commit and keeps the files
-# of ten commits, which is too few for queries of the history.
+# The notebooks run compaction and cleaning explicitly. By default a Spark writer compacts a
+# Merge-on-Read table in every fifth commit. By default it cleans after each commit and keeps the
+# files of ten commits, which is too few for queries of the history.
 MANUAL_TABLE_SERVICES = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
 PICADOR, BAKKER = moma.PICADOR, 299
