@@ -19,7 +19,7 @@ LAST_RUN = VAR_DIR / "peers.json"
 FIGURES = Path(__file__).with_name("peers.json")  # of the run that docs/measured.md shows
 DOCUMENT = ROOT / "docs" / "measured.md"
 BEGIN, END = "<!-- peers:begin -->", "<!-- peers:end -->"
-DEFAULT, MOR, ICEBERG = "default", "merge-on-read", "Iceberg merge-on-read"
+DEFAULT, COW, ICEBERG = "default", "copy-on-write", "Iceberg merge-on-read"
 DELTAS = ("Delta", "Delta deletion vectors")
 SHOWN = {"move": "upsert in which half of the rows move"}
 NOTHING = 'No figures are stored. `make bench ARGS="--only peers --write"` writes them here.'
@@ -117,13 +117,12 @@ def part(figures: dict[str, Any]) -> str:
     """Return the part of docs/measured.md that shows these figures, with its markers."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     kinds = "; ".join(
-        f"{int(size):,} rows: {made[MOR].partition(', ')[2]}"
-        for size, made in figures["hudi"].items()
+        f"{int(size):,} rows: {made[DEFAULT]}" for size, made in figures["hudi"].items()
     )
     averages = {"median": statistics.median, "mean": statistics.mean}
     columns = {
         f"{table}, {name}": goals(figures, table, average)
-        for table in (DEFAULT, MOR)
+        for table in (DEFAULT, COW)
         for name, average in averages.items()
     }
     results = [["goal, in the same run", "at most", *columns]]
@@ -140,7 +139,7 @@ def part(figures: dict[str, Any]) -> str:
 All tables are in one Spark session, on {figures["processors"]} processors; the load average was {figures["load_average"]} at the start. Each
 figure is the median of {figures["rounds"]} rounds. A round changes the same {figures["changed"]:,} rows in {figures["partitions"]} partitions of every table, in
 shuffled order (seed {figures["seed"]}). After each operation all tables held the same rows. `{DEFAULT}` is the table of
-`hudi.table(…, rows=…)`, `{MOR}` the same with `type="mor"`; their index: {kinds}. Spark's writer writes both, with the options of the
+`hudi.table(…, rows=…)` ({kinds}), `{COW}` the same with `type="cow"`. Spark's writer writes both, with the options of the
 library: topic, parsing and counts of an ingest are left out. It compacts a Merge-on-Read table in every fifth commit, which the median
 hides and the mean shows; Iceberg and Delta are not compacted. `tests/bench/peers_spark.py` has all settings.
 

@@ -246,11 +246,11 @@ class SqlTable:
 
 
 def tables(spark: SparkSession, world: World, folder: Path, size: int) -> list[Any]:
-    """Return this library's two types of table, and two of each of the others."""
+    """Return the table that this library chooses, a Copy-on-Write one, and two of each of the others."""
     fields: dict[str, Any] = {"key": ("id",), "ordering": "v", "partition": ("part",), "rows": size}
     made: list[Any] = [
-        HudiTable(spark, name, hudi.table(world, f"{kind}_{size}", type=kind, **fields))
-        for name, kind in (("default", "cow"), ("merge-on-read", "mor"))
+        HudiTable(spark, name, hudi.table(world, f"{name}_{size}", type=kind, **fields))
+        for name, kind in (("default", ""), ("copy-on-write", "cow"))
     ]
     for mode in ("merge-on-read", "copy-on-write"):
         name = f"{mode.replace('-', '_')}_{size}"

@@ -66,6 +66,13 @@ def change_record(key, lsn, text="x", part="p", op="c"):
     }
 
 
+# a compaction by Hudi itself, in each commit
+INLINE_COMPACTION = {
+    "hoodie.compact.inline": "true",
+    "hoodie.compact.inline.max.delta.commits": "1",
+}
+
+
 def new_table(world, **fields):
     return hudi.table(
         world,

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from lake_help import (
+    INLINE_COMPACTION,
     SCHEMA,
     TRACKED_SCHEMA,
     change_record,
@@ -21,7 +22,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files, paths
 from workbench.base.errors import LakeError
-from workbench.hudi import ddl, decode, ingesting
+from workbench.hudi import ddl, decode, ingesting, timeline
 from workbench.results import readcost
 from workbench.topic import topics
 
@@ -129,6 +130,16 @@ def test_a_delete_that_comes_late_loses_whatever_the_ordering_field_is(lake, wor
                 1,
                 3,
             ], ordering
+
+
+@pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "BUCKET"])
+def test_a_delete_that_comes_late_loses_in_a_compaction_by_a_commit(lake, index):
+    it = lake(type="mor", index=index, extra=INLINE_COMPACTION)
+    it.go(change_record(1, 20), change_record(2, 20))
+    it.go(change_record(1, 15, op="d"), change_record(2, 25, op="d"))
+    it.go(change_record(3, 30))
+    assert it.rows() == [(1, "p", "x", 20), (3, "p", "x", 30)]
+    assert timeline.completed_actions(it.table, "commit")  # of a compaction
 
 
 def test_a_second_run_makes_no_commit_and_a_replay_changes_nothing(lake, world, spark):

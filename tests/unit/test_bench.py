@@ -14,7 +14,7 @@ import bench
 import bench_peers
 import peers_spark
 
-TABLES = ("default", "merge-on-read", "Iceberg merge-on-read", "Delta", "Delta deletion vectors")
+TABLES = ("default", "copy-on-write", "Iceberg merge-on-read", "Delta", "Delta deletion vectors")
 SIZES = (10, 20, 30)
 
 
@@ -43,7 +43,7 @@ def figures(**of_default):
         "sizes": list(SIZES),
         "versions": {"Hudi": "1.0.2", "Iceberg": "1.10.0", "Delta": "3.3.2"},
         "hudi": {
-            str(size): {"default": "cow, BUCKET", "merge-on-read": "mor, BUCKET"} for size in SIZES
+            str(size): {"default": "mor, BUCKET", "copy-on-write": "cow, BUCKET"} for size in SIZES
         },
         "seconds": seconds,
         "bytes": {"after the load": dict.fromkeys(TABLES, 1024 * 1024)},

@@ -172,25 +172,25 @@ def test_buckets_are_a_number(count):
 
 
 @pytest.mark.parametrize(
-    "fields, index, buckets",
+    "fields, kind, index, buckets",
     [
-        ({}, "SIMPLE", 2),
-        ({"rows": 99_999}, "SIMPLE", 2),
-        ({"rows": 100_000}, "BUCKET", 1),
-        ({"rows": 500_001}, "BUCKET", 2),
-        ({"rows": 4_000_001}, "BUCKET", 9),
-        ({"rows": 4_000_001, "partition": ("a",)}, "BUCKET", 2),
-        ({"rows": 10**6, "index": "GLOBAL_SIMPLE"}, "GLOBAL_SIMPLE", 2),
-        ({"rows": 10**6, "index": "BUCKET", "buckets": 7}, "BUCKET", 7),
-        ({"index": "BUCKET"}, "BUCKET", 2),
+        ({}, "cow", "SIMPLE", 2),
+        ({"rows": 99_999}, "cow", "SIMPLE", 2),
+        ({"rows": 100_000}, "mor", "BUCKET", 1),
+        ({"rows": 500_001}, "mor", "BUCKET", 2),
+        ({"rows": 4_000_001}, "mor", "BUCKET", 9),
+        ({"rows": 4_000_001, "partition": ("a",)}, "mor", "BUCKET", 2),
+        ({"rows": 10**6, "index": "GLOBAL_SIMPLE"}, "mor", "GLOBAL_SIMPLE", 2),
+        ({"rows": 10**6, "index": "BUCKET", "buckets": 7}, "mor", "BUCKET", 7),
+        ({"rows": 10**6, "type": "cow"}, "cow", "BUCKET", 2),
+        ({"index": "BUCKET"}, "cow", "BUCKET", 2),
     ],
 )
-def test_the_expected_rows_choose_the_index(fields, index, buckets):
+def test_the_expected_rows_choose_the_type_and_the_index(fields, kind, index, buckets):
     it = table(**fields)
-    assert it.index == index
+    assert (it.type, it.index) == (kind, index)
     if index == "BUCKET":
         assert it.buckets == buckets
-        assert it.options()["hoodie.bucket.index.num.buckets"] == str(buckets)
 
 
 @pytest.mark.parametrize("count", [-1, "2", 1.5])
@@ -250,10 +250,11 @@ def test_a_table_keeps_its_type(tmp_path):
     base = f"file:{tmp_path}"
     timeline.check_type(table(base=base, type="mor"))
     files.write_text(f"{base}/.hoodie/hoodie.properties", "hoodie.table.type=COPY_ON_WRITE\n")
-    timeline.check_type(table(base=base))
+    timeline.check_type(table(base=base, rows=10))
     expected = '(?s)table t is COPY_ON_WRITE, not MERGE_ON_READ.*type="cow"'
-    with pytest.raises(LakeError, match=expected):
-        timeline.check_type(table(base=base, type="mor"))
+    for fields in ({"type": "mor"}, {"rows": 10**6}):
+        with pytest.raises(LakeError, match=expected):
+            timeline.check_type(table(base=base, **fields))
 
 
 def test_no_table_is_said_so(tmp_path):

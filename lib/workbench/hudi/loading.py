@@ -93,6 +93,8 @@ def write_batch(
             if may_move or not unique_keys or counts.get("deletes"):
                 changes = deduplicate(changes, table)
             hudi_options.update(bulk_insert_options(counts.get("upserts", 0), columns))
+        if needs_record_writer(columns):
+            hudi_options.update(OPTION_GROUPS["compaction by records"])
         hudi_options.update({**table.extra, **options})
         changes.write.format("hudi").options(**hudi_options).mode("append").save(table.base)
     finally:

@@ -24,7 +24,8 @@ ALLOWED_VALUES = {
     "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
     "deletes": ("hard", "soft"),
 }
-# Tables with at least this many expected rows get the index BUCKET: their upserts do not slow down.
+# Tables with at least this many expected rows are Merge-on-Read and have the index BUCKET: their upserts
+# do not slow down.
 LARGE_TABLE_ROWS = 100_000
 # Expected rows for each bucket. Every partition has all buckets, so partitioned tables need fewer.
 ROWS_PER_BUCKET, ROWS_PER_BUCKET_OF_ALL_PARTITIONS = 500_000, 4_000_000
@@ -66,8 +67,9 @@ class Table:
         partition: partition fields.
         database: database of its catalog entry.
         catalog: name of its catalog entry, the table's name by default (see `catalog_names`).
-        type: "cow" (Copy-on-Write) or "mor" (Merge-on-Read). A table keeps the type that it was made
-            with: the ingest refuses another one.
+        type: "cow" (Copy-on-Write) or "mor" (Merge-on-Read). By default "mor" if `rows` is at least
+            100,000, because a Copy-on-Write table writes all of a file again to change one row; else
+            "cow". A table keeps the type that it was made with, and the ingest refuses another one.
         index: how the file of a key is found. By default an existing table keeps its own, and a new
             one has BUCKET if `rows` is at least 100,000, else SIMPLE. GLOBAL_SIMPLE and GLOBAL_BLOOM
             search the files of all partitions, so that a row may move to another one. The others
@@ -83,8 +85,8 @@ class Table:
             the key, `__deleted` "true" and nulls, in Hudi's partition for null), so that it can
             still be read.
         extra: Hudi options that take precedence over the ones made here.
-        rows: the expected number of rows, if known. It chooses the index and the buckets of a new
-            table; an existing one keeps its own.
+        rows: the expected number of rows, if known. It chooses the type, the index and the buckets of
+            a new table. An existing one keeps its index and buckets.
         has_chosen_index: whether no index was named.
     """
 
@@ -95,7 +97,7 @@ class Table:
     partition: tuple[str, ...] = ()
     database: str = "datalake"
     catalog: str = ""
-    type: str = "cow"
+    type: str = ""
     index: str = ""
     buckets: Optional[int] = None
     parallelism: int = 2
@@ -114,7 +116,7 @@ class Table:
             raise self._invalid("ordering", "the name of a field, or several with commas between")
         if self.rows is not None and (type(self.rows) is not int or self.rows < 0):
             raise self._invalid("rows", "a whole number, or None")
-        self._choose_index()
+        self._choose_layout()
         if type(self.buckets) is not int or self.buckets < 1:
             raise self._invalid("buckets", "a whole number from 1 on")
         for name, allowed in ALLOWED_VALUES.items():
@@ -128,9 +130,11 @@ class Table:
                 'partition, would be there twice); or no partitions; or index="GLOBAL_SIMPLE"',
             )
 
-    def _choose_index(self) -> None:
-        """Set the index and the number of buckets that were not named."""
+    def _choose_layout(self) -> None:
+        """Set the type, the index and the number of buckets that were not named."""
         is_large = self.rows is not None and self.rows >= LARGE_TABLE_ROWS
+        if not self.type:
+            object.__setattr__(self, "type", "mor" if is_large else "cow")
         if not self.index:
             object.__setattr__(self, "has_chosen_index", True)
             object.__setattr__(self, "index", "BUCKET" if is_large else "SIMPLE")
