@@ -350,7 +350,8 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
 @pytest.fixture(scope="module")
 def elsewhere(far, tmp_path_factory):
     """A checkout with one more world, `far`, whose lake is reached by way of the relay; all else is
-    this one's. It is one for all tests: services know their folders by its name."""
+    this one's. It is one for all tests: services know their folders by its name. Connect reads
+    secrets only below the name by which it was started (KIP-993), so each checkout starts its own."""
     root = tmp_path_factory.mktemp("root")
     for name in ("notebooks", "data", "docs", "deploy", "var"):
         (root / name).symlink_to(paths.ROOT / name)
@@ -359,7 +360,9 @@ def elsewhere(far, tmp_path_factory):
     text, n = re.subn(r"endpoint: http://\S+", f"endpoint: {far.lake.endpoint}", text)
     assert n == 1
     (root / "params" / "far.yaml").write_text(text)
-    return root
+    stack.stop("connect")
+    yield root
+    stack.stop("connect")
 
 
 @pytest.mark.drill
