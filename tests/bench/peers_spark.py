@@ -195,7 +195,7 @@ class HudiTable:
         columns = batch.select(*COLUMNS).schema
         may_move = moves.is_tracked(batch.schema, self.table)
         # unique_keys: the ingest knows it of a batch of this size, whose rows it has counted itself.
-        changes = loading._to_changes(rows, self.table, columns, may_move, unique_keys=True)
+        changes = loading.to_changes(rows, self.table, columns, may_move, unique_keys=True)
         self._write(changes, self.table.options())
 
     def _write(self, rows: DataFrame, options: dict[str, str]) -> None:

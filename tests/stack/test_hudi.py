@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import Producer
 from lake_help import (
     INLINE_COMPACTION,
     SCHEMA,
@@ -22,7 +23,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files, paths
 from workbench.base.errors import LakeError
-from workbench.hudi import ddl, decode, ingesting, timeline
+from workbench.hudi import ddl, decode, ingesting, rewriting, timeline
 from workbench.results import readcost
 from workbench.topic import topics
 
@@ -140,6 +141,36 @@ def test_a_delete_that_comes_late_loses_in_a_compaction_by_a_commit(lake, index)
     it.go(change_record(3, 30))
     assert it.rows() == [(1, "p", "x", 20), (3, "p", "x", 30)]
     assert timeline.completed_actions(it.table, "commit")  # of a compaction
+
+
+def test_a_table_of_another_type_is_refused(lake, world, spark):
+    it = lake()
+    it.go(change_record(1, 1))
+    stored, other = it.table, dataclasses.replace(it.table, type="mor")
+    rows = hudi.read(spark, stored)
+    for action in (
+        lambda: hudi.ingest(spark, world, hudi.Topic(it.topic), other, schema=SCHEMA),
+        lambda: hudi.register(spark, other),
+        lambda: hudi.compact(spark, other),
+        lambda: rewriting.rewrite(spark, other, rows, rows.schema, {}),
+    ):
+        with pytest.raises(LakeError, match='(?s)is COPY_ON_WRITE, not MERGE_ON_READ.*type="cow"'):
+            action()
+    assert table_content(spark, stored) == [(1, "p", "x", 1)]
+
+
+def test_a_batch_of_taken_back_messages_only(lake, world, spark):
+    it = lake()
+    it.go(change_record(1, 1))
+    producer = Producer(topics.settings(world, **{"transactional.id": it.topic}))
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(it.topic, key="2", value=json.dumps(change_record(2, 2)), partition=0)
+    assert producer.flush(20) == 0
+    producer.abort_transaction(20)
+    for _ in range(2):
+        assert it.go().messages == 0 and it.rows() == [(1, "p", "x", 1)]
+    assert it.go(change_record(3, 3)).upserts == 1 and len(it.rows()) == 2
 
 
 def test_a_second_run_makes_no_commit_and_a_replay_changes_nothing(lake, world, spark):

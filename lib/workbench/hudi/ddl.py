@@ -14,6 +14,7 @@ from ..base import LakeError, files
 from ..spark import query_engine
 from .tables import Table, catalog_names
 from .timeline import (
+    check_type,
     check_version,
     completed_actions,
     extra_metadata,
@@ -36,9 +37,10 @@ def register(spark: SparkSession, table: Table) -> str:
     An existing entry of another location or with other columns is replaced.
 
     Raises:
-        LakeError: there is no such table, or it has another table version than 6.
+        LakeError: there is no such table, or it has another type, or another table version than 6.
     """
     properties(table)
+    check_type(table)
     check_version(table)
     create_database(spark, table.database)
     for entry, kind in catalog_names(table).items():

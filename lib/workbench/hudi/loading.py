@@ -87,7 +87,7 @@ def write_batch(
         is_change = F.col("outcome").isin(decode.UPSERT, decode.DELETE)
         changes = rows.where(is_change)
         may_move = tracks_moves and (in_memory or moves.occur(changes, table))
-        changes = _to_changes(changes, table, columns, may_move, in_memory and unique_keys)
+        changes = to_changes(changes, table, columns, may_move, in_memory and unique_keys)
         hudi_options = table.options()
         if is_first_commit:
             if may_move or not unique_keys or counts.get("deletes"):
@@ -109,7 +109,7 @@ def _drop_decoded_text(rows: DataFrame) -> DataFrame:
     return rows.select("row", "outcome", "reason", *decode.ORIGIN, text.alias("text"))
 
 
-def _to_changes(
+def to_changes(
     changes: DataFrame, table: Table, columns: T.StructType, may_move: bool, unique_keys: bool
 ) -> DataFrame:
     """Return upserts and deletes with the columns of the table, and Hudi's flag of hard deletes.

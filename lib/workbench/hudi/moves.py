@@ -34,8 +34,10 @@ def is_tracked(schema: T.StructType, table: Table) -> bool:
         schema: the reader schema.
         table: the table.
     """
-    names = schema.fieldNames()
-    has_fields = all(name in names for name in _required_fields(table))
+    types = {f.name: f.dataType for f in schema}
+    has_fields = all(name in types for name in _required_fields(table)) and all(
+        types[BEFORE + name] == types[name] for name in _location_fields(table)
+    )
     return bool(table.changeable_partition) and table.deletes == "hard" and has_fields
 
 
@@ -48,7 +50,8 @@ def check(schema: T.StructType, table: Table) -> None:
         f"table {table.name} has the index BUCKET, and its partition field {table.changeable_partition[0]} "
         "can change: without the old row of an update, a row that moves would be in both partitions",
         location=table.base,
-        expected=f"the fields {', '.join(_required_fields(table))} in the source's schema",
+        expected=f"the fields {', '.join(_required_fields(table))} in the source's schema, each old value "
+        "of the type of the new one",
         hint="REPLICA IDENTITY FULL for the source table, and the old values in each event "
         f'("transforms.unwrap.add.fields": "op,…,{columns}"); or a table without partitions; or '
         'index="GLOBAL_SIMPLE", whose upserts take longer the larger the table is',
@@ -95,7 +98,7 @@ def delete_old_rows(changes: DataFrame, table: Table) -> DataFrame:
         The columns `row` and `is_deleted`.
     """
     moved = changes.where(_has_moved(table))
-    deletes = moved.select(_old_row(changes, table).alias("row"), F.lit(True).alias("is_deleted"))
+    deletes = moved.select(_old_row(table).alias("row"), F.lit(True).alias("is_deleted"))
     return changes.select("row", "is_deleted").union(deletes)
 
 
@@ -115,7 +118,7 @@ def resolve(changes: DataFrame, table: Table) -> DataFrame:
     """
     offset = F.col("offset")
     change = _change(F.col("row"), F.col("is_deleted"), offset, F.lit(1))
-    old_place = _change(_old_row(changes, table), F.lit(True), offset, F.lit(0))
+    old_place = _change(_old_row(table), F.lit(True), offset, F.lit(0))
     both = F.when(_has_moved(table), F.array(change, old_place)).otherwise(F.array(change))
     position = F.struct(f"change.row.{table.ordering_column}", "change.offset", "change.rank")
     newest = (
@@ -151,12 +154,11 @@ def _change(row: Column, is_deleted: Column, offset: Column, rank: Column) -> Co
     )
 
 
-def _old_row(changes: DataFrame, table: Table) -> Column:
+def _old_row(table: Table) -> Column:
     """Return the column `row` with the old key and partition."""
-    types = {f.name: f.dataType for f in changes.select("row.*").schema}
     row = F.col("row")
     for name in _location_fields(table):
-        row = row.withField(name, F.col("row")[BEFORE + name].cast(types[name]))
+        row = row.withField(name, F.col("row")[BEFORE + name])
     return row
 
 

@@ -19,6 +19,7 @@ from .tables import OPTION_GROUPS, Table, commit_lock
 from .timeline import (
     CompletedAction,
     check_clock,
+    check_type,
     check_version,
     completed_actions,
     pending_compactions,
@@ -47,8 +48,12 @@ def rewrite(
         rows: the new rows, one for each key; they may be read from the table itself.
         columns: the columns of the table from now on. A column that the rows lack is null.
         options: Hudi options, which take precedence over the table's own.
+
+    Raises:
+        LakeError: the table has another type.
     """
     table = with_stored_index(table)
+    check_type(table)
     options = {**table.options(), **OPTION_GROUPS["rewrite"], **table.extra, **options}
     while not _try_commit(table, rows.to(columns), options):
         _run_compactions(spark, table)
