@@ -197,7 +197,7 @@ def recording(calls):
 
     Parameters that differ from run to run are left out. A call that changes nothing is listed only
     where it occurs first: how often something is polled is chance. The order of parallel queries is
-    chance, too, so they are sorted.
+    chance, too, so they are sorted; and so is the number of equal ones, which `check.eventually` makes.
     """
     lines, listed = [], set()
     for service, operation, params in calls:
@@ -212,7 +212,7 @@ def recording(calls):
         "\n".join(
             line
             for name, group in alike
-            for line in (sorted(group) if name == "athena.StartQueryExecution" else group)
+            for line in (sorted({*group}) if name == "athena.StartQueryExecution" else group)
         )
         + "\n"
     )
