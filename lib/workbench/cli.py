@@ -101,13 +101,13 @@ def _notebooks() -> list[str]:
 
 @app.command()
 def up(
-    services: list[str] = typer.Argument(
-        [], help="Services; by default all services of the world."
+    services: Optional[list[str]] = typer.Argument(
+        None, help="Services; by default all services of the world."
     ),
     world: str = WORLD,
 ) -> None:
     """Start the services that are not running, and wait until they are ready."""
-    _print_status(stack.up(params.load(world), services, progress=echo))
+    _print_status(stack.up(params.load(world), services or (), progress=echo))
 
 
 @app.command()
@@ -126,7 +126,9 @@ def status(world: str = WORLD) -> None:
 
 @app.command()
 def run(
-    targets: list[str] = typer.Argument([], help="Tracks or notebooks; all by default."),
+    targets: Optional[list[str]] = typer.Argument(
+        None, help="Tracks or notebooks; all by default."
+    ),
     world: str = WORLD,
     param: list[str] = typer.Option(
         [], help="name=value, for the notebooks that declare this parameter."
@@ -157,7 +159,9 @@ def run(
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
     raise typer.Exit(
-        _run_notebooks(targets, world, values, resume=resume, timeout=timeout, executor=executor)
+        _run_notebooks(
+            targets or [], world, values, resume=resume, timeout=timeout, executor=executor
+        )
     )
 
 

@@ -19,7 +19,8 @@ app = typer.Typer(
 WORLD = typer.Option(
     "aws", help="Which params/<world>.yaml: it has the region and the name of the deployment."
 )
-STACKS = typer.Argument([], help="Templates, such as network; all of deploy/ by default.")
+# None, because click 8.1, the last one for Python 3.9, refuses a list as the default of a list.
+STACKS = typer.Argument(None, help="Templates, such as network; all of deploy/ by default.")
 PARAMETER = typer.Option(
     [], "--parameter", "-p", help="A template's parameter as name=value; may be repeated."
 )
@@ -47,14 +48,14 @@ def _print_cost(
 
 
 @app.command()
-def cost(stacks: list[str] = STACKS, parameter: list[str] = PARAMETER) -> None:
+def cost(stacks: Optional[list[str]] = STACKS, parameter: list[str] = PARAMETER) -> None:
     """Estimate the cost of a deployment per hour, offline. No account is needed."""
-    _print_cost(parse_key_values(parameter, "--parameter"), stacks)
+    _print_cost(parse_key_values(parameter, "--parameter"), stacks or ())
 
 
 @app.command()
 def up(
-    stacks: list[str] = STACKS,
+    stacks: Optional[list[str]] = STACKS,
     parameter: list[str] = PARAMETER,
     world: str = WORLD,
     take_ownership: bool = TAKE_OWNERSHIP,
@@ -65,15 +66,15 @@ def up(
     After the stack of the lake, its bucket is filled. Parameters that are not given are unchanged.
     """
     deployment, values = _deployment(world), parse_key_values(parameter, "--parameter")
-    existing = cloud.describe_stacks(deployment, stacks)
-    _print_cost(values, stacks, cloud.current_parameters(existing))
+    existing = cloud.describe_stacks(deployment, stacks or ())
+    _print_cost(values, stacks or (), cloud.current_parameters(existing))
     if not yes:
         question = f"Create this as deployment {deployment.name!r} in {deployment.region}?"
         typer.confirm(question, default=False, abort=True)
     cloud.up(
         deployment,
         values,
-        stacks,
+        stacks or (),
         take_ownership=take_ownership,
         after_create={"lake": lambda: publish(world)},
     )
