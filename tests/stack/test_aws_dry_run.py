@@ -23,7 +23,7 @@ import boto3
 import pytest
 import requests
 from moto.server import ThreadedMotoServer
-from workbench import stack
+from workbench import connect, stack
 from workbench.base import params, paths, secrets, tls
 from workbench.connect.configs import MYSQL_CONNECTORS
 from workbench.results import dialect, spark_sql
@@ -42,6 +42,15 @@ ELSE = {
     "kind: glue": "kind: apicurio",
     "wire: glue": "wire: apicurio_legacy8",
 }
+DATABASES = (
+    "datalake",
+    "pagila_kafka_connect",
+    "pagila_polled",
+    "moma_cow",
+    "moma_mor",
+    "moma_scratch",
+    "sampledatabase",
+)
 CONNECTORS = (
     "outbox_source",
     "outbox_source_envelope",
@@ -94,7 +103,12 @@ def near(world):
     loaded = params.load("s3")
     stack.up(loaded, ["postgres", "mariadb", "kafka", "connect", "apicurio", "s3", "spark"])
     yield loaded
-    stack.ensure_running(world, "spark")  # as the tests after this one expect it
+    # The tests after this one expect no connectors, no databases in S3, and the Spark of their world.
+    for name in connect.names(loaded):
+        connect.delete(loaded, name)
+    for database in DATABASES:
+        session(loaded).sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    stack.ensure_running(world, "spark")
 
 
 def deployed(near, at):
@@ -146,15 +160,7 @@ def deployed(near, at):
         client("s3").create_bucket(
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
         )
-    for database in (
-        "datalake",
-        "pagila_kafka_connect",
-        "pagila_polled",
-        "moma_cow",
-        "moma_mor",
-        "moma_scratch",
-        "sampledatabase",
-    ):
+    for database in DATABASES:
         session(near).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
     client("athena").create_work_group(
         Name="workbench",

@@ -12,6 +12,7 @@ import instance
 import psutil
 import pytest
 from workbench.base import paths
+from workbench.base.wait import wait_until
 
 
 @pytest.fixture
@@ -64,7 +65,9 @@ def test_who_takes_down_what_was_killed_is_waited_for(pytest_then, monkeypatch):
     other = subprocess.Popen(
         [sys.executable, instance.__file__, str(os.getpid()), "keep"], stdin=subprocess.DEVNULL
     )
-    watching = [p for p in instance.watchers() if p.pid == other.pid]
+    watching = wait_until(  # a new process has its command line a moment later
+        lambda: [p for p in instance.watchers() if p.pid == other.pid], "the watcher", timeout=10
+    )
     monkeypatch.setattr(
         instance,
         "find_service_processes",
