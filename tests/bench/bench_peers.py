@@ -140,8 +140,8 @@ All tables are in one Spark session, on {figures["processors"]} processors; the 
 figure is the median of {figures["rounds"]} rounds. A round changes the same {figures["changed"]:,} rows in {figures["partitions"]} partitions of every table, in
 shuffled order (seed {figures["seed"]}). After each operation all tables held the same rows. `{DEFAULT}` is the table of
 `hudi.table(…, rows=…)` ({kinds}), `{COW}` the same with `type="cow"`. Spark's writer writes both, with the options of the
-library: topic, parsing and counts of an ingest are left out. It compacts a Merge-on-Read table in every fifth commit, which the median
-hides and the mean shows; Iceberg and Delta are not compacted. `tests/bench/peers_spark.py` has all settings.
+library. The steps of an ingest (topic, parsing, counts) are not measured. Every fifth commit compacts a Merge-on-Read table. The mean includes
+this cost, but the median does not show it. Iceberg and Delta are not compacted. `tests/bench/peers_spark.py` has all settings.
 
 {chr(10).join(markdown(medians(figures)))}
 

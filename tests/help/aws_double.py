@@ -187,6 +187,8 @@ OMITTED_PARAMETERS = {
 }
 
 
+# Notebook 54 asks for it until a change has arrived (check.eventually).
+POLLED_QUERY = 'SELECT "date" FROM moma_mor.artworks_rt WHERE artwork_id = 128447'
 NONDETERMINISTIC_CALLS = {
     ("cloudwatch", "GetMetricStatistics")
 }  # polled while a connector is waited for
@@ -197,12 +199,12 @@ def recording(calls):
 
     Parameters that differ from run to run are left out. A call that changes nothing is listed only
     where it occurs first: how often something is polled is chance. The order of parallel queries is
-    chance, too, so they are sorted; and so is the number of equal ones, which `check.eventually` makes.
+    chance, too, so they are sorted. POLLED_QUERY is listed once.
     """
     lines, listed = [], set()
     for service, operation, params in calls:
         line = f"{service}.{operation}{_format_parameters(params, 4)}"
-        if operation.startswith(READ_PREFIXES):
+        if operation.startswith(READ_PREFIXES) or params.get("QueryString") == POLLED_QUERY:
             if line in listed or (service, operation) in NONDETERMINISTIC_CALLS:
                 continue
             listed.add(line)
@@ -212,7 +214,7 @@ def recording(calls):
         "\n".join(
             line
             for name, group in alike
-            for line in (sorted({*group}) if name == "athena.StartQueryExecution" else group)
+            for line in (sorted(group) if name == "athena.StartQueryExecution" else group)
         )
         + "\n"
     )

@@ -103,12 +103,17 @@ def near(world):
     loaded = params.load("s3")
     stack.up(loaded, ["postgres", "mariadb", "kafka", "connect", "apicurio", "s3", "spark"])
     yield loaded
-    # The tests after this one expect no connectors, no databases in S3, and the Spark of their world.
-    for name in connect.names(loaded):
-        connect.delete(loaded, name)
-    for database in DATABASES:
-        session(loaded).sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
-    stack.ensure_running(world, "spark")
+    # The tests after this one expect no connectors, no slots, no databases in S3, and their world's Spark.
+    try:
+        for name in connect.names(loaded):
+            connect.delete(loaded, name)
+        slots = "SELECT slot_name, database FROM pg_replication_slots WHERE database IS NOT NULL"
+        for slot, database in postgres.query(loaded, slots).itertuples(index=False):
+            postgres.drop_slot(loaded, slot, database)
+        for database in DATABASES:
+            session(loaded).sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    finally:
+        stack.ensure_running(world, "spark")
 
 
 def deployed(near, at):

@@ -143,6 +143,20 @@ def test_a_delete_that_comes_late_loses_in_a_compaction_by_a_commit(lake, index)
     assert timeline.completed_actions(it.table, "commit")  # of a compaction
 
 
+def test_a_large_table_as_it_is_chosen(lake, spark):
+    it = lake(rows=100_000)
+    assert (it.table.type, it.table.index) == ("mor", "BUCKET")
+    it.go(change_record(1, 20), change_record(2, 20))
+    it.go(change_record(1, 15, op="d"), change_record(2, 25, op="d"))
+    for n in range(3, 8):
+        it.go(change_record(n, 30))
+    assert timeline.completed_actions(it.table, "commit"), "no compaction after five commits"
+    rows = [(1, "p", "x", 20), *((n, "p", "x", 30) for n in range(3, 8))]
+    assert it.rows() == rows
+    entry = hudi.register(spark, it.table)
+    assert entry.endswith("_rt") and spark.table(entry).count() == len(rows)
+
+
 def test_a_table_of_another_type_is_refused(lake, world, spark):
     it = lake()
     it.go(change_record(1, 1))

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 from typer.testing import CliRunner
 from workbench import cli, walkthroughs
 from workbench.base import params, paths, pidfiles
@@ -348,3 +349,15 @@ def test_a_renamed_option_is_accepted_for_one_release_with_a_note(monkeypatch, o
         assert result.stderr == (note if "--mine" in arguments else "")
     assert called == [True, False]
     assert "--mine" not in call("aws", "down", "--help").output
+
+
+def test_no_list_of_names_has_a_list_as_its_default():
+    """Click 8.1, the last one for Python 3.9, refuses it. Another version is installed here."""
+
+    def arguments(command):
+        for child in getattr(command, "commands", {}).values():
+            yield from arguments(child)
+        yield from (one for one in command.params if one.nargs == -1)
+
+    found = list(arguments(typer.main.get_command(cli.app)))
+    assert len(found) >= 4 and all(one.default is None for one in found)

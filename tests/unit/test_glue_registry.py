@@ -414,11 +414,14 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
             {k: v for k, v in SINK.items() if k != "value.converter.registry.name"}, WORLD
         )
     with pytest.raises(
-        ConnectorError, match="(?s)value.converter is .*params/local.yaml, apicurio"
+        ConnectorError,
+        match="(?s)value.converter is .*apicurio, the converter for .*params/local.yaml",
     ):
         landing.parse(SINK, params.load("local"))
     apicurio = {k: v for k, v in SINK.items() if not k.startswith("value.")}
-    with pytest.raises(ConnectorError, match="(?s)value.converter is .*params/aws.yaml, glue"):
+    with pytest.raises(
+        ConnectorError, match="(?s)value.converter is .*glue, the converter for .*params/aws.yaml"
+    ):
         landing.parse(
             {**apicurio, "value.converter": "io.apicurio.registry.utils.converter.AvroConverter"},
             WORLD,

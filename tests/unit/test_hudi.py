@@ -14,6 +14,7 @@ from workbench.base import files
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode, evolution, ingesting, loading, moves, timeline
 from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
+from workbench.spark import settings
 
 
 def table(**fields):
@@ -95,7 +96,9 @@ def test_a_bucket_table_whose_rows_may_move_unseen_is_refused():
         ):
             moves.check(columns, it)
     of_another_type = schema("id", "a", *before[:2]).add("__before_a", "double")
-    assert not moves.is_tracked(of_another_type, it), "'1' and 1.0 may be one partition, or two"
+    for index in ("BUCKET", "SIMPLE"):  # '1' and 1.0 may be one partition, or two
+        with pytest.raises(LakeError, match=f"(?s)the index {index}, .*of the type of the new one"):
+            moves.check(of_another_type, table(index=index, partition=("id", "a")))
     for fields in (
         {"index": "BUCKET"},
         {"index": "BUCKET", "partition": ("id",)},
@@ -409,3 +412,8 @@ def test_the_next_ingest_continues_after_the_last_batch(job):
         }
     }
     assert it.ingested.batches == 1
+
+
+def test_reads_and_compactions_have_the_same_buffer():
+    name = "hoodie.memory.dfs.buffer.max.size"
+    assert settings.session_conf()[name] == table().options()[name]

@@ -65,7 +65,8 @@ class StackError(WorkbenchError):
 class ServiceLost(StackError):
     """A service of this instance has no running process.
 
-    `wait_until` therefore gives up early: what it waits for cannot happen any more.
+    `wait_until` gives up when the service has been missing for RESTART_GRACE_SECONDS, before its own
+    timeout.
 
     Attributes:
         since: when the process was first missing, by `time.monotonic`.
@@ -86,7 +87,7 @@ class SourceError(WorkbenchError):
 
 
 class LakeError(WorkbenchError):
-    """A lake table, an instant or a file of the lake is not as expected."""
+    """A table, instant or file of the lake, a topic, message, schema or query is not as expected."""
 
 
 class CheckFailed(WorkbenchError, AssertionError):
@@ -94,7 +95,7 @@ class CheckFailed(WorkbenchError, AssertionError):
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """Suggest the valid name for a misspelt one.
+    """Suggest the valid name for a misspelled one.
 
     Returns:
         A text such as `did you mean 'x'? valid: a, b, c`. It has no suggestion if no name is

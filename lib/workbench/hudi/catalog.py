@@ -1,4 +1,4 @@
-"""Hudi's procedures, `CALL name(argument => value)`, and compaction, which no other service runs here.
+"""Hudi's procedures, `CALL name(argument => value)`, and compaction on request.
 
 A procedure finds a table by its entries in the catalog (see ddl.py).
 """

@@ -3,9 +3,9 @@
 The rows have the latest schema of the topic, plus the fields that only earlier schemas have. Fields
 are matched by name.
 
-In: messages with the columns `schema` (its id; null if the message has another wire format) and `body`
-(the Avro) of topic.wire, or the URIs of files. `group_by_schema` reads the files in this process. Out:
-what decode.rows returns. Spark expressions only, no Python inside Spark.
+In: the URIs of files, which `group_by_schema` reads in this process; or messages with the columns
+`schema` (the schema id) and `body` (the Avro data) that topic.wire adds. Both are null if the value is
+not in the wire format. Out: what decode.rows returns. Spark expressions only, no Python inside Spark.
 """
 
 from __future__ import annotations
@@ -48,18 +48,19 @@ MAX_NEW_COLUMNS = 200
 
 
 class SchemaResolver:
-    """The schemas of one topic's values: those of the writers, and the reader's.
+    """Resolve the writer schemas and the reader schema of one topic's values.
 
     Attributes:
-        latest_schema: the latest version of `<topic>-value`, fetched whenever a schema is resolved
-            for the first time; or the explicit reader schema. Landed files contain their schemas, and
-            no registry is used.
+        latest_schema: the explicit reader schema; else the latest accepted version of
+            `<topic>-value`, or of the schemas that landed files contain. It is updated when a new
+            schema is resolved.
         reader_schema: the explicit one; else the latest schema plus the fields that only resolved
             schemas have. So a message from before a column was dropped still has its value.
         is_explicit: whether a reader schema was given.
         table_schema: the columns of the table; None before its first commit.
-        rejected: {id: why no message of a schema is decoded}. Only without an explicit reader schema:
-            its record has another name than the latest one, or it adds more than MAX_NEW_COLUMNS.
+        rejected: {schema id: why its messages become dead letters; "" if they do not}. A schema is
+            rejected if its record has another name than the latest schema's, or if the batch would
+            add more than MAX_NEW_COLUMNS columns. Empty with an explicit reader schema.
     """
 
     def __init__(
@@ -97,14 +98,15 @@ class SchemaResolver:
             ids: schema ids of messages; of landed files the JSON of their schemas.
             latest: of landed files, the latest of their schemas; by default the registry's version of
                 the topic.
-            use_registry: whether the registry may be used. If not, and without `latest`, the reader
-                schema stays as it is.
+            use_registry: whether to fetch the latest version from the registry if `latest` is None.
+                If False, the reader schema does not change then.
 
         Raises:
-            StackError: the registry does not answer.
-            LakeError: it has no `<topic>-value`, or no table can hold the data of its versions. If
-                the latest one is unsafe, or adds too many columns, a table stays as it is; this is
-                an error only before the first commit.
+            StackError: the registry does not respond.
+            LakeError: the registry has no `<topic>-value`; the schemas have incompatible or
+                unsupported types; or the latest schema is unsafe and there is no previous one. With a
+                previous one, an unsafe latest schema is ignored, and so is one that adds too many
+                columns.
         """
         new = {}
         for id in sorted(set(ids) - set(self._resolved), key=lambda id: (len(id), id)):
@@ -197,7 +199,7 @@ def rows(raw: DataFrame, ids: Iterable[str], resolver: SchemaResolver, table: Ta
     Raises:
         LakeError: the reader schema lacks a key, ordering or partition field; and as
             SchemaResolver.resolve.
-        StackError: the registry does not answer.
+        StackError: the registry does not respond.
     """
     decoded, errors = decode_messages(raw, ids, resolver)
     is_tombstone = F.col("value").isNull()
@@ -221,26 +223,26 @@ def decode_messages(
 
     Raises:
         LakeError: as SchemaResolver.resolve.
-        StackError: the registry does not answer.
+        StackError: the registry does not respond.
     """
     schemas, schema_id = resolver.resolve(ids), F.col("schema")
     errors = [(schema_id.isNull(), F.lit(wire.not_avro_reason(resolver.world)))]
     decoded, row = raw, F.lit(None).cast(resolver.row_schema)
     for n, (id, avsc) in enumerate(schemas.items()):
-        is_written_so, column = schema_id == id, f"_avro{n}"
+        has_schema, column = schema_id == id, f"_avro{n}"
         if avsc is None:
             errors.append(
-                (is_written_so, F.lit(wire.unknown_schema_reason(resolver.world).format(id)))
+                (has_schema, F.lit(wire.unknown_schema_reason(resolver.world).format(id)))
             )
             continue
         value, reason = resolver.convert(F.col(f"{column}.row"), id, id)
         if reason:
-            errors.append((is_written_so, F.lit(reason)))
+            errors.append((has_schema, F.lit(reason)))
             continue
-        message = F.when(is_written_so, _from_avro(F.col("body"), avsc))
+        message = F.when(has_schema, _from_avro(F.col("body"), avsc))
         decoded = decode.add_columns(decoded, **{column: message})
         is_exact = F.col(f"{column}.end").eqNullSafe(F.lit(END_MARKER))
-        row = F.when(is_written_so & is_exact, value).otherwise(row)
+        row = F.when(has_schema & is_exact, value).otherwise(row)
     not_decoded = F.concat(F.lit("the bytes are not Avro of schema "), schema_id)
     errors.append((F.col("row").isNull(), not_decoded))
     return decode.add_columns(decoded, row=row), errors
@@ -265,10 +267,12 @@ def group_by_schema(uris: Sequence[str]) -> tuple[dict[str, list[str]], dict[str
     return valid, broken
 
 
-def latest_of(valid: dict[str, list[str]], uris: Sequence[str]) -> Optional[dict[str, Any]]:
+def latest_file_schema(
+    valid: dict[str, list[str]], uris: Sequence[str]
+) -> Optional[dict[str, Any]]:
     """Return the latest schema of landed files; None if no file holds records.
 
-    It is the schema of the last file whose record has the name that most files have.
+    Files whose record does not have the most common name are ignored. The last of the others has it.
 
     Args:
         valid: the valid files, as `group_by_schema` returns them.
@@ -305,12 +309,12 @@ def read_files(
             records, and there is neither a table nor a reader schema.
     """
     valid, broken = group_by_schema(uris)
-    latest = latest_of(valid, uris)
+    latest = latest_file_schema(valid, uris)
     if latest is None and resolver.reader_schema is None:
         resolver.reader_schema = resolver.table_schema
         if resolver.reader_schema is None:
             raise LakeError(
-                "none of the landed files holds records of Avro",
+                "no landed file contains Avro records",
                 location=uris[0],
                 expected="Avro object container files",
                 hint=next(iter(broken.values()), "look at the files"),
@@ -361,7 +365,7 @@ def _read_records(spark: SparkSession, uris: list[str], avsc: dict[str, Any]) ->
 
 
 def _excess_reason(added: set[tuple[str, ...]]) -> str:
-    """Return why a schema is rejected with which a batch adds these columns; "" if they are few."""
+    """Return why a schema is rejected if a batch adds more than MAX_NEW_COLUMNS columns; "" otherwise."""
     if len(added) <= MAX_NEW_COLUMNS:
         return ""
     return (

@@ -42,12 +42,18 @@ def is_tracked(schema: T.StructType, table: Table) -> bool:
 
 
 def check(schema: T.StructType, table: Table) -> None:
-    """Raise LakeError for a BUCKET table whose rows can move unnoticed by the ingest."""
-    if table.index != "BUCKET" or not table.changeable_partition or is_tracked(schema, table):
+    """Raise LakeError for a table whose rows can move unnoticed by the ingest.
+
+    That is a BUCKET table without the old values, or any table whose old values have another type.
+    """
+    if not table.changeable_partition or is_tracked(schema, table):
+        return
+    has_old_values = set(_required_fields(table)).issubset(schema.fieldNames())
+    if table.index != "BUCKET" and (table.deletes != "hard" or not has_old_values):
         return
     columns = ",".join(f"before.{name}" for name in _location_fields(table))
     raise LakeError(
-        f"table {table.name} has the index BUCKET, and its partition field {table.changeable_partition[0]} "
+        f"table {table.name} has the index {table.index}, and its partition field {table.changeable_partition[0]} "
         "can change: without the old row of an update, a row that moves would be in both partitions",
         location=table.base,
         expected=f"the fields {', '.join(_required_fields(table))} in the source's schema, each old value "

@@ -21,7 +21,7 @@ from pyarrow import parquet
 from ..topic.avro import MAX_DIGITS, TYPE_MAPPINGS
 from ..topic.connect_schema import DATE, DECIMAL, PRECISION_PARAMETER, TIMESTAMP
 
-# {codec: suffix before .parquet}, as Parquet's CompressionCodecName has the suffixes
+# {codec: suffix before .parquet}; the suffixes are those of Parquet's CompressionCodecName
 CODEC_SUFFIXES = {"none": "", "snappy": ".snappy", "gzip": ".gz", "zstd": ".zstd"}
 DECIMAL_CONTEXT = decimal.Context(prec=MAX_DIGITS)
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -47,7 +47,7 @@ Converter = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Parquet:
-    """The format (see formats.JsonLines)."""
+    """The Parquet format. formats.JsonLines describes the interface."""
 
     codec: str
 
@@ -57,7 +57,7 @@ class Parquet:
         return CODEC_SUFFIXES[self.codec] + ".parquet"
 
     def encoder_for(self, schema: Any) -> Callable[[Any, Optional[str]], Any]:
-        """Return the function that converts a value to Arrow's."""
+        """Return the function that converts a value to one that pyarrow accepts for the schema."""
         if schema is None or schema.get("type") != "struct":
             raise ValueError("Parquet requires a struct with a schema")
         _, convert = arrow_field(schema, "the record")
@@ -111,7 +111,7 @@ def _arrow_type(schema: dict[str, Any], path: str) -> tuple[pyarrow.DataType, Co
     if (kind, name) == ("bytes", DECIMAL):
         return _decimal_type(schema.get("parameters") or {}, path)
     if kind == "struct" and schema["fields"]:
-        by_name = {  # the last of several fields with one name: a file with both is unreadable
+        by_name = {  # of fields with one name the last is kept: a file with both is unreadable
             field["field"]: arrow_field(field, f"{path}.{field['field']}")
             for field in schema["fields"]
         }

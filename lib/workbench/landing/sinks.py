@@ -40,7 +40,8 @@ class Sink:
         topic_names: the names of the topics; empty if the JSON has a pattern.
         partition_fields: the fields whose values name the folders.
         has_envelope: whether JSON values have the form {"schema": …, "payload": …}.
-        is_confluent: whether files are named and rotated as by Confluent's sink, else as by Lenses'.
+        is_confluent: whether the plugin is Confluent's sink, whose file names and rotation differ from
+            those of Lenses' sink.
         message_format: "json" or "avro".
         codec: compression codec of Parquet files.
         time_partitioner: partitioner by time; None for folders by fields or by partition.
@@ -71,12 +72,12 @@ class Sink:
 
     @property
     def description(self) -> str:
-        """The topics of the sink, for messages."""
+        """The topics of the sink, for logs and error messages."""
         return ",".join(self.topic_names) or self.topic_pattern
 
     @property
     def state_path(self) -> str:
-        """The relative path of the checkpoint and of the dead-letter files."""
+        """The path of the checkpoint and of the dead letters, each below its own folder."""
         if not self.is_confluent:
             return self.folder
         return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]|^\.{1,2}$", "_", self.description)
@@ -145,7 +146,7 @@ def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
 def _parse_confluent(settings: Settings, world: Optional[World]) -> Sink:
     """Read the JSON of Confluent's sink.
 
-    The files are `<folder>/<topic>/<partition folder>/<topic>+<partition>+<first offset>.avro`.
+    The files are `<folder>/<topic>/<partition folder>/<topic>+<partition>+<first offset><extension>`.
     """
     names, file_format = settings["topics"], settings["format.class"]
     message_format = "json" if settings["value.converter"] == "json" else "avro"
@@ -187,7 +188,7 @@ def _require_registry(settings: Settings, world: World) -> None:
     converter, registry = settings["value.converter"], f"the registry of {world.file}"
     if converter != world.registry.kind:
         raise settings.error_for(
-            "value.converter", f"the converter of {registry}, {world.registry.kind}"
+            "value.converter", f"{world.registry.kind}, the converter for {registry}"
         )
     if converter == "glue":
         key, expected = REGISTRY_NAME_KEY, glue_registries(world)["value"]

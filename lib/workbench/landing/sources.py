@@ -1,7 +1,7 @@
 """The configuration of a source connector, Confluent's JDBC source, parsed from its JSON.
 
 The database is PostgreSQL. A setting that the poll does not support raises an error that names the
-setting. The SQL statements are the connector's, with values in place of its question marks.
+setting. The SQL statements are the connector's, with literals in place of its parameters.
 settings.yaml has the statements and the supported types of columns.
 """
 
@@ -80,8 +80,8 @@ def parse(config: dict[str, str], world: World) -> Source:
     poll.interval.ms and tasks.max are accepted and have no effect.
 
     Raises:
-        ConnectorError: a setting is not supported or has no effect, a password is in plain text, or
-            the database is not the environment's.
+        ConnectorError: a setting is not supported, or has no effect because of another one; a
+            password is in plain text; or the database is not the environment's.
     """
     settings = settings_.validate("source", config, config.get("name", "the JDBC source's JSON"))
     database = _require_connection(settings, world)
@@ -104,7 +104,7 @@ def _require_connection(settings: Settings, world: World) -> str:
     """Return the name of the database in connection.url.
 
     Raises:
-        ConnectorError: server, user or password are not those of the environment's replication user.
+        ConnectorError: the server, user or password differs from the environment's.
     """
     address: str = settings["connection.url"]
     server, _, database = address.rpartition("/")
@@ -147,7 +147,7 @@ def topic_name(config: dict[str, str], table: str) -> str:
 def connect_field(
     described: Column, kind: str, optional: bool, mapping: list[int]
 ) -> Optional[tuple[dict[str, Any], sql.Composed]]:
-    """Return the field of a column in the Connect schema, as the connector defines it, and its SQL.
+    """Return a column's field in the Connect schema, as the connector defines it, and the SQL of its value.
 
     Args:
         described: the column.
@@ -157,8 +157,8 @@ def connect_field(
 
     Returns:
         (field, SQL of the value). None if the connector skips the type (an array, a range, an
-        interval, …), and for a numeric without precision, which the connector would publish with 127
-        decimals.
+        interval, …), for a numeric with a negative scale, and for one without precision, which the
+        connector would publish with scale 127.
     """
     rule = (
         _numeric_type(described, *mapping) if kind == "numeric" else JDBC_RULES["types"].get(kind)

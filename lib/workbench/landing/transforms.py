@@ -56,8 +56,8 @@ def parse(config: dict[str, str], location: str) -> tuple[Transform, ...]:
         location: the connector, for errors.
 
     Raises:
-        ConnectorError: a transform or one of its settings is not supported, or Kafka Connect would
-            reject it, too.
+        ConnectorError: a transform or one of its settings is not supported, or Kafka Connect itself
+            would reject it.
     """
     names = split_list(config.get("transforms", ""))
     prefixes = tuple(f"transforms.{name}." for name in names)
@@ -97,7 +97,7 @@ def apply(transforms: tuple[Transform, ...], record: Record) -> Record:
 
     Raises:
         ValueError: Kafka Connect would fail the task: a field is missing or already exists, or a
-            key or value has no fields.
+            key or value is not a struct.
     """
     for transform in transforms:
         try:
@@ -148,7 +148,7 @@ def _struct_schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _select_fields(fields: StructFields, settings: Settings, topic: str) -> StructFields:
-    """Return some of the fields, for ValueToKey and ExtractField."""
+    """Return the fields that the settings name (ValueToKey, ExtractField)."""
     by_name = {field["field"]: (field, value) for field, value in fields}
     names = settings["fields"] if "fields" in settings.config else [settings["field"]]
     for name in names:

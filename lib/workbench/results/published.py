@@ -23,15 +23,15 @@ def compare(
         world: the world.
         name: name of the published configuration, such as "S1/sink_connector".
         config: our configuration. A missing key counts as an empty text.
-        variables: values of further `${…}` in the published configuration and in
-            data/reference/differences.csv, besides connect.placeholders and `${deployment}`.
+        variables: values of placeholders `${name}` in the published configuration and in
+            data/reference/differences.csv, in addition to connect.placeholders and `${deployment}`.
 
     Returns:
         The differences of this world: columns key, published, here, and the reason from
         differences.csv.
 
     Raises:
-        CheckFailed: a difference has no reason, or a reason has no difference.
+        CheckFailed: a difference is not in differences.csv, or one in it does not exist.
         WorkbenchError: there is no such configuration.
     """
     path = REFERENCE_DIR / f"{name}.json"
@@ -54,6 +54,7 @@ def compare(
     documented = pandas.read_csv(
         REFERENCE_DIR / "differences.csv", dtype=str, keep_default_na=False
     )
+    # `@` in a part of differences.csv: the row applies only to this registry or security protocol
     variants = (name, f"{name}@{world.registry.kind}", f"{name}@{world.kafka.security_protocol}")
     patterns = documented["walkthrough"] + "/" + documented["part"]
     applies = [any(fnmatch(v, pattern) for v in variants) for pattern in patterns]

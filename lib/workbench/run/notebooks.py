@@ -16,11 +16,11 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
 
     Args:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`), tracks and
-            notebooks by number (`11`), or by path. No target selects all notebooks.
+            notebooks by number (`11`), or by path. An empty sequence selects all notebooks.
 
     Raises:
-        ParamsError: a target is unknown; or a target is empty or outside notebooks/, such as an unset
-            variable or `/`, which would select every notebook, including the teardown.
+        ParamsError: a target is unknown, empty or outside notebooks/. An unset shell variable or `/`
+            must not select every notebook, including the teardown.
     """
     folder = paths.ROOT / "notebooks"
     all_paths = sorted(p for p in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
@@ -106,7 +106,7 @@ def strip_markdown(markdown: str) -> str:
 
 def contents() -> Any:
     """Return the table of contents, for display in a notebook at the top of notebooks/."""
-    import nbformat  # here, and IPython below: `workbench down` runs without them
+    import nbformat  # local imports: `workbench down` must run without nbformat and IPython
     from IPython.display import Markdown
 
     rows = ["| notebook | | at its end |", "|---|---|---|"]
@@ -119,10 +119,10 @@ def contents() -> Any:
 
 
 def chains(*tracks: str) -> Any:
-    """Draw the chains of tracks: each link from the source to the result, with its notebooks.
+    """Draw the pipeline of each track: its stages from the source to the result, with their notebooks.
 
     Args:
-        tracks: such as `20_query_based_cdc`; none draws all tracks of chains.yaml.
+        tracks: such as `20_query_based_cdc`; by default all tracks of chains.yaml.
     """
     import jinja2
     from IPython.display import HTML
@@ -235,7 +235,7 @@ def _convert_value(name: str, value: Any, default: Any, location: str) -> Any:
             location=location,
             expected=expected,
         )
-    # A folder is relative to the user's folder; the kernel starts in the notebook's
+    # relative to the user's working directory; the kernel starts in the notebook's folder
     if name.endswith("_dir") and value:
         return str(Path(value).expanduser().absolute())
     return value

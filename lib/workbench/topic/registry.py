@@ -93,7 +93,8 @@ def _missing_artifact_error(world: World, artifact: str) -> LakeError:
         f"the registry has no artifact {artifact!r}",
         location=location(world),
         expected=did_you_mean(artifact, existing) if existing else "the registry is empty",
-        hint="the first message registers it: is the connector RUNNING, with this registry's converter?",
+        hint="the converter registers it with the first message: is the connector RUNNING, and is its "
+        "converter that of this registry?",
     )
 
 
@@ -119,7 +120,7 @@ def versions_by_schema_id(world: World, artifact_names: Sequence[str]) -> dict[s
 
 
 def register(world: World, artifact: str, schema: Any) -> SchemaId:
-    """Register a schema as the latest or first version of an artifact; return its global id.
+    """Register a schema as the next version of an artifact; return its global id.
 
     If a version of the artifact has the same schema, no version is added.
 
@@ -160,9 +161,9 @@ def check_compatibility(
 ) -> str:
     """Check whether the registry would accept a schema as an artifact's next version.
 
-    The artifact does not change. The check uses a copy: a new artifact gets the versions of this
-    artifact (equal versions once) and the mode, and is deleted afterwards. So the check works for any
-    mode, also while a connector registers schemas. Glue cannot test a schema: there the schema is
+    The artifact does not change. The check uses a copy: a temporary artifact with the mode and the
+    distinct versions of this one. It is deleted afterwards. So the check works for any mode, and while a
+    connector registers schemas. Glue cannot test a schema: there the schema is
     added to the copy, and Glue reports only whether the version is available.
 
     Args:
@@ -212,8 +213,8 @@ def latest_id(world: World, artifact: str) -> SchemaId:
 def encoder(world: World, id: SchemaId) -> Callable[[Any], bytes]:
     """Return a function that encodes a record as a message, as a serializer does.
 
-    The function raises LakeError if a record does not match the schema. `inspect_message` decodes
-    such a message.
+    `inspect_message` decodes the messages. The function raises LakeError if a record does not match
+    the schema.
 
     Args:
         world: the environment profile.

@@ -1,4 +1,4 @@
-"""Pagila, a film rental: the rows of its public dump, or bundled rows in its form.
+"""Pagila, the film-rental sample database: the rows of its public dump, or bundled rows for its tables.
 
 Two walkthroughs use it (S3, S7), with separate databases, so that neither changes the rows of the
 other. Tables and triggers are always those of data/pagila. Only pagila-data.sql of the public dump is
@@ -14,8 +14,8 @@ they should (a test ensures all of it):
   film 100;
 * film 375 has several actors, so that one transaction deletes several rows.
 
-The public dump has earlier times: its addresses are of 2006, its films of 2007. The next ids are
-the same.
+The public dump has earlier timestamps: 2006 for addresses, 2007 for films. Its sequences continue
+with the same ids.
 """
 
 import re
@@ -50,8 +50,8 @@ def sample_tables(scale: int = 1) -> list[loading.Table]:
     """Return the tables of Pagila in the order to load them.
 
     Args:
-        scale: 1 gives 603 addresses and 1,000 films; n gives these n times with further ids, and
-            the other tables once.
+        scale: multiplies the 603 addresses and 1,000 films, with new ids. The other tables do not
+            grow.
 
     Raises:
         SourceError: the scale is not a whole number from 1 to 1000.
@@ -102,17 +102,17 @@ def random_changes(
     rng, kind, row = Random(seed), kinds[0], 0
     names = [actor["last_name"] for actor in csv_files.read_rows(DATA, "actor")]
 
-    def below(limit: int) -> int:
-        # random() is the only method whose sequence for a seed Python promises to keep
+    def random_below(limit: int) -> int:
+        # only random() has the same sequence for a seed in every version of Python
         return int(rng.random() * limit)
 
     while n > 0:
         transaction = []
-        for _ in range(min(n, 1 if rng.random() < 0.7 else 2 + below(9))):
+        for _ in range(min(n, 1 if rng.random() < 0.7 else 2 + random_below(9))):
             if rng.random() > 0.33:
-                kind, row = kinds[below(len(kinds))], below(10**6)
-            text = f"{names[below(len(names))]} {below(10**6)}"
-            transaction.append((kind, {"row": row, "n": below(10**6), "text": text}))
+                kind, row = kinds[random_below(len(kinds))], random_below(10**6)
+            text = f"{names[random_below(len(names))]} {random_below(10**6)}"
+            transaction.append((kind, {"row": row, "n": random_below(10**6), "text": text}))
         yield transaction
         n -= len(transaction)
 

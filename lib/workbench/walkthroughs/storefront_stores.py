@@ -76,9 +76,9 @@ def replication_lag(world: World) -> pandas.DataFrame:
     """Return the replication lag: the time from the commit of a change until all copies have it.
 
     Returns:
-        One row per event: id, topic, key, version, published, consumed (by the last of the other
-        services), seconds. published and consumed are commit times of the server
-        (pg_xact_commit_timestamp).
+        One row per event: id, topic, key, version, published, consumed, seconds. published is the
+        commit time of the outbox row, consumed the latest commit time of the event in the inboxes of
+        the other services; both are PostgreSQL's (pg_xact_commit_timestamp).
     """
     query = (
         "SELECT id::text, {} AS key, version, pg_xact_commit_timestamp(xmin) AS {}, {} AS topic"
