@@ -924,6 +924,8 @@ def test_a_service_that_is_lost_is_told_with_its_state(make):
     with pytest.raises(StackError):
         process.start(mute, WORLD)
     assert "does not listen" in str(stack.service_down_error(local, "web", address))
+    threading.Timer(0.1, process.running_process("web").kill).start()  # it ends after its ports
+    assert "the service web died" in str(stack.service_down_error(local, "web", address))
 
 
 def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):

@@ -52,6 +52,7 @@ STRIPPED_ENV_PREFIXES = (
 SERVICE_ID_ENV = "WORKBENCH_SERVICE"
 # With less free space, PostgreSQL's next WAL segment (16 MiB) or Kafka's next indexes may not fit.
 MIN_FREE_BYTES = 64 << 20
+EXIT_SECONDS = 0.5  # from a process's last closed port to its end
 ARCHIVE_SECONDS = 45.0  # limit for writing an archive of classes, which happens once
 PORT_HINT = (
     "stop that process, or choose other ports: `workbench down`, then "
@@ -234,6 +235,16 @@ def down_reason(name: str) -> str:
     if running_process(name):
         if all(port_owner(port) for port in _read_pid_file(name)["ports"]):
             return ""
+        # A process that ends closes its ports first, and a client notices that at once.
+        with contextlib.suppress(StackError):
+            wait_until(
+                lambda: not running_process(name),
+                f"the end of {name}",
+                timeout=EXIT_SECONDS,
+                interval=0.02,
+                error=StackError,
+            )
+    if running_process(name):
         return "does not listen: it is starting or stopping"
     if pidfiles.pid_file(name).exists():
         return f"died. {disk_full_message()}".rstrip(". ")
