@@ -37,13 +37,12 @@ LARGER_BATCHES = {
     "producer.override.linger.ms": "20",
     "producer.override.compression.type": "lz4",
 }
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 JSON_CONVERTERS = {
-    f"{part}.converter{key}": value
-    for part in ("key", "value")
-    for key, value in {
-        "": "org.apache.kafka.connect.json.JsonConverter",
-        ".schemas.enable": "false",
-    }.items()
+    "key.converter": JSON_CONVERTER,
+    "key.converter.schemas.enable": "false",
+    "value.converter": JSON_CONVERTER,
+    "value.converter.schemas.enable": "false",
 }
 VARIANTS = {"Avro": {}, "Avro, larger batches": LARGER_BATCHES, "JSON": JSON_CONVERTERS}
 JSON_COLUMNS = (

@@ -70,24 +70,29 @@ BOTH = {
 
 
 @pytest.mark.parametrize(
-    "kind, shapes",
+    "kind, shapes, by_commits",
     [
-        pytest.param(kind, shapes, id=f"{kind}-{name}", marks=[] if often else pytest.mark.drill)
-        for kind, name, shapes, often in (
-            ("cow", "lists", LISTS, True),
-            ("mor", "both", BOTH, True),
-            ("mor", "lists", LISTS, False),
-            ("mor", "decimals", DECIMALS, False),
-            ("cow", "both", BOTH, False),
-            ("mor compacted by commits", "both", BOTH, False),
+        pytest.param(
+            kind,
+            shapes,
+            by_commits,
+            id=f"{kind}-{name}{'-by commits' if by_commits else ''}",
+            marks=[] if often else pytest.mark.drill,
+        )
+        for kind, name, shapes, by_commits, often in (
+            ("cow", "lists", LISTS, False, True),
+            ("mor", "both", BOTH, False, True),
+            ("mor", "lists", LISTS, False, False),
+            ("mor", "decimals", DECIMALS, False, False),
+            ("cow", "both", BOTH, False, False),
+            ("mor", "both", BOTH, True, False),
         )
     ],
 )
-def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes):
+def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes, by_commits):
     """The first load is written by Hudi's writer of rows, what is merged or compacted by its writer
     of records; one has to be able to read, and to write again, what the other wrote. hudi-rs reads
     the files of both."""
-    kind, _, by_commits = kind.partition(" ")
     extra = INLINE_COMPACTION if by_commits else {}
     topic = new_topic(world)
     table = new_table(world, type=kind, extra=extra, parallelism=1)  # one file

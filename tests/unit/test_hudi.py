@@ -196,6 +196,7 @@ def test_the_expected_rows_choose_the_type_and_the_index(fields, kind, index, bu
     assert (it.type, it.index) == (kind, index)
     if index == "BUCKET":
         assert it.buckets == buckets
+        assert it.options()["hoodie.bucket.index.num.buckets"] == str(buckets)
 
 
 @pytest.mark.parametrize("count", [-1, "2", 1.5])
@@ -414,6 +415,6 @@ def test_the_next_ingest_continues_after_the_last_batch(job):
     assert it.ingested.batches == 1
 
 
-def test_reads_and_compactions_have_the_same_buffer():
+def test_reads_and_writes_have_the_same_buffer():
     name = "hoodie.memory.dfs.buffer.max.size"
     assert settings.session_conf()[name] == table().options()[name]

@@ -415,7 +415,7 @@ def check_type(table: Table) -> None:
         f"table {table.name} is {stored}, not {TABLE_TYPES[table.type]}",
         location=f"{table.base}/.hoodie",
         expected=f'type="{name}"',
-        hint="write it as it was made, with this type, whatever `rows` would choose; or drop it and ingest it anew",
+        hint="name this type, because `rows` may choose another one; or drop the table and ingest it anew",
     )
 
 
