@@ -31,7 +31,7 @@ def main(uri: str, *arguments: str) -> None:
     # is a line of the log.
     os.environ.update(WORKBENCH_ROOT=root, WORKBENCH_SPARK="classic")
     os.environ.setdefault("WORKBENCH_LOG", "info")
-    from workbench import cli
+    from workbench.cli import main as cli
 
     cli.main(list(arguments))
 

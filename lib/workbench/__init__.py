@@ -12,10 +12,13 @@ Its packages in the order of the data flow (docs/design.md):
 - spark: sessions of a world, and the embedded Spark Connect server.
 - landing: topics to raw files, and tables to topics, configured by the JSON of connectors.
 - hudi: tables (ingest, labels and time travel, catalog, compaction).
-- results: query (Athena's SQL), check (claims against the source), show and draw (tables, charts).
+- query: SQL in Athena's dialect.
+- checks: claims, compared with the source.
+- display: tables (show) and charts (draw).
 - recapture: a new capture of tables with incompatible type changes.
 - trace: one row through all stages.
 - run: headless execution of notebooks in their order, with a report.
+- deployment: CloudFormation stacks on AWS, and the upload of this checkout.
 - walkthroughs: one module for each walkthrough, and their framework.
 
 A package imports only from packages above it. `cli`, the command `workbench`, is last.

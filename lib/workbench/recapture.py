@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 
 from . import connect, hudi
 from .base import ConnectorError, LakeError, WorkbenchError, World, did_you_mean, files, wait_until
+from .checks import check_values
 from .connect.configs import SCHEMA_HISTORY_PREFIX
 from .hudi import decode, evolution, tables
 from .hudi.changes import SourceProgress
@@ -31,7 +32,6 @@ from .hudi.ingesting import (
 from .hudi.rewriting import finish_rewrite, rewrite
 from .hudi.timeline import PROGRESS_KEY, SCHEMA_CHANGE_KEY, completed_actions
 from .landing.sources import topic_name
-from .results import check_values
 from .source import mariadb, postgres
 from .source.names import identifier
 from .topic import registry, topics

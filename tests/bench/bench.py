@@ -68,7 +68,7 @@ FRESH = {
 FRESH_SHOWN = "Merge-on-Read by country, BUCKET index, compaction every 20 commits"
 NOTEBOOK = """
 import bench
-from workbench.results import query
+from workbench import query
 world = bench.load_world()
 print(query.sql(world, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
 """

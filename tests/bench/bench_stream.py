@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench_line import Line, seconds
 from workbench import stack
-from workbench.results import streams
+from workbench.query import streams
 from workbench.topic import topics
 from workbench.walkthroughs import sales
 

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 
 import nbformat
 from workbench.base.paths import ROOT
-from workbench.results import check
+from workbench.checks import check
 from workbench.run import execute
 from workbench.walkthroughs import ALL
 
@@ -46,7 +46,7 @@ from workbench.walkthroughs import ALL
 CONTINUE_ON_RED = """
 import functools
 from workbench.base.errors import CheckFailed as _CheckFailed
-from workbench.results import check as _check
+from workbench.checks import check as _check
 
 def _continue_on_red(call):
     @functools.wraps(call)

@@ -310,7 +310,7 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
 
 LEAK = """
 from workbench.base import secrets
-from workbench.results import check
+from workbench.checks import check
 values = secrets.read()
 print(*values.values())
 check.equal("secrets", sorted(values.values()), sorted(values.values()))

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import types as T
 from workbench import hudi
-from workbench.results import check
+from workbench.checks import check
 from workbench.stack import process
 from workbench.topic import topics
 

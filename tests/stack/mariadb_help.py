@@ -5,7 +5,7 @@ import zlib
 from types import SimpleNamespace
 
 from workbench import connect, hudi, stack
-from workbench.results import check
+from workbench.checks import check
 from workbench.source import mariadb
 from workbench.topic import registry, topics
 

@@ -15,8 +15,8 @@ import pandas
 import pyarrow
 import pytest
 from pyarrow import parquet
+from workbench import query
 from workbench.base import LakeError, files
-from workbench.results import query
 
 pytestmark = pytest.mark.aws
 
@@ -120,7 +120,7 @@ NESTED = (
 NOTHING_IN_IT = """
 import sys
 from workbench.base import params
-from workbench.results import query
+from workbench import query
 from workbench.spark import session
 
 world = params.load("local")

@@ -20,8 +20,8 @@ from lake_help import new_table, new_topic
 from workbench import connect, hudi, stack
 from workbench.base.errors import CheckFailed, ConnectorError, LakeError, StackError
 from workbench.base.wait import wait_until
+from workbench.checks import check
 from workbench.hudi import changes
-from workbench.results import check
 from workbench.source import postgres
 from workbench.stack import process
 from workbench.stack.services import AVRO_CONVERTER, SERVICES

@@ -26,7 +26,7 @@ from moto.server import ThreadedMotoServer
 from workbench import connect, stack
 from workbench.base import params, paths, secrets, tls
 from workbench.connect.configs import MYSQL_CONNECTORS
-from workbench.results import dialect, spark_sql
+from workbench.query import dialect, spark_sql
 from workbench.source import mariadb, postgres
 from workbench.spark import session
 from workbench.stack.services import S3_KEY, S3_KEY_ID

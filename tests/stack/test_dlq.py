@@ -16,10 +16,11 @@ import pytest
 from avro_bytes import encode_long, record_schema, wire_message
 from lake_help import kill_service, new_table, new_topic
 from typer.testing import CliRunner
-from workbench import cli, connect, hudi, landing, stack
+from workbench import connect, hudi, landing, stack
 from workbench.base import paths
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
+from workbench.cli import main as cli
 from workbench.stack import process
 from workbench.stack.services import SERVICES
 from workbench.topic import dlq, topics
@@ -322,7 +323,7 @@ HALTED = """
 import itertools
 import sys
 
-from workbench import cli
+from workbench.cli import main as cli
 from workbench.topic import topics
 
 

@@ -16,10 +16,9 @@ from confluent_kafka import Producer
 from evolutions import CHANGES, FIRST, is_allowed
 from lake_help import new_topic
 from pyspark.sql import types as T
-from workbench import hudi, stack
+from workbench import hudi, query, stack
 from workbench.base import http
 from workbench.base.errors import LakeError
-from workbench.results import query
 from workbench.topic import avro, registry, topics
 
 # --- the registry

@@ -17,7 +17,7 @@ from lake_help import (
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
 from workbench.base.errors import StackError
-from workbench.results import check
+from workbench.checks import check
 from workbench.source import postgres
 from workbench.topic import topics
 from workbench.walkthroughs import frames, northwind, outbox

@@ -24,7 +24,7 @@ from workbench import hudi
 from workbench.base import files, paths
 from workbench.base.errors import LakeError
 from workbench.hudi import ddl, decode, ingesting, rewriting, timeline
-from workbench.results import readcost
+from workbench.query import readcost
 from workbench.topic import topics
 
 

@@ -16,9 +16,9 @@ from lake_help import SCHEMA, new_table, new_topic
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
 from workbench.base.errors import LakeError, StackError
+from workbench.checks import check
 from workbench.hudi import changes
 from workbench.landing import job
-from workbench.results import check
 from workbench.source import postgres
 from workbench.stack import process
 from workbench.stack.services import SERVICES

@@ -4,9 +4,9 @@ source has."""
 import re
 
 import pytest
-from workbench import stack
+from workbench import query, stack
 from workbench.base.errors import CheckFailed
-from workbench.results import check, query
+from workbench.checks import check
 from workbench.source import postgres
 from workbench.topic import topics
 from workbench.walkthroughs import log_based, pagila

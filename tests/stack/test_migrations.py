@@ -14,7 +14,7 @@ import pytest
 from migrations import AFTER_RECAPTURE, AFTER_UPDATE, EQUAL, LIMIT, MARIADB, POSTGRES
 from workbench import connect, hudi, recapture
 from workbench.base.errors import LakeError
-from workbench.results import check_values
+from workbench.checks import check_values
 from workbench.source import mariadb, postgres
 from workbench.topic import registry, topics
 

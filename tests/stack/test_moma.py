@@ -8,7 +8,7 @@ import decimal
 
 import pytest
 from workbench.base.errors import SourceError
-from workbench.results import check
+from workbench.checks import check
 from workbench.source import postgres
 from workbench.walkthroughs import moma, northwind
 from workbench.walkthroughs.moma import PICADOR, PICASSO

@@ -13,7 +13,7 @@ import minimal_install
 import pyspark
 import pytest
 from workbench.base import aws, paths
-from workbench.run import publish
+from workbench.deployment import publish
 from workbench.stack import artifacts
 
 FITTING = [(3, minor) for minor in range(10, 14)]

@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lake_help import SCHEMA, change_record, kill_service, new_table, new_topic, produce
-from workbench import connect, hudi, landing, stack
+from workbench import connect, hudi, landing, query, stack
 from workbench.base.errors import LakeError, StackError
-from workbench.results import query
 from workbench.spark import session
 from workbench.stack import process
 from workbench.topic import topics

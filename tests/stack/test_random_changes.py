@@ -18,7 +18,7 @@ import pytest
 from lake_help import new_table
 from workbench import hudi
 from workbench.base.errors import CheckFailed
-from workbench.results import check
+from workbench.checks import check
 from workbench.source import postgres
 from workbench.topic import topics
 

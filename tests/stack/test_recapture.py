@@ -8,7 +8,7 @@ import mariadb_help
 import pytest
 from workbench import connect, hudi, recapture
 from workbench.base.errors import ConnectorError, LakeError
-from workbench.results import check
+from workbench.checks import check
 from workbench.source import postgres
 from workbench.topic import registry, topics
 

@@ -9,10 +9,9 @@ import lake_help
 import pytest
 from lake_help import new_table, new_topic
 from pyspark.sql import types as T
-from workbench import hudi
+from workbench import hudi, query
 from workbench.base.errors import LakeError
 from workbench.hudi import ingesting, rewriting
-from workbench.results import query
 from workbench.topic import topics
 
 BIG = {

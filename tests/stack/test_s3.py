@@ -29,8 +29,8 @@ from workbench import hudi, stack
 from workbench.base import aws, environment, files, params, paths, secrets, split_host_port
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
+from workbench.checks import check
 from workbench.hudi import timeline
-from workbench.results import check
 from workbench.run import runner
 from workbench.spark import session
 from workbench.stack import artifacts, process, services

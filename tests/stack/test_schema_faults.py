@@ -13,7 +13,7 @@ from mariadb_help import assert_lake_equals_source, captured_database
 from workbench import connect, hudi, stack
 from workbench.base.errors import SourceError, WorkbenchError
 from workbench.base.wait import wait_until
-from workbench.results import check
+from workbench.checks import check
 from workbench.source import mariadb, postgres
 from workbench.stack import process
 from workbench.stack.services import SERVICES

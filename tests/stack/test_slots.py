@@ -4,8 +4,9 @@ still."""
 import time
 
 import pytest
-from workbench import cli, connect
+from workbench import connect
 from workbench.base.wait import wait_until
+from workbench.cli import main as cli
 from workbench.source import capture_health, postgres
 from workbench.topic import topics
 from workbench.walkthroughs import log_based, museum, outbox, storefront

@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import pq, sql
-from workbench import cli_aws, connect, walkthroughs
+from workbench import connect, walkthroughs
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, SourceError
 from workbench.base.wait import wait_until
-from workbench.results import check
+from workbench.checks import check
+from workbench.cli import aws as aws_commands
 from workbench.source import postgres
 from workbench.walkthroughs import northwind, outbox
 from worlds import with_settings
@@ -911,7 +912,7 @@ def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthrough
             )
         assert postgres.connector_slots(theirs, flow.database) == ["released_outbox"]
         for _ in range(2):  # the second time there is nothing, and that is fine
-            cli_aws._drop_replication_objects("aws")
+            aws_commands._drop_replication_objects("aws")
             assert list(postgres.slots(theirs, flow.database)["slot_name"]) == ["anothers_outbox"]
             assert list(postgres.publications(theirs, flow.database)["publication"]) == ["anothers"]
         assert capsys.readouterr().out == ""

@@ -22,7 +22,7 @@ from psycopg import sql
 from workbench import stack
 from workbench.base.errors import ServiceLost, SourceError, StackError
 from workbench.base.wait import wait_until
-from workbench.results import check
+from workbench.checks import check
 from workbench.source import postgres
 from workbench.source.names import format_sql
 from workbench.stack import process

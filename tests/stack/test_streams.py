@@ -16,7 +16,8 @@ from workbench import stack
 from workbench.base import files
 from workbench.base.errors import LakeError, StackError
 from workbench.base.wait import wait_until
-from workbench.results import check, streams
+from workbench.checks import check
+from workbench.query import streams
 from workbench.spark import session
 from workbench.stack import process
 from workbench.topic import registry, topics

@@ -14,7 +14,7 @@ from workbench.base import paths, wait
 from workbench.base.errors import LakeError, StackError
 from workbench.base.wait import wait_until
 from workbench.hudi import ingesting
-from workbench.results import readcost
+from workbench.query import readcost
 from workbench.source import postgres
 from workbench.spark import session
 from workbench.topic import registry, topics

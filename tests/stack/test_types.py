@@ -15,8 +15,8 @@ from pg_types import TYPES, expected
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from workbench import connect, hudi, stack
+from workbench.checks import check
 from workbench.hudi import timeline
-from workbench.results import check
 from workbench.source import postgres
 from workbench.topic import avro, topics
 from worlds import with_settings

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from workbench import stack, trace, walkthroughs
 from workbench.base.errors import SourceError, WorkbenchError
-from workbench.results import check
+from workbench.checks import check
 from workbench.source import postgres
 from workbench.topic import registry, topics
 from workbench.walkthroughs import baseline

@@ -9,9 +9,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from workbench import cli
 from workbench.base import params
 from workbench.base.errors import StackError
+from workbench.cli import main as cli
 from workbench.stack import artifacts, services
 
 GOOD = {"a": b"jar a", "b": b"jar b"}

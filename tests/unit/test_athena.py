@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 import sqlglot
 from sqlglot import exp
+from workbench import query
 from workbench.base import wait
 from workbench.base.errors import LakeError, StackError
-from workbench.results import athena, query
+from workbench.query import athena
 from workbench.spark import sessions
 
 pytestmark = pytest.mark.aws

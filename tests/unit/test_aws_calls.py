@@ -14,7 +14,8 @@ import on_aws
 import pytest
 from botocore import xform_name
 from workbench.base import ROOT, aws
-from workbench.stack import cloud, remote
+from workbench.deployment import cloud
+from workbench.stack import remote
 
 pytestmark = pytest.mark.aws
 
@@ -52,15 +53,15 @@ def looks():
 # Calls whose operation is no literal: {(file, function): what it may be}
 ELSEWHERE = {
     ("stack/remote.py", "_probe_api"): looks(),
-    ("stack/cloud.py", "_is_terminated"): [
+    ("deployment/cloud.py", "_is_terminated"): [
         (service, operation, {key})
         for service, operation, key, _ in cloud.TERMINATED_RESOURCES.values()
     ],
-    ("stack/cloud.py", "_stop_application"): [
+    ("deployment/cloud.py", "_stop_application"): [
         ("emr-serverless", run["cancel_operation"], {"applicationId", run["id_parameter"]})
         for run in aws.CATALOG["emr_run_kinds"]
     ],
-    ("stack/cloud.py", "_active_runs"): [
+    ("deployment/cloud.py", "_active_runs"): [
         ("emr-serverless", run["list_operation"], {"applicationId", "states"}, run["result_key"])
         for run in aws.CATALOG["emr_run_kinds"]
     ],
@@ -239,8 +240,8 @@ def calls():
             operations, place = texts(call.args[at]), (file, function.name)
             if not operations or not services:
                 passes_on = place in told or place in {
-                    ("stack/cloud.py", "call"),
-                    ("stack/cloud.py", "paginate"),
+                    ("deployment/cloud.py", "call"),
+                    ("deployment/cloud.py", "paginate"),
                 }
                 assert passes_on or place in ELSEWHERE, (
                     f"{where}: what is asked? (ELSEWHERE) {ast.unparse(call)}"
@@ -332,10 +333,10 @@ def test_all_calls_are_found():
         ("base/files.py", "boto3.Session"),
         ("topic/kafka_iam.py", "boto3.Session"),  # for credentials
         (
-            "stack/cloud.py",
+            "deployment/cloud.py",
             "boto3.resource",
         ),  # all versions of all objects of a bucket: test_cloud.py, by moto
-        ("results/athena.py", "client("),  # PyAthena's: test_athena.py
+        ("query/athena.py", "client("),  # PyAthena's: test_athena.py
     }, "asked of AWS by another way"
 
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 from workbench.connect import msk, rest
-from workbench.results import athena, spark_sql
+from workbench.query import athena, spark_sql
 from workbench.source import mariadb, postgres
 from workbench.topic import apicurio, glue_registry
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, ParamsError, WorkbenchError
-from workbench.results import check, check_values
+from workbench.checks import check, check_values
 
 ROWS = pd.DataFrame(
     {

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 import typer
 from typer.testing import CliRunner
-from workbench import cli, walkthroughs
+from workbench import walkthroughs
 from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
+from workbench.cli import main as cli
 from workbench.run import runner
 
 ROWS = [
@@ -49,7 +50,7 @@ def test_help_names_every_verb():
 
 def test_help_imports_nothing_slow():
     slow = "pandas", "papermill", "pyspark", "IPython"
-    code = f"import sys, workbench.cli; print([m for m in {slow} if m in sys.modules])"
+    code = f"import sys, workbench.cli.main; print([m for m in {slow} if m in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
         == "[]"
@@ -339,7 +340,7 @@ def test_a_renamed_option_is_accepted_for_one_release_with_a_note(monkeypatch, o
     called = []
     module(
         monkeypatch,
-        "stack.cloud",
+        "deployment.cloud",
         down=lambda deployment, before_delete, take_ownership: called.append(take_ownership),
     )
     for arguments in (["aws", "down", "--yes", option], ["aws", "down", "--yes"]):

@@ -10,10 +10,10 @@ import boto3
 import on_aws
 import pytest
 from typer.testing import CliRunner
-from workbench import cli_aws
 from workbench.base import aws, wait
 from workbench.base.errors import StackError
-from workbench.stack import cloud
+from workbench.cli import aws as aws_commands
+from workbench.deployment import cloud
 
 pytestmark = pytest.mark.aws
 
@@ -195,7 +195,7 @@ def test_a_price_that_is_not_listed_is_an_error(folder):
 
 
 def test_nothing_is_made_where_the_person_says_no(account):
-    done = CliRunner().invoke(cli_aws.app, ["up", "-p", "Named=workbench-lake"], input="n\n")
+    done = CliRunner().invoke(aws_commands.app, ["up", "-p", "Named=workbench-lake"], input="n\n")
     assert done.exit_code == 1 and "2.0000 USD an hour" in done.output and not stacks()
 
 
@@ -247,10 +247,10 @@ def test_parameters_that_were_given_once_stay(account):
         "Named": "workbench-lake",
         "Deployment": "workbench",
     }
-    done = CliRunner().invoke(cli_aws.app, ["up", "network"], input="n\n")
+    done = CliRunner().invoke(aws_commands.app, ["up", "network"], input="n\n")
     assert (
         "4.5000 USD an hour" in done.output
-        and "5.5000 USD" in CliRunner().invoke(cli_aws.app, ["status"]).output
+        and "5.5000 USD" in CliRunner().invoke(aws_commands.app, ["status"]).output
     )
 
 
@@ -551,7 +551,7 @@ def test_what_is_left_makes_down_fail_with_its_name(account, monkeypatch):
 
 def test_status_tells_each_stack(account):
     def told():
-        done = CliRunner().invoke(cli_aws.app, ["status"])
+        done = CliRunner().invoke(aws_commands.app, ["status"])
         assert done.exit_code == 0, done.exception
         return [
             line.split(None, 1)
@@ -569,23 +569,23 @@ def test_status_tells_each_stack(account):
 
 def test_the_verbs_of_the_command_line(account, monkeypatch):
     run = CliRunner().invoke
-    done = run(cli_aws.app, ["up", "network", "--yes", "-p", "Size=large"])
+    done = run(aws_commands.app, ["up", "network", "--yes", "-p", "Size=large"])
     assert (
         done.exit_code == 0
         and "4.5000 USD an hour" in done.output
         and "workbench-network" in stacks()
     )
-    assert "CREATE_COMPLETE" in run(cli_aws.app, ["status"]).output
+    assert "CREATE_COMPLETE" in run(aws_commands.app, ["status"]).output
     with nothing_runs():
-        done = run(cli_aws.app, ["down", "--yes"])
+        done = run(aws_commands.app, ["down", "--yes"])
     assert done.exit_code == 0 and "nothing is left" in done.output, done.output + str(
         done.exception
     )
     assert "slots and publications were not looked for" in done.output
-    assert run(cli_aws.app, ["cost"]).exit_code == 0
-    assert run(cli_aws.app, ["cost", "-p", "Size"]).exit_code == 2
+    assert run(aws_commands.app, ["cost"]).exit_code == 0
+    assert run(aws_commands.app, ["cost", "-p", "Size"]).exit_code == 2
     assert "has no deployment on AWS" in str(
-        run(cli_aws.app, ["status", "--world", "local"]).exception
+        run(aws_commands.app, ["status", "--world", "local"]).exception
     )
 
 

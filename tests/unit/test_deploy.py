@@ -15,10 +15,12 @@ import sqlglot
 import yaml
 from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
-from workbench import cli_aws, connect, hudi, walkthroughs
+from workbench import connect, hudi, walkthroughs
 from workbench.base import ROOT, params
 from workbench.base.errors import StackError
-from workbench.stack import artifacts, cloud
+from workbench.cli import aws as aws_commands
+from workbench.deployment import cloud
+from workbench.stack import artifacts
 from workbench.topic import kafka_iam, topics
 
 pytestmark = pytest.mark.aws
@@ -845,7 +847,8 @@ def test_14_a_teardown_knows_the_same_stacks():
     """What it does, in which order, and that it goes on where it was interrupted: test_cloud.py."""
     assert list(cloud.load_templates()) == cloudformation.ORDER
     assert "down" in [
-        command.name or command.callback.__name__ for command in cli_aws.app.registered_commands
+        command.name or command.callback.__name__
+        for command in aws_commands.app.registered_commands
     ]
 
 

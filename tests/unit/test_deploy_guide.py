@@ -10,10 +10,10 @@ import cloudformation
 import pytest
 import yaml
 from typer.main import get_command
-from workbench import cli
 from workbench.base.paths import ROOT
+from workbench.cli import main as cli
+from workbench.deployment import cloud
 from workbench.run import notebooks
-from workbench.stack import cloud
 
 pytestmark = pytest.mark.aws
 
@@ -62,7 +62,7 @@ def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
         "topic/kafka_iam.py",
         "topic/glue_registry.py",
         "hudi/ddl.py",
-        "results/athena.py",
+        "query/athena.py",
         "spark/emr.py",
         "run/emr_jobs.py",
         "run/emr_notebook.py",
@@ -113,7 +113,7 @@ def test_the_rights_to_publish_are_all_that_it_calls():
         "head_object": "s3:GetObject",
         "put_object": "s3:PutObject",
     }
-    source = (ROOT / "lib/workbench/run/publish.py").read_text(encoding="utf-8")
+    source = (ROOT / "lib/workbench/deployment/publish.py").read_text(encoding="utf-8")
     called = {actions[name] for name in re.findall(r'"s3", "(\w+)"', source)}
     (row,) = [line for line in GUIDE.splitlines() if line.startswith("| `publish` |")]
     assert called == set(re.findall(r"s3:\w+", row))

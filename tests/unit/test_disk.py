@@ -9,9 +9,9 @@ from collections import namedtuple
 from types import SimpleNamespace
 
 import pytest
-from workbench import cli
 from workbench.base import params, paths
 from workbench.base.paths import ROOT
+from workbench.cli import main as cli
 from workbench.run import execute, runner
 from workbench.stack import doctor, process, services
 

@@ -10,9 +10,10 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 from confluent_sink import SINK
 from typer.testing import CliRunner
-from workbench import cli, connect, landing
+from workbench import connect, landing
 from workbench.base import params, paths
 from workbench.base.errors import ConnectorError, LakeError, ServiceLost
+from workbench.cli import main as cli
 from workbench.stack import artifacts
 from workbench.topic import dlq, topics
 

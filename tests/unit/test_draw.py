@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from workbench.base.errors import LakeError
-from workbench.results import draw, show
+from workbench.display import draw, show
 
 REVENUE = pd.Series({f"C{i:02}": 1000.0 / (i + 1) for i in range(30)})
 

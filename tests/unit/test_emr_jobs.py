@@ -12,10 +12,12 @@ from types import SimpleNamespace
 import on_aws
 import pytest
 from typer.testing import CliRunner
-from workbench import cli, walkthroughs
+from workbench import walkthroughs
 from workbench.base import ROOT, aws, params, wait
 from workbench.base.errors import LakeError, ParamsError, StackError
-from workbench.run import emr_jobs, publish
+from workbench.cli import main as cli
+from workbench.deployment import publish
+from workbench.run import emr_jobs
 from workbench.spark import emr
 from workbench.walkthroughs import ingest as here
 
@@ -369,9 +371,10 @@ def test_it_takes_the_worlds_that_were_published_and_the_library_of_the_archive(
     (tmp_path / "bucket/data/schemas").mkdir(parents=True)
     (tmp_path / "bucket/params/aws.yaml").write_text("name: aws")
     (tmp_path / "bucket/data/schemas/a.avsc").write_text("{}")
-    (tmp_path / "environment/workbench").mkdir(parents=True)
+    (tmp_path / "environment/workbench/cli").mkdir(parents=True)
     (tmp_path / "environment/workbench/__init__.py").write_text("")
-    (tmp_path / "environment/workbench/cli.py").write_text("""import os
+    (tmp_path / "environment/workbench/cli/__init__.py").write_text("")
+    (tmp_path / "environment/workbench/cli/main.py").write_text("""import os
 def main(arguments):
     root = os.environ["WORKBENCH_ROOT"]
     print(arguments, os.environ["WORKBENCH_SPARK"], os.environ["WORKBENCH_LOG"], os.listdir(f"{root}/params"), os.listdir(f"{root}/data/schemas"))

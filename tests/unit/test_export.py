@@ -3,7 +3,7 @@
 import re
 
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from workbench.results.check import MIME
+from workbench.checks.check import MIME
 from workbench.run import export
 
 LINE = new_output(

@@ -12,7 +12,8 @@ import pytest
 from papermill.translators import papermill_translators
 from workbench.base import paths
 from workbench.base.errors import StackError
-from workbench.run import notebooks, publish
+from workbench.deployment import publish
+from workbench.run import notebooks
 
 pytestmark = pytest.mark.aws
 

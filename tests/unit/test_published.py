@@ -11,7 +11,7 @@ import pytest
 from workbench import connect
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, WorkbenchError
-from workbench.results import published
+from workbench.checks import published
 from workbench.walkthroughs import log_based, movies, museum, outbox, query_based
 
 REFERENCE = paths.ROOT / "data" / "reference"

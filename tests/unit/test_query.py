@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import on_aws
 import pytest
+from workbench import query
 from workbench.base import params, paths
 from workbench.base.errors import LakeError, StackError
-from workbench.results import dialect, query, spark_sql
+from workbench.query import crawl, dialect, spark_sql
 from workbench.spark import is_session_lost, java_stacktraces, unreachable_reason
 from workbench.spark import sessions as spark_module
 
@@ -387,10 +388,10 @@ def test_only_a_session_of_an_embedded_world_is_told_as_our_service(tmp_path, mo
 
 def test_a_crawled_table_quotes_the_names_of_foreign_columns_and_its_address(monkeypatch):
     asked = []
-    monkeypatch.setattr(query.files, "list_files", lambda address: {"p`x=1/a.parquet": None})
+    monkeypatch.setattr(crawl.files, "list_files", lambda address: {"p`x=1/a.parquet": None})
     monkeypatch.setattr(spark_sql, "columns", lambda *given: {"a` int) LOCATION 'x' --": "string"})
-    monkeypatch.setattr(query.ddl, "create_database", lambda *given: None)
-    monkeypatch.setattr(query, "sql", lambda spark, text: asked.append(text))
+    monkeypatch.setattr(crawl.ddl, "create_database", lambda *given: None)
+    monkeypatch.setattr(crawl, "sql", lambda spark, text: asked.append(text))
     made = query.create_table_from_files(None, "file:/it's", "d.t")
     assert made in asked and "(\n  `a`` int) LOCATION 'x' --` string)" in made
     assert "PARTITIONED BY (`p``x` string)" in made and made.endswith(r"LOCATION 'file:/it\'s'")

@@ -2,7 +2,7 @@
 
 import pytest
 from workbench import hudi
-from workbench.results import readcost
+from workbench.query import readcost
 
 # the first group was compacted at …03, and got a log since; the second has only its base file
 FILES = {

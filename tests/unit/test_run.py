@@ -241,7 +241,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
         project,
         "10_outbox/11_a.ipynb",
         "## 1. Count",
-        "from workbench.results import check\ncheck.equal('orders', 829, 829)",
+        "from workbench.checks import check\ncheck.equal('orders', 829, 829)",
         f"print('{canary}')\nscale",
         declares='world = "local"\nscale = 1\nlabel = "x"',
     )
@@ -249,7 +249,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
         project,
         "10_outbox/12_b.ipynb",
         "## 2. Break",
-        f"import os\nfrom workbench.results import check\n'{canary}'",
+        f"import os\nfrom workbench.checks import check\n'{canary}'",
         f"check.equal('rows', 829 if os.path.exists('{flag}') else 828, 829)",
     )
     write(project, "10_outbox/13_c.ipynb", "1 + 1")
@@ -399,7 +399,7 @@ def test_own_data_that_differ_leave_the_run_passed_and_are_counted_apart(project
     write(
         project,
         "10_outbox/11_a.ipynb",
-        "from workbench.results import check",
+        "from workbench.checks import check",
         "check.equal('rows', 828, 829, custom_data='/my/data')\ncheck.equal('rows', 829, 829, custom_data='/my/data')",
     )
     result = runner.run()
@@ -414,7 +414,7 @@ def test_a_red_check_that_the_notebook_caught_is_still_red(project):
     write(
         project,
         "10_outbox/11_a.ipynb",
-        "from workbench.results import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass",
+        "from workbench.checks import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass",
     )
     assert quietly().notebooks[0]["error"]["message"] == "check failed: rows"
 

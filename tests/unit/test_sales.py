@@ -12,7 +12,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.dates import date2num
 from workbench.base import ROOT, params
 from workbench.base.errors import LakeError, ServiceLost
-from workbench.results import check, draw, streams
+from workbench.checks import check
+from workbench.display import draw
+from workbench.query import streams
 from workbench.source import csv_files
 from workbench.spark import sessions
 from workbench.topic import avro
@@ -152,7 +154,7 @@ def test_each_micro_batch_with_messages_is_logged(caplog):
     query = SimpleNamespace(
         name="sales", isActive=False, recentProgress=[report(0, 7), report(1, 0), report(2, 3)]
     )
-    caplog.set_level("INFO", "workbench.results.streams")
+    caplog.set_level("INFO", "workbench.query.streams")
     streams._log_batches(query)
     assert caplog.messages == [
         "query sales: batch 0: 7 rows in 1.5 s",

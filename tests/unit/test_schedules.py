@@ -11,8 +11,8 @@ import jinja2
 import nbformat
 import pytest
 from typer.main import get_command
-from workbench import cli
 from workbench.base.paths import ROOT
+from workbench.cli import main as cli
 from workbench.run import notebooks
 
 pytestmark = pytest.mark.aws

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from workbench.base.errors import LakeError
-from workbench.results import show
+from workbench.display import show
 
 
 def test_json_is_folded_and_escaped():

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.results import show
+from workbench.display import show
 
 GROUP = "18b75394-b518-415d-959b-e50fc55f4cdb-3"
 

@@ -2,9 +2,9 @@
 
 import pandas
 import pytest
-from workbench import cli
 from workbench.base import errors, terminal
-from workbench.results import check
+from workbench.checks import check
+from workbench.cli import main as cli
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import pandas as pd
 import sqlglot
 from sqlglot import exp
+from workbench import query
 from workbench.base import params
-from workbench.results import dialect, query
+from workbench.query import dialect, records
 from workbench.walkthroughs import museum
 
 
@@ -18,7 +19,7 @@ def test_a_hostile_name_stays_a_name(monkeypatch):
         names = ["seen_in", hostile, "__op", "_hoodie_file_name", "_hoodie_commit_time"]
         return pd.DataFrame([["x", 1, "u", "a.parquet", "1"]], columns=names)
 
-    monkeypatch.setattr(query, "sql", answer)
+    monkeypatch.setattr(records, "sql", answer)
     hostile = 'name" FROM "moma_cow"."artworks" UNION ALL SELECT "x`, 1 -- \'\\'
     found = query.record(None, museum.flow.tables(params.load("local"), "artists"), 7, hostile)
     assert list(found.columns) == [

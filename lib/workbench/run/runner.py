@@ -23,7 +23,7 @@ from typing import Any, Callable, Optional, Sequence
 import nbformat
 
 from ..base import aws, errors, params, terminal, wait
-from ..results.check import MIME
+from ..checks.check import MIME
 from ..stack import process
 from . import emr_notebook, execute, export, notebooks, run_record
 

@@ -95,7 +95,7 @@ def draw(history: RowHistory) -> Any:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
-    from ..results import draw as charts
+    from ..display import draw as charts
 
     changes, stages = history.changes, _stages(history)
     times = sorted({time for stage in stages.values() for time in stage})

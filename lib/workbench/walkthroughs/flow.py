@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
 from ..base import LakeError, SourceError, World, files, wait_until
+from ..checks import check
 from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
-from ..results import check
 from ..source.names import identifier
 from ..spark import session
 from ..topic import registry, topics

@@ -9,7 +9,7 @@ from typing import Callable
 from ..base import LakeError, World
 from ..base.text import plural
 from ..base.wait import stop_on_signal
-from ..results import streams
+from ..query import streams
 from ..spark import session
 from . import ALL, find_captured_table
 from .declaration import StartQuery

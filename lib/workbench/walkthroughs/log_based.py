@@ -12,8 +12,8 @@ from typing import Any
 import pandas
 from pyspark.sql import SparkSession
 
+from .. import query
 from ..base import ROOT, World
-from ..results import query
 from ..source import sql_file
 from ..spark import session
 from ..topic import registry, topics

@@ -8,7 +8,7 @@ from ..base import World, files
 from ..connect.configs import SCHEMA_HISTORY_PREFIX
 from ..hudi import ddl
 from ..landing.sources import JDBC, topic_name
-from ..results import streams
+from ..query import streams
 from ..source import mariadb, postgres
 from ..source.queries import QUERIES
 from ..spark import session

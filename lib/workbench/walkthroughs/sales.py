@@ -19,14 +19,14 @@ from pyspark.sql import types as T
 from .. import hudi
 from ..base import ROOT, LakeError, World
 from ..base.paths import join_uri
-from ..results import streams
+from ..query import streams
 from ..source import csv_files
 from ..spark import translate_errors
 from ..topic import avro, registry, topics
 from .walkthrough import Walkthrough
 
 if TYPE_CHECKING:
-    from ..results.draw import Picture
+    from ..display.draw import Picture
 
 DATA = ROOT / "data" / "sales"
 SALES_TOPIC, SUMMARY_TOPIC = "pagila.sales.avro", "pagila.sales.summary.avro"
@@ -188,7 +188,7 @@ def picture(sale: dt.datetime, newest: dt.datetime) -> Picture:
         sale: event time of a sale; its line crosses the two windows that contain the sale.
         newest: the newest event time; the watermark is ten minutes earlier.
     """
-    from ..results import draw  # matplotlib, which few notebooks need
+    from ..display import draw  # matplotlib, which few notebooks need
 
     starts = pandas.date_range(FIRST_EVENT_AT, newest, freq="5min").floor("5min")
     starts = starts.insert(0, starts[0] - dt.timedelta(minutes=5))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from ..storefront import contexts
 
 if TYPE_CHECKING:
-    from ..results.draw import Picture
+    from ..display.draw import Picture
 
 
 def picture() -> Picture:
     """Draw the services with their stores, published topics and consumed topics."""
-    from ..results import draw  # a local import: matplotlib is slow to import
+    from ..display import draw  # a local import: matplotlib is slow to import
 
     boxes, arrows = {}, []
     for column, (name, context) in enumerate(contexts.ALL.items()):
@@ -32,7 +32,7 @@ def delivery(connector: bool = False) -> Picture:
     Args:
         connector: also draw the path through the outbox and its connector.
     """
-    from ..results import draw
+    from ..display import draw
 
     topic = contexts.ACCOUNTS.topic
     boxes = {
@@ -58,6 +58,6 @@ def delivery(connector: bool = False) -> Picture:
 
 def _colors() -> dict[str, str]:
     """Return the color of each kind of box."""
-    from ..results.draw import PALETTE
+    from ..display.draw import PALETTE
 
     return {"service": PALETTE[3], "store": PALETTE[2], "topic": PALETTE[1]}

@@ -3,7 +3,7 @@
 import pandas
 
 from ..base import World
-from ..results import check
+from ..checks import check
 from ..source import postgres
 from ..source.names import format_sql
 from ..storefront import contexts

@@ -7,9 +7,9 @@ from typing import Optional, Sequence
 
 import typer
 
-from .base import WorkbenchError, aws, params
-from .cli_options import YES, CommandGroup, parse_key_values
-from .stack import cloud
+from ..base import WorkbenchError, aws, params
+from ..deployment import cloud
+from .options import YES, CommandGroup, parse_key_values
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -111,8 +111,8 @@ def down(world: str = WORLD, take_ownership: bool = TAKE_OWNERSHIP, yes: bool = 
 
 def _drop_replication_objects(world: str) -> None:
     """Drop this world's replication slots and publications, if its databases can be reached."""
-    from . import walkthroughs
-    from .source import postgres
+    from .. import walkthroughs
+    from ..source import postgres
 
     try:
         loaded = params.load(world)
@@ -132,7 +132,7 @@ def _drop_replication_objects(world: str) -> None:
 @app.command()
 def publish(world: str = WORLD) -> None:
     """Upload library, params, notebooks, data, jars and connector plugins to the deployment."""
-    from .run import publish as publishing
+    from ..deployment import publish as publishing
 
     deployment = _deployment(world)
     bucket = aws.parameter(deployment.region, deployment.name, "lake/bucket")

@@ -20,10 +20,10 @@ import nbformat
 import yaml
 
 from ..base import StackError, aws, paths
+from ..run import notebooks
 from ..spark.emr import ENVIRONMENT_ARCHIVE
 from ..spark.settings import hudi_conf
 from ..stack import artifacts
-from . import notebooks
 
 # Uploaded unchanged; jobs/bootstrap.sh copies them to the cluster
 PUBLISHED_FOLDERS = ("params", "notebooks", "data", "deploy/jobs")

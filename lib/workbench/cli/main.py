@@ -13,14 +13,15 @@ from typing import Optional
 
 import typer
 
-from . import cli_aws, cli_dlq, cli_storefront, stack
-from .base import WorkbenchError, did_you_mean, params, paths, pidfiles
-from .base.errors import redact_credentials
-from .base.terminal import echo, escape_unprintable
-from .cli_options import WORLD, YES, CommandGroup, parse_key_values
-from .run import export, run_record
-from .stack import artifacts, process, services
-from .stack import doctor as machine_check
+from .. import stack
+from ..base import WorkbenchError, did_you_mean, params, paths, pidfiles
+from ..base.errors import redact_credentials
+from ..base.terminal import echo, escape_unprintable
+from ..run import export, run_record
+from ..stack import artifacts, process, services
+from ..stack import doctor as machine_check
+from . import aws, dlq, storefront
+from .options import WORLD, YES, CommandGroup, parse_key_values
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -29,9 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo",
 )
-app.add_typer(cli_aws.app, name="aws")
-app.add_typer(cli_dlq.app, name="dlq")
-app.add_typer(cli_storefront.app, name="storefront")
+app.add_typer(aws.app, name="aws")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(storefront.app, name="storefront")
 FROM_DIR = typer.Option(
     None,
     "--from",
@@ -113,7 +114,7 @@ def up(
 @app.command()
 def status(world: str = WORLD) -> None:
     """Show the services with their state, port and memory, and the WAL of replication slots."""
-    from .source import capture_health
+    from ..source import capture_health
 
     loaded = params.load(world)
     _print_status(stack.status(loaded))
@@ -153,7 +154,7 @@ def run(
     if verbose:
         os.environ["WORKBENCH_LOG"] = "info"  # kernels and their child processes inherit it
     if not targets and not params.load(world).stack.embedded:
-        from . import walkthroughs
+        from .. import walkthroughs
 
         local = {flow.folder.name for flow in walkthroughs.ALL if flow.local_only}
         targets = [name for name in _notebooks() if name not in local]
@@ -193,7 +194,7 @@ def doctor(world: str = WORLD) -> None:
 
     Every problem is reported at once, with its remedy.
     """
-    from .source import capture_health
+    from ..source import capture_health
 
     loaded = params.load(world)
     _print_findings([*machine_check.examine(loaded), *capture_health.examine(loaded)])
@@ -261,7 +262,7 @@ def load(
     yes: bool = YES,
 ) -> None:
     """Load the data of a walkthrough into the source database of a world, in one transaction."""
-    from .walkthroughs import LOADERS
+    from ..walkthroughs import LOADERS
 
     if name not in LOADERS:
         raise WorkbenchError(
@@ -310,10 +311,10 @@ def ingest(
 
     The source database is not queried.
     """
-    from . import walkthroughs
-    from .run import emr_jobs
-    from .walkthroughs import capture
-    from .walkthroughs import ingest as ingest_job
+    from .. import walkthroughs
+    from ..run import emr_jobs
+    from ..walkthroughs import capture
+    from ..walkthroughs import ingest as ingest_job
 
     params.require_choice("--on", executor, "here", *emr_jobs.EXECUTORS)
     if source:
@@ -339,8 +340,8 @@ def trace(
     world: str = WORLD,
 ) -> None:
     """Trace one row: log position, topic, schema, landed file, Hudi commit and file, and views."""
-    from . import trace as traces
-    from . import walkthroughs
+    from .. import trace as traces
+    from .. import walkthroughs
 
     loaded = params.load(world)
     traces.show(traces.row(loaded, walkthroughs.traced_table(loaded, table), key))
@@ -410,7 +411,7 @@ def _run_notebooks(
     timeout: float = 600,
     executor: str = "here",
 ) -> int:
-    from .run import runner
+    from ..run import runner
 
     result = runner.run(targets, world, values, resume=resume, timeout=timeout, executor=executor)
     echo(str(result), "green" if result.status == "passed" else "red")

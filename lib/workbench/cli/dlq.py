@@ -5,9 +5,9 @@ Modules that are slow to import are imported when their command runs.
 
 import typer
 
-from .base import params
-from .base.terminal import echo, escape_unprintable
-from .cli_options import WORLD
+from ..base import params
+from ..base.terminal import echo, escape_unprintable
+from .options import WORLD
 
 app = typer.Typer(
     no_args_is_help=True, help="Show messages that could not be decoded, and replay them."
@@ -19,7 +19,7 @@ TOPIC = typer.Argument(..., help="A dead-letter topic, such as movies.dlq.")
 @app.command("list")
 def list_(world: str = WORLD) -> None:
     """Count dead letters by location (topic or folder), origin and reason."""
-    from .topic import dlq
+    from ..topic import dlq
 
     for row in dlq.summary(params.load(world)).itertuples():
         echo(
@@ -35,7 +35,7 @@ def show(
     world: str = WORLD,
 ) -> None:
     """Show dead letters: origin, reason, and the message with its headers."""
-    from .topic import dlq
+    from ..topic import dlq
 
     rows = dlq.read(params.load(world), topic)
     for row in rows.head(limit).itertuples():
@@ -55,6 +55,6 @@ def replay(
     world: str = WORLD,
 ) -> None:
     """Publish dead letters that were not replayed yet to their original topics, unchanged."""
-    from .topic import dlq
+    from ..topic import dlq
 
     echo(f"dead letters replayed: {dlq.replay(params.load(world), topic, offsets=offset)}")

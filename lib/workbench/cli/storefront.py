@@ -7,8 +7,8 @@ import time
 
 import typer
 
-from .base import params
-from .cli_options import WORLD
+from ..base import params
+from .options import WORLD
 
 app = typer.Typer(
     no_args_is_help=True, help="Run three eventually consistent services (notebooks 71 to 74)."
@@ -24,7 +24,7 @@ def up(
     world: str = WORLD,
 ) -> None:
     """Create missing stores and topics, and start the services that are not running."""
-    from .walkthroughs import storefront
+    from ..walkthroughs import storefront
 
     loaded = params.load(world)
     storefront.up(loaded, instances)
@@ -40,7 +40,7 @@ def load(
     world: str = WORLD,
 ) -> None:
     """Send random changes, different in each call, and show the replication lag."""
-    from .walkthroughs import storefront, storefront_load
+    from ..walkthroughs import storefront, storefront_load
 
     loaded = params.load(world)
     storefront.require_created(loaded)
@@ -60,7 +60,7 @@ def load(
 @app.command()
 def status(world: str = WORLD) -> None:
     """Show the state of each service, its unpublished events and its consumer lag."""
-    from .walkthroughs import storefront
+    from ..walkthroughs import storefront
 
     loaded = params.load(world)
     storefront.require_created(loaded)
@@ -78,7 +78,7 @@ def down(world: str = WORLD) -> None:
 
     `make down` stops them, too. Notebook 99 removes everything.
     """
-    from .walkthroughs import storefront
+    from ..walkthroughs import storefront
 
     params.load(world)
     storefront.stop()

@@ -15,7 +15,7 @@ import yaml
 
 from ..base import ROOT, StackError, aws, did_you_mean
 from ..base.aws import DEPLOYMENT_TAG
-from .artifacts import Progress
+from ..stack.artifacts import Progress
 
 Json = dict[str, Any]  # a template, or a part of an AWS response
 Parameters = dict[str, str]  # values of a template's parameters

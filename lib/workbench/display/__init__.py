@@ -1,0 +1,1 @@
+"""Tables (`show`) and pictures (`draw`)."""

@@ -1,1 +1,0 @@
-"""Queries of the lake, checks against the source, tables and pictures."""
