@@ -1,6 +1,7 @@
 """What can go wrong with a table that remembers: the past stays as it was, nothing is lost or there
 twice."""
 
+import dataclasses
 import os
 from types import SimpleNamespace
 
@@ -8,7 +9,15 @@ import avro_bytes
 import avro_help
 import pytest
 from avro_bytes import encode_long, record_schema, wire_message
-from lake_help import SCHEMA, change_record, kill_service_during, new_table, new_topic, produce
+from lake_help import (
+    INLINE_COMPACTION,
+    SCHEMA,
+    change_record,
+    kill_service_during,
+    new_table,
+    new_topic,
+    produce,
+)
 from workbench import hudi
 from workbench.base import paths, wait
 from workbench.base.errors import LakeError, StackError
@@ -356,9 +365,10 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     assert optimised(world, it.table) == it.now() and len(it.now()) == MANY
 
 
-def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark, monkeypatch):
+@pytest.mark.parametrize("extra", [BY_HAND, {}, INLINE_COMPACTION])
+def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark, monkeypatch, extra):
     """Two writers: the table is whole, and neither is refused."""
-    it, load, held = lake(), ingesting.write_batch, []
+    it, load, held = lake(extra=extra), ingesting.write_batch, []
 
     def noting(*args, **knobs):
         held.append(
@@ -389,3 +399,16 @@ def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark, monkeypa
     assert now == independent(it.table) == optimised(world, it.table)
     assert now == sorted([*((n, "p", "5") for n in range(count)), (count, "p", "new")], key=str)
     assert {r[2] for r in it.at("loaded")} == {"one"}
+
+
+def test_a_batch_is_committed_though_the_compaction_after_it_fails(lake, world):
+    it = lake(extra=INLINE_COMPACTION)
+    it.go("loaded", change_record(1, 1, "one"))
+    produce(world, it.topic, change_record(1, 2, "two", op="u"))
+    strategy = {"hoodie.compaction.strategy": "no.such.Strategy"}
+    failing = dataclasses.replace(it.table, extra={**INLINE_COMPACTION, **strategy})
+    with pytest.raises(LakeError, match="(?s)a batch is committed.*no row is lost"):
+        hudi.ingest(session(world), world, hudi.Topic(it.topic), failing, schema=SCHEMA)
+    assert it.now() == [(1, "p", "two")]
+    assert it.go("mended", change_record(1, 3, "three", op="u")).messages == 1
+    assert it.now() == [(1, "p", "three")]

@@ -3,6 +3,7 @@ table."""
 
 import contextlib
 import dataclasses
+import functools
 import json
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
-from workbench.hudi import changes, decode, evolution, ingesting, loading, moves, timeline
+from workbench.hudi import changes, ddl, decode, evolution, ingesting, loading, moves, timeline
 from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
 from workbench.spark import settings
 
@@ -205,12 +206,15 @@ def test_rows_are_a_number(count):
         table(rows=count)
 
 
-def test_an_existing_table_keeps_its_index_and_buckets(world, tmp_path):
-    base = f"file:{tmp_path}/tables/t"
+def commit_in(base, number, *file_ids, **metadata):
+    stats = {"partitionToWriteStats": {"p": [{"fileId": file_id} for file_id in file_ids]}}
+    text = json.dumps({"extraMetadata": metadata, **stats})
+    files.write_text(f"{base}/.hoodie/2026010112000000{number}.commit", text)
 
-    def commit(number, **metadata):
-        text = json.dumps({"extraMetadata": metadata})
-        files.write_text(f"{base}/.hoodie/2026010112000000{number}.commit", text)
+
+def test_an_existing_table_keeps_its_index_and_buckets(tmp_path):
+    base = f"file:{tmp_path}/tables/t"
+    commit = functools.partial(commit_in, base)
 
     def stored(**fields):
         it = timeline.with_stored_index(table(base=base, **fields))
@@ -225,12 +229,73 @@ def test_an_existing_table_keeps_its_index_and_buckets(world, tmp_path):
     for rows in (None, 10, 10**6, 10**8):
         assert stored(rows=rows) == ("BUCKET", 3)
     assert stored(index="SIMPLE")[0] == "SIMPLE"
-    written = {"extraMetadata": {"_workbench_buckets": "3"}}
-    ingesting.check_buckets(table(index="BUCKET", buckets=3), written, "here")
-    with pytest.raises(LakeError, match="(?s)has 3 buckets .*, not 2.*buckets=3"):
-        ingesting.check_buckets(table(index="BUCKET"), written, "here")
-    with pytest.raises(LakeError, match='(?s)not the index SIMPLE.*index="BUCKET", buckets=3'):
-        ingesting.check_buckets(table(index="SIMPLE"), written, "here")
+    commit(4, _workbench_progress="{}", _workbench_index="GLOBAL_SIMPLE")
+    for rows in (None, 10**6):
+        assert stored(rows=rows)[0] == "GLOBAL_SIMPLE", (
+            "its rows may have moved to other partitions"
+        )
+
+
+def test_a_table_that_has_no_ingests_commit_is_known_by_its_file_ids(tmp_path):
+    base = f"file:{tmp_path}/tables/t"
+    commit_in(base, 1, "00000000-2f3a-4a0e", "00000001-77aa-4d2e", _workbench_buckets="2")
+    with pytest.raises(LakeError, match="(?s)no commit says how many buckets.*buckets=…"):
+        timeline.with_stored_index(table(base=base, rows=10**6))
+    named = table(base=base, index="BUCKET", buckets=2)
+    assert timeline.with_stored_index(named) == named
+    commit_in(base, 2, "8f3a2f3a-2f3a-4a0e")
+    assert timeline.with_stored_index(table(base=base, rows=10**6)).index == "SIMPLE"
+
+
+@pytest.mark.parametrize(
+    "written, same, other, expected",
+    [
+        (
+            {"_workbench_buckets": "3"},
+            {"index": "BUCKET", "buckets": 3},
+            {"index": "BUCKET"},
+            r'with index="BUCKET", buckets=3, not "BUCKET", buckets=2',
+        ),
+        (
+            {"_workbench_buckets": "3", "_workbench_index": "BUCKET"},
+            {"index": "BUCKET", "buckets": 3},
+            {"index": "SIMPLE"},
+            r'with index="BUCKET", buckets=3, not "SIMPLE"',
+        ),
+        (
+            {"_workbench_index": "SIMPLE"},
+            {"index": "GLOBAL_SIMPLE"},
+            {"index": "BUCKET"},
+            r'with index="SIMPLE", not "BUCKET", buckets=2',
+        ),
+        ({}, {"index": "BLOOM"}, {"index": "BUCKET"}, r'with index="SIMPLE", not "BUCKET"'),
+    ],
+)
+def test_a_table_has_buckets_or_not(tmp_path, written, same, other, expected):
+    base = f"file:{tmp_path}/tables/t"
+    ingesting.check_index(table(base=base, **other), [], "here")
+    commit_in(base, 1, _workbench_progress="{}", **written)
+    actions = timeline.completed_actions(table(base=base))
+    ingesting.check_index(table(base=base, **same), actions, "here")
+    with pytest.raises(LakeError, match=expected):
+        ingesting.check_index(table(base=base, **other), actions, "here")
+
+
+@pytest.mark.parametrize(
+    "fields, is_refused",
+    [
+        ({"rows": 10**6}, True),
+        ({"rows": 10**6, "type": "mor"}, False),
+        ({"rows": 10**6, "deletes": "soft"}, False),
+        ({}, False),
+    ],
+)
+def test_lists_beside_small_decimals_do_not_become_merge_on_read_unasked(fields, is_refused):
+    price = T.StructField("price", T.DecimalType(10, 2))
+    columns = T.StructType([price, T.StructField("tags", T.ArrayType(T.IntegerType()))])
+    with pytest.raises(LakeError, match="late") if is_refused else contextlib.nullcontext():
+        ingesting.check_chosen_type(table(**fields), columns)
+    ingesting.check_chosen_type(table(**fields), T.StructType([price]))
 
 
 @pytest.mark.parametrize(
@@ -250,6 +315,27 @@ def test_a_key_and_the_old_key_of_another_change_are_one_key(rows, counts, uniqu
     batch = pyarrow.Table.from_pylist([*rows, dead])
     found = loading._count_in_memory(batch, table(), True)
     assert found == ({**counts, "dead_letters": 1}, unique)
+
+
+def test_the_partitions_of_all_new_commits_are_registered(tmp_path, monkeypatch):
+    """Also those of a commit that a compaction of other partitions follows."""
+    base, registered = f"file:{tmp_path}/tables/t", []
+    monkeypatch.setattr(ddl, "query_engine", lambda spark: "athena")
+    monkeypatch.setattr(ddl, "is_registered", lambda spark, table: True)
+    monkeypatch.setattr(ddl, "register", lambda spark, table: registered.append(table.name))
+
+    def commit(number, partition):
+        text = json.dumps({"partitionToWriteStats": {partition: [{"fileId": "f"}]}})
+        files.write_text(f"{base}/.hoodie/2026010112000000{number}.commit", text)
+
+    for number, partition, calls in [(1, "p=old", 1), (2, "p=old", 1)]:
+        commit(number, partition)
+        ddl.sync_catalog(None, table(base=base))
+        assert len(registered) == calls
+    commit(3, "p=new")
+    commit(4, "p=old")
+    ddl.sync_catalog(None, table(base=base))
+    assert len(registered) == 2
 
 
 def test_a_table_keeps_its_type(tmp_path):

@@ -15,7 +15,16 @@ from ..spark import java_stacktraces, translate_errors
 from . import evolution
 from .ddl import literal, refresh, register, sync_catalog
 from .tables import OPTION_GROUPS, Table, commit_lock, needs_record_writer
-from .timeline import CompletedAction, check_clock, pending_compactions, require_commits
+from .timeline import (
+    CompletedAction,
+    check_clock,
+    check_type,
+    pending_compactions,
+    require_commits,
+)
+
+# Whether a commit compacts. Hudi sets it for a Merge-on-Read table that does not name it.
+INLINE_COMPACTION = "hoodie.compact.inline"
 
 
 def call_procedure(
@@ -49,8 +58,11 @@ def compact(spark: SparkSession, table: Table, *operations: str) -> None:
     """Compact a Merge-on-Read table: merge base files and logs into new base files.
 
     The table's catalog entries are created if they are missing, and show the new files afterwards.
-    An ingest may run at the same time: the plan waits for the current batch, and the next batch
-    waits for the plan.
+    An ingest may run at the same time: the compaction waits for the current batch, and the next
+    batch waits for the compaction. If the table's commits do not compact (`extra` has
+    "hoodie.compact.inline": "false"), the next batch waits for the plan only. Otherwise a commit
+    would roll back the plan that runs, and execute it again. A plan that was scheduled is executed
+    by the next such commit.
 
     Args:
         spark: the session.
@@ -59,8 +71,9 @@ def compact(spark: SparkSession, table: Table, *operations: str) -> None:
             nothing is scheduled, "run" makes Hudi plan first.
 
     Raises:
-        LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi failed.
+        LakeError: the table is Copy-on-Write or of another type, or nothing was written to it yet. Or Hudi failed.
     """
+    check_type(table)
     if table.type != "mor":
         raise LakeError(
             f"table {table.name} is Copy-on-Write, it has no logs to compact",
@@ -86,7 +99,8 @@ def compact(spark: SparkSession, table: Table, *operations: str) -> None:
         entry = register(spark, table)
         for operation in operations or ("schedule", "run"):
             makes_plan = operation == "schedule" or not pending_compactions(table)
-            with commit_lock(table) if makes_plan else contextlib.nullcontext():
+            excludes_commits = makes_plan or table.options().get(INLINE_COMPACTION) != "false"
+            with commit_lock(table) if excludes_commits else contextlib.nullcontext():
                 call_procedure(spark, "run_compaction", op=operation, table=entry, options=options)
         sync_catalog(spark, table)
         refresh(spark, table)

@@ -22,7 +22,7 @@ from .timeline import (
     write_stats,
 )
 
-# {base: the partitions and schemas that this process has registered}
+# {base: the partitions and schemas that this process has registered, and the instants that had them}
 catalog_synced: dict[str, set[str]] = {}
 
 
@@ -83,7 +83,7 @@ def unregister(spark: SparkSession, entry: str) -> None:
 
 
 def sync_catalog(spark: SparkSession, table: Table) -> None:
-    """Register new partitions and columns of the last commit, where queries need that (Athena).
+    """Register new partitions and columns of the commits since the last call, where queries need that (Athena).
 
     A table without catalog entries gets none.
 
@@ -93,13 +93,14 @@ def sync_catalog(spark: SparkSession, table: Table) -> None:
     actions = completed_actions(table)
     if not actions or query_engine(spark) != "athena" or not is_registered(spark, table):
         return
-    metadata = actions[-1].metadata
-    partitions = {partition for partition, _ in write_stats(metadata)}
-    current = {str(extra_metadata(metadata).get("schema")), *partitions}
     synced = catalog_synced.setdefault(table.base, set())
+    # A compaction inside a commit is the last action, and has not written the commit's new partitions.
+    new = [action for action in actions if action.instant not in synced]
+    partitions = {partition for action in new for partition, _ in write_stats(action.metadata)}
+    current = {str(extra_metadata(actions[-1].metadata).get("schema")), *partitions}
     if not current <= synced:
         register(spark, table)
-        synced |= current
+    synced |= current | {action.instant for action in new}
 
 
 def refresh(spark: SparkSession, table: Table) -> None:

@@ -24,7 +24,7 @@ from ..topic import avro
 from ..topic.connect_schema import DECIMAL
 from . import moves
 from .evolution import leaf_types
-from .tables import COMBINED_ORDERING_COLUMN, ORDERING_DIGITS, Table
+from .tables import COMBINED_ORDERING_COLUMN, ORDERING_DIGITS, Table, changeable_partition
 
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
@@ -448,7 +448,7 @@ def classify(
     is_delete = _is_delete(schema)
     errors = [*errors, *_null_field_errors(table)]
     errors += moves.errors(schema, table, is_delete)
-    partition = table.changeable_partition
+    partition = changeable_partition(table)
     if partition:
         # A source table without REPLICA IDENTITY FULL sends deletes that hold nothing but the key.
         # Without the partition the row cannot be found, and the delete would be lost silently.

@@ -27,16 +27,17 @@ from pyspark.sql import types as T
 
 from ..base import LakeError, World, files
 from ..landing.batch import Counts
-from ..spark import java_stacktraces, translate_errors
+from ..spark import innermost_cause, is_session_lost, java_stacktraces, translate_errors
 from . import changes, ddl, evolution, moves
 from .changes import SourceProgress
 from .loading import write_batch
 from .rewriting import finish_interrupted_rewrite, rewrite
 from .tables import (
-    BUCKETS_KEY,
+    INDEX_KEY,
     Table,
     commit_lock,
     dead_letters_path,
+    needs_record_writer,
     spark_reader,
     table_lock,
 )
@@ -51,6 +52,7 @@ from .timeline import (
     check_version,
     completed_actions,
     extra_metadata,
+    stored_index,
     with_stored_index,
     write_stats,
 )
@@ -113,10 +115,11 @@ def ingest(
 
     Raises:
         LakeError: a column cannot hold the type in the source's schema (names both types, and what
-            to do); a batch failed (nothing of it is visible; the next run repeats it); the position
+            to do); a batch failed (nothing of it is visible; the next run repeats it), or Hudi's
+            compaction after it (the batch is visible); the position
             in the source is unknown; the table has another type; or the table version changed.
         StackError: the registry does not answer, or the connection to Spark or Kafka is lost.
-            Nothing of the batch is visible then.
+            Nothing of the batch is visible then, or all of it; the next run continues after that.
     """
     job = IngestJob(spark, world, source, table, schema, batch, replay)
     job.run(lambda had_batch: not had_batch or stop())
@@ -272,7 +275,11 @@ class IngestJob:
                 "since": since,
                 "fields": evolution.field_types(latest_schema),
             }
-            counts = self._commit(batch, actions, progress, current)
+            try:
+                counts = self._commit(batch, actions, progress, current)
+            except Exception as e:
+                raise_if_committed(self, current, e)
+                raise
         instant = self._require_progress(current)
         self.replay = False
         result = Ingested(messages=sum(counts.values()), batches=1, **counts)
@@ -312,6 +319,7 @@ class IngestJob:
                 options={
                     PROGRESS_KEY: json.dumps({**progress, self.source.id: current}),
                     SCHEMA_CHANGE_KEY: change,
+                    INDEX_KEY: self.table.index,
                 },
             )
 
@@ -357,6 +365,7 @@ class IngestJob:
         if old is None:
             columns = evolution.merge_schemas(self.table.name, rows_schema)
             check_ordering(self.table, columns)
+            check_chosen_type(self.table, columns)
             return columns, ""
         columns = evolution.evolve(
             self.table.name, old, rows_schema, self.schema is not None, self.table.key
@@ -369,7 +378,7 @@ class IngestJob:
             rows = spark_reader(self.spark).load(self.table.base)
             options = {PROGRESS_KEY: json.dumps(progress)}
             rewrite(self.spark, self.table, rows, columns, options)
-            self._require_no_write_errors(last_ingest_commit(self.table))
+            require_no_write_errors(last_ingest_commit(self.table), self.location)
         return columns, change
 
     def _dead_letter_batches(self) -> dict[int, str]:
@@ -385,8 +394,8 @@ class IngestJob:
         """
         commit = last_ingest_commit(self.table, actions)
         if not self.replay:  # a repeated ingest does not bring back the rows that the commit lacks
-            self._require_no_write_errors(commit)
-        check_buckets(self.table, commit, self.location)
+            require_no_write_errors(commit, self.location)
+        check_index(self.table, actions, self.location)
         progress = read_progress(commit)
         if not commit and (actions or archive_folder(self.table)):
             progress = {UNKNOWN_PROGRESS: {"batch": -1}}
@@ -425,33 +434,56 @@ class IngestJob:
                 hint="look for options in `extra` of the table that change its commits, "
                 "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again",
             )
-        self._require_no_write_errors(action.metadata)
+        require_no_write_errors(action.metadata, self.location)
         return action.instant
 
-    def _require_no_write_errors(self, commit: CommitMetadata) -> None:
-        failed = sum(stat.get("totalWriteErrors") or 0 for _, stat in write_stats(commit))
-        if failed:
-            raise LakeError(
-                f"Hudi made a commit without {failed} of its rows, which it could not write",
-                location=self.location,
-                hint="the log of the spark service gives the reason (write errors); fix "
-                "it, then hudi.ingest(…, replay=True)",
-            )
 
+def raise_if_committed(job: IngestJob, progress: SourceProgress, error: Exception) -> None:
+    """Raise LakeError if a batch is on the timeline: what Hudi does after a commit has failed.
 
-def check_buckets(table: Table, commit: CommitMetadata, location: str) -> None:
-    """Raise LakeError if a commit wrote the table with another number of buckets, or with another index.
-
-    A key would be looked for in another file, not found, and inserted again.
+    Args:
+        job: the ingest.
+        progress: the position in the source after the batch.
+        error: the error of the write.
     """
-    buckets = extra_metadata(commit).get(BUCKETS_KEY)
-    if buckets is None or (table.index == "BUCKET" and int(buckets) == table.buckets):
+    committed = read_progress(last_ingest_commit(job.table)).get(job.source.id)
+    if committed == progress and not is_session_lost(error):
+        raise LakeError(
+            f"a batch is committed, and the work of Hudi after the commit failed: {innermost_cause(str(error))}",
+            location=job.location,
+            hint="see the log of the spark service; no row is lost, and the next run continues after this "
+            "batch. Compaction, cleaning and archiving are repeated by a later commit",
+        ) from error
+
+
+def require_no_write_errors(commit: CommitMetadata, location: str) -> None:
+    """Raise LakeError if a commit lacks rows that Hudi could not write."""
+    failed = sum(stat.get("totalWriteErrors") or 0 for _, stat in write_stats(commit))
+    if failed:
+        raise LakeError(
+            f"Hudi made a commit without {failed} of its rows, which it could not write",
+            location=location,
+            hint="the log of the spark service gives the reason (write errors); fix "
+            "it, then hudi.ingest(…, replay=True)",
+        )
+
+
+def check_index(table: Table, actions: list[CompletedAction], location: str) -> None:
+    """Raise LakeError if a table with buckets has no buckets here, another number of them, or the reverse.
+
+    A key would be looked for in another file, not found, and inserted again. The other indexes can
+    replace each other.
+    """
+    index, buckets = stored_index(actions) or (table.index, None)
+    is_same_number = buckets in (None, table.buckets) or index != "BUCKET"
+    if (index == "BUCKET") == (table.index == "BUCKET") and is_same_number:
         return
-    other = f"not {table.buckets}" if table.index == "BUCKET" else f"not the index {table.index}"
+    number = "" if buckets is None else f", buckets={buckets}"
+    own_number = f", buckets={table.buckets}" if table.index == "BUCKET" else ""
     raise LakeError(
-        f"table {table.name} has {buckets} buckets in a partition, {other}",
+        f'table {table.name} was written with index="{index}"{number}, not "{table.index}"{own_number}',
         location=location,
-        expected=f'index="BUCKET", buckets={buckets}',
+        expected=f'index="{index}"{number}',
         hint="write it as it was made, or drop it and ingest it anew",
     )
 
@@ -471,6 +503,22 @@ def check_ordering(table: Table, columns: T.StructType) -> None:
             expected="a whole number, a text, a time, a double",
             hint="another ordering field, such as the position in the source's log; or "
             'type="cow". A table that has rows already: hudi.drop, and ingest anew',
+        )
+
+
+def check_chosen_type(table: Table, columns: T.StructType) -> None:
+    """Raise LakeError if `rows` chose Merge-on-Read, and a compaction would ignore the order of deletes.
+
+    See "compaction by records" in options.yaml.
+    """
+    is_chosen = table.type == "mor" and "type" in table.chosen
+    if is_chosen and table.deletes == "hard" and needs_record_writer(columns):
+        raise LakeError(
+            f"table {table.name} has a list or a map beside a decimal of at most 18 digits: in a Merge-on-Read "
+            "table, which `rows` chooses, a delete that arrives late could remove a newer row",
+            location=table.base,
+            expected="a type that is named",
+            hint='type="cow"; or type="mor", if the source sends its events in order',
         )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import LakeError
-from .tables import Table
+from .tables import Table, changeable_partition
 
 BEFORE = "__before_"  # prefix of the fields with the old values
 NO_OLD_ROW = ("c", "r")  # operations of a row that is new: create, and read by a snapshot
@@ -38,7 +38,7 @@ def is_tracked(schema: T.StructType, table: Table) -> bool:
     has_fields = all(name in types for name in _required_fields(table)) and all(
         types[BEFORE + name] == types[name] for name in _location_fields(table)
     )
-    return bool(table.changeable_partition) and table.deletes == "hard" and has_fields
+    return bool(changeable_partition(table)) and table.deletes == "hard" and has_fields
 
 
 def check(schema: T.StructType, table: Table) -> None:
@@ -46,14 +46,14 @@ def check(schema: T.StructType, table: Table) -> None:
 
     That is a BUCKET table without the old values, or any table whose old values have another type.
     """
-    if not table.changeable_partition or is_tracked(schema, table):
+    if not changeable_partition(table) or is_tracked(schema, table):
         return
     has_old_values = set(_required_fields(table)).issubset(schema.fieldNames())
     if table.index != "BUCKET" and (table.deletes != "hard" or not has_old_values):
         return
     columns = ",".join(f"before.{name}" for name in _location_fields(table))
     raise LakeError(
-        f"table {table.name} has the index {table.index}, and its partition field {table.changeable_partition[0]} "
+        f"table {table.name} has the index {table.index}, and its partition field {changeable_partition(table)[0]} "
         "can change: without the old row of an update, a row that moves would be in both partitions",
         location=table.base,
         expected=f"the fields {', '.join(_required_fields(table))} in the source's schema, each old value "
@@ -75,7 +75,7 @@ def errors(schema: T.StructType, table: Table, is_delete: Column) -> list[tuple[
     if not is_tracked(schema, table):
         return []
     reason = (
-        f"the update does not hold the old {table.changeable_partition[0]} "
+        f"the update does not hold the old {changeable_partition(table)[0]} "
         "(REPLICA IDENTITY FULL, or a GLOBAL_ index, cures it)"
     )
     return [(~is_delete & ~_is_new() & ~_has_old_row(table), F.lit(reason))]
@@ -136,7 +136,7 @@ def resolve(changes: DataFrame, table: Table) -> DataFrame:
                 F.struct(
                     *(
                         F.col(f"change.row.{name}").alias(name)
-                        for name in table.changeable_partition
+                        for name in changeable_partition(table)
                     )
                 )
             ).alias("partitions"),
@@ -171,7 +171,7 @@ def _old_row(table: Table) -> Column:
 def _delete_in(partition: Column, table: Table) -> Column:
     """Return the newest change of a key as a hard delete in another partition."""
     row = F.col("change.row")
-    for name in table.changeable_partition:
+    for name in changeable_partition(table):
         row = row.withField(name, partition[name])
     return F.struct(row.alias("row"), F.lit(True).alias("is_deleted"))
 
@@ -197,7 +197,7 @@ def _has_moved(table: Table) -> Column:
 
 def _path(row: Column, table: Table) -> Column:
     """Return a value that is equal for two rows in one partition."""
-    return F.array(*(_text(row[name]) for name in table.changeable_partition))
+    return F.array(*(_text(row[name]) for name in changeable_partition(table)))
 
 
 def _text(value: Column) -> Column:

@@ -34,9 +34,10 @@ TABLE_VERSION = "6"
 ORDERING_DIGITS = 20
 # Column of a table that is ordered by several fields: their values as one text.
 COMBINED_ORDERING_COLUMN = "__position"
-BUCKETS_KEY = (
-    "_workbench_buckets"  # key in a commit's extra metadata: the table's number of buckets
-)
+# Keys in a commit's extra metadata, where Hudi keeps options that begin with _: the table's index, and
+# its number of buckets
+INDEX_KEY = "_workbench_index"
+BUCKETS_KEY = "_workbench_buckets"
 # {group: {Hudi option: value}}, all text
 OPTION_GROUPS: dict[str, dict[str, str]] = yaml_files.load(
     Path(__file__).with_name("options.yaml"), as_text=True
@@ -87,7 +88,7 @@ class Table:
         extra: Hudi options that take precedence over the ones made here.
         rows: the expected number of rows, if known. It chooses the type, the index and the buckets of
             a new table. An existing one keeps its index and buckets.
-        has_chosen_index: whether no index was named.
+        chosen: the fields of these that were not named, and are chosen here: type, index.
     """
 
     name: str
@@ -104,49 +105,32 @@ class Table:
     deletes: str = "hard"
     extra: Mapping[str, str] = field(default_factory=dict)
     rows: Optional[int] = None
-    has_chosen_index: bool = field(init=False, default=False, compare=False, repr=False)
+    chosen: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise LakeError if a field is invalid."""
         if not (_is_tuple_of_names(self.key) and self.key):
-            raise self._invalid("key", "a tuple of field names, one at least")
+            raise _invalid(self, "key", "a tuple of field names, one at least")
         if not _is_tuple_of_names(self.partition):
-            raise self._invalid("partition", "a tuple of field names")
+            raise _invalid(self, "partition", "a tuple of field names")
         if not all(self.ordering_fields):
-            raise self._invalid("ordering", "the name of a field, or several with commas between")
+            raise _invalid(self, "ordering", "the name of a field, or several with commas between")
         if self.rows is not None and (type(self.rows) is not int or self.rows < 0):
-            raise self._invalid("rows", "a whole number, or None")
-        self._choose_layout()
+            raise _invalid(self, "rows", "a whole number, or None")
+        _choose_layout(self)
         if type(self.buckets) is not int or self.buckets < 1:
-            raise self._invalid("buckets", "a whole number from 1 on")
+            raise _invalid(self, "buckets", "a whole number from 1 on")
         for name, allowed in ALLOWED_VALUES.items():
             value = getattr(self, name)
             if value not in allowed:
-                raise self._invalid(name, did_you_mean(str(value), allowed))
-        if self.index == "BUCKET" and self.deletes == "soft" and self.changeable_partition:
-            raise self._invalid(
+                raise _invalid(self, name, did_you_mean(str(value), allowed))
+        if self.index == "BUCKET" and self.deletes == "soft" and changeable_partition(self):
+            raise _invalid(
+                self,
                 "deletes",
                 '"hard" with index BUCKET and partitions (a key that is inserted again, into another '
                 'partition, would be there twice); or no partitions; or index="GLOBAL_SIMPLE"',
             )
-
-    def _choose_layout(self) -> None:
-        """Set the type, the index and the number of buckets that were not named."""
-        is_large = self.rows is not None and self.rows >= LARGE_TABLE_ROWS
-        if not self.type:
-            object.__setattr__(self, "type", "mor" if is_large else "cow")
-        if not self.index:
-            object.__setattr__(self, "has_chosen_index", True)
-            object.__setattr__(self, "index", "BUCKET" if is_large else "SIMPLE")
-        if self.buckets is None:
-            size = ROWS_PER_BUCKET_OF_ALL_PARTITIONS if self.partition else ROWS_PER_BUCKET
-            buckets = math.ceil((self.rows or 0) / size) if is_large else 2
-            object.__setattr__(self, "buckets", buckets)
-
-    def _invalid(self, name: str, expected: str) -> LakeError:
-        return LakeError(
-            f"{name} of table {self.name} is {getattr(self, name)!r}", expected=expected
-        )
 
     @property
     def ordering_fields(self) -> list[str]:
@@ -157,13 +141,6 @@ class Table:
     def ordering_column(self) -> str:
         """The column that Hudi orders by: the field itself, or the combination of several."""
         return self.ordering if len(self.ordering_fields) == 1 else COMBINED_ORDERING_COLUMN
-
-    @property
-    def changeable_partition(self) -> list[str]:
-        """The partition fields that are no key fields, unless the index follows a row that moves."""
-        if self.index.startswith("GLOBAL_"):
-            return []
-        return [name for name in self.partition if name not in self.key]
 
     def ordering_value(self, record: Mapping[str, Any]) -> Any:
         """Return the value of the ordering column for a row, or for a record of the source."""
@@ -204,6 +181,33 @@ class Table:
             for option, value in OPTION_GROUPS[group].items()
         }
         return {**options, **self.extra}
+
+
+def _choose_layout(table: Table) -> None:
+    """Set the type, the index and the number of buckets that were not named."""
+    is_large = table.rows is not None and table.rows >= LARGE_TABLE_ROWS
+    defaults = (
+        {"type": "mor", "index": "BUCKET"} if is_large else {"type": "cow", "index": "SIMPLE"}
+    )
+    chosen = frozenset(name for name in defaults if not getattr(table, name))
+    object.__setattr__(table, "chosen", chosen)
+    for name in chosen:
+        object.__setattr__(table, name, defaults[name])
+    if table.buckets is None:
+        size = ROWS_PER_BUCKET_OF_ALL_PARTITIONS if table.partition else ROWS_PER_BUCKET
+        buckets = math.ceil((table.rows or 0) / size) if is_large else 2
+        object.__setattr__(table, "buckets", buckets)
+
+
+def _invalid(table: Table, name: str, expected: str) -> LakeError:
+    return LakeError(f"{name} of table {table.name} is {getattr(table, name)!r}", expected=expected)
+
+
+def changeable_partition(table: Table) -> list[str]:
+    """Return the partition fields that are no key fields, unless the index follows a row that moves."""
+    if table.index.startswith("GLOBAL_"):
+        return []
+    return [name for name in table.partition if name not in table.key]
 
 
 def _is_tuple_of_names(value: Any) -> bool:

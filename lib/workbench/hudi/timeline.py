@@ -20,7 +20,7 @@ import pandas as pd
 from pyarrow.fs import FileInfo
 
 from ..base import LakeError, files, wait_until
-from .tables import BUCKETS_KEY, TABLE_TYPES, TABLE_VERSION, Table
+from .tables import BUCKETS_KEY, INDEX_KEY, TABLE_TYPES, TABLE_VERSION, Table
 
 # Key in a commit's extra metadata, where Hudi keeps options that begin with _: an ingest's progress.
 PROGRESS_KEY = "_workbench_progress"
@@ -30,6 +30,9 @@ WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that chang
 MAX_CLOCK_SKEW_S = 10  # tolerated difference between the clocks of two machines
 # <file group>_<write token>_<instant>.parquet
 BASE_FILE_PATTERN = re.compile(r"(?P<group>.+)_[^_/]+_(?P<instant>\d+)\.parquet")
+# The index BUCKET begins a file id with the number of the bucket, in eight digits. Another index makes
+# random ids.
+BUCKET_FILE_ID = re.compile(r"0000\d{4}-")
 
 
 WriteStat = dict[str, Any]  # what a commit records about a file that it wrote; Hudi's names
@@ -98,15 +101,47 @@ def with_stored_index(table: Table) -> Table:
     """Return the table with the index and the buckets that it has, unless an index was named.
 
     They were chosen by the number of rows that was expected when the table was new.
+
+    Raises:
+        LakeError: the table has buckets, and no commit says how many.
     """
-    actions = completed_actions(table) if table.has_chosen_index else []
-    if not actions:
+    stored = stored_index(completed_actions(table)) if "index" in table.chosen else None
+    if stored is None:
         return table
-    metadata = (extra_metadata(action.metadata) for action in reversed(actions))
-    last: dict[str, str] = next((m for m in metadata if PROGRESS_KEY in m), {})
-    if BUCKETS_KEY in last:
-        return replace(table, index="BUCKET", buckets=int(last[BUCKETS_KEY]))
-    return replace(table, index="SIMPLE")
+    index, buckets = stored
+    if index != "BUCKET":
+        return replace(table, index=index)
+    if buckets is None:
+        raise LakeError(
+            f"table {table.name} has the index BUCKET, and no commit says how many buckets",
+            location=f"{table.base}/.hoodie",
+            expected="an ingest's own commit on the timeline",
+            hint='name them: index="BUCKET", buckets=… (the file names in a partition begin with the '
+            "numbers of its buckets, from 00000000 on); or drop the table and ingest it anew",
+        )
+    return replace(table, index=index, buckets=buckets)
+
+
+def stored_index(actions: list[CompletedAction]) -> Optional[tuple[str, Optional[int]]]:
+    """Return the index of a table and its number of buckets; None if nothing was written to it.
+
+    The last commit by an ingest says so. Without one (another tool made the table, or the commit was
+    archived) the file ids tell BUCKET from another index, which is SIMPLE then.
+
+    Args:
+        actions: as `completed_actions` returns them.
+    """
+    for action in reversed(actions):
+        metadata = extra_metadata(action.metadata)
+        if PROGRESS_KEY in metadata:
+            buckets = metadata.get(BUCKETS_KEY)
+            # commits of an earlier release have no INDEX_KEY
+            index = metadata.get(INDEX_KEY, "BUCKET" if buckets else "SIMPLE")
+            return index, int(buckets) if buckets else None
+    file_ids = [stat["fileId"] for a in actions for _, stat in write_stats(a.metadata)]
+    if not file_ids:
+        return None
+    return ("BUCKET" if all(map(BUCKET_FILE_ID.match, file_ids)) else "SIMPLE"), None
 
 
 def check_readable(table: Table, instant: str) -> bool:

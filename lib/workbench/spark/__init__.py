@@ -1,6 +1,7 @@
 """Spark: the session of a world, and the embedded Spark Connect server."""
 
 from .sessions import (
+    innermost_cause,
     is_remote,
     is_session_lost,
     java_stacktraces,
