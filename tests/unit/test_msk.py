@@ -14,7 +14,7 @@ from workbench import connect
 from workbench.base import aws, wait
 from workbench.base.errors import ConnectorError, StackError
 from workbench.connect import msk as side
-from workbench.connect import validation
+from workbench.connect import operations, validation
 from workbench.landing import sinks, sources
 from worlds import with_settings
 
@@ -375,8 +375,8 @@ def test_nothing_is_deleted_for_one_that_cannot_be_created(msk, monkeypatch):
 def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for(
     msk, verb, monkeypatch
 ):
-    monkeypatch.setattr(side, "validate", lambda *_: None)
-    monkeypatch.setattr(side, "names", lambda world: [])
+    monkeypatch.setattr(operations, "validate", lambda *_: None)
+    monkeypatch.setattr(side.MskConnect, "names", lambda self: [])
     for _ in range(2):  # wait_running looks twice
         expect_list(msk, NAME, asked=NAME)
         expect_tags(msk, NAME, "another")

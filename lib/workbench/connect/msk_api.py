@@ -38,6 +38,11 @@ def full_name(world: World, name: str) -> str:
     return f"{world.stack.deployment}-{name}"
 
 
+def location(world: World) -> str:
+    """Return the Connect cluster of a deployment, for errors."""
+    return f"MSK Connect, {world.region}"
+
+
 def _list_arns(world: World, name: str = "") -> dict[str, str]:
     """Return {name: ARN} of the connectors whose names have this prefix.
 
@@ -96,8 +101,7 @@ def require(world: World, name: str) -> dict[str, Any]:
     """
     connector = describe(world, name)
     if not connector:
-        location = f"MSK Connect, {world.region}"
-        raise validation.missing_connector_error(name, location, names(world))
+        raise validation.missing_connector_error(name, location(world), names(world))
     return connector
 
 
