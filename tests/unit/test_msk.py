@@ -35,7 +35,7 @@ SPLIT = pd.DataFrame(
 def deployed(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(side, "failed_task_count", lambda *_: 0)
+    monkeypatch.setattr(side.MskConnect, "failed_task_count", lambda *_: 0)
     monkeypatch.setattr(
         validation.postgres, "tables_published_by_partition", lambda *_: SPLIT.head(0)
     )
@@ -674,9 +674,9 @@ def test_restart_starts_what_has_failed_and_old_news_of_it_is_not_believed(msk):
 def test_apply_starts_a_failed_task_again(msk, monkeypatch):
     """As the likely causes of a failure say: mend it, then apply again."""
     monkeypatch.setattr(
-        side, "failed_task_count", lambda *_, told=[1, 1]: told.pop() if told else 0
+        side.MskConnect, "failed_task_count", lambda *_, told=[1, 1]: told.pop() if told else 0
     )
-    monkeypatch.setattr(side, "failure_reason", lambda *_: "the publication is missing")
+    monkeypatch.setattr(side.MskConnect, "failure_reason", lambda *_: "the publication is missing")
     judged(msk, NAME)
     expect_describe(msk, "RUNNING", "RUNNING", "RUNNING", "RUNNING")
     expect_operation(msk, "restart_connector", "RESTART_COMPLETE", asked={"onlyFailedTasks": True})

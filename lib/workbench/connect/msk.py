@@ -14,22 +14,10 @@ from typing import Any, ClassVar, Optional
 
 import yaml
 
-from ..base import ConnectorError, StackError, World, aws
-from . import msk_api, validation
+from ..base import ConnectorError, StackError, aws
+from . import validation
 from .configs import CONNECTOR_CATALOG, PLACEHOLDER, known_keys, unknown_keys
-from .msk_api import (
-    METRIC_DELAY,
-    POLL_INTERVAL,
-    call,
-    describe,
-    failed_task_count,
-    failure_reason,
-    full_name,
-    require,
-    run_operation,
-    wait_for_operation,
-    wait_until_stable,
-)
+from .msk_api import METRIC_DELAY, POLL_INTERVAL, MskApi, wait_for_operation
 from .validation import ConnectorStatus, PartStatus, TaskStatus
 
 # {custom plugin: (class, type)}
@@ -50,18 +38,13 @@ _healthy_until: dict[tuple[str, str], float] = {}
 
 
 @dataclass(frozen=True)
-class MskConnect:
+class MskConnect(MskApi):
     """The connectors of a deployment on MSK Connect; a `ConnectBackend`."""
 
-    world: World
     install_hint: ClassVar[str] = (
         "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` "
         "(deploy/README.md)"
     )
-
-    @property
-    def location(self) -> str:
-        return msk_api.location(self.world)
 
     def plugins(self) -> list[dict[str, str]]:
         """Return the connector plugins; a version is the revision of the custom plugin."""
@@ -74,7 +57,7 @@ class MskConnect:
 
     def _custom_plugins(self) -> dict[str, Any]:
         """Return the deployment's usable custom plugins, by their names without its prefix."""
-        prefix = full_name(self.world, "")
+        prefix = self.full_name("")
         listed = aws.paginate(
             self.world.region,
             "kafkaconnect",
@@ -120,12 +103,12 @@ class MskConnect:
                 another deployment; in these cases nothing is deployed. Or an update was rolled back.
             StackError: AWS rejects a request.
         """
-        current, target = wait_until_stable(self.world, name), _to_msk_config(config)
+        current, target = self.wait_until_stable(name), _to_msk_config(config)
         if not current or current["connectorState"] == "FAILED":
             # created before anything is deleted, because this may fail
             request = self._create_request(name, target)
             self.delete(name)
-            call(self.world, "create_connector", **request)
+            self.call("create_connector", **request)
             aws.wait(
                 lambda: name in self.names(),
                 f"connector {name!r} to appear",
@@ -135,9 +118,9 @@ class MskConnect:
             )
             return self.status(name)
         if current["connectorState"] == "PAUSED":
-            run_operation(self.world, name, "resume_connector")
+            self.run_operation(name, "resume_connector")
         if current["connectorConfiguration"] != target:
-            run_operation(self.world, name, "update_connector", connectorConfiguration=target)
+            self.run_operation(name, "update_connector", connectorConfiguration=target)
         elif "FAILED" in validation.states(self.status(name)):
             self.restart(name)
         return self.status(name)
@@ -170,15 +153,14 @@ class MskConnect:
             for plugin_name, plugin in self._custom_plugins().items()
             if CUSTOM_PLUGINS[plugin_name][0] == config["connector.class"]
         )
-        worker = call(
-            world,
+        worker = self.call(
             "describe_worker_configuration",
             workerConfigurationArn=values["worker_configuration"],
         )
         authentication, encryption = SECURITY_SETTINGS[world.kafka.security_protocol]
         text = CREATE_TEMPLATE.substitute(
             values,
-            name=full_name(world, name),
+            name=self.full_name(name),
             bootstrap=world.kafka.bootstrap,
             authentication=authentication,
             encryption=encryption,
@@ -191,11 +173,8 @@ class MskConnect:
         )
         return {**yaml.safe_load(text), "connectorConfiguration": config}
 
-    def names(self) -> list[str]:
-        return msk_api.names(self.world)
-
     def deployed(self, name: str) -> dict[str, str]:
-        return dict((describe(self.world, name) or {}).get("connectorConfiguration", {}))
+        return dict((self.describe(name) or {}).get("connectorConfiguration", {}))
 
     def status(self, name: str) -> ConnectorStatus:
         """Return the status of a connector, with the states of Kafka Connect.
@@ -205,15 +184,15 @@ class MskConnect:
         metric ErroredTaskCount (developer guide, "Monitoring Amazon MSK Connect"), which is one or
         two minutes old. Errors are those of the connector's log.
         """
-        return self._to_status(name, require(self.world, name))
+        return self._to_status(name, self.require(name))
 
     def _to_status(self, name: str, connector: dict[str, Any]) -> ConnectorStatus:
         config = connector["connectorConfiguration"]
         state = STATE_NAMES.get(connector["connectorState"], connector["connectorState"])
-        failed_tasks = failed_task_count(self.world, name, connector) if state == "RUNNING" else 0
+        failed_tasks = self.failed_task_count(name, connector) if state == "RUNNING" else 0
         error = ""
         if state == "FAILED" or failed_tasks:
-            error = failure_reason(self.world, name, connector)
+            error = self.failure_reason(name, connector)
 
         def part_status(state: str) -> PartStatus:
             part_error = error if state == "FAILED" else ""
@@ -237,7 +216,7 @@ class MskConnect:
         if time.monotonic() < _healthy_until.get(key, 0):
             return None
         try:
-            connector = describe(self.world, name)
+            connector = self.describe(name)
             connector_status = self._to_status(name, connector) if connector else None
             message = validation.failure_message(name, connector_status)
         except StackError as e:
@@ -253,7 +232,7 @@ class MskConnect:
             validation.running_for(lambda: self.status(name), stable_for),
             f"connector {name!r} to be RUNNING",
             failure_reason=lambda: self.failure(name),
-            hint=f"read the lines of {full_name(self.world, name)} in its log group in CloudWatch",
+            hint=f"read the lines of {self.full_name(name)} in its log group in CloudWatch",
         )
 
     def restart(self, name: str) -> None:
@@ -268,10 +247,10 @@ class MskConnect:
             raise ConnectorError(
                 f"connector {name!r} is FAILED, and MSK Connect does not restart a failed connector: "
                 f"{current['error']}",
-                location=full_name(self.world, name),
+                location=self.full_name(name),
                 hint="connect.apply(world, name, config) deletes it and creates it again",
             )
-        run_operation(self.world, name, "restart_connector", onlyFailedTasks=True)
+        self.run_operation(name, "restart_connector", onlyFailedTasks=True)
         # for this long CloudWatch may report the state before the restart
         _healthy_until[self.world.stack.deployment, name] = time.monotonic() + METRIC_DELAY
 
@@ -283,12 +262,10 @@ class MskConnect:
         Raises:
             ConnectorError: the connector belongs to another deployment.
         """
-        connector = wait_until_stable(self.world, name)
+        connector = self.wait_until_stable(name)
         if connector:
-            call(self.world, "delete_connector", connectorArn=connector["connectorArn"])
-            wait_for_operation(
-                lambda: not describe(self.world, name), f"connector {name!r} to be gone"
-            )
+            self.call("delete_connector", connectorArn=connector["connectorArn"])
+            wait_for_operation(lambda: not self.describe(name), f"connector {name!r} to be gone")
 
 
 def _to_msk_config(config: dict[str, str]) -> dict[str, str]:

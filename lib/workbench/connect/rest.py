@@ -28,8 +28,7 @@ class KafkaConnect:
         return self.world.connect.url
 
     def plugins(self) -> list[dict[str, str]]:
-        response: list[dict[str, str]] = self.call("GET", "/connector-plugins")
-        return response
+        return list(self.call("GET", "/connector-plugins"))
 
     def invalid_keys(self, name: str, config: dict[str, str]) -> dict[str, list[str]]:
         """Let the plugin validate a configuration; Debezium also connects to the database.
