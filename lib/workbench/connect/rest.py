@@ -153,15 +153,10 @@ class KafkaConnect:
         After a restart of Kafka, Connect rejects the request until a sink's consumer group has no
         member, and responds that the request can be safely retried.
         """
-        path = _connector_path(name)
-
-        def delete_offsets() -> bool:
-            self.call("DELETE", f"{path}/offsets")
-            return True
-
+        path = f"{_connector_path(name)}/offsets"
         wait_until(
-            delete_offsets,
-            f"the offsets of {path} to be deleted",
+            lambda: self.call("DELETE", path) or True,
+            f"the offsets of connector {name!r} to be deleted",
             timeout=60,
             interval=0.5,
             is_transient=lambda e: (
