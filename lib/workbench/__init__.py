@@ -23,10 +23,10 @@ Its packages in the order of the data flow (docs/design.md):
 
 A package imports only from packages above it. `cli`, the command `workbench`, is last.
 
-A world is an environment profile: one params file names its services. An interface with two
-backends is two modules with the same functions: Kafka Connect and MSK Connect, the registries of
-Apicurio and Glue, SQL of Spark and Athena. `spark.session` supports Spark Connect (embedded or on
-EMR Serverless), an existing session, and one in this process. URIs are file:, s3a: or s3:.
+A world is an environment profile: one params file names its services. Four interfaces have several
+backends. Each is a typing.Protocol with one class per backend: ConnectBackend (connect.operations),
+SchemaRegistry (topic.registry), SparkProvider (spark.sessions), QueryEngine (query.engines). URIs are
+file:, s3a: or s3:.
 """
 
 from .base import logs

@@ -207,7 +207,7 @@ source(f"UPDATE actor SET last_name = 'Somebody' WHERE actor_id = {old['record']
             "status = connect.status(",
             """
 from workbench.connect import rest
-rest._call(world, "PUT", f"/connectors/{log_based.CONNECTOR}/pause")
+rest.KafkaConnect(world).call("PUT", f"/connectors/{log_based.CONNECTOR}/pause")
 rest.wait_until(lambda: rest.validation.states(connect.status(world, log_based.CONNECTOR)) == {"PAUSED"}, "a pause")""",
             {"states of connector and task": "'PAUSED', 'PAUSED'"},
         ),

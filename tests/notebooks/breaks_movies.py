@@ -323,14 +323,14 @@ PAUSED = """
 from workbench.base import wait_until
 from workbench.connect import rest
 
-rest._call(world, "PUT", f"/connectors/{movies.CONNECTOR}/pause")
+rest.KafkaConnect(world).call("PUT", f"/connectors/{movies.CONNECTOR}/pause")
 wait_until(lambda: rest.validation.states(connect.status(world, movies.CONNECTOR)) == {"PAUSED"}, "a pause")"""
 # while it is paused the rule goes, so that nothing stops it
 NOT_STOPPED = (
     SOON
     + """
 registry.set_compatibility(world, artifact, "NONE")
-rest._call(world, "PUT", f"/connectors/{movies.CONNECTOR}/resume")"""
+rest.KafkaConnect(world).call("PUT", f"/connectors/{movies.CONNECTOR}/resume")"""
 )
 LATER_MOVIE = """
 movies.execute(world, insert, [302, "Solaris", 1972, "USSR"])
@@ -478,7 +478,7 @@ topics.produce(world, movies.POISONED_TOPIC, [("407", more)])""",
             """
 from workbench.connect import rest
 
-rest._call(world, "PUT", f"/connectors/{movies.FILE_SINK}/pause")
+rest.KafkaConnect(world).call("PUT", f"/connectors/{movies.FILE_SINK}/pause")
 wait_until(lambda: rest.validation.states(connect.status(world, movies.FILE_SINK)) == {"PAUSED"}, "a pause")""",
             {"state of the sink": "'PAUSED'"},
         ),

@@ -137,12 +137,12 @@ CONNECTORS = [
         Break(
             'invalid_config = {**config, "schema.include": "datalake"}',
             """
-from workbench.connect import rest
-_validate = rest.validate
-rest.validate = lambda *asked: None""",
+from workbench.connect import operations
+_validate = operations.validate
+operations.validate = lambda *asked: None""",
             {"an unknown key is rejected": "no failure", "nothing was deployed": "outbox_source"},
             undo="""
-rest.validate = _validate
+operations.validate = _validate
 connect.delete(world, outbox.CONNECTOR)  # it may have begun its snapshot, and would send those rows once more
 postgres.drop_slot(world, config["slot.name"])
 topics.delete(world, outbox.flow.topic(world))""",
@@ -192,12 +192,12 @@ topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 3)""",
         Break(
             "fields of an envelope: messages are flat",
             """
-rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
+rest.KafkaConnect(world).call("PUT", f"/connectors/{outbox.CONNECTOR}/pause")
 rest.wait_until(lambda: rest.validation.states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
 """,
             {"states of connector and task": "'PAUSED', 'PAUSED'"},
             undo="""
-rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/resume")
+rest.KafkaConnect(world).call("PUT", f"/connectors/{outbox.CONNECTOR}/resume")
 connect.wait_running(world, outbox.CONNECTOR)""",
         ),
         Break(
@@ -552,7 +552,7 @@ from workbench.connect import rest
 one = walkthroughs.ALL[0]
 def stop(*asked):
     type(one).ensure(one, *asked)
-    rest._stop(world, one.captures[0].connector)
+    rest.KafkaConnect(world).stop(one.captures[0].connector)
 vars(one)["ensure"] = stop""",
             {"a slot in use cannot be dropped": "no failure"},
         ),

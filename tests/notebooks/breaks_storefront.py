@@ -396,7 +396,7 @@ storefront.start(world, "fulfillment")""",
 from workbench.connect import rest
 
 for name in storefront.CONNECTORS:
-    rest._stop(world, name)""",
+    rest.KafkaConnect(world).stop(name)""",
             {"connectors": "'storefront_accounts': 'STOPPED'"},
         ),
         Break(

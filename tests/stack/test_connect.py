@@ -167,7 +167,7 @@ def test_reference_to_a_password_that_is_not_there(lab):
 
 
 def test_password_stays_out_of_the_stored_configuration(lab, source):
-    stored = json.dumps(rest._call(lab, "GET", f"/connectors/{SOURCE}/config"))
+    stored = json.dumps(rest.KafkaConnect(lab).call("GET", f"/connectors/{SOURCE}/config"))
     assert "${directory:" in stored and lab.postgres.replication_password.reveal() not in stored
 
 
@@ -177,8 +177,8 @@ def test_sink_without_plugin_names_the_landing_job(lab):
 
 
 def _restart(lab):
-    rest._stop(lab, SOURCE)
-    rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
+    rest.KafkaConnect(lab).stop(SOURCE)
+    rest.KafkaConnect(lab).call("PUT", f"/connectors/{SOURCE}/resume")
 
 
 def test_dropped_publication_fails_with_its_cause_and_applying_again_heals(lab, source):
@@ -200,7 +200,7 @@ def test_slot_in_use_fails_with_its_cause(lab, source):
     assert SOURCE + "_2" not in connect.names(lab)
     # a reader that this Connect does not know of: no retries, to see the trace
     quick = {"slot.max.retries": "1", "slot.retry.delay.ms": "200", "errors.max.retries": "0"}
-    rest._call(lab, "PUT", f"/connectors/{SOURCE}_2/config", {**other, **quick})
+    rest.KafkaConnect(lab).call("PUT", f"/connectors/{SOURCE}_2/config", {**other, **quick})
     wait_until(lambda: connect.status(lab, SOURCE + "_2"), "the connector to appear")
     try:
         with pytest.raises(ConnectorError, match="each connector needs its own slot.name"):
@@ -211,9 +211,9 @@ def test_slot_in_use_fails_with_its_cause(lab, source):
 
 def test_dropped_slot_fails_loudly_and_a_clean_start_takes_a_new_snapshot(lab, source):
     config, topic = source
-    rest._stop(lab, SOURCE)
+    rest.KafkaConnect(lab).stop(SOURCE)
     postgres.drop_slot(lab, config["slot.name"])
-    rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
+    rest.KafkaConnect(lab).call("PUT", f"/connectors/{SOURCE}/resume")
     with pytest.raises(ConnectorError, match="the replication slot was dropped"):
         connect.wait_running(lab, SOURCE, stable_for=30)
     assert len(connect.failure(lab, SOURCE)) < 1000

@@ -2,6 +2,7 @@
 the plugins have."""
 
 import pytest
+from workbench import connect
 from workbench.connect import CONNECTORS_DIR, rest
 
 UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
@@ -15,7 +16,9 @@ def asked(world, connector):
         "transforms": "t",
         "transforms.t.type": UNWRAP,
     }
-    answer = rest._call(world, "PUT", f"/connector-plugins/{connector}/config/validate", config)
+    answer = rest.KafkaConnect(world).call(
+        "PUT", f"/connector-plugins/{connector}/config/validate", config
+    )
     return sorted(c["definition"]["name"] for c in answer["configs"])
 
 
@@ -42,4 +45,4 @@ def test_of_every_connector_of_debezium(world):
     of_kafka = {
         f"org.apache.kafka.connect.file.FileStream{side}Connector" for side in ("Sink", "Source")
     }
-    assert {p["class"] for p in rest.plugins(world)} - of_kafka == set(CONNECTORS)
+    assert {p["class"] for p in connect.plugins(world)} - of_kafka == set(CONNECTORS)

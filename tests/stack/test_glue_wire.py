@@ -13,7 +13,8 @@ from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing
 from workbench.hudi import changes
 from workbench.landing import job
-from workbench.topic import glue_registry, topics, wire
+from workbench.topic import topics, wire
+from workbench.topic.glue_registry import GlueRegistry
 from worlds import with_settings
 
 pytestmark = pytest.mark.aws
@@ -79,13 +80,13 @@ def glue(world, topic, monkeypatch):
     """The world with such a registry; `asked` notes the ids that it was asked for."""
     schemas, asked = {OLD: V1, NEW: V2}, []
     monkeypatch.setattr(
-        glue_registry,
+        GlueRegistry,
         "find",
         lambda _, id, kind=wire.GLOBAL_ID: asked.append(id) or schemas.get(id),
     )
-    monkeypatch.setattr(glue_registry, "find_latest", lambda *_: V2)
+    monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: V2)
     monkeypatch.setattr(
-        glue_registry,
+        GlueRegistry,
         "artifacts",
         lambda _, of=None: pandas.DataFrame(
             {"artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}

@@ -88,7 +88,8 @@ def content(world):
             [one["name"], one["state"], [task["state"] for task in one["tasks"]]] for one in found
         ],
         "configurations": {
-            name: connect.rest._call(world, "GET", f"/connectors/{name}/config") for name in names
+            name: connect.rest.KafkaConnect(world).call("GET", f"/connectors/{name}/config")
+            for name in names
         },
         "topics": sorted(topics.names(world)),
         "schemas": sorted(registry.artifacts(world)["artifact"]),

@@ -442,7 +442,7 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
     topics.wait_for_messages(lab, TOPIC, 1, connector="movies_source")
     wait_until(lambda: offsets(lab), "the connector's offset to be kept")
-    connect.rest._stop(lab, "movies_source")
+    connect.rest.KafkaConnect(lab).stop("movies_source")
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (2, 'Zwei', 1984)")
     mariadb.execute(lab, "FLUSH BINARY LOGS")
 
@@ -453,7 +453,7 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
         return len(mariadb.query(lab, "SHOW BINARY LOGS")) == 1
 
     wait_until(purged, "the log to be purged")
-    connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
+    connect.rest.KafkaConnect(lab).call("PUT", "/connectors/movies_source/resume")
     with pytest.raises(
         ConnectorError, match=r"(?s)connect.delete\(world, name\) deletes the offset"
     ):
@@ -471,7 +471,9 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
 
 
 def offsets(world):
-    return connect.rest._call(world, "GET", "/connectors/movies_source/offsets")["offsets"]
+    return connect.rest.KafkaConnect(world).call("GET", "/connectors/movies_source/offsets")[
+        "offsets"
+    ]
 
 
 def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(
@@ -506,9 +508,9 @@ def test_a_history_that_is_gone_and_a_password_that_is_wrong_are_told(lab, movie
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
     topics.wait_for_messages(lab, TOPIC, 1, connector="movies_source")
     wait_until(lambda: offsets(lab), "the connector's offset to be kept")
-    connect.rest._stop(lab, "movies_source")
+    connect.rest.KafkaConnect(lab).stop("movies_source")
     topics.delete(lab, HISTORY)
-    connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
+    connect.rest.KafkaConnect(lab).call("PUT", "/connectors/movies_source/resume")
     with pytest.raises(
         ConnectorError, match=r"(?s)history topic is missing.*connect.delete\(world, name\)"
     ):
@@ -532,8 +534,7 @@ def test_a_history_that_is_gone_and_a_password_that_is_wrong_are_told(lab, movie
 def test_the_form_for_aurora_is_judged_by_mysqls_own_plugin(lab, movies):
     """As far as that goes without a MySQL: all keys are known, and it gets as far as the server."""
     form = {**movies, "connector.class": "io.debezium.connector.mysql.MySqlConnector"}
-    answer = connect.rest._call(
-        lab,
+    answer = connect.rest.KafkaConnect(lab).call(
         "PUT",
         f"/connector-plugins/{form['connector.class']}/config/validate",
         {"name": "aurora", **form},
@@ -577,8 +578,8 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
         (2, "u"),
         (1, "d"),
     ]
-    connect.rest._stop(lab, "movies_source")
-    connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
+    connect.rest.KafkaConnect(lab).stop("movies_source")
+    connect.rest.KafkaConnect(lab).call("PUT", "/connectors/movies_source/resume")
     connect.wait_running(
         lab, "movies_source"
     )  # it has read its schema history, as a consumer group

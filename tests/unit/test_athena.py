@@ -324,7 +324,8 @@ def test_a_session_of_world_aws_asks_athena_and_one_of_another_does_not(monkeypa
 
     ours, theirs = Session(), Session()
     sessions._worlds[ours] = WORLD
-    monkeypatch.setattr(athena, "sql", lambda where, text, **values: (where, text, values))
-    monkeypatch.setattr(query.spark_sql, "sql", lambda where, text, **values: "spark")
-    assert query.sql(ours, "SELECT :world", world=1) == (ours, "SELECT :world", {"world": 1})
-    assert query.sql(theirs, "SELECT 1") == "spark"
+    monkeypatch.setattr(athena.Athena, "sql", lambda *given: given)
+    monkeypatch.setattr(query.spark_sql.SparkSql, "sql", lambda self, *_: ("spark", self.target))
+    asked = query.sql(ours, "SELECT :world", world=1)
+    assert asked == (athena.Athena(WORLD), "SELECT :world", {"world": 1})
+    assert query.sql(theirs, "SELECT 1") == ("spark", theirs)

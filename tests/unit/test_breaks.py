@@ -39,7 +39,8 @@ def imported(module, name):
 
 
 def missing_attributes(sources):
-    """Return the names of the library that do not exist: imported ones, and those of modules."""
+    """Return the names of the library that do not exist: imported ones, and those of modules and of
+    new objects of their classes."""
     modules, missing = {}, set()
     nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
     for node in nodes:
@@ -55,6 +56,12 @@ def missing_attributes(sources):
             module = modules.get(node.value.id)
             if module and not hasattr(module, node.attr):
                 missing.add(f"{node.value.id}.{node.attr}")
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
+            owner = ast.unparse(node.value.func)  # such as rest.KafkaConnect
+            module, _, name = owner.partition(".")
+            value = getattr(modules.get(module), name, None)
+            if isinstance(value, type) and not hasattr(value, node.attr):
+                missing.add(f"{owner}.{node.attr}")
     return missing
 
 
@@ -69,5 +76,7 @@ def test_each_function_of_the_library_that_a_notebook_or_a_break_names_exists(na
 
 
 def test_a_missing_function_is_found():
-    sources = ["from workbench.connect import rest", "rest.states(1)\nrest.status(2)"]
+    sources = ["from workbench.connect import rest", "rest.states(1)\nrest.quote(2)"]
     assert missing_attributes(sources) == {"rest.states"}
+    sources[1] = "rest.KafkaConnect(world).halt(1)\nrest.KafkaConnect(world).stop(2)"
+    assert missing_attributes(sources) == {"rest.KafkaConnect.halt"}

@@ -12,6 +12,7 @@ from workbench import connect
 from workbench.base import http, params, paths, wait
 from workbench.base.errors import ConnectorError, ServiceLost, StackError
 from workbench.connect import configs, rest, validation
+from workbench.connect.rest import KafkaConnect
 from workbench.stack import lifecycle
 from worlds import with_settings
 
@@ -182,20 +183,20 @@ def test_running_once_is_not_yet_running(monkeypatch):
     clock = itertools.count()
     seen = []
 
-    def status(world, name):
+    def status(self, name):
         state = next(answers)
         seen.append(state)
         if state is None:
             raise StackError("Connect does not answer")
         return {"state": state, "tasks": [{"state": state}]}
 
-    monkeypatch.setattr(rest, "status", status)
-    monkeypatch.setattr(rest, "failure", lambda world, name: None)
+    monkeypatch.setattr(KafkaConnect, "status", status)
+    monkeypatch.setattr(KafkaConnect, "failure", lambda self, name: None)
     monkeypatch.setattr(
         validation.time, "monotonic", lambda: next(clock) / 2
     )  # half a second each time that it is asked
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    assert rest.wait_running(WORLD, "x", stable_for=1)["state"] == "RUNNING"
+    assert connect.wait_running(WORLD, "x", stable_for=1)["state"] == "RUNNING"
     assert seen[:4] == ["RUNNING", None, "UNASSIGNED", "RUNNING"] and len(seen) > 4
 
 
@@ -205,7 +206,7 @@ class FakePlugin:
     def __init__(self, errors=()):
         self.errors, self.sent = dict(errors), []
 
-    def __call__(self, world, method, path, body=None, **_):
+    def __call__(self, method, path, body=None, **_):
         self.sent.append((method, path))
         if path == "/connector-plugins":
             return [{"class": "io.x.PostgresConnector", "type": "source", "version": "1"}]
@@ -241,7 +242,7 @@ GOOD = {"connector.class": "io.x.PostgresConnector", "topic.prefix": "p"}
     ],
 )
 def test_a_key_nobody_knows_is_refused(monkeypatch, key, says):
-    monkeypatch.setattr(rest, "_call", FakePlugin())
+    monkeypatch.setattr(KafkaConnect, "call", FakePlugin())
     with pytest.raises(ConnectorError) as e:
         connect.validate(WORLD, {**GOOD, key: "x"})
     assert key in str(e.value) and says in str(e.value)
@@ -249,7 +250,9 @@ def test_a_key_nobody_knows_is_refused(monkeypatch, key, says):
 
 def test_every_message_is_listed(monkeypatch):
     monkeypatch.setattr(
-        rest, "_call", FakePlugin({"topic.prefix": ["is bad"], "schema.include.list": ["odd"]})
+        KafkaConnect,
+        "call",
+        FakePlugin({"topic.prefix": ["is bad"], "schema.include.list": ["odd"]}),
     )
     with pytest.raises(ConnectorError) as e:
         connect.validate(WORLD, GOOD)
@@ -257,7 +260,7 @@ def test_every_message_is_listed(monkeypatch):
 
 
 def test_keys_by_pattern_pass(monkeypatch):
-    monkeypatch.setattr(rest, "_call", FakePlugin())
+    monkeypatch.setattr(KafkaConnect, "call", FakePlugin())
     connect.validate(
         WORLD,
         {
@@ -277,7 +280,7 @@ def test_keys_by_pattern_pass(monkeypatch):
 )
 def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     fake = FakePlugin()
-    monkeypatch.setattr(rest, "_call", fake)
+    monkeypatch.setattr(KafkaConnect, "call", fake)
     with pytest.raises(ConnectorError) as e:
         connect.validate(WORLD, {**GOOD, "database.password": secret})
     assert "database.password" in str(e.value) and "canary-7" not in str(e.value)
@@ -286,7 +289,7 @@ def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
 
 def test_a_source_that_would_lose_what_it_cannot_send_is_refused_and_a_sink_is_not(monkeypatch):
     fake = FakePlugin()
-    monkeypatch.setattr(rest, "_call", fake)
+    monkeypatch.setattr(KafkaConnect, "call", fake)
     with pytest.raises(
         ConnectorError, match="(?s)a source would silently lose.*errors.tolerance: all.*none"
     ):
@@ -341,7 +344,7 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
 )
 def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, value):
     fake = FakePlugin()
-    monkeypatch.setattr(rest, "_call", fake)
+    monkeypatch.setattr(KafkaConnect, "call", fake)
     with pytest.raises(ConnectorError, match="contains a secret as plain text") as e:
         connect.validate(WORLD, {**GOOD, key: value})
     assert (
@@ -394,7 +397,7 @@ def test_our_own_configurations_hold_no_secret(file):
 
 
 def test_missing_sink_plugin_names_the_job_that_does_its_work(monkeypatch):
-    monkeypatch.setattr(rest, "_call", FakePlugin())
+    monkeypatch.setattr(KafkaConnect, "call", FakePlugin())
     with pytest.raises(ConnectorError, match="workbench.landing"):
         connect.apply(WORLD, "sink", connect.config(WORLD, "outbox_sink"))
 
@@ -419,9 +422,9 @@ def test_trace_is_cut_to_first_line_and_cause():
     ],
 )
 def test_what_to_do_about_a_plugin_that_is_not_there(monkeypatch, kind, says):
-    monkeypatch.setattr(rest, "plugins", lambda world: [])
+    monkeypatch.setattr(KafkaConnect, "plugins", lambda self: [])
     with pytest.raises(ConnectorError, match="has no plugin") as e:
-        rest.validate(WORLD, {"connector.class": kind}, "one")
+        connect.validate(WORLD, {"connector.class": kind}, "one")
     assert says in e.value.hint
     for module in re.findall(r"workbench\.(\w+)", e.value.hint):
         importlib.import_module(f"workbench.{module}")
@@ -448,7 +451,7 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
         if told
         else f"Connect responds with status {code}: no such key",
     ):
-        rest._call(_with(user=""), "GET", "/connectors/x")
+        KafkaConnect(_with(user="")).call("GET", "/connectors/x")
 
 
 def test_the_state_of_a_connector_is_not_told_without_kafka(answering):
@@ -460,7 +463,7 @@ def test_the_state_of_a_connector_is_not_told_without_kafka(answering):
     )
     served = answering({"/connectors/x/status": (200, body)})
     with pytest.raises(ServiceLost, match="the service kafka is stopped"):
-        rest.failure(_with(url=served.url, user=""), "x")
+        connect.failure(_with(url=served.url, user=""), "x")
 
 
 def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatch):
@@ -470,7 +473,9 @@ def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatc
     served = answering({"/connectors/x/config": (503, "Kafka is away")})
     before = {*threading.enumerate()}
     with pytest.raises(ServiceLost, match="is stopped"):
-        rest._call(_with(url=served.url, user=""), "PUT", "/connectors/x/config", {"name": "x"})
+        KafkaConnect(_with(url=served.url, user="")).call(
+            "PUT", "/connectors/x/config", {"name": "x"}
+        )
     sent = len(served.asked)
     left = [thread for thread in threading.enumerate() if thread not in before]
     for thread in left:
@@ -502,17 +507,17 @@ def test_offsets_that_cannot_be_deleted_yet_are_tried_again(monkeypatch, refusal
     """After a restart of Kafka a sink's consumer group has a member until its session ends."""
     asked = []
 
-    def call(world, method, path, body=None):
+    def call(method, path, body=None):
         asked.append((method, path))
         if len(asked) <= refusals:
             raise ConnectorError(f"Connect answers 500: {why}")
 
-    monkeypatch.setattr(rest, "_call", call)
+    monkeypatch.setattr(KafkaConnect, "call", staticmethod(call))
     if "not stopped" in why:
         with pytest.raises(ConnectorError, match="is not stopped"):
-            rest._delete_offsets(WORLD, "/connectors/x")
+            KafkaConnect(WORLD)._delete_offsets("x")
     else:
-        rest._delete_offsets(WORLD, "/connectors/x")
+        KafkaConnect(WORLD)._delete_offsets("x")
     assert asked == [("DELETE", "/connectors/x/offsets")] * max(1, refusals + ("retried" in why))
 
 

@@ -17,7 +17,8 @@ from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import decode_avro
 from workbench.landing import job, messages
 from workbench.run import notebooks
-from workbench.topic import glue_registry, registry, wire
+from workbench.topic import registry, wire
+from workbench.topic.glue_registry import GlueRegistry
 
 pytestmark = pytest.mark.aws
 
@@ -173,7 +174,7 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
 
 
 def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
-    monkeypatch.setattr(glue_registry, "names", lambda _: ["t-value"])
+    monkeypatch.setattr(GlueRegistry, "names", lambda _: ["t-value"])
     monkeypatch.setattr(aws, "call", lambda *_, **__: {"SchemaStatus": "DELETING"})
     monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
     clock = iter(range(0, 1000, 20))
@@ -183,7 +184,7 @@ def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
 
 
 def test_a_login_that_expires_while_schemas_go_is_told_at_once(monkeypatch):
-    monkeypatch.setattr(glue_registry, "names", lambda _: ["t-value"])
+    monkeypatch.setattr(GlueRegistry, "names", lambda _: ["t-value"])
     waited, id = [], {"SchemaId": {"RegistryName": VALUES, "SchemaName": "t"}}
     monkeypatch.setattr("workbench.base.wait.time.sleep", on_aws.sleep_once(waited))
     with on_aws.stubbed_client("glue") as stub:
@@ -367,8 +368,8 @@ def test_a_schema_that_is_no_avro():
 
 def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     asked = []
-    monkeypatch.setattr(glue_registry, "find", lambda world, *given: asked.append(given) or ROW)
-    monkeypatch.setattr(glue_registry, "find_latest", lambda *_: MORE)
+    monkeypatch.setattr(GlueRegistry, "find", lambda world, *given: asked.append(given) or ROW)
+    monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: MORE)
     known = decode_avro.SchemaResolver(WORLD, "m.p.t")
     assert known.resolve([f"globalId {ID}", json.dumps(ROW)]) == {
         f"globalId {ID}": ROW,
@@ -459,10 +460,10 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         {"artifact": [f"{SINK['topics']}-value"], "global_id": [ID], "version": ["1"]}
     )
     monkeypatch.setattr(
-        glue_registry, "artifacts", lambda _, of: listed[listed["artifact"].isin(of)]
+        GlueRegistry, "artifacts", lambda _, of: listed[listed["artifact"].isin(of)]
     )
     monkeypatch.setattr(
-        glue_registry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id)
+        GlueRegistry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id)
     )
     monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"], "others"])
     monkeypatch.setattr(job, "_glue_schema_cache", {})
@@ -505,11 +506,11 @@ def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
     asked for, and the rounds have one time together."""
     asked, given, clock = [], [], [100.0]
     monkeypatch.setattr(
-        glue_registry,
+        GlueRegistry,
         "artifacts",
         lambda _, of: pandas.DataFrame(columns=["artifact", "global_id", "version"]),
     )
-    monkeypatch.setattr(glue_registry, "find", lambda _, id, kind="globalId": asked.append(id))
+    monkeypatch.setattr(GlueRegistry, "find", lambda _, id, kind="globalId": asked.append(id))
     monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"]])
     monkeypatch.setattr(job.time, "monotonic", lambda: clock[0])
 

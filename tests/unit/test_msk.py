@@ -14,7 +14,7 @@ from workbench import connect
 from workbench.base import aws, wait
 from workbench.base.errors import ConnectorError, StackError
 from workbench.connect import msk as side
-from workbench.connect import validation
+from workbench.connect import operations, validation
 from workbench.landing import sinks, sources
 from worlds import with_settings
 
@@ -35,7 +35,7 @@ SPLIT = pd.DataFrame(
 def deployed(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(side, "failed_task_count", lambda *_: 0)
+    monkeypatch.setattr(side.MskConnect, "failed_task_count", lambda *_: 0)
     monkeypatch.setattr(
         validation.postgres, "tables_published_by_partition", lambda *_: SPLIT.head(0)
     )
@@ -375,8 +375,8 @@ def test_nothing_is_deleted_for_one_that_cannot_be_created(msk, monkeypatch):
 def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for(
     msk, verb, monkeypatch
 ):
-    monkeypatch.setattr(side, "validate", lambda *_: None)
-    monkeypatch.setattr(side, "names", lambda world: [])
+    monkeypatch.setattr(operations, "validate", lambda *_: None)
+    monkeypatch.setattr(side.MskConnect, "names", lambda self: [])
     for _ in range(2):  # wait_running looks twice
         expect_list(msk, NAME, asked=NAME)
         expect_tags(msk, NAME, "another")
@@ -674,9 +674,9 @@ def test_restart_starts_what_has_failed_and_old_news_of_it_is_not_believed(msk):
 def test_apply_starts_a_failed_task_again(msk, monkeypatch):
     """As the likely causes of a failure say: mend it, then apply again."""
     monkeypatch.setattr(
-        side, "failed_task_count", lambda *_, told=[1, 1]: told.pop() if told else 0
+        side.MskConnect, "failed_task_count", lambda *_, told=[1, 1]: told.pop() if told else 0
     )
-    monkeypatch.setattr(side, "failure_reason", lambda *_: "the publication is missing")
+    monkeypatch.setattr(side.MskConnect, "failure_reason", lambda *_: "the publication is missing")
     judged(msk, NAME)
     expect_describe(msk, "RUNNING", "RUNNING", "RUNNING", "RUNNING")
     expect_operation(msk, "restart_connector", "RESTART_COMPLETE", asked={"onlyFailedTasks": True})

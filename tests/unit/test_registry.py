@@ -18,6 +18,7 @@ from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
 from workbench.hudi import decode_avro, evolution
 from workbench.topic import apicurio, avro, registry, wire
+from workbench.topic.apicurio import ApicurioRegistry
 from worlds import with_settings
 
 WORLD = params.load("local")
@@ -57,13 +58,13 @@ def test_every_wire_that_a_world_may_name_is_known():
 def test_what_the_registry_answers(answering):
     starting = [(503, "starting"), (200, "1")]
     served = answering({"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting})
-    world = with_registry(url=served.url + "/")
-    assert apicurio._request(world, "/a") == b"{}" and apicurio._request(world, "/b") is None
+    request = ApicurioRegistry(with_registry(url=served.url + "/"))._request
+    assert request("/a") == b"{}" and request("/b") is None
     with pytest.raises(
         StackError, match="(?s)the schema registry responds with status 500: oops.*/c"
     ):
-        apicurio._request(world, "/c")
-    assert apicurio._request(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
+        request("/c")
+    assert request("/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +97,8 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
 
 def test_a_rejection_without_words_is_one(monkeypatch):
     silent = SimpleNamespace(status_code=409, json=lambda: {"message": ""})
-    monkeypatch.setattr(apicurio, "_call", lambda *_: silent)
-    assert apicurio.add(WORLD, "t-value", {}) == (0, "")
+    monkeypatch.setattr(ApicurioRegistry, "_call", lambda *_: silent)
+    assert ApicurioRegistry(WORLD).add("t-value", {}) == (0, "")
     with pytest.raises(StackError, match="rejects DELETE"):
         registry.delete(WORLD, "t-value")
 
@@ -138,9 +139,9 @@ class Answers:
 
     def __init__(self, monkeypatch, **texts):
         self.texts, self.asked = texts, []
-        monkeypatch.setattr(apicurio, "_request", self)
+        monkeypatch.setattr(ApicurioRegistry, "_request", self)
 
-    def __call__(self, world, path):
+    def __call__(self, path):
         self.asked.append(path)
         return self.texts.get(path)
 

@@ -1,23 +1,34 @@
-"""Connectors: their configurations, and the operations of a Connect cluster.
+"""Connectors: their configurations, and the operations of a Connect cluster (`operations`).
 
-The operations are an interface with two backends, chosen by the world: `rest` for Kafka Connect, and
-`msk` for MSK Connect.
+A cluster is Kafka Connect (`rest`) or MSK Connect (`msk`), depending on the world.
 """
 
-from ..base.backends import dispatch_by
-from . import msk, rest
-from .configs import CONNECTORS_DIR as CONNECTORS_DIR
-from .configs import config as config
-from .configs import placeholders as placeholders
+from .configs import CONNECTORS_DIR, config, placeholders
+from .operations import (
+    apply,
+    delete,
+    deployed,
+    failure,
+    names,
+    plugins,
+    restart,
+    status,
+    validate,
+    wait_running,
+)
 
-_dispatcher = dispatch_by(lambda world: world.connect.kind, rest=rest, msk=msk)
-apply = _dispatcher("apply")
-delete = _dispatcher("delete")
-deployed = _dispatcher("deployed")
-failure = _dispatcher("failure")
-names = _dispatcher("names")
-plugins = _dispatcher("plugins")
-restart = _dispatcher("restart")
-status = _dispatcher("status")
-validate = _dispatcher("validate")
-wait_running = _dispatcher("wait_running")
+__all__ = (
+    "CONNECTORS_DIR",
+    "apply",
+    "config",
+    "delete",
+    "deployed",
+    "failure",
+    "names",
+    "placeholders",
+    "plugins",
+    "restart",
+    "status",
+    "validate",
+    "wait_running",
+)

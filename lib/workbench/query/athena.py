@@ -10,18 +10,17 @@ import logging
 import math
 import numbers
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import pandas
-from pyspark.sql import SparkSession
 from rich.filesize import decimal as format_size
 from sqlglot.dialects.trino import Trino
 from sqlglot.errors import SqlglotError
 
 from ..base import LakeError, World, aws, first_line
-from ..spark import world_of
 from . import dialect
 
 TIMESTAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
@@ -49,43 +48,49 @@ DDL_PATTERN = re.compile(
 )
 
 
-def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
-    """Run one query or statement, and print the amount of scanned data and the time.
+@dataclass(frozen=True)
+class Athena:
+    """Athena, with the workgroup of a deployment; a `QueryEngine`."""
 
-    See spark_sql.sql for the arguments, the result and the errors.
-    """
-    from pyathena import connect, error
-    from pyathena.converter import DefaultTypeConverter
-    from pyathena.util import RetryConfig
+    world: World
 
-    world = world_of(target)
-    assert world is not None, "query.sql calls Athena only for a session with a world"
-    query = _bind(text, values)
-    log = logging.getLogger("pyathena")  # PyAthena logs a traceback for each error that it raises
-    log.handlers, log.propagate = [logging.NullHandler()], False
-    converter = DefaultTypeConverter()
-    for kind in TEXT_TYPES:
-        converter.remove(kind)
-    cursor = connect(
-        work_group=world.stack.deployment,
-        region_name=world.region,
-        s3_staging_dir="",
-        poll_interval=POLL_SECONDS,
-        converter=converter,
-        retry_config=RetryConfig(attempt=1),  # the client itself retries for about 20 s
-        session=SimpleNamespace(client=lambda service, **_: aws.client(world.region, service)),
-    ).cursor()
-    try:
-        rows = cursor.execute(query).fetchall()
-    except error.Error as e:
-        location = f"Athena, workgroup {world.stack.deployment} in {world.region}"
-        with aws.translate_errors(location):
-            raise _to_error(world, query, cursor.query_id, e) from None
-    frame = _to_dataframe([column[:2] for column in cursor.description or ()], rows)
-    frame.attrs["bytes_scanned"] = cursor.data_scanned_in_bytes or 0
-    seconds = (cursor.total_execution_time_in_millis or 0) / 1000
-    print(f"scanned {format_size(frame.attrs['bytes_scanned'])}, {seconds:.1f} s")
-    return frame
+    def sql(self, text: str, values: dict[str, Any]) -> pandas.DataFrame:
+        """Run one query or statement, and print the amount of scanned data and the time.
+
+        See `query.sql`.
+        """
+        from pyathena import connect, error
+        from pyathena.converter import DefaultTypeConverter
+        from pyathena.util import RetryConfig
+
+        world, query = self.world, _bind(text, values)
+        log = logging.getLogger(
+            "pyathena"
+        )  # PyAthena logs a traceback for each error that it raises
+        log.handlers, log.propagate = [logging.NullHandler()], False
+        converter = DefaultTypeConverter()
+        for kind in TEXT_TYPES:
+            converter.remove(kind)
+        cursor = connect(
+            work_group=world.stack.deployment,
+            region_name=world.region,
+            s3_staging_dir="",
+            poll_interval=POLL_SECONDS,
+            converter=converter,
+            retry_config=RetryConfig(attempt=1),  # the client itself retries for about 20 s
+            session=SimpleNamespace(client=lambda service, **_: aws.client(world.region, service)),
+        ).cursor()
+        try:
+            rows = cursor.execute(query).fetchall()
+        except error.Error as e:
+            location = f"Athena, workgroup {world.stack.deployment} in {world.region}"
+            with aws.translate_errors(location):
+                raise _to_error(world, query, cursor.query_id, e) from None
+        frame = _to_dataframe([column[:2] for column in cursor.description or ()], rows)
+        frame.attrs["bytes_scanned"] = cursor.data_scanned_in_bytes or 0
+        seconds = (cursor.total_execution_time_in_millis or 0) / 1000
+        print(f"scanned {format_size(frame.attrs['bytes_scanned'])}, {seconds:.1f} s")
+        return frame
 
 
 def _bind(text: str, values: dict[str, Any]) -> str:

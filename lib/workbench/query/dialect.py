@@ -100,7 +100,7 @@ class AthenaDialect(Trino):
     class Parser(AthenaTrinoParser):
         """A parser that interprets only calls with a special grammar."""
 
-        FUNCTIONS: dict = {}  # type: ignore[misc] # sqlglot annotates it as an instance variable
+        FUNCTIONS: dict[str, Any] = {}  # type: ignore[misc] # sqlglot annotates it as an instance variable
         FUNCTION_PARSERS = {
             name: AthenaTrinoParser.FUNCTION_PARSERS[name]
             for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION")
@@ -251,7 +251,7 @@ def _unsupported(clause: str, node: Any) -> LakeError:
 
 
 def _generate(tree: Any) -> str:
-    text = tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE)
+    text: str = tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE)
     return text.replace(WINDOW_PLACEHOLDER, "")
 
 

@@ -5,6 +5,7 @@ overflow or an index out of bounds is an error, as in Athena.
 """
 
 import contextlib
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Union
 from weakref import WeakKeyDictionary
@@ -37,41 +38,27 @@ ANSI_SETTINGS = {
 _ansi_sessions: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 
 
-def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
-    """Run one query or statement, and return its rows.
+@dataclass(frozen=True)
+class SparkSql:
+    """Spark with Athena's rules; a `QueryEngine`.
 
-    Besides queries: CREATE EXTERNAL TABLE over Parquet, ORC or JSON, CREATE TABLE … WITH (…) AS,
-    UNLOAD, MSCK REPAIR TABLE, SHOW, DESCRIBE, DROP TABLE, CREATE DATABASE. docs/athena.md lists
-    what is rejected or differs.
-
-    Args:
-        target: a Spark session or a world; its `query.kind` selects the engine. Temporary views of
-            the session are not visible: Athena has none.
-        text: one statement in Athena's dialect (engine version 3). `:name` is a placeholder for a
-            value.
-        values: the values of the placeholders, bound as literals.
-
-    Returns:
-        The rows; `attrs["bytes_scanned"]` is set by Athena only.
-
-    Raises:
-        LakeError: the text is not one statement, or cannot be translated; a value is missing or
-            unused; a table or column does not exist; or Athena cancelled the query, because of a user
-            or of the limit on scanned bytes.
-        StackError: Spark was restarted or is gone (`spark.session(world)` gives a new session), or
-            AWS rejected the request.
+    Temporary views of the session are not visible: Athena has none.
     """
-    tree, create = dialect.parse_statement(text)
-    dialect.require_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
-    spark = session(target) if isinstance(target, World) else target
-    with translate_errors(
-        spark, "the query failed", text.strip()[:1000], dialect.FAILED_QUERY_HINT
-    ):
-        ansi = _ansi_session(spark)
-        rows = _zoned_to_instants(ansi.sql(_to_spark_sql(ansi, tree, values), args=values or None))
-        if create:
-            return _write_table(rows, create)
-        return rows.toPandas()
+
+    target: Union[SparkSession, World]
+
+    def sql(self, text: str, values: dict[str, Any]) -> pandas.DataFrame:
+        """Translate and run one query or statement. See `query.sql`."""
+        tree, create = dialect.parse_statement(text)
+        dialect.require_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
+        spark = session(self.target) if isinstance(self.target, World) else self.target
+        with translate_errors(
+            spark, "the query failed", text.strip()[:1000], dialect.FAILED_QUERY_HINT
+        ):
+            ansi = _ansi_session(spark)
+            rows = ansi.sql(_to_spark_sql(ansi, tree, values), args=values or None)
+            rows = _zoned_to_instants(rows)
+            return _write_table(rows, create) if create else rows.toPandas()
 
 
 def translate(text: str, spark: SparkSession) -> str:

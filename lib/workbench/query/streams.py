@@ -111,7 +111,8 @@ def _read_topic(
     if max_records:
         options["maxOffsetsPerTrigger"] = max_records
     reader: Any = spark.readStream if stream else spark.read
-    return reader.format("kafka").options(**options).load()
+    frame: DataFrame = reader.format("kafka").options(**options).load()
+    return frame
 
 
 def encode(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame:

@@ -12,3 +12,15 @@ from .sessions import (
     unreachable_reason,
     world_of,
 )
+
+__all__ = (
+    "is_remote",
+    "is_session_lost",
+    "java_stacktraces",
+    "query_engine",
+    "session",
+    "session_lost_error",
+    "translate_errors",
+    "unreachable_reason",
+    "world_of",
+)

@@ -145,8 +145,7 @@ def _describe_state(session: dict[str, Any]) -> str:
 
 
 def _get_session(world: World, session_id: str) -> dict[str, Any]:
-    session: dict[str, Any] = _call(world, "get_session", sessionId=session_id)["session"]
-    return session
+    return dict(_call(world, "get_session", sessionId=session_id)["session"])
 
 
 def _wait_until_ready(world: World, session_id: str) -> None:
@@ -209,8 +208,7 @@ class Channel(ChannelBuilder):
             response["authToken"],
             response["authTokenExpiresAt"],
         )
-        endpoint: str = response["endpoint"]
-        return endpoint
+        return str(response["endpoint"])
 
     def end_reason(self) -> str:
         """Return why the session has ended; empty if it has not."""

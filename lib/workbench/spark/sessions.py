@@ -6,7 +6,8 @@ import os
 import re
 import socket
 import threading
-from typing import Any, Iterator, Optional, Union
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Optional, Protocol, Union
 from weakref import WeakKeyDictionary
 
 import pyspark
@@ -16,9 +17,9 @@ from .. import stack
 from ..base import LakeError, StackError, WorkbenchError, World, split_host_port, wait_until
 from .settings import hudi_conf, session_conf
 
-# Limit of the metadata of a gRPC response, which contains Java's stack trace
+# Limit of the metadata of a gRPC response, in bytes. It contains Java's stack trace
 # (conf/spark-defaults.conf).
-MAX_METADATA_BYTES = 256 << 10
+CHANNEL_OPTIONS = [("grpc.max_metadata_size", 256 << 10)]
 PYTHON_MISMATCH = re.compile(
     r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version \((\d+), (\d+)\) "
     r"than that in driver ([\d.]+),"
@@ -38,6 +39,89 @@ _holders: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 
 
+class SparkProvider(Protocol):
+    """Provides the Spark session of a world."""
+
+    def session(self) -> SparkSession:
+        """Return the session with the world's settings. See the function `session`."""
+
+
+@dataclass(frozen=True)
+class ConnectServer:
+    """A Spark Connect server, with local executors or on a standalone cluster."""
+
+    world: World
+
+    def session(self) -> SparkSession:
+        """Start an embedded server that is down, and return the session."""
+        from pyspark.sql.connect.client import ChannelBuilder
+
+        stack.ensure_running(self.world, "spark")
+        channel = ChannelBuilder(self.world.spark.url, channelOptions=CHANNEL_OPTIONS)
+        return _connect_session(self.world, channel)
+
+
+@dataclass(frozen=True)
+class EmrServerless:
+    """EMR Serverless, over Spark Connect (`emr`)."""
+
+    world: World
+
+    def session(self) -> SparkSession:
+        """Start this user's session if it does not exist, and return it."""
+        from . import emr
+
+        return _connect_session(self.world, emr.open_channel(self.world, CHANNEL_OPTIONS))
+
+
+@dataclass(frozen=True)
+class ExistingSession:
+    """The session of a kernel on an EMR cluster."""
+
+    world: World
+
+    def session(self) -> SparkSession:
+        """Return the active session."""
+        active = SparkSession.getActiveSession()
+        if active is None:
+            raise StackError(
+                "there is no Spark session in this kernel",
+                location=f"{self.world.file}: spark.kind",
+                hint="open the notebook with the cluster's PySpark kernel",
+            )
+        return _configure(active, self.world)
+
+
+@dataclass(frozen=True)
+class ClassicSession:
+    """A driver in this process, as in a step of an EMR cluster."""
+
+    world: World
+
+    def session(self) -> SparkSession:
+        """Return the session in this process. A missing session is created."""
+        builder = SparkSession.builder.appName("workbench")
+        # without `master`, Spark uses the master of its configuration (on EMR) or of spark-submit
+        if self.world.spark.master:
+            builder = builder.master(self.world.spark.master)
+        for key, value in {**hudi_conf(), **session_conf()}.items():
+            builder = builder.config(key, value)
+        return _configure(builder.getOrCreate(), self.world)
+
+
+PROVIDERS: dict[str, Callable[[World], SparkProvider]] = {
+    "connect": ConnectServer,
+    "emr_serverless": EmrServerless,
+    "existing": ExistingSession,
+    "classic": ClassicSession,
+}
+
+
+def backend(world: World) -> SparkProvider:
+    """Return the provider of a world's session."""
+    return PROVIDERS[world.spark.kind](world)
+
+
 def session(world: World) -> SparkSession:
     """Return the session of a world; an embedded Spark Connect server is started if it is down.
 
@@ -47,35 +131,14 @@ def session(world: World) -> SparkSession:
     Raises:
         StackError: the server cannot be started or reached, or has another version.
     """
-    if world.spark.kind == "existing":
-        active = SparkSession.getActiveSession()
-        if active is None:
-            raise StackError(
-                "there is no Spark session in this kernel",
-                location=f"{world.file}: spark.kind",
-                hint="open the notebook with the cluster's PySpark kernel",
-            )
-        return _configure(active, world)
-    if world.spark.kind == "classic":
-        return _configure(_classic_session(world), world)
-    return _connect_session(world)
+    return backend(world).session()
 
 
-def _connect_session(world: World) -> SparkSession:
+def _connect_session(world: World, channel: Any) -> SparkSession:
     # as SparkSession.builder.remote(…) does, which does not accept channel options
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    from pyspark.sql.connect.client import ChannelBuilder
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    options = [("grpc.max_metadata_size", MAX_METADATA_BYTES)]
-    channel: ChannelBuilder
-    if world.spark.kind == "emr_serverless":
-        from . import emr
-
-        channel = emr.open_channel(world, options)
-    else:
-        stack.ensure_running(world, "spark")
-        channel = ChannelBuilder(world.spark.url, channelOptions=options)
     builder: Any = ConnectSession.builder
     builder = builder.channelBuilder(channel)
     spark = builder.getOrCreate()
@@ -104,25 +167,15 @@ def is_remote(spark: Any) -> bool:
     return not isinstance(spark, SparkSession) and hasattr(spark, "client")
 
 
-def _classic_session(world: World) -> SparkSession:
-    """Return the session in this process. A missing session is created."""
-    builder = SparkSession.builder.appName("workbench")
-    # without `master`, Spark uses the master of its configuration (on EMR) or of spark-submit
-    if world.spark.master:
-        builder = builder.master(world.spark.master)
-    for key, value in {**hudi_conf(), **session_conf()}.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
-
-
-def _configure(spark: Any, world: World) -> SparkSession:
+def _configure(spark: SparkSession, world: World) -> SparkSession:
     """Apply the settings of every session of a world.
 
     Raises:
         StackError: the server has another version of Spark.
     """
     if is_remote(spark):
-        configure_client(spark.client)
+        remote: Any = spark
+        configure_client(remote.client)
         if not world.stack.embedded:
             _require_same_version(spark)
     for key, value in session_conf().items():

@@ -5,15 +5,16 @@ names one. Only this process queries the registry. Spark tasks do not.
 """
 
 import io
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, NamedTuple, Optional, Protocol, Sequence, Union
 from uuid import UUID, uuid4
 
 import fastavro
 import pandas
 
 from ..base import LakeError, World, did_you_mean
-from ..base.backends import dispatch_by
-from . import apicurio, avro, glue_registry
+from . import avro
+from .apicurio import ApicurioRegistry
+from .glue_registry import GlueRegistry
 from .wire import (
     CCOMPAT,
     CONTENT_ID,
@@ -27,17 +28,96 @@ from .wire import (
 # columns of `artifacts` by kind of id
 ID_COLUMNS = {GLOBAL_ID: "global_id", CONTENT_ID: "content_id", CCOMPAT: "content_id"}
 
-_backend = dispatch_by(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
-location: Callable[[World], str] = _backend("location")
-artifacts: Callable[..., pandas.DataFrame] = _backend("artifacts")
-names: Callable[[World], list[str]] = _backend("names")
-find: Callable[..., Optional[dict[str, Any]]] = _backend("find")
-find_latest: Callable[..., Optional[dict[str, Any]]] = _backend("find_latest")
-delete: Callable[..., None] = _backend("delete")
-compatibility: Callable[[World, str], str] = _backend("compatibility")
-_add: Callable[[World, str, Any], tuple[SchemaId, str]] = _backend("add")
-_incompatibility_reason: Callable[..., str] = _backend("incompatibility_reason")
-_set_compatibility: Callable[[World, str, str], None] = _backend("set_compatibility")
+
+class SchemaRegistry(Protocol):
+    """The schema registry of a world.
+
+    An artifact, `<topic>-key` or `<topic>-value`, has the versions of a schema. A method without a
+    docstring is documented by the function of its name in this module.
+    """
+
+    @property
+    def location(self) -> str:
+        """URL or name of the registry, for errors."""
+
+    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> pandas.DataFrame: ...
+
+    def names(self) -> list[str]: ...
+
+    def find(self, id: SchemaId, kind: str) -> Optional[dict[str, Any]]: ...
+
+    def find_latest(self, artifact: str, kind: str) -> Optional[dict[str, Any]]:
+        """Return the latest schema of an artifact, None if there is no such artifact."""
+
+    def delete(self, *artifacts: str) -> None: ...
+
+    def add(self, artifact: str, schema: Any) -> tuple[SchemaId, str]:
+        """Add a schema as the latest version of an artifact, which is created if it does not exist.
+
+        If a version of the artifact has the same schema, no version is added.
+
+        Returns:
+            (global id, ""), or (any id, the reason) if the artifact's mode rejects the schema.
+        """
+
+    def incompatibility_reason(self, artifact: str, schema: Any, kind: str) -> str:
+        """Return why the registry rejects a schema as the next version of an artifact.
+
+        The artifact may be changed (see `check_compatibility`).
+
+        Returns:
+            "" if the registry accepts the schema.
+        """
+
+    def compatibility(self, artifact: str) -> str: ...
+
+    def set_compatibility(self, artifact: str, mode: str) -> None:
+        """Set the mode of an existing artifact, one of avro.COMPATIBILITY_MODES."""
+
+
+def backend(world: World) -> SchemaRegistry:
+    """Return the schema registry of a world."""
+    return GlueRegistry(world) if world.registry.kind == "glue" else ApicurioRegistry(world)
+
+
+def artifacts(world: World, artifact_names: Optional[Sequence[str]] = None) -> pandas.DataFrame:
+    """Return one row per version of each artifact.
+
+    Args:
+        world: the environment profile.
+        artifact_names: the artifacts to return, by default all. A missing artifact has no row.
+
+    Returns:
+        Columns group, artifact, type, version, global_id, content_id.
+    """
+    return backend(world).artifacts(artifact_names)
+
+
+def names(world: World) -> list[str]:
+    """Return the names of all artifacts."""
+    return backend(world).names()
+
+
+def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
+    """Return the schema with this id, None if the id is unknown.
+
+    See `schema` for the arguments and errors.
+    """
+    return backend(world).find(id, kind)
+
+
+def delete(world: World, *artifacts: str) -> None:
+    """Delete artifacts with all their versions. Missing artifacts are ignored.
+
+    Raises:
+        StackError: the registry rejects the deletion.
+    """
+    backend(world).delete(*artifacts)
+
+
+def compatibility(world: World, artifact: str) -> str:
+    """Return the compatibility mode of an artifact; NONE if there is no artifact."""
+    return backend(world).compatibility(artifact)
 
 
 def schema(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> dict[str, Any]:
@@ -62,7 +142,7 @@ def schema(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> dict[str, Any]:
 def _unknown_schema_error(world: World, schema: str) -> LakeError:
     return LakeError(
         f"the registry has no schema with {schema}",
-        location=location(world),
+        location=backend(world).location,
         hint="registry.artifacts(world) lists the schemas; did the producer use this registry, and "
         "the format in registry.wire?",
     )
@@ -81,7 +161,7 @@ def latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> dict[str, Any]
         LakeError: there is no such artifact; the error lists similar names.
         StackError: the registry does not respond.
     """
-    avsc = find_latest(world, artifact, kind)
+    avsc = backend(world).find_latest(artifact, kind)
     if avsc is None:
         raise _missing_artifact_error(world, artifact)
     return avsc
@@ -91,7 +171,7 @@ def _missing_artifact_error(world: World, artifact: str) -> LakeError:
     existing = names(world)
     return LakeError(
         f"the registry has no artifact {artifact!r}",
-        location=location(world),
+        location=backend(world).location,
         expected=did_you_mean(artifact, existing) if existing else "the registry is empty",
         hint="the converter registers it with the first message: is the connector RUNNING, and is its "
         "converter that of this registry?",
@@ -127,11 +207,11 @@ def register(world: World, artifact: str, schema: Any) -> SchemaId:
     Raises:
         LakeError: the registry rejects the schema, because of the artifact's compatibility mode.
     """
-    id, reason = _add(world, artifact, schema)
+    id, reason = backend(world).add(artifact, schema)
     if reason:
         raise LakeError(
             f"the registry rejects the schema as next version of {artifact!r}: {reason}",
-            location=location(world),
+            location=backend(world).location,
             expected=f"a schema with {compatibility(world, artifact)} compatibility",
             hint="change the schema in a compatible way, for example with a default for an added or "
             "removed field; or change the artifact's mode (registry.set_compatibility)",
@@ -153,7 +233,7 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
         LakeError: there is no such mode or artifact.
     """
     latest(world, artifact)
-    _set_compatibility(world, artifact, avro.validate_mode(mode))
+    backend(world).set_compatibility(artifact, avro.validate_mode(mode))
 
 
 def check_compatibility(
@@ -181,15 +261,16 @@ def check_compatibility(
     """
     required_mode = avro.validate_mode(mode or compatibility(world, artifact))
     copy, existing = f"check-{uuid4().hex[:8]}-{artifact}", versions(world, artifact)
+    service = backend(world)
     try:
         for version in existing:
             register(world, copy, version)
             # otherwise the global rule could reject the next version of the copy
-            _set_compatibility(world, copy, "NONE")
-        _set_compatibility(world, copy, required_mode)
-        return _incompatibility_reason(world, copy, schema, kind)
+            service.set_compatibility(copy, "NONE")
+        service.set_compatibility(copy, required_mode)
+        return service.incompatibility_reason(copy, schema, kind)
     finally:
-        delete(world, copy)
+        service.delete(copy)
 
 
 def wire_prefix(world: World, id: SchemaId) -> bytes:
