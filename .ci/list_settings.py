@@ -34,7 +34,7 @@ CONNECTORS: dict[type[Settings], list[Section]] = {
     ],
     models.ConfluentSink: [
         ("parquet.", "format.class", models.FORMATS),
-        ("", "partitioner.class", models.PARTITIONERS),
+        ("", "partitioner.class", models.CONFLUENT_SINKS),
         ("value.converter.", "value.converter", models.CONFLUENT_CONVERTERS),
         KEYS,
         ERRORS,
@@ -46,10 +46,12 @@ CONNECTORS: dict[type[Settings], list[Section]] = {
 }
 
 
-def rows(model: type[Settings], prefix: str = "") -> list[str]:
-    """Return the rows of a table with the settings of a model."""
+def rows(model: type[Settings], prefix: str = "", base: type[Settings] = Settings) -> list[str]:
+    """Return the rows of a table with the settings of a model that differ from those of its base."""
     lines = []
-    for field in model.model_fields.values():
+    for name, field in model.model_fields.items():
+        if issubclass(model, base) and repr(field) == repr(base.model_fields.get(name)):
+            continue
         values = re.sub(r"^valid: ", "", valid_values(field))
         if field.exclude:
             values = f"no effect: {values}"
@@ -88,7 +90,7 @@ def parts(model: type[Settings], plugin: str) -> list[str]:
     found = [f"## {model.__name__}", f"{model.__doc__} Class: `{plugin}`.", table(own)]
     for prefix, selector, plugins in CONNECTORS[model]:
         for name, section in plugins.items():
-            lines = rows(section, prefix)
+            lines = rows(section, prefix, model)
             if not selector:
                 names = ", ".join(line.split(" | ")[0].strip("| ") for line in lines)
                 found.append(f"No effect, because a sink does not store keys: {names}.")
@@ -141,7 +143,9 @@ def schema_of(model: type[Settings], plugin: str) -> dict[str, Any]:
         for section in plugins.values():
             for name, schema in json_schema(section, prefix).items():
                 # each plugin has its own rules for a setting that several have
-                properties[name] = schema if name not in properties else {"type": "string"}
+                known = properties.setdefault(name, schema)
+                if known != schema:
+                    properties[name] = {"type": "string"}
         if selector:
             properties[selector] = {"enum": sorted(plugins)}
     properties["connector.class"] = {"const": plugin}

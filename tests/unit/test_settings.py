@@ -149,11 +149,7 @@ def test_the_sections_of_a_connector_have_models():
         "errors.deadletterqueue.": models.DeadLetterQueue,
         "parquet.": models.ParquetFormat,
     }
-    rest = {"transforms.", "producer.override.", *models.PARTITIONER_SETTINGS}
-    assert {*models.ConfluentSink.SECTIONS} == {*own, *rest}
-    for model in models.PARTITIONERS.values():
-        for field in model.model_fields.values():
-            assert field.alias.startswith(models.PARTITIONER_SETTINGS)
+    assert {*models.ConfluentSink.SECTIONS} == {*own, "transforms.", "producer.override."}
 
 
 # --- docs/settings.md, docs/settings.schema.json

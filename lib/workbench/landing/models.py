@@ -13,6 +13,8 @@ from ..stack.services import AVRO_CONVERTER
 from .partitioners import require_timezone, to_strftime
 from .settings import Boolean, Ignored, Integer, List, PositiveInteger, Settings, Text
 
+Plugins = dict[str, type[Settings]]  # {plugin: model of its settings}
+
 # --- converters
 
 
@@ -71,7 +73,7 @@ class KeyConverter(JsonConverter, ApicurioSettings, GlueConverter):
 DEFAULT_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 SOURCE_CONVERTERS = {DEFAULT_CONVERTER: JsonWriter}
 LENSES_CONVERTERS = {DEFAULT_CONVERTER: JsonConverter}
-CONFLUENT_CONVERTERS: dict[str, type[Union[JsonConverter, ApicurioConverter, GlueConverter]]] = {
+CONFLUENT_CONVERTERS: Plugins = {
     **LENSES_CONVERTERS,
     AVRO_CONVERTER: ApicurioConverter,
     "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter": GlueConverter,
@@ -180,61 +182,14 @@ class ParquetFormat(Settings):
     codec: Literal["none", "snappy", "gzip", "zstd"] = "snappy"
 
 
-FORMATS: dict[str, type[Union[LinesFormat, AvroFormat, ParquetFormat]]] = {
+FORMATS: Plugins = {
     "io.confluent.connect.s3.format.json.JsonFormat": LinesFormat,
     "io.confluent.connect.s3.format.avro.AvroFormat": AvroFormat,
     "io.confluent.connect.s3.format.parquet.ParquetFormat": ParquetFormat,
 }
 
 
-class DefaultPartitioner(Settings):
-    """Folders by topic partition."""
-
-    locale: Ignored
-    """the language of month names; the folders have only numbers"""
-    timezone: str = ""
-
-
-class FieldPartitioner(DefaultPartitioner):
-    """Folders by the values of fields."""
-
-    partition_field_name: List[Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f]+$")]] = Field(
-        min_length=1
-    )
-    """the names of fields, without /"""
-
-
-class TimeBasedPartitioner(DefaultPartitioner):
-    """Folders by time."""
-
-    path_format: Annotated[str, AfterValidator(to_strftime)]
-    """a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"""
-    partition_duration_ms: PositiveInteger
-    # The default, the wall clock, is not supported: a repeated batch would duplicate its records in
-    # other folders.
-    timestamp_extractor: Literal["Record", "RecordField"]
-    timestamp_field: str = "timestamp"
-    rotate_interval_ms: Integer = Field(-1, ge=-1)
-    """a whole number from -1"""
-    timezone: Annotated[str, AfterValidator(require_timezone)]
-    """a name such as UTC"""
-
-
 DEFAULT_PARTITIONER = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
-PARTITIONERS: dict[str, type[Union[DefaultPartitioner, FieldPartitioner, TimeBasedPartitioner]]] = {
-    DEFAULT_PARTITIONER: DefaultPartitioner,
-    "io.confluent.connect.storage.partitioner.FieldPartitioner": FieldPartitioner,
-    "io.confluent.connect.storage.partitioner.TimeBasedPartitioner": TimeBasedPartitioner,
-}
-# beginnings of the names of their settings
-PARTITIONER_SETTINGS = (
-    "partition.",
-    "path.format",
-    "timestamp.",
-    "rotate.interval.",
-    "timezone",
-    "locale",
-)
 
 
 class ConfluentSink(SinkSettings):
@@ -265,14 +220,45 @@ class ConfluentSink(SinkSettings):
     """by the wall clock; a run is one flush and does not wait"""
     schema_generator_class: Ignored
     """for Hive"""
-    SECTIONS = [*SinkSettings.SECTIONS, *PARTITIONER_SETTINGS, "parquet."]
+    locale: Ignored
+    """the language of month names; the folders have only numbers"""
+    timezone: str = ""
+    SECTIONS = [*SinkSettings.SECTIONS, "parquet."]
 
 
-LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
-SINKS: dict[str, type[Union[LensesSink, ConfluentSink]]] = {
-    LENSES: LensesSink,
-    "io.confluent.connect.s3.S3SinkConnector": ConfluentSink,
+class ConfluentFieldSink(ConfluentSink):
+    """The S3 sink of Confluent with folders by the values of fields."""
+
+    partition_field_name: List[Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f]+$")]] = Field(
+        min_length=1
+    )
+    """the names of fields, without /"""
+
+
+class ConfluentTimeSink(ConfluentSink):
+    """The S3 sink of Confluent with folders by time."""
+
+    path_format: Annotated[str, AfterValidator(to_strftime)]
+    """a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"""
+    partition_duration_ms: PositiveInteger
+    # The default, the wall clock, is not supported: a repeated batch would duplicate its records in
+    # other folders.
+    timestamp_extractor: Literal["Record", "RecordField"]
+    timestamp_field: str = "timestamp"
+    rotate_interval_ms: Integer = Field(-1, ge=-1)
+    """a whole number from -1"""
+    timezone: Annotated[str, AfterValidator(require_timezone)]
+    """a name such as UTC"""
+
+
+CONFLUENT_SINKS = {
+    DEFAULT_PARTITIONER: ConfluentSink,
+    "io.confluent.connect.storage.partitioner.FieldPartitioner": ConfluentFieldSink,
+    "io.confluent.connect.storage.partitioner.TimeBasedPartitioner": ConfluentTimeSink,
 }
+LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
+CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
+SINKS: dict[str, type[SinkSettings]] = {LENSES: LensesSink, CONFLUENT: ConfluentSink}
 
 # --- sources
 

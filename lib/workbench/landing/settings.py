@@ -71,27 +71,15 @@ class ConnectorConfig:
             hint=hint,
         )
 
-    def section(self, prefix: str, names: tuple[str, ...] = ("",)) -> "ConnectorConfig":
-        """Return the settings whose names have a prefix, without the prefix.
-
-        Args:
-            prefix: the prefix.
-            names: beginnings of the names with prefix; other settings are left out.
-        """
+    def section(self, prefix: str) -> "ConnectorConfig":
+        """Return the settings whose names have a prefix, without the prefix."""
         values = {
-            key[len(prefix) :]: text
-            for key, text in self.values.items()
-            if key.startswith(prefix) and key.startswith(names)
+            key[len(prefix) :]: text for key, text in self.values.items() if key.startswith(prefix)
         }
         return ConnectorConfig(values, self.location, prefix)
 
     def parse_plugin(
-        self,
-        key: str,
-        models: Mapping[str, type[S]],
-        prefix: str = "",
-        default: str = "",
-        names: tuple[str, ...] = ("",),
+        self, key: str, models: Mapping[str, type[S]], prefix: str = "", default: str = ""
     ) -> S:
         """Return the settings of a plugin, parsed by its model.
 
@@ -100,7 +88,6 @@ class ConnectorConfig:
             models: {plugin: model of its settings}.
             prefix: prefix of the names of the plugin's settings.
             default: the plugin if the setting is missing.
-            names: beginnings of the names of the plugin's settings.
 
         Raises:
             ConnectorError: there is no model of the plugin, or see `parse`.
@@ -108,7 +95,7 @@ class ConnectorConfig:
         plugin = self.values.get(key, default)
         if plugin not in models:
             raise self.error(key, did_you_mean(plugin, models), USE_CONNECTOR_HINT)
-        return self.section(prefix, names).parse(models[plugin], f"{key}={plugin}")
+        return self.section(prefix).parse(models[plugin], f"{key}={plugin}")
 
     def parse(self, model: type[S], plugin: str) -> S:
         """Return the settings, parsed by the model of a plugin.

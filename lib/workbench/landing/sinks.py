@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Iterable, Optional, Union
+from typing import Iterable, Optional
 
 from ..base import World
 from ..base.paths import is_safe_relative_path
@@ -21,10 +21,9 @@ from .partitioners import (
     TimePartitioner,
     get_field,
 )
-from .settings import REMOVE_HINT, ConnectorConfig
+from .settings import REMOVE_HINT, ConnectorConfig, Settings
 
 DLQ_TOPIC_KEY = "errors.deadletterqueue.topic.name"
-NEEDS_SCHEMA = "a format that needs no schema of values, or"
 KCQL_CLAUSE = re.compile(
     r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I
 )
@@ -111,13 +110,17 @@ def parse(values: dict[str, str], world: Optional[World] = None) -> Sink:
         ConnectorError: the landing does not support a setting.
     """
     config = ConnectorConfig(values, values.get("name", "the S3 sink's JSON"))
-    settings = config.parse_plugin("connector.class", models.SINKS)
     # the class is not checked, because keys are not stored
     config.section("key.converter.").parse(models.KeyConverter, "a key converter")
-    if isinstance(settings, models.ConfluentSink):
-        sink = _confluent_sink(config, settings, world)
-    else:
+    if values.get("connector.class") != models.CONFLUENT:
+        settings = config.parse_plugin("connector.class", models.SINKS)
+        assert isinstance(settings, models.LensesSink)
         sink = _lenses_sink(config, settings)
+    else:
+        settings = confluent = config.parse_plugin(
+            "partitioner.class", models.CONFLUENT_SINKS, default=models.DEFAULT_PARTITIONER
+        )
+        sink = _confluent_sink(config, confluent, world)
     queue = config.parse_plugin(
         "errors.tolerance", models.TOLERANCES, "errors.deadletterqueue.", "none"
     )
@@ -140,6 +143,8 @@ def _confluent_sink(
         "value.converter.",
         models.DEFAULT_CONVERTER,
     )
+    needs_schema = "a format that needs no schema of values, or"
+    avro = f"value.converter={AVRO_CONVERTER}"
     has_envelope, message_format = True, "avro"
     if isinstance(converter, models.JsonConverter):
         has_envelope, message_format = converter.schemas_enable, "json"
@@ -150,18 +155,27 @@ def _confluent_sink(
     if isinstance(chosen, models.AvroFormat):
         file_format = "avro"
         if message_format == "json":
-            raise config.error("format.class", f"{NEEDS_SCHEMA} value.converter={AVRO_CONVERTER}")
+            raise config.error("format.class", f"{needs_schema} {avro}")
         if settings.transforms:
             raise config.error("transforms", "none with AvroFormat", REMOVE_HINT)
     elif isinstance(chosen, models.ParquetFormat):
         file_format, codec = "parquet", chosen.codec
         if not has_envelope:
-            schemas = f"value.converter.schemas.enable=true, or value.converter={AVRO_CONVERTER}"
-            raise config.error("format.class", f"{NEEDS_SCHEMA} {schemas}")
+            schemas = f"value.converter.schemas.enable=true, or {avro}"
+            raise config.error("format.class", f"{needs_schema} {schemas}")
     pattern = settings.topics_regex.pattern
     if bool(settings.topics) == bool(pattern):
         raise config.error("topics", "either topics or topics.regex")
-    partitioner, rotate_interval_ms = _parse_partitioner(config)
+    partitioner: Partitioner = NumberPartitioner()
+    rotate_interval_ms = -1
+    if isinstance(settings, models.ConfluentFieldSink):
+        partitioner = FieldPartitioner(settings.partition_field_name, get_field)
+    elif isinstance(settings, models.ConfluentTimeSink):
+        field = settings.timestamp_field if settings.timestamp_extractor == "RecordField" else ""
+        partitioner = TimePartitioner(
+            settings.path_format, settings.partition_duration_ms, settings.timezone, field
+        )
+        rotate_interval_ms = settings.rotate_interval_ms
     return Sink(
         file_format,
         settings.topics_dir,
@@ -179,43 +193,21 @@ def _confluent_sink(
     )
 
 
-def _parse_partitioner(config: ConnectorConfig) -> tuple[Partitioner, int]:
-    """Return (partitioner of Confluent's sink, rotate.interval.ms)."""
-    chosen = config.parse_plugin(
-        "partitioner.class",
-        models.PARTITIONERS,
-        default=models.DEFAULT_PARTITIONER,
-        names=models.PARTITIONER_SETTINGS,
-    )
-    if isinstance(chosen, models.FieldPartitioner):
-        return FieldPartitioner(chosen.partition_field_name, get_field), -1
-    if isinstance(chosen, models.TimeBasedPartitioner):
-        field = chosen.timestamp_field if chosen.timestamp_extractor == "RecordField" else ""
-        by_time = TimePartitioner(
-            chosen.path_format, chosen.partition_duration_ms, chosen.timezone, field
-        )
-        return by_time, chosen.rotate_interval_ms
-    return NumberPartitioner(), -1
-
-
-def _require_registry(
-    config: ConnectorConfig,
-    converter: Union[models.ApicurioConverter, models.GlueConverter],
-    world: World,
-) -> None:
-    """Raise ConnectorError if the converter does not use the environment's registry."""
-    if isinstance(converter, models.GlueConverter):
-        kind, key, value = "glue", "value.converter.registry.name", converter.registry_name
-    else:
-        kind, key = "apicurio", "value.converter.apicurio.registry.url"
-        value = converter.apicurio_registry_url.rstrip("/")
+def _require_registry(config: ConnectorConfig, converter: Settings, world: World) -> None:
+    """Raise ConnectorError if the Avro converter does not use the environment's registry."""
     registry, url = f"the registry of {world.file}", world.registry.url.rstrip("/")
+    kind, key, valid = "apicurio", "value.converter.apicurio.registry.url", [url + REGISTRY_V2, url]
+    if isinstance(converter, models.GlueConverter):
+        kind, key = "glue", "value.converter.registry.name"
     if kind != world.registry.kind:
         raise config.error(
             "value.converter", f"{world.registry.kind}, the converter for {registry}"
         )
-    valid = [glue_registries(world)["value"]] if kind == "glue" else [url + REGISTRY_V2, url]
-    if value not in valid:
+    if kind == "glue":
+        valid = [glue_registries(world)["value"]]
+    else:
+        valid += [f"{address}/" for address in valid]
+    if config.values.get(key) not in valid:
         raise config.error(key, f"{registry}: {valid[0]}")
 
 
