@@ -6,11 +6,12 @@ is rejected by name.
 
 import re
 from typing import Annotated, Literal, Optional, Union
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
 
 from ..stack.services import AVRO_CONVERTER
-from .partitioners import require_timezone, to_strftime
+from .partitioners import to_strftime
 from .settings import Boolean, Ignored, Integer, List, PositiveInteger, Settings, Text
 
 Plugins = dict[str, type[Settings]]  # {plugin: model of its settings}
@@ -222,7 +223,7 @@ class ConfluentSink(SinkSettings):
     """for Hive"""
     locale: Ignored
     """the language of month names; the folders have only numbers"""
-    timezone: str = ""
+    timezone: Union[str, ZoneInfo] = ""
     SECTIONS = [*SinkSettings.SECTIONS, "parquet."]
 
 
@@ -247,7 +248,7 @@ class ConfluentTimeSink(ConfluentSink):
     timestamp_field: str = "timestamp"
     rotate_interval_ms: Integer = Field(-1, ge=-1)
     """a whole number from -1"""
-    timezone: Annotated[str, AfterValidator(require_timezone)]
+    timezone: ZoneInfo
     """a name such as UTC"""
 
 

@@ -163,16 +163,3 @@ def to_strftime(pattern: str) -> str:
             "the path would leave the folder of the topic: a part is empty, . or .., or has a control character"
         )
     return converted
-
-
-def require_timezone(name: str) -> str:
-    """Return the name of a time zone unchanged.
-
-    Raises:
-        ValueError: there is no such time zone.
-    """
-    try:
-        ZoneInfo(name)
-    except (KeyError, OSError) as e:
-        raise ValueError(str(e)) from e
-    return name

@@ -173,7 +173,7 @@ def _confluent_sink(
     elif isinstance(settings, models.ConfluentTimeSink):
         field = settings.timestamp_field if settings.timestamp_extractor == "RecordField" else ""
         partitioner = TimePartitioner(
-            settings.path_format, settings.partition_duration_ms, settings.timezone, field
+            settings.path_format, settings.partition_duration_ms, settings.timezone.key, field
         )
         rotate_interval_ms = settings.rotate_interval_ms
     return Sink(

@@ -27,14 +27,6 @@ CONDITIONS = {
     "timestamp+incrementing": " WHERE {timestamp} < {end} AND ({timestamp},{incrementing}) > "
     "({last_timestamp},{last_incrementing}) ORDER BY {timestamp},{incrementing} ASC",
 }
-# {numeric.mapping: the maximum number of digits of a whole number that becomes an integer, and of
-# another number that becomes a double}; all other numbers become a Decimal
-NUMERIC_DIGITS = {
-    "none": (0, 0),
-    "precision_only": (18, 0),
-    "best_fit": (18, 18),
-    "best_fit_eager_double": (18, 1000),
-}
 # {offset: start of the first poll, exclusive}
 INITIAL_OFFSETS = {"timestamp": "-infinity", "incrementing": "-1"}
 # {number of decimal digits: bits of the smallest integer type for them}
@@ -196,7 +188,7 @@ def connect_field(
         described: the column.
         kind: PostgreSQL's type (pg_type.typname), "enum" for any enum.
         optional: whether the column may be null.
-        mapping: numeric.mapping, a key of NUMERIC_DIGITS.
+        mapping: numeric.mapping.
 
     Returns:
         (field, SQL of the value). None if the connector skips the type (an array, a range, an
@@ -204,7 +196,7 @@ def connect_field(
         connector would publish with scale 127.
     """
     if kind == "numeric":
-        rule = _numeric_type(described, *NUMERIC_DIGITS[mapping])
+        rule = _numeric_type(described, mapping)
     else:
         rule = COLUMN_TYPES.get(kind)
     if rule is None:
@@ -215,10 +207,10 @@ def connect_field(
     return field, value.format(sql.Identifier(name))
 
 
-def _numeric_type(
-    described: Column, int_digits: int, double_digits: int
-) -> Optional[dict[str, Any]]:
-    """Return the type of a numeric: an integer or a double up to these digits, else a Decimal."""
+def _numeric_type(described: Column, mapping: str) -> Optional[dict[str, Any]]:
+    """Return the type of a numeric: an integer or a double up to the mapping's digits, else a Decimal."""
+    int_digits = 0 if mapping == "none" else 18
+    double_digits = {"best_fit": 18, "best_fit_eager_double": 1000}.get(mapping, 0)
     precision, scale = described.precision, described.scale
     if precision is None or scale is None or scale > 1000:  # psycopg's form of a negative scale
         return None
