@@ -166,16 +166,7 @@ def _confluent_sink(
     pattern = settings.topics_regex.pattern
     if bool(settings.topics) == bool(pattern):
         raise config.error("topics", "either topics or topics.regex")
-    partitioner: Partitioner = NumberPartitioner()
-    rotate_interval_ms = -1
-    if isinstance(settings, models.ConfluentFieldSink):
-        partitioner = FieldPartitioner(settings.partition_field_name, get_field)
-    elif isinstance(settings, models.ConfluentTimeSink):
-        field = settings.timestamp_field if settings.timestamp_extractor == "RecordField" else ""
-        partitioner = TimePartitioner(
-            settings.path_format, settings.partition_duration_ms, settings.timezone.key, field
-        )
-        rotate_interval_ms = settings.rotate_interval_ms
+    partitioner, rotate_interval_ms = _partitioner(settings)
     return Sink(
         file_format,
         settings.topics_dir,
@@ -191,6 +182,19 @@ def _confluent_sink(
         transforms=transforms.parse(config),
         fail_on_null=settings.behavior_on_null_values == "fail",
     )
+
+
+def _partitioner(settings: models.ConfluentSink) -> tuple[Partitioner, int]:
+    """Return (partitioner, rotate.interval.ms)."""
+    if isinstance(settings, models.ConfluentFieldSink):
+        return FieldPartitioner(settings.partition_field_name, get_field), -1
+    if isinstance(settings, models.ConfluentTimeSink):
+        field = settings.timestamp_field if settings.timestamp_extractor == "RecordField" else ""
+        by_time = TimePartitioner(
+            settings.path_format, settings.partition_duration_ms, settings.timezone.key, field
+        )
+        return by_time, settings.rotate_interval_ms
+    return NumberPartitioner(), -1
 
 
 def _require_registry(config: ConnectorConfig, converter: Settings, world: World) -> None:
