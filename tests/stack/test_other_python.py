@@ -12,7 +12,7 @@ from test_pythons import FITTING, OF_EMR, pythons
 from workbench import landing, stack
 from workbench.base import params, paths
 from workbench.base.errors import StackError
-from workbench.landing.sinks import LENSES
+from workbench.landing.models import LENSES
 from workbench.spark import session
 from workbench.stack import artifacts, services
 from workbench.topic import topics

@@ -6,7 +6,8 @@ import pytest
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi, landing, trace
 from workbench.base.errors import LakeError, WorkbenchError
-from workbench.landing.sinks import LENSES, parse
+from workbench.landing.models import LENSES
+from workbench.landing.sinks import parse
 from workbench.source import postgres
 from workbench.topic import registry, topics
 from workbench.walkthroughs import traced_table as traced_by_name

@@ -8,7 +8,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
-from workbench.landing.transforms import PACKAGE_PREFIX, Record
+from workbench.landing.models import TRANSFORM_PACKAGE as PACKAGE_PREFIX
+from workbench.landing.settings import ConnectorConfig
+from workbench.landing.transforms import Record
 
 INT, TEXT = {"type": "int32", "optional": False}, {"type": "string", "optional": True}
 VALUE = {
@@ -118,9 +120,8 @@ def of_ours(type_, settings, key, value):
     named = {f"transforms.t.{name}": text for name, text in settings.items()}
     (key_schema, key), (value_schema, value) = key or (None, None), value or (None, None)
     try:
-        chain = transforms.parse(
-            {"transforms": "t", "transforms.t.type": PACKAGE_PREFIX + type_, **named}, "here"
-        )
+        config = {"transforms": "t", "transforms.t.type": PACKAGE_PREFIX + type_, **named}
+        chain = transforms.parse(ConnectorConfig(config, "here"))
         done = transforms.apply(chain, Record("topic.x", key, key_schema, value, value_schema))
     except (ConnectorError, ValueError):
         return "failed"

@@ -20,7 +20,8 @@ from workbench.landing import writing
 from workbench.landing.formats import AvroContainer, JsonLines, RecordEncoder
 from workbench.landing.messages import UNRESOLVED_SCHEMA, AvroConverter, JsonConverter
 from workbench.landing.parquet import Parquet
-from workbench.landing.partitioners import TimePartitioner
+from workbench.landing.partitioners import FieldPartitioner, NumberPartitioner, TimePartitioner
+from workbench.landing.settings import ConnectorConfig
 from workbench.landing.sinks import Sink
 from workbench.landing.transforms import parse
 from workbench.spark.sessions import innermost_cause
@@ -238,7 +239,14 @@ COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value", "schema", "
 
 def avro_files(most=10, texts=TEXTS, connect=False, form=None, **more):
     """What lands Avro, by default as container files."""
-    sink = Sink("avro", "topics", most, "t", is_confluent=True, **more)
+    sink = Sink(
+        "avro",
+        "topics",
+        most,
+        "t",
+        is_confluent=True,
+        **{"partitioner": NumberPartitioner(), **more},
+    )
     return RecordEncoder(
         sink,
         AvroConverter(texts, "not Avro", "schema {} is unknown", connect),
@@ -338,7 +346,7 @@ def test_schemas_that_nobody_has_asked_for_end_the_batch_before_anything_of_it_i
 
 WORKER = """
 import pickle, sys
-sys.modules["workbench"] = None  # a worker elsewhere does not have it
+sys.modules.update(workbench=None, pydantic=None)  # a worker elsewhere does not have them
 task, frame = pickle.load(sys.stdin.buffer)
 (counts,) = task(iter([frame]))
 print(counts.iloc[0].to_dict())
@@ -362,7 +370,9 @@ def test_the_task_travels_without_this_package(tmp_path):
 
 def test_the_task_of_lines_travels_without_this_package(tmp_path):
     form = RecordEncoder(
-        Sink("json", "f", 10, "t", ("t",), ("c",)), JsonConverter(has_envelope=True), JsonLines()
+        Sink("json", "f", 10, "t", ("t",), FieldPartitioner(("c",))),
+        JsonConverter(has_envelope=True),
+        JsonLines(),
     )
     task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame(
@@ -383,18 +393,20 @@ def test_the_task_of_parquet_travels_without_this_package(tmp_path):
         "fields": ROW["fields"][:-2],
     }  # Parquet holds no map here: 12 bytes, and the null after it
     chain = parse(
-        {
-            "transforms": "a",
-            "transforms.a.type": "org.apache.kafka.connect.transforms.InsertField$Value",
-            "transforms.a.static.field": "new",
-            "transforms.a.static.value": "x",
-        },
-        "here",
+        ConnectorConfig(
+            {
+                "transforms": "a",
+                "transforms.a.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+                "transforms.a.static.field": "new",
+                "transforms.a.static.value": "x",
+            },
+            "here",
+        )
     )
     times = TimePartitioner("%Y", 1, "Europe/Zurich")
     texts = {"globalId 1": json.dumps(flat)}
     form = avro_files(
-        texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, time_partitioner=times
+        texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, partitioner=times
     )
     task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame(

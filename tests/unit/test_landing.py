@@ -11,9 +11,11 @@ from workbench import connect, landing
 from workbench.base import files
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.hudi import changes
-from workbench.landing import job, messages, partitioners, writing
+from workbench.landing import job, messages, writing
 from workbench.landing.formats import JsonLines, RecordEncoder
-from workbench.landing.sinks import LENSES, Sink
+from workbench.landing.models import LENSES
+from workbench.landing.partitioners import FieldPartitioner
+from workbench.landing.sinks import Sink
 from workbench.source import postgres
 from workbench.walkthroughs import frames, outbox
 
@@ -27,7 +29,12 @@ COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value"]
 
 def test_the_statement_of_the_walkthrough():
     assert landing.parse(GOOD) == Sink(
-        "json", "cdc-events", 50, r"msk\.t", ("msk.t",), ("customer_id", "order_id")
+        "json",
+        "cdc-events",
+        50,
+        r"msk\.t",
+        ("msk.t",),
+        FieldPartitioner(("customer_id", "order_id")),
     )
     short = landing.parse(
         {**GOOD, "topics": "t", "connect.s3.kcql": "INSERT INTO b:p/q SELECT * FROM `t`"}
@@ -87,7 +94,7 @@ def test_what_cannot_be_honoured_is_refused(change, says):
     ],
 )
 def test_folders(value, folder):
-    assert partitioners.partition_folder({"a": value}, ["a"]) == folder
+    assert FieldPartitioner(("a",)).folder({"a": value}, 0, 0) == (folder, 0)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +128,7 @@ def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
 
 def by_c(most):
     return RecordEncoder(
-        Sink("json", "f", most, "t", ("t",), ("c",)),
+        Sink("json", "f", most, "t", ("t",), FieldPartitioner(("c",))),
         messages.JsonConverter(has_envelope=True),
         JsonLines(),
     )

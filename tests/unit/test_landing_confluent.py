@@ -647,7 +647,10 @@ def test_a_message_without_a_value(land):
         ({"path.format": "YYYY//dd"}, "path.format is"),
         ({"partition.duration.ms": "-1"}, "partition.duration.ms is '-1'"),
         ({"rotate.interval.ms": "x"}, "rotate.interval.ms is 'x'"),
-        ({"partition.field.name": "a"}, "partition.field.name is 'a'.*no effect with .*TimeBased"),
+        (
+            {"partition.field.name": "a"},
+            "partition.field.name is not supported with partitioner.class=.*TimeBased",
+        ),
     ],
 )
 def test_what_cannot_be_honoured_of_times_is_refused(change, says):

@@ -7,6 +7,7 @@ from workbench import connect, landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import job
+from workbench.landing.partitioners import NumberPartitioner
 from workbench.landing.sinks import Sink
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -29,9 +30,9 @@ def test_the_sink_of_the_walkthrough(world, good):
         "topics",
         10_000,
         r"moma\.public\.(.*)",
+        partitioner=NumberPartitioner(),
         is_confluent=True,
         message_format="avro",
-        codec="snappy",
     )
     names = [
         "moma.public.artworks",
@@ -80,16 +81,19 @@ def test_topics_by_name_and_another_folder(good):
         ({"flush.sise": "3"}, "flush.sise is not supported.*did you mean 'flush.size'"),
         (
             {"rotate.interval.ms": "1"},
-            "rotate.interval.ms is '1'.*no effect with .*Default.*remove the setting",
+            "rotate.interval.ms is not supported with partitioner.class=.*Default.*remove the setting",
         ),
         (
             {"parquet.codec": "gzip"},
-            "parquet.codec is 'gzip'.*no effect with format.class=.*AvroFormat",
+            "parquet.codec is not supported with format.class=.*AvroFormat",
         ),
-        ({"value.converter": JSON}, "apicurio.*no effect with value.converter=.*JsonConverter"),
+        (
+            {"value.converter": JSON},
+            "apicurio.* is not supported with value.converter=.*JsonConverter",
+        ),
         (
             {"value.converter.schemas.enable": "true"},
-            "schemas.enable is 'true'.*no effect with .*apicurio",
+            "schemas.enable is not supported with value.converter=.*apicurio",
         ),
         ({"avro.codec": "deflate"}, "avro.codec is not supported"),
         ({"transforms": "x"}, "transforms is 'x'.*none with AvroFormat"),

@@ -15,7 +15,7 @@ from workbench.base import aws, wait
 from workbench.base.errors import ConnectorError, StackError
 from workbench.connect import msk as side
 from workbench.connect import operations, validation
-from workbench.landing import sinks, sources
+from workbench.landing import models
 from worlds import with_settings
 
 pytestmark = pytest.mark.aws
@@ -154,8 +154,8 @@ def logs(*lines, stream="workbench-outbox_source-0a1b", times=1):
 def test_the_classes_are_those_that_landing_knows_and_our_configurations_have():
     ours = (NAME, "moma_sink", "movies_source")
     assert {cls for cls, _ in side.CUSTOM_PLUGINS.values()} == {
-        sinks.LENSES,
-        sources.JDBC,
+        models.LENSES,
+        models.JDBC,
         *(connect.config(WORLD, name)["connector.class"] for name in ours),
     }
 

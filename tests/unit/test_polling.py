@@ -10,8 +10,8 @@ import pytest
 from workbench import connect
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
-from workbench.landing import polling, settings, sources
-from workbench.landing.transforms import PACKAGE_PREFIX
+from workbench.landing import polling, sources
+from workbench.landing.models import TRANSFORM_PACKAGE as PACKAGE_PREFIX
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_what_is_published(world, good):
     assert sources.parse(
         {**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world
     ).tables == ["s.a", "b.c"]
-    assert (source.settings["batch.max.rows"], source.settings["validate.non.null"]) == (100, False)
+    assert (source.settings.batch_max_rows, source.settings.validate_non_null) == (100, False)
     assert polling._offsets_path(world, source).endswith("/polling/jdbc_source_01.json")
     assert polling._offsets_path(world, sources.parse(good, world)).endswith(
         "/polling/pagila.public..json"
@@ -210,11 +210,8 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
 
 
 def column(kind, precision=None, scale=None, optional=True, mapping="none"):
-    numeric = settings.SUPPORTED["source"][sources.JDBC]["settings"]["numeric.mapping"]["enum"][
-        mapping
-    ]
     return sources.connect_field(
-        SimpleNamespace(name="n", precision=precision, scale=scale), kind, optional, numeric
+        SimpleNamespace(name="n", precision=precision, scale=scale), kind, optional, mapping
     )
 
 
@@ -311,7 +308,7 @@ def test_a_decimal_is_a_number_of_all_its_digits_where_the_format_is_numeric(
         f'"payload":{{"n":{number},"t":' in value and json.loads(value)["payload"]["t"] == row["t"]
     )
     assert key.endswith(f'"payload":{number}}}') is numeric_key
-    assert source.settings["key.converter.decimal.format"] == "NUMERIC"
+    assert source.numeric_key and source.numeric_value
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity"])

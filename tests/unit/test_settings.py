@@ -1,51 +1,86 @@
-"""What settings.yaml says is checked: of each way to say it, what is honoured, what is refused, and
-how."""
+"""The base of the models of settings: what is honoured, what is refused, and how; and all models keep
+its rules."""
+
+import json
+import re
+import runpy
+from typing import Annotated, Literal, get_args
 
 import pytest
+from pydantic import Field
+from workbench import connect
+from workbench.base import params, paths
 from workbench.base.errors import ConnectorError
-from workbench.landing import settings
-
-RULES = {
-    "settings": {
-        "kind": {"enum": {"a.Apple": "apple", "a.Pear": "pear"}, "default": "apple"},
-        "worms": {"minimum": 0, "requires": ["kind", "apple"]},
-        "names": {"list": True, "pattern": r"\w+", "expected": "names", "default": []},
-        "size": {"enum": ["big", "small"]},
-        "note": {"expected": "a text"},
-    },
-    "ignored": ["connector.class", "key.*"],
-    "known_mistakes": {"colour": "fruit has none"},
-}
-GOOD = {"connector.class": "Fruit", "worms": "3", "size": "big", "note": "x\ny"}
+from workbench.landing import models
+from workbench.landing.settings import (
+    Boolean,
+    ConnectorConfig,
+    Ignored,
+    Integer,
+    List,
+    PositiveInteger,
+    Settings,
+    Text,
+    valid_values,
+)
 
 
-@pytest.fixture(autouse=True)
-def fruit(monkeypatch):
-    monkeypatch.setitem(settings.SUPPORTED, "sink", {"Fruit": RULES})
+class Fruit(Settings):
+    connector_class: str = ""
+    kind: str = "a.Apple"
+    names: List[Annotated[str, Field(pattern=r"^\w+$")]] = ()
+    """names"""
+    size: Literal["big", "small"]
+    ripe: Boolean = True
+    weight: PositiveInteger = 1
+    note: Text
+    """a text"""
+    label: Ignored
+    """fruit is sold without"""
+    REFUSED = {"colour": "fruit has none"}
+    SECTIONS = ["kind.", "key."]
+
+
+class Apple(Settings):
+    worms: Integer = Field(ge=0)
+    """a whole number from 0"""
+
+
+class Pear(Settings):
+    """Has no settings."""
+
+
+GOOD = {"connector.class": "Fruit", "kind.worms": "3", "size": "big", "note": "x\ny"}
 
 
 def read(**change):
     given = {key.replace("_", "."): value for key, value in change.items()}
-    return settings.validate(
-        "sink", {k: v for k, v in {**GOOD, **given}.items() if v is not None}, "here", "my "
+    config = ConnectorConfig(
+        {k: v for k, v in {**GOOD, **given}.items() if v is not None}, "here", "my "
     )
+    fruit = config.parse_plugin("connector.class", {"Fruit": Fruit})
+    kinds = {"a.Apple": Apple, "a.Pear": Pear}
+    return fruit, config.parse_plugin("kind", kinds, "kind.", "a.Apple")
 
 
 def test_values_and_defaults():
-    assert read().values == {
-        "kind": "apple",
-        "worms": 3,
-        "names": [],
-        "size": "big",
-        "note": "x\ny",
-    }
-    assert read(kind="a.Pear", worms=None, names="a, b,,a", key_x="1").values == {
-        "kind": "pear",
-        "worms": None,
-        "names": ["a", "b"],
-        "size": "big",
-        "note": "x\ny",
-    }
+    assert read() == (
+        Fruit.model_construct(
+            connector_class="Fruit",
+            kind="a.Apple",
+            names=(),
+            size="big",
+            ripe=True,
+            weight=1,
+            note="x\ny",
+            label="",
+        ),
+        Apple.model_construct(worms=3),
+    )
+    fruit, kind = read(
+        kind="a.Pear", kind_worms=None, names="a, b,,a", key_x="1", ripe="false", weight="12"
+    )
+    assert (fruit.names, fruit.ripe, fruit.weight, kind) == (("a", "b"), False, 12, Pear())
 
 
 @pytest.mark.parametrize(
@@ -54,19 +89,27 @@ def test_values_and_defaults():
         ({"connector_class": None}, "my connector.class is missing.*valid: Fruit"),
         (
             {"sise": "big"},
-            "my sise is not supported.*here.*did you mean 'size'.*remove the setting",
+            "sise is not supported with connector.class=Fruit.*here.*did you mean 'size'.*remove the setting",
         ),
-        ({"keys": "1"}, "my keys is not supported"),
-        ({"colour": "red"}, "my colour is not supported.*fruit has none"),
-        ({"size": None}, "my size is missing.*big, small"),
-        ({"size": "bigg"}, "my size is 'bigg'.*did you mean 'big'"),
-        ({"worms": None}, "my worms is missing.*a whole number from 0"),
-        ({"worms": "-1"}, "my worms is '-1'.*from 0"),
-        ({"worms": "\u00b2"}, "my worms is"),
-        ({"worms": ""}, "my worms is ''"),
-        ({"kind": "a.Pear"}, "my worms is '3'.*no effect with kind=a.Pear.*remove the setting"),
-        ({"names": "a, b c"}, "my names is 'a, b c'.*expected: +names"),
-        ({"note": ""}, "my note is ''.*a text"),
+        ({"sise": "big", "size": None}, "sise is not supported.*did you mean 'size'"),
+        ({"keys": "1"}, "keys is not supported"),
+        ({"colour": "red"}, "colour is not supported.*fruit has none"),
+        ({"size": None}, "size is missing.*big, small.*in Kafka Connect"),
+        ({"size": "bigg"}, "size is 'bigg'.*did you mean 'big'"),
+        ({"kind_worms": None}, "kind.worms is missing.*a whole number from 0"),
+        ({"kind_worms": "-1"}, "kind.worms is '-1'.*from 0"),
+        ({"kind_worms": "\u00b2"}, "kind.worms is"),
+        ({"kind_worms": ""}, "kind.worms is ''"),
+        ({"weight": "0"}, "weight is '0'.*a whole number from 1"),
+        ({"weight": "1_000"}, "weight is '1_000'"),
+        ({"weight": "3.0"}, "weight is '3.0'"),
+        ({"weight": "true"}, "weight is 'true'"),
+        ({"ripe": "maybe"}, "ripe is 'maybe'.*true or false"),
+        ({"ripe": "1"}, "ripe is '1'"),
+        ({"kind": "a.Pear"}, "kind.worms is not supported with kind=a.Pear.*remove the setting"),
+        ({"kind": "a.Peer"}, "my kind is 'a.Peer'.*did you mean 'a.Pear'"),
+        ({"names": "a, b c"}, "names is 'a, b c'.*expected: +names"),
+        ({"note": ""}, "note is ''.*a text"),
     ],
 )
 def test_what_is_refused(change, says):
@@ -74,28 +117,84 @@ def test_what_is_refused(change, says):
         read(**change)
 
 
-def test_the_file_says_nothing_that_is_not_read(monkeypatch):
-    monkeypatch.undo()
-    for kind, plugins in settings.SUPPORTED.items():
-        for name, plugin in plugins.items():
-            assert (
-                plugin.keys() <= {*RULES, "modes", "types"}
-                and settings.CLASS_KEYS[kind] in plugin["ignored"]
-            ), name
-            above = []
-            for key, rule in plugin["settings"].items():
-                assert rule.keys() <= {
-                    "enum",
-                    "minimum",
-                    "list",
-                    "pattern",
-                    "expected",
-                    "default",
-                    "requires",
-                }, key
-                assert not rule.get("requires") or rule["requires"][0] in above, key
-                assert rule.keys() & {"enum", "minimum", "expected", "default"}, (
-                    f"{key}: what is expected?"
-                )
-                assert "pattern" not in rule or "expected" in rule, key
-                above.append(key)
+def all_models(base=Settings):
+    for model in base.__subclasses__():
+        if model.__module__ == models.__name__:
+            yield model
+            yield from all_models(model)
+
+
+def test_the_models_tell_what_they_expect_and_why_they_ignore():
+    seen = {*all_models()}
+    assert {models.ConfluentSink, models.JdbcSource, models.InsertField, models.Kcql} <= seen
+    for model in seen:
+        assert model.model_config["extra"] == "forbid" and model.__doc__
+        for name, field in model.model_fields.items():
+            is_free_text = field.annotation is str and not field.metadata
+            assert valid_values(field) or (is_free_text and not field.exclude), (model, name)
+
+
+def test_each_default_is_a_value_that_the_setting_may_have():
+    for model in {*all_models()}:
+        for name, field in model.model_fields.items():
+            choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+            assert field.is_required() or not choices or field.default in choices, (model, name)
+
+
+def test_the_sections_of_a_connector_have_models():
+    """What the model of a connector leaves to others is refused by one of them."""
+    own = {
+        "key.converter.": models.KeyConverter,
+        "value.converter.": models.JsonConverter,
+        "errors.deadletterqueue.": models.DeadLetterQueue,
+        "parquet.": models.ParquetFormat,
+    }
+    assert {*models.ConfluentSink.SECTIONS} == {*own, "transforms.", "producer.override."}
+
+
+# --- docs/settings.md, docs/settings.schema.json
+
+listed = runpy.run_path(str(paths.ROOT / ".ci" / "list_settings.py"))
+
+
+def test_the_page_and_the_schema_are_current():
+    for path, text in listed["files"]().items():
+        assert path.read_text(encoding="utf-8") == text, f"run .ci/list_settings.py: {path}"
+
+
+def test_the_page_names_each_setting_and_each_reason():
+    page = listed["PAGE"].read_text(encoding="utf-8")
+    for model in all_models():
+        for field in model.model_fields.values():
+            assert re.search(rf"`[\w.]*{re.escape(field.alias)}`", page), (model, field.alias)
+            if field.exclude and not issubclass(models.KeyConverter, model):
+                assert f"no effect: {field.description}" in page, (model, field.alias)
+        for name, reason in model.REFUSED.items():
+            assert f"`{name}`" in page and reason in page
+
+
+def test_the_schema_accepts_our_connectors_and_refuses_what_they_do_not_have():
+    import jsonschema
+
+    schema = json.loads(listed["SCHEMA"].read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    world, seen = params.load("local"), set()
+    for path in sorted(connect.CONNECTORS_DIR.glob("*.json")):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if config["connector.class"] in {**models.SINKS, **models.SOURCES}:
+            config = connect.config(world, path.stem)
+            assert not [*validator.iter_errors(config)], path
+            assert [*validator.iter_errors({**config, "flush.sise": "3"})]
+            assert [*validator.iter_errors({**config, "connector.class": "x"})]
+            seen.add(config["connector.class"])
+    assert seen == {*models.SINKS, *models.SOURCES}
+
+
+def test_a_setting_on_the_page_is_one_of_a_model():
+    page = listed["PAGE"].read_text(encoding="utf-8")
+    names = {field.alias for model in all_models() for field in model.model_fields.values()}
+    names |= {name for model in all_models() for name in model.REFUSED}
+    sections = r"(key\.converter|value\.converter|errors\.deadletterqueue|parquet)\."
+    for shown in re.findall(r"^\| `([^`]+)` \|", page, re.M):
+        assert {shown, re.sub(f"^{sections}", "", shown)} & names, shown

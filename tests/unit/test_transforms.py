@@ -4,7 +4,9 @@
 import pytest
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
-from workbench.landing.transforms import PACKAGE_PREFIX, Record
+from workbench.landing.models import TRANSFORM_PACKAGE as PACKAGE_PREFIX
+from workbench.landing.settings import ConnectorConfig
+from workbench.landing.transforms import Record
 
 ADDRESS = {
     "type": "struct",
@@ -37,11 +39,15 @@ PUBLISHED = {
 }
 
 
+def parse(config):
+    return transforms.parse(ConnectorConfig(config, "here"))
+
+
 def chain(**settings):
     """A chain of one transform named t: its settings, of which `type` without the package."""
     named = {f"transforms.t.{key.replace('_', '.')}": value for key, value in settings.items()}
     named["transforms.t.type"] = PACKAGE_PREFIX + settings["type"]
-    return transforms.parse({"transforms": "t", **named}, "here")
+    return parse({"transforms": "t", **named})
 
 
 def names(schema):
@@ -50,7 +56,7 @@ def names(schema):
 
 def test_the_published_chain_in_its_order():
     done = transforms.apply(
-        transforms.parse(PUBLISHED, "here"),
+        parse(PUBLISHED),
         Record("pagila.public.alt.address", None, None, ROW, ADDRESS),
     )
     assert (done.key, done.key_schema) == (100, {"type": "int32", "optional": False})
@@ -88,7 +94,7 @@ def test_the_published_sink_renames_and_inserts():
 
 def test_a_record_without_schema():
     record = Record("t", None, None, ROW, None)
-    done = transforms.apply(transforms.parse(PUBLISHED, "here"), record)
+    done = transforms.apply(parse(PUBLISHED), record)
     assert (done.key, done.key_schema, done.value["message_topic"], done.value_schema) == (
         100,
         None,
@@ -205,7 +211,7 @@ def test_a_record_that_kafka_connect_would_fail_on(settings, says):
 def test_what_is_not_honoured_is_refused_by_name(change, says):
     config = {key: value for key, value in {**PUBLISHED, **change}.items() if value is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):
-        transforms.parse(config, "here")
+        parse(config)
 
 
 @pytest.mark.parametrize("renames", ["a", "a:b:c", "a:", ":b"])
@@ -215,5 +221,5 @@ def test_renames_that_are_no_pairs(renames):
 
 
 def test_a_connector_without_transforms():
-    assert transforms.parse({"topics": "x"}, "here") == ()
+    assert parse({"topics": "x"}) == ()
     assert transforms.apply((), Record("t", 1, None, 2, None)) == Record("t", 1, None, 2, None)

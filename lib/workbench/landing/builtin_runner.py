@@ -15,7 +15,7 @@ from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
 from ..connect.validation import reject_plaintext_secrets
 from ..stack.addresses import RUNNER_STATE_FILE
-from . import job, polling, settings, sinks, sources
+from . import job, models, polling, sinks, sources
 
 WORKER = "workbench.landing"  # `worker` in a status, in place of the address of a Connect worker
 Config = dict[str, str]
@@ -173,8 +173,9 @@ def delete(world: World, name: str) -> None:
 def _kind(config: Config) -> str:
     """Return the kind of a connector, "" if this runner cannot run it."""
     connector_class = config.get("connector.class")
-    kinds = [kind for kind in CONNECTOR_KINDS if connector_class in settings.SUPPORTED[kind]]
-    return kinds[0] if kinds else ""
+    if connector_class in models.SOURCES:
+        return "source"
+    return "sink" if connector_class in models.SINKS else ""
 
 
 def _state_path(world: World) -> str:

@@ -134,7 +134,7 @@ class RecordEncoder:
             if self.sink.transforms:
                 record = apply(self.sink.transforms, Record(topic, None, None, content, schema))
                 schema, content, line = record.value_schema, record.value, None
-            folder, time_ms = self.sink.partition_folder(content, partition, timestamp_ms)
+            folder, time_ms = self.sink.partitioner.folder(content, partition, timestamp_ms)
             schema, encode = self._encoder_for(schema)
             return EncodedRecord(folder, schema, encode(content, line), time_ms)
         except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:

@@ -1,4 +1,4 @@
-"""The folder of a record, by its fields or by time.
+"""The folder of a record: by topic partition, by fields or by time.
 
 Partitioning by fields works like Lenses' PARTITIONBY and Confluent's FieldPartitioner, partitioning
 by time like TimeBasedPartitioner. This module is pickled by value into Spark tasks.
@@ -8,7 +8,7 @@ import datetime as dt
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Protocol
 from zoneinfo import ZoneInfo
 
 from ..base.paths import is_safe_relative_path
@@ -33,36 +33,6 @@ STRFTIME_CODES = {
 EPOCH = dt.datetime(1970, 1, 1)
 
 
-def partition_folder(
-    payload: Any, fields: Sequence[str], get: Callable[[Any, str], Any] = dict.get
-) -> str:
-    """Return the partition folder of a row, `a=1/b=x`, escaped as Hive does it.
-
-    A null, empty or missing value becomes Hive's default partition.
-
-    Args:
-        payload: the row.
-        fields: names of the partition fields.
-        get: takes the row and the name of a field, and returns its value.
-
-    Raises:
-        ValueError: the folder is too long.
-    """
-    names = []
-    for field in fields:
-        value = get(payload, field)
-        if value is None:
-            value = ""
-        elif not isinstance(value, str):
-            value = json.dumps(value)
-        names.append(f"{field}={value.translate(HIVE_ESCAPES) or DEFAULT_PARTITION}")
-    folder = "/".join(names)
-    longest = max(len(folder_name.encode()) for folder_name in names)
-    if longest > MAX_NAME_BYTES or len(folder.encode()) >= MAX_FOLDER_BYTES:
-        raise ValueError("a partition value is too long for the name of a folder")
-    return folder
-
-
 def get_field(payload: Any, name: str) -> Any:
     """Return a field of a row; `after.country` is a nested field.
 
@@ -75,6 +45,66 @@ def get_field(payload: Any, name: str) -> Any:
             raise ValueError(f"there is no field {name}")
         payload = payload[key]
     return payload
+
+
+class Partitioner(Protocol):
+    """Selects the folder of a record."""
+
+    def folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
+        """Return the folder of a record, relative to the folder of its topic, and the record's time.
+
+        Args:
+            value: the record.
+            partition: partition of the message.
+            timestamp_ms: timestamp of the message in ms since 1970.
+
+        Returns:
+            (folder, time in ms since 1970). The time is 0 if the folders are not by time.
+
+        Raises:
+            ValueError: a partition field or the time field is missing or invalid, or the folder's
+                name is too long.
+        """
+
+
+@dataclass(frozen=True)
+class NumberPartitioner:
+    """Folders by the number of the topic partition, `partition=0`."""
+
+    def folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
+        """Return the folder of the message's topic partition."""
+        return f"partition={partition}", 0
+
+
+@dataclass(frozen=True)
+class FieldPartitioner:
+    """Folders by fields, `a=1/b=x`, escaped as Hive does it; no folders without fields.
+
+    A null, empty or missing value becomes Hive's default partition.
+
+    Attributes:
+        fields: names of the partition fields.
+        get: takes the row and the name of a field, and returns its value.
+    """
+
+    fields: tuple[str, ...]
+    get: Callable[[Any, str], Any] = dict.get
+
+    def folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
+        """Return the folder of a record."""
+        names = []
+        for field in self.fields:
+            text = self.get(value, field)
+            if text is None:
+                text = ""
+            elif not isinstance(text, str):
+                text = json.dumps(text)
+            names.append(f"{field}={text.translate(HIVE_ESCAPES) or DEFAULT_PARTITION}")
+        folder = "/".join(names)
+        is_long = any(len(name.encode()) > MAX_NAME_BYTES for name in names)
+        if is_long or len(folder.encode()) >= MAX_FOLDER_BYTES:
+            raise ValueError("a partition value is too long for the name of a folder")
+        return folder, 0
 
 
 @dataclass(frozen=True)
@@ -94,16 +124,8 @@ class TimePartitioner:
     timezone: str
     field: str = ""
 
-    def folder(self, value: Any, timestamp_ms: int) -> tuple[str, int]:
-        """Return (folder of a record, time of the record in ms since 1970).
-
-        Args:
-            value: the record.
-            timestamp_ms: timestamp of the message in ms since 1970.
-
-        Raises:
-            ValueError: the value of the field is not a time.
-        """
+    def folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
+        """Return the folder and the time of a record."""
         time = get_field(value, self.field) if self.field else timestamp_ms
         if isinstance(time, str):
             import pandas

@@ -109,7 +109,7 @@ def poll(world: World, config: dict[str, str]) -> Polled:
             polled.null_key_rows[topic] = null_key_rows
             LOGGER.info(
                 "%s: %d rows to %s in %.1f s",
-                source.settings.location,
+                source.location,
                 count,
                 topic,
                 time.monotonic() - started,
@@ -129,14 +129,14 @@ def reset_offsets(world: World, config: dict[str, str]) -> None:
 
 
 def _offsets_path(world: World, source: Source) -> str:
-    name = source.settings.config.get("name") or source.settings["topic.prefix"]
+    name = source.settings.name or source.settings.topic_prefix
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", name) + ".json"
     return join_uri(f"{world.lake.checkpoints}/polling", file_name)
 
 
 def _poll_lock(world: World, source: Source) -> ContextManager[object]:
     return files.exclusive_lock(
-        _offsets_path(world, source), f"poll of {source.settings.location}", "wait until it is done"
+        _offsets_path(world, source), f"poll of {source.location}", "wait until it is done"
     )
 
 
@@ -151,7 +151,7 @@ def _begin_snapshot(c: psycopg.Connection, source: Source) -> str:
     c.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")
     [[end]] = c.execute(
         "SELECT (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
-        [source.settings["timestamp.delay.interval.ms"]],
+        [source.settings.timestamp_delay_interval_ms],
     )
     return str(end)
 
@@ -175,9 +175,7 @@ def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> Tabl
     fields, values, unsupported = {}, [], []
     for column in described:
         kind, is_optional = kinds[column.type_code], column.name not in not_null
-        field_and_value = connect_field(
-            column, kind, is_optional, source.settings["numeric.mapping"]
-        )
+        field_and_value = connect_field(column, kind, is_optional, source.settings.numeric_mapping)
         if field_and_value is None:
             unsupported.append(f"{column.name} ({kind})")
         else:
@@ -196,7 +194,7 @@ def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> Tabl
             raise SourceError(
                 f"there is no column {name}", location=location, expected=did_you_mean(name, fields)
             )
-        if table and source.settings["validate.non.null"] and name not in not_null:
+        if table and source.settings.validate_non_null and name not in not_null:
             raise SourceError(
                 f"{name} may be null: a row with a null there would never be polled",
                 location=location,
@@ -224,7 +222,7 @@ def _inspect(
         keys=sql.SQL(", ").join([sql.SQL("0"), *names]),
         statement=statement,
         all=source.select_all(table),
-        may_be_null=not table or not source.settings["validate.non.null"],
+        may_be_null=not table or not source.settings.validate_non_null,
     )
     [(count, last, null_key_rows)] = c.execute(query)
     return count, last, null_key_rows
@@ -233,7 +231,7 @@ def _inspect(
 def _fetch_rows(c: psycopg.Connection, source: Source, query: sql.Composed) -> Iterator[str]:
     """Yield the rows of a query in their order; at most batch.max.rows are in memory at a time."""
     with c.cursor("polled") as cursor:
-        cursor.itersize = source.settings["batch.max.rows"]
+        cursor.itersize = source.settings.batch_max_rows
         yield from (text for (text,) in cursor.execute(query))
 
 
@@ -245,12 +243,9 @@ def _encode_row(
     Raises:
         LakeError: the row cannot be encoded.
     """
-    numeric = [
-        source.settings[f"{side}.converter.decimal.format"] == "NUMERIC"
-        for side in ("key", "value")
-    ]
+    chain = source.transform_chain
     try:
-        return encode_row(text, topic, schema, source.transform_chain, *numeric)
+        return encode_row(text, topic, schema, chain, source.numeric_key, source.numeric_value)
     except ValueError as e:
         raise LakeError(
             f"{topic} was not polled: {e}",

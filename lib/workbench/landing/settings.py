@@ -1,150 +1,148 @@
-"""Validation of the settings of connectors and transforms by settings.yaml."""
+"""Typed settings of connectors and of their converters and transforms, parsed from a connector's JSON.
 
-import re
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any, Callable, Optional
+`Settings` is the base of the pydantic models in models.py, one for each plugin. `ConnectorConfig.parse`
+validates a JSON by such a model. Its errors name the setting and what was expected.
+"""
 
-from ..base import ConnectorError, did_you_mean, yaml_files
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Mapping, TypeVar, get_args
 
-SUPPORTED = yaml_files.load(Path(__file__).with_name("settings.yaml"))
-CLASS_KEYS = {
-    "sink": "connector.class",
-    "source": "connector.class",
-    "transform": "type",
-    "kcql": "SELECT",
-}
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    Json,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+)
+from pydantic.fields import FieldInfo
+
+from ..base import ConnectorError, did_you_mean
+
+S = TypeVar("S", bound="Settings")
+T = TypeVar("T")
 USE_CONNECTOR_HINT = "other values are supported only by the connector itself, in Kafka Connect"
 REMOVE_HINT = "remove the setting, or run the connector in Kafka Connect"
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Validated settings of a connector, a transform or a KCQL statement.
+class Settings(
+    BaseModel,
+    frozen=True,
+    extra="forbid",
+    alias_generator=lambda name: name.replace("_", "."),
+    use_attribute_docstrings=True,
+):
+    """The settings of one plugin: the field `flush_size` is the setting `flush.size`.
 
-    `settings["flush.size"]` is the parsed value: a whole number, a list of names, a text, or the name
-    that settings.yaml gives to a value. A missing setting has its default, or None without one.
+    The docstring of a field describes the valid values, for errors and for docs/settings.md. A field with
+    a fixed set of values needs none. The docstring of an `Ignored` field is the reason.
 
     Attributes:
-        config: the JSON, for a transform the settings of this transform.
-        location: the connector, for errors.
-        prefix: prefix of the names of the settings, for errors.
-        values: {name: parsed value}.
+        SECTIONS: prefixes of settings that other models have.
+        REFUSED: settings of published connectors that the plugin does not have, {name: reason}.
     """
 
-    config: dict[str, str]
+    SECTIONS: ClassVar[list[str]] = []
+    REFUSED: ClassVar[dict[str, str]] = {}
+
+
+@dataclass(frozen=True)
+class ConnectorConfig:
+    """The JSON of a connector, the part of it with the settings of one plugin, or a KCQL statement.
+
+    Attributes:
+        values: {setting: text}.
+        location: the connector, for errors.
+        prefix: prefix of the names of the settings, for errors.
+    """
+
+    values: Mapping[str, str]
     location: str
     prefix: str = ""
-    values: dict[str, Any] = field(default_factory=dict)
 
-    def __getitem__(self, key: str) -> Any:
-        """Return the parsed value of a setting."""
-        return self.values[key]
-
-    def error_for(self, key: str, expected: str, hint: str = "") -> ConnectorError:
-        """Return the error for a setting, with its value and the expected value."""
-        value = f"is {self.config[key]!r}" if key in self.config else "is missing"
+    def error(self, key: str, expected: str, hint: str = "", problem: str = "") -> ConnectorError:
+        """Return the error for a setting; by default the problem is its value, or that it is missing."""
+        value = f"is {self.values[key]!r}" if key in self.values else "is missing"
         return ConnectorError(
-            f"{self.prefix}{key} {value}", location=self.location, expected=expected, hint=hint
+            f"{self.prefix}{key} {problem or value}",
+            location=self.location,
+            expected=expected,
+            hint=hint,
         )
 
-    def parse_with(self, key: str, parse: Callable[[str], Any], expected: str) -> Any:
-        """Return the result of a function for the value of a setting.
+    def section(self, prefix: str) -> "ConnectorConfig":
+        """Return the settings whose names have a prefix, without the prefix."""
+        values = {
+            key[len(prefix) :]: text for key, text in self.values.items() if key.startswith(prefix)
+        }
+        return ConnectorConfig(values, self.location, prefix)
+
+    def parse_plugin(
+        self, key: str, models: Mapping[str, type[S]], prefix: str = "", default: str = ""
+    ) -> S:
+        """Return the settings of a plugin, parsed by its model.
+
+        Args:
+            key: the setting that selects the plugin.
+            models: {plugin: model of its settings}.
+            prefix: prefix of the names of the plugin's settings.
+            default: the plugin if the setting is missing.
 
         Raises:
-            ConnectorError: the function rejects the value.
+            ConnectorError: there is no model of the plugin, or see `parse`.
         """
+        plugin = self.values.get(key, default)
+        if plugin not in models:
+            raise self.error(key, did_you_mean(plugin, models), USE_CONNECTOR_HINT)
+        return self.section(prefix).parse(models[plugin], f"{key}={plugin}")
+
+    def parse(self, model: type[S], plugin: str) -> S:
+        """Return the settings, parsed by the model of a plugin.
+
+        Args:
+            model: the model.
+            plugin: the setting that selects the plugin, for errors.
+
+        Raises:
+            ConnectorError: a setting is unknown, missing or without effect, or its value is not
+                supported.
+        """
+        given = {
+            k: text for k, text in self.values.items() if not k.startswith(tuple(model.SECTIONS))
+        }
         try:
-            return parse(self[key])
-        except (ValueError, KeyError, OSError, re.error) as e:
-            raise self.error_for(key, f"{expected} ({e})") from e
+            return model.model_validate(given)
+        except ValidationError as e:
+            fields = {str(field.alias): field for field in model.model_fields.values()}
+            # an unknown setting first: it may be the misspelled name of a missing one
+            problem = min(e.errors(), key=lambda error: error["type"] != "extra_forbidden")
+            key = str(problem["loc"][0])
+            if key not in fields:
+                expected = model.REFUSED.get(key) or did_you_mean(key, fields)
+                reason = f"is not supported with {plugin}"
+                raise self.error(key, expected, REMOVE_HINT, reason) from None
+            expected = valid_values(fields[key], self.values.get(key, ""))
+            if problem["type"] == "value_error":
+                expected += f" ({problem['ctx']['error']})"
+            raise self.error(key, expected, USE_CONNECTOR_HINT) from None
 
 
-def validate(kind: str, config: dict[str, str], location: str, prefix: str = "") -> Settings:
-    """Check the settings of a plugin, and add the defaults.
-
-    Args:
-        kind: a section of settings.yaml: "sink", "source", "transform" or "kcql".
-        config: the settings.
-        location: the connector, for errors.
-        prefix: prefix of the names of the settings, for errors.
-
-    Raises:
-        ConnectorError: a setting is unknown, missing or without effect, or its value is not
-            supported.
-    """
-    settings = Settings(config, location, prefix)
-    plugin, plugins = config.get(CLASS_KEYS[kind], ""), SUPPORTED[kind]
-    if plugin not in plugins:
-        raise settings.error_for(
-            CLASS_KEYS[kind], did_you_mean(plugin, plugins), USE_CONNECTOR_HINT
-        )
-    rules = plugins[plugin]["settings"]
-    allowed = [*rules, *plugins[plugin]["ignored"]]
-    mistakes = plugins[plugin].get("known_mistakes", {})
-    for key in config:
-        if not any(fnmatchcase(key, pattern) for pattern in allowed):
-            raise ConnectorError(
-                f"{prefix}{key} is not supported",
-                location=location,
-                expected=mistakes.get(key) or did_you_mean(key, allowed),
-                hint=REMOVE_HINT,
-            )
-    for key, rule in rules.items():
-        if not _has_effect(rule, settings):
-            if config.get(key):
-                required = rule["requires"][0]
-                raise settings.error_for(
-                    key,
-                    f"no value: the setting has no effect with {required}={config.get(required)}",
-                    "remove the setting",
-                )
-            settings.values[key] = rule.get("default")
-            continue
-        try:
-            settings.values[key] = _parse_value(rule, config.get(key))
-        except ValueError as e:
-            raise settings.error_for(key, str(e), USE_CONNECTOR_HINT) from None
-    return settings
-
-
-def _has_effect(rule: dict[str, Any], settings: Settings) -> bool:
-    if "requires" not in rule:
-        return True
-    required, *values = rule["requires"]
-    return settings[required] in values
-
-
-def _parse_value(rule: dict[str, Any], text: Optional[str]) -> Any:
-    """Return the parsed value of a setting.
-
-    Raises:
-        ValueError: the value is not supported. The message describes the expected value.
-    """
-    if text is None:
-        if "default" in rule:
-            return rule["default"]
-        text = ""
-    if "enum" in rule:
-        values = rule["enum"]
-        if text not in values:
-            raise ValueError(did_you_mean(text, values))
-        return values[text] if isinstance(values, dict) else text
-    if "minimum" in rule:
-        if not re.fullmatch(r"-?\d+", text, re.ASCII) or int(text) < rule["minimum"]:
-            raise ValueError(f"a whole number from {rule['minimum']}")
-        return int(text)
-    value = split_list(text) if "list" in rule else text
-    parts = value if "list" in rule else [text]
-    is_missing = "default" not in rule and not any(parts)
-    pattern = re.compile(rule.get("pattern", "(?s).*"))
-    if is_missing or not all(map(pattern.fullmatch, parts)):
-        raise ValueError(rule["expected"])
-    return value
+def valid_values(field: FieldInfo, text: str = "") -> str:
+    """Return the valid values of a setting, with a suggestion if they are a fixed set."""
+    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    return did_you_mean(text, choices) if choices else field.description or "a text"
 
 
 def split_list(text: str) -> list[str]:
     """Return the names in a comma-separated text, without duplicates."""
     names = [name.strip() for name in text.split(",")]
     return list(dict.fromkeys(name for name in names if name))
+
+
+List = Annotated[tuple[T, ...], BeforeValidator(split_list)]
+Text = Annotated[str, Field(min_length=1)]
+Ignored = Annotated[str, Field("", exclude=True)]  # accepted, without an effect
+Boolean = Annotated[Json[StrictBool], Field(description="true or false")]
+Integer = Json[StrictInt]
+PositiveInteger = Annotated[Integer, Field(ge=1, description="a whole number from 1")]

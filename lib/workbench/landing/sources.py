@@ -2,23 +2,31 @@
 
 The database is PostgreSQL. A setting that the poll does not support raises an error that names the
 setting. The SQL statements are the connector's, with literals in place of its parameters.
-settings.yaml has the statements and the supported types of columns.
+column_types.yaml has the supported types of columns.
 """
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Optional
 
 from psycopg import Column, sql
 
-from ..base import ConnectorError, World
+from ..base import ConnectorError, World, yaml_files
 from ..source.postgres import identifier
-from . import settings as settings_
-from . import transforms
-from .settings import Settings
+from . import models, transforms
+from .models import JDBC as JDBC
+from .settings import ConnectorConfig
 
-JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
-JDBC_RULES = settings_.SUPPORTED["source"][JDBC]
+COLUMN_TYPES = yaml_files.load(Path(__file__).with_name("column_types.yaml"))
+# {mode: condition of a poll: the rows after those of the last poll and before the end of this one}
+CONDITIONS = {
+    "bulk": "",
+    "incrementing": " WHERE {incrementing} > {last_incrementing} ORDER BY {incrementing} ASC",
+    "timestamp": " WHERE {timestamp} > {last_timestamp} AND {timestamp} < {end} ORDER BY {timestamp} ASC",
+    "timestamp+incrementing": " WHERE {timestamp} < {end} AND ({timestamp},{incrementing}) > "
+    "({last_timestamp},{last_incrementing}) ORDER BY {timestamp},{incrementing} ASC",
+}
 # {offset: start of the first poll, exclusive}
 INITIAL_OFFSETS = {"timestamp": "-infinity", "incrementing": "-1"}
 # {number of decimal digits: bits of the smallest integer type for them}
@@ -30,21 +38,30 @@ class Source:
     """The parsed configuration of a JDBC source.
 
     Attributes:
-        settings: the validated settings.
+        location: the connector, for errors.
+        settings: the settings of the connector.
         database: name of the database.
         tables: the tables as `schema.table`; [""] for a query.
         transform_chain: the transforms of each message.
+        numeric_key: whether a Decimal in the key is a number (decimal.format=NUMERIC) instead of
+            base64.
+        numeric_value: whether a Decimal in the value is a number instead of base64.
     """
 
-    settings: Settings
+    location: str
+    settings: models.JdbcSource
     database: str
     tables: list[str]
     transform_chain: tuple[transforms.Transform, ...]
+    numeric_key: bool
+    numeric_value: bool
 
     @property
     def offset_columns(self) -> dict[str, str]:
         """The columns of the mode, {"timestamp" or "incrementing": column}; empty for mode bulk."""
-        columns = {key: self.settings[f"{key}.column.name"] for key in INITIAL_OFFSETS}
+        timestamp = self.settings.timestamp_column_name
+        incrementing = self.settings.incrementing_column_name
+        columns = {"timestamp": timestamp, "incrementing": incrementing}
         return {key: name for key, name in columns.items() if name}
 
     def select_all(self, table: str) -> sql.Composable:
@@ -55,7 +72,7 @@ class Source:
         if table:
             return sql.SQL("SELECT * FROM {}").format(identifier(table))
         # the query may end with a comment
-        return sql.SQL("SELECT * FROM (" + self.settings["query"] + "\n) AS query")  # noqa: S608
+        return sql.SQL("SELECT * FROM (" + self.settings.query + "\n) AS query")  # noqa: S608
 
     def statement(self, table: str, offset: dict[str, str], end: str) -> sql.Composable:
         """Return the statement of one poll.
@@ -70,11 +87,11 @@ class Source:
             f"last_{key}": sql.Literal(value)
             for key, value in {**INITIAL_OFFSETS, **offset}.items()
         }
-        condition = sql.SQL(JDBC_RULES["modes"][self.settings["mode"]])
+        condition = sql.SQL(CONDITIONS[self.settings.mode])
         return self.select_all(table) + condition.format(**columns, **last, end=sql.Literal(end))
 
 
-def parse(config: dict[str, str], world: World) -> Source:
+def parse(values: dict[str, str], world: World) -> Source:
     """Read a JDBC source's JSON.
 
     poll.interval.ms and tasks.max are accepted and have no effect.
@@ -83,45 +100,63 @@ def parse(config: dict[str, str], world: World) -> Source:
         ConnectorError: a setting is not supported, or has no effect because of another one; a
             password is in plain text; or the database is not the environment's.
     """
-    settings = settings_.validate("source", config, config.get("name", "the JDBC source's JSON"))
-    database = _require_connection(settings, world)
-    names, query = settings["table.whitelist"], settings["query"]
+    config = ConnectorConfig(values, values.get("name", "the JDBC source's JSON"))
+    settings = config.parse_plugin("connector.class", models.SOURCES)
+    key_converter, value_converter = (
+        config.parse_plugin(name, models.SOURCE_CONVERTERS, f"{name}.", models.DEFAULT_CONVERTER)
+        for name in ("key.converter", "value.converter")
+    )
+    for key in INITIAL_OFFSETS:
+        column = f"{key}.column.name"
+        has_effect = key in settings.mode
+        if has_effect and not values.get(column):
+            raise config.error(column, "the name of one column")
+        if values.get(column) and not has_effect:
+            expected = f"no value: the setting has no effect with mode={settings.mode}"
+            raise config.error(column, expected, "remove the setting")
+    database = _require_connection(config, settings, world)
+    names, query = settings.table_whitelist, settings.query
     if bool(query) == bool(names):
-        raise settings.error_for(
-            "query" if query else "table.whitelist", "either a query or tables"
-        )
-    schema = settings["schema.pattern"]
+        raise config.error("query" if query else "table.whitelist", "either a query or tables")
+    schema = settings.schema_pattern
     tables = [name if "." in name else f"{schema}.{name}" for name in names] or [""]
-    if len({topic_name(config, table) for table in tables}) < len(tables):
-        raise settings.error_for(
+    if len({topic_name(values, table) for table in tables}) < len(tables):
+        raise config.error(
             "table.whitelist",
             "tables with different names, because topic names do not contain the schema",
         )
-    return Source(settings, database, tables, transforms.parse(config, settings.location))
+    return Source(
+        config.location,
+        settings,
+        database,
+        tables,
+        transforms.parse(config),
+        key_converter.decimal_format == "NUMERIC",
+        value_converter.decimal_format == "NUMERIC",
+    )
 
 
-def _require_connection(settings: Settings, world: World) -> str:
+def _require_connection(config: ConnectorConfig, settings: models.JdbcSource, world: World) -> str:
     """Return the name of the database in connection.url.
 
     Raises:
         ConnectorError: the server, user or password differs from the environment's.
     """
-    address: str = settings["connection.url"]
-    server, _, database = address.rpartition("/")
+    server, _, database = settings.connection_url.rpartition("/")
     postgres = world.postgres
     url = f"jdbc:postgresql://{postgres.host}:{postgres.port}"
     user, password = postgres.replication_user, world.connect.password_reference
     is_url = server == url and re.fullmatch(r"[^?&;]+", database)
     for key, is_valid, expected in (
         ("connection.url", is_url, f"{url}/<database>"),
-        ("connection.user", settings["connection.user"] == user, user),
-        ("connection.password", settings["connection.password"] == password, password),
+        ("connection.user", settings.connection_user == user, user),
+        ("connection.password", settings.connection_password == password, password),
     ):
         if not is_valid:
             # The value is not shown, because it may contain a plaintext password.
             raise ConnectorError(
                 f"{key} is not that of the replication user of this environment's PostgreSQL",
-                location=settings.location,
+                location=config.location,
                 expected=expected,
                 hint="connect.placeholders(world) returns the values",
             )
@@ -145,7 +180,7 @@ def topic_name(config: dict[str, str], table: str) -> str:
 
 
 def connect_field(
-    described: Column, kind: str, optional: bool, mapping: list[int]
+    described: Column, kind: str, optional: bool, mapping: str
 ) -> Optional[tuple[dict[str, Any], sql.Composed]]:
     """Return a column's field in the Connect schema, as the connector defines it, and the SQL of its value.
 
@@ -153,16 +188,17 @@ def connect_field(
         described: the column.
         kind: PostgreSQL's type (pg_type.typname), "enum" for any enum.
         optional: whether the column may be null.
-        mapping: parsed value of numeric.mapping: maximum digits of an integer and of a double.
+        mapping: numeric.mapping.
 
     Returns:
         (field, SQL of the value). None if the connector skips the type (an array, a range, an
         interval, …), for a numeric with a negative scale, and for one without precision, which the
         connector would publish with scale 127.
     """
-    rule = (
-        _numeric_type(described, *mapping) if kind == "numeric" else JDBC_RULES["types"].get(kind)
-    )
+    if kind == "numeric":
+        rule = _numeric_type(described, mapping)
+    else:
+        rule = COLUMN_TYPES.get(kind)
     if rule is None:
         return None
     logical, name = rule.get("logical", {}), described.name
@@ -171,10 +207,10 @@ def connect_field(
     return field, value.format(sql.Identifier(name))
 
 
-def _numeric_type(
-    described: Column, int_digits: int, double_digits: int
-) -> Optional[dict[str, Any]]:
-    """Return the type of a numeric: an integer or a double up to these digits, else a Decimal."""
+def _numeric_type(described: Column, mapping: str) -> Optional[dict[str, Any]]:
+    """Return the type of a numeric: an integer or a double up to the mapping's digits, else a Decimal."""
+    int_digits = 0 if mapping == "none" else 18
+    double_digits = {"best_fit": 18, "best_fit_eager_double": 1000}.get(mapping, 0)
     precision, scale = described.precision, described.scale
     if precision is None or scale is None or scale > 1000:  # psycopg's form of a negative scale
         return None

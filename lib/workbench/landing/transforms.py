@@ -1,17 +1,18 @@
 """Single message transforms (SMTs) of Kafka Connect: parse them from JSON, apply them to a message.
 
-The four transforms in settings.yaml are supported, with the semantics of Kafka's implementations.
+The four transforms in models.py are supported, with the semantics of Kafka's implementations.
 Other transforms are rejected. This module is pickled by value into Spark tasks, so it is plain
 Python.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from functools import partial
+from typing import Any, Callable, Optional, Sequence
 
 from ..base import ConnectorError
-from .settings import Settings, split_list, validate
+from . import models
+from .settings import ConnectorConfig, split_list
 
-PACKAGE_PREFIX = "org.apache.kafka.connect.transforms."
 # the fields of a struct: (field of the Connect schema, value) each
 StructFields = list[tuple[dict[str, Any], Any]]
 
@@ -39,57 +40,59 @@ class Transform:
         name: alias in the JSON.
         kind: name of the class, without package and `$Key` or `$Value`.
         side: the side that is changed, "key" or "value".
-        settings: the validated settings.
+        change: takes the fields of a struct and the name of the topic, and returns the new fields.
     """
 
     name: str
     kind: str
     side: str
-    settings: Settings
+    change: Callable[[StructFields, str], StructFields]
 
 
-def parse(config: dict[str, str], location: str) -> tuple[Transform, ...]:
+def parse(config: ConnectorConfig) -> tuple[Transform, ...]:
     """Read the transforms of a connector's JSON, in their order.
-
-    Args:
-        config: the connector's JSON.
-        location: the connector, for errors.
 
     Raises:
         ConnectorError: a transform or one of its settings is not supported, or Kafka Connect itself
             would reject it.
     """
-    names = split_list(config.get("transforms", ""))
+    names = split_list(config.values.get("transforms", ""))
     prefixes = tuple(f"transforms.{name}." for name in names)
-    for key in config:
+    for key in config.values:
         if key.startswith("transforms.") and not key.startswith(prefixes):
             raise ConnectorError(
                 f"{key} belongs to no transform",
-                location=location,
+                location=config.location,
                 expected=f"a name in transforms: {', '.join(names) or 'none is listed'}",
             )
-    return tuple(_parse_transform(config, name, location) for name in names)
+    return tuple(_parse_transform(config, name) for name in names)
 
 
-def _parse_transform(config: dict[str, str], name: str, location: str) -> Transform:
+def _parse_transform(config: ConnectorConfig, name: str) -> Transform:
     prefix = f"transforms.{name}."
-    own_config = {
-        key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)
-    }
-    settings = validate("transform", own_config, location, prefix)
-    kind, _, side = own_config["type"][len(PACKAGE_PREFIX) :].partition("$")
-    if kind == "InsertField":
-        inserts_text = settings["static.field"] and settings["static.value"] is not None
-        inserts_topic = settings["topic.field"] and not settings["static.field"]
-        if not inserts_text and not inserts_topic:
+    settings = config.parse_plugin(f"{prefix}type", models.TRANSFORMS, prefix)
+    change: Callable[[StructFields, str], StructFields]
+    if isinstance(settings, models.InsertField):
+        static_field, text = settings.static_field, settings.static_value
+        inserts_text = static_field and text is not None
+        if not inserts_text and (static_field or not settings.topic_field):
             # Kafka Connect reports: No field insertion configured
-            raise settings.error_for(
-                "static.value",
+            raise config.error(
+                f"{prefix}static.value",
                 "something to insert: static.field and static.value, or topic.field (one "
                 "published connector has this mistake)",
                 "add these settings, or remove the transform",
             )
-    return Transform(name, kind, side.lower() or "key", settings)
+        change = partial(_insert_fields, settings.topic_field, static_field, text)
+    elif isinstance(settings, models.ReplaceField):
+        new_names = dict(pair.split(":") for pair in settings.renames)
+        change = partial(_replace_fields, settings.include, settings.exclude, new_names)
+    elif isinstance(settings, models.ExtractField):
+        change = partial(_select_fields, (settings.field,))
+    else:
+        change = partial(_select_fields, settings.fields)
+    kind, _, side = settings.type[len(models.TRANSFORM_PACKAGE) :].partition("$")
+    return Transform(name, kind, side.lower() or "key", change)
 
 
 def apply(transforms: tuple[Transform, ...], record: Record) -> Record:
@@ -115,7 +118,7 @@ def _apply_one(transform: Transform, record: Record) -> Record:
         return record
     if not isinstance(struct, dict):
         raise ValueError(f"the {source} must be a struct, not {type(struct).__name__}")
-    fields = IMPLEMENTATIONS[kind](_struct_fields(struct, schema), transform.settings, record.topic)
+    fields = transform.change(_struct_fields(struct, schema), record.topic)
     new: Any
     if kind == "ExtractField":
         field, new = fields[0]
@@ -147,37 +150,33 @@ def _struct_schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "struct", "fields": fields, "optional": False}
 
 
-def _select_fields(fields: StructFields, settings: Settings, topic: str) -> StructFields:
-    """Return the fields that the settings name (ValueToKey, ExtractField)."""
+def _select_fields(names: Sequence[str], fields: StructFields, topic: str) -> StructFields:
+    """Return the named fields (ValueToKey, ExtractField)."""
     by_name = {field["field"]: (field, value) for field, value in fields}
-    names = settings["fields"] if "fields" in settings.config else [settings["field"]]
     for name in names:
         if name not in by_name:
             raise ValueError(f"there is no field {name!r}; the fields are {[*by_name]}")
     return [by_name[name] for name in names]
 
 
-def _insert_fields(fields: StructFields, settings: Settings, topic: str) -> StructFields:
-    static = (settings["static.field"], settings["static.value"])
-    inserted = [(settings["topic.field"], topic), static]
+def _insert_fields(
+    topic_field: str, static_field: str, text: Optional[str], fields: StructFields, topic: str
+) -> StructFields:
     field = {"type": "string", "optional": True}
-    return fields + [({**field, "field": name}, text) for name, text in inserted if name]
+    inserted = [(topic_field, topic), (static_field, text)]
+    return fields + [({**field, "field": name}, value) for name, value in inserted if name]
 
 
-def _replace_fields(fields: StructFields, settings: Settings, topic: str) -> StructFields:
-    new_names = dict(pair.split(":") for pair in settings["renames"])
-    include, exclude = settings["include"], settings["exclude"]
+def _replace_fields(
+    include: Sequence[str],
+    exclude: Sequence[str],
+    new_names: dict[str, str],
+    fields: StructFields,
+    topic: str,
+) -> StructFields:
     renamed = []
     for field, value in fields:
         name = field["field"]
         if name not in exclude and (not include or name in include):
             renamed.append(({**field, "field": new_names.get(name, name)}, value))
     return renamed
-
-
-IMPLEMENTATIONS = {
-    "ValueToKey": _select_fields,
-    "ExtractField": _select_fields,
-    "InsertField": _insert_fields,
-    "ReplaceField": _replace_fields,
-}

@@ -1,0 +1,360 @@
+"""The models of the supported settings, one for each plugin, with the defaults that the plugin documents.
+
+.ci/list_settings.py generates docs/settings.md from these models. A setting that a model does not have
+is rejected by name.
+"""
+
+import re
+from typing import Annotated, Literal, Optional, Union
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field
+
+from ..stack.services import AVRO_CONVERTER
+from .partitioners import to_strftime
+from .settings import Boolean, Ignored, Integer, List, PositiveInteger, Settings, Text
+
+Plugins = dict[str, type[Settings]]  # {plugin: model of its settings}
+
+# --- converters
+
+
+class JsonConverter(Settings):
+    """Reads JSON."""
+
+    schemas_enable: Boolean = True
+
+
+class JsonWriter(Settings):
+    """Writes JSON with a schema."""
+
+    schemas_enable: Literal["true"] = "true"
+    decimal_format: Literal["BASE64", "NUMERIC"] = "BASE64"
+
+
+class ApicurioSettings(Settings):
+    """The settings of Apicurio's converter."""
+
+    apicurio_registry_url: str = ""
+    apicurio_registry_headers_enabled: str = "false"
+    auto_register: Ignored = Field("", alias="apicurio.registry.auto-register")
+    """for a producer"""
+    find_latest: Ignored = Field("", alias="apicurio.registry.find-latest")
+    """for a producer"""
+
+
+class ApicurioConverter(ApicurioSettings):
+    """Reads Avro, with the schemas of Apicurio Registry."""
+
+    # Schema ids are read from values, not from headers (topic/wire.py).
+    apicurio_registry_headers_enabled: Literal["false"] = "false"
+
+
+class GlueConverter(Settings):
+    """Reads Avro, with the schemas of AWS Glue Schema Registry."""
+
+    registry_name: str = "default-registry"
+    region: Ignored
+    """the environment defines the region"""
+    avroRecordType: Ignored
+    """a class of Java's"""
+    schemaAutoRegistrationEnabled: Ignored
+    """for a producer"""
+    schemaNameGenerationClass: Ignored
+    """for a producer"""
+    compatibility: Ignored
+    """for a producer"""
+
+
+class KeyConverter(JsonConverter, ApicurioSettings, GlueConverter):
+    """The settings of any converter. A sink does not store keys, so they have no effect."""
+
+
+# of the embedded worker
+DEFAULT_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+SOURCE_CONVERTERS = {DEFAULT_CONVERTER: JsonWriter}
+LENSES_CONVERTERS = {DEFAULT_CONVERTER: JsonConverter}
+CONFLUENT_CONVERTERS: Plugins = {
+    **LENSES_CONVERTERS,
+    AVRO_CONVERTER: ApicurioConverter,
+    "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter": GlueConverter,
+}
+
+# --- sinks
+
+
+class ConnectorSettings(Settings):
+    """The settings that all connectors have."""
+
+    name: str = ""
+    connector_class: str
+    key_converter: str = ""
+    value_converter: str = ""
+    transforms: str = ""
+    tasks_max: Ignored
+    """a run is one process for a source, and one Spark task for each topic partition for a sink"""
+    SECTIONS = ["key.converter.", "value.converter.", "transforms."]
+
+
+class SinkSettings(ConnectorSettings):
+    """The settings that both sinks have."""
+
+    # Dead letters never stop a landing (docs/differences.md). The setting decides whether a topic gets
+    # them.
+    errors_tolerance: str = "none"
+    errors_log_enable: Ignored
+    """rejected messages are always reported"""
+    errors_log_include_messages: Ignored
+    """rejected messages are always reported"""
+    # producer.override.* are settings of the producer of dead letters, without an effect
+    SECTIONS = [*ConnectorSettings.SECTIONS, "errors.deadletterqueue.", "producer.override."]
+    REFUSED = {
+        "table.name.format": "table.name.format belongs to the JDBC sink. The published walkthrough has "
+        "it here, where Connect ignores it"
+    }
+
+
+class NoDeadLetterQueue(Settings):
+    """The settings of errors.deadletterqueue with errors.tolerance=none."""
+
+    topic_replication_factor: Ignored
+    """the broker's default is used"""
+
+
+class DeadLetterQueue(NoDeadLetterQueue):
+    """The settings of errors.deadletterqueue with errors.tolerance=all."""
+
+    topic_name: str = ""
+    # Connect's default is false. But a dead letter without the position of its message cannot be
+    # replayed.
+    context_headers_enable: Literal["true"] = "true"
+
+
+TOLERANCES = {"none": NoDeadLetterQueue, "all": DeadLetterQueue}
+
+
+class LensesSink(SinkSettings):
+    """The S3 sink of Lenses (Stream Reactor)."""
+
+    topics: Text
+    """the topic that the KCQL reads"""
+    connect_s3_kcql: Text
+    """a statement"""
+    aws_region: Ignored
+    """the environment defines the location of the lake"""
+    aws_custom_endpoint: Ignored
+    """the environment defines the location of the lake"""
+    connect_s3_aws_region: Ignored
+    """the environment defines the location of the lake"""
+    REFUSED = {
+        **SinkSettings.REFUSED,
+        "schema.enable": "no Connect worker knows schema.enable: value.converter.schemas.enable was meant. "
+        "The published walkthrough has this mistake: Connect ignores the setting and removes the "
+        "envelope all the same",
+    }
+
+
+class Kcql(Settings):
+    """The clauses of a KCQL statement of the Lenses sink. A run is one flush, without an interval."""
+
+    insert_into: str = Field(alias="INSERT INTO", pattern=r"^[^\s:]+:[^\s`]+$")
+    """bucket:prefix"""
+    select: Literal["*"] = Field(alias="SELECT")
+    from_: str = Field(alias="FROM", pattern=r"^\S+$")
+    """a topic"""
+    partition_by: List[Annotated[str, Field(pattern=r"^\w+$")]] = Field((), alias="PARTITIONBY")
+    """the names of fields"""
+    store_as: Literal["json", "JSON"] = Field("json", alias="STOREAS")
+    flush_count: PositiveInteger = Field(50_000, alias="WITH_FLUSH_COUNT")
+    flush_interval: PositiveInteger = Field(3600, alias="WITH_FLUSH_INTERVAL")
+
+
+class LinesFormat(Settings):
+    """JSON lines."""
+
+
+class AvroFormat(Settings):
+    """Avro container files."""
+
+
+class ParquetFormat(Settings):
+    """Parquet files."""
+
+    codec: Literal["none", "snappy", "gzip", "zstd"] = "snappy"
+
+
+FORMATS: Plugins = {
+    "io.confluent.connect.s3.format.json.JsonFormat": LinesFormat,
+    "io.confluent.connect.s3.format.avro.AvroFormat": AvroFormat,
+    "io.confluent.connect.s3.format.parquet.ParquetFormat": ParquetFormat,
+}
+
+
+DEFAULT_PARTITIONER = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
+
+
+class ConfluentSink(SinkSettings):
+    """The S3 sink of Confluent."""
+
+    topics: List[Annotated[str, Field(pattern=r"^(\.*[A-Za-z0-9_-][A-Za-z0-9._-]*|\.{3,})$")]] = ()
+    """the names of topics"""
+    topics_regex: re.Pattern[str] = re.compile("")
+    """a regular expression"""
+    topics_dir: str = Field("topics", pattern=r"^[\w+-][\w.+-]*(/[\w+-][\w.+-]*)*$")
+    """a folder such as topics"""
+    flush_size: PositiveInteger
+    storage_class: Literal["io.confluent.connect.s3.storage.S3Storage"]
+    format_class: str = ""
+    partitioner_class: str = DEFAULT_PARTITIONER
+    schema_compatibility: Literal["NONE"] = "NONE"
+    # With true, these would write further files with the keys and the headers.
+    store_kafka_keys: Literal["false"] = "false"
+    store_kafka_headers: Literal["false"] = "false"
+    behavior_on_null_values: Literal["fail", "ignore"] = "fail"
+    s3_region: Ignored
+    """the environment defines the location of the lake"""
+    s3_bucket_name: Ignored
+    """the environment defines the location of the lake"""
+    s3_part_size: Ignored
+    """the size of the parts of an upload"""
+    rotate_schedule_interval_ms: Ignored
+    """by the wall clock; a run is one flush and does not wait"""
+    schema_generator_class: Ignored
+    """for Hive"""
+    locale: Ignored
+    """the language of month names; the folders have only numbers"""
+    timezone: Union[str, ZoneInfo] = ""
+    SECTIONS = [*SinkSettings.SECTIONS, "parquet."]
+
+
+class ConfluentFieldSink(ConfluentSink):
+    """The S3 sink of Confluent with folders by the values of fields."""
+
+    partition_field_name: List[Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f]+$")]] = Field(
+        min_length=1
+    )
+    """the names of fields, without /"""
+
+
+class ConfluentTimeSink(ConfluentSink):
+    """The S3 sink of Confluent with folders by time."""
+
+    path_format: Annotated[str, AfterValidator(to_strftime)]
+    """a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"""
+    partition_duration_ms: PositiveInteger
+    # The default, the wall clock, is not supported: a repeated batch would duplicate its records in
+    # other folders.
+    timestamp_extractor: Literal["Record", "RecordField"]
+    timestamp_field: str = "timestamp"
+    rotate_interval_ms: Integer = Field(-1, ge=-1)
+    """a whole number from -1"""
+    timezone: ZoneInfo
+    """a name such as UTC"""
+
+
+CONFLUENT_SINKS = {
+    DEFAULT_PARTITIONER: ConfluentSink,
+    "io.confluent.connect.storage.partitioner.FieldPartitioner": ConfluentFieldSink,
+    "io.confluent.connect.storage.partitioner.TimeBasedPartitioner": ConfluentTimeSink,
+}
+LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
+CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
+SINKS: dict[str, type[SinkSettings]] = {LENSES: LensesSink, CONFLUENT: ConfluentSink}
+
+# --- sources
+
+
+class JdbcSource(ConnectorSettings):
+    """The JDBC source of Confluent, for PostgreSQL."""
+
+    connection_url: Text
+    """jdbc:postgresql://<host>:<port>/<database>"""
+    connection_user: Text
+    """the user who reads the database for connectors"""
+    connection_password: Text
+    """a reference that the Connect worker resolves"""
+    topic_prefix: str = Field(pattern="^[A-Za-z0-9_.-]+$")
+    """the prefix of a topic's name; for a query the whole name"""
+    mode: Literal["bulk", "incrementing", "timestamp", "timestamp+incrementing"]
+    timestamp_column_name: str = Field("", pattern="^[^,]*$")
+    """the name of one column"""
+    incrementing_column_name: str = Field("", pattern="^[^,]*$")
+    """the name of one column"""
+    table_whitelist: List[str] = ()
+    query: str = ""
+    schema_pattern: str = "public"
+    batch_max_rows: PositiveInteger = 100
+    timestamp_delay_interval_ms: Integer = Field(0, ge=0)
+    """a whole number from 0"""
+    numeric_mapping: Literal["none", "precision_only", "best_fit", "best_fit_eager_double"] = "none"
+    validate_non_null: Boolean = True
+    db_timezone: Literal["UTC"] = "UTC"
+    table_types: Literal["TABLE"] = "TABLE"
+    timestamp_granularity: Literal["connect_logical"] = "connect_logical"
+    quote_sql_identifiers: Literal["always"] = "always"
+    poll_interval_ms: Ignored
+    """the caller decides when the next poll starts"""
+    REFUSED = {
+        "catalog.pattern": "schema.pattern: a catalog of PostgreSQL is a database, and the driver ignores "
+        "it. The published walkthrough has a schema here"
+    }
+
+
+JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
+SOURCES = {JDBC: JdbcSource}
+
+# --- transforms
+# Kafka's transforms have further settings: partition.field, offset.field and timestamp.field, which a
+# source does not have; replace.null.with.default, which is true here as by default; paths into nested
+# structs.
+
+
+class TransformSettings(Settings):
+    """The settings that all transforms have."""
+
+    type: str
+
+
+class ValueToKey(TransformSettings):
+    """Replaces the key by a struct of fields of the value."""
+
+    fields: List[str] = Field(min_length=1)
+    """the name of a field"""
+
+
+class ExtractField(TransformSettings):
+    """Replaces a struct by one of its fields."""
+
+    field: Text
+    """the name of a field"""
+
+
+class ReplaceField(TransformSettings):
+    """Removes and renames fields."""
+
+    exclude: List[str] = ()
+    include: List[str] = ()
+    renames: List[Annotated[str, Field(pattern="^[^:]+:[^:]+$")]] = ()
+    """old:new,other:new2"""
+
+
+class InsertField(TransformSettings):
+    """Adds the name of the topic, or a text."""
+
+    topic_field: str = Field("", pattern="^(.*[^!?])?$")
+    """the name of a field, with no ! or ? after it"""
+    static_field: str = Field("", pattern="^(.*[^!?])?$")
+    """the name of a field, with no ! or ? after it"""
+    static_value: Optional[str] = None
+
+
+TRANSFORM_PACKAGE = "org.apache.kafka.connect.transforms."
+TRANSFORMS: dict[str, type[Union[ValueToKey, ExtractField, ReplaceField, InsertField]]] = {
+    f"{TRANSFORM_PACKAGE}ValueToKey": ValueToKey,
+    f"{TRANSFORM_PACKAGE}ExtractField$Key": ExtractField,
+    f"{TRANSFORM_PACKAGE}ExtractField$Value": ExtractField,
+    f"{TRANSFORM_PACKAGE}ReplaceField$Key": ReplaceField,
+    f"{TRANSFORM_PACKAGE}ReplaceField$Value": ReplaceField,
+    f"{TRANSFORM_PACKAGE}InsertField$Key": InsertField,
+    f"{TRANSFORM_PACKAGE}InsertField$Value": InsertField,
+}
