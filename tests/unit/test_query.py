@@ -13,9 +13,9 @@ from workbench.spark import is_session_lost, java_stacktraces, unreachable_reaso
 from workbench.spark import sessions as spark_module
 
 
-def translated(text, ask=lambda text: None):
+def translated(text):
     """What Spark is asked where it takes every text."""
-    return dialect.to_spark_sql(dialect.parse_statement(text)[0], ask)
+    return dialect.to_spark_sql(dialect.parse_statement(text)[0])
 
 
 @pytest.mark.parametrize(

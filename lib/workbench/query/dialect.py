@@ -1,48 +1,45 @@
 """Translate Athena SQL (engine version 3, Trino's functions) to Spark SQL.
 
 The module covers queries and the statements that create tables. sqlglot parses and generates both
-dialects. The file `athena.txt` holds the Spark SQL of every function, operator and cast, because
-sqlglot's own translation often differs in an edge case (a null, a type, an index). A call that
-neither supports raises an error that quotes the call. Some entries have several forms, because the
-translation depends on the types of the arguments, for example of a division. The first form that
-Spark can analyze is used.
+dialects. `athena_functions` has the Spark SQL of functions that sqlglot does not translate
+correctly, and `athena_types` infers the types on which the translation depends, for example of a
+division. A call that is not supported raises an error that quotes the call.
 """
 
 import re
-from typing import Any, Callable, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any, Callable, Optional
 
 from sqlglot import ErrorLevel, exp, parse
+from sqlglot.dialects.dialect import if_sql
 from sqlglot.dialects.spark import Spark
 from sqlglot.dialects.trino import Trino
 from sqlglot.errors import SqlglotError
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.athena import AthenaTrinoParser
+from sqlglot.time import format_time
 
 from ..base import LakeError, first_line
-from . import athena_functions
+from . import athena_types
+from .athena_functions import (
+    FUNCTIONS,
+    SQLGLOT_FUNCTIONS,
+    TYPED_FUNCTIONS,
+    WINDOW_PLACEHOLDER,
+    array_agg,
+)
 
-# {node without function-call syntax: its name in athena.txt}
-NODE_NAMES = {
-    exp.Div: "operator /",
-    exp.Bracket: "operator []",
-    exp.If: "if",
-    exp.ParseJSON: "json_parse",
-    exp.StrPosition: "strpos",
-    exp.CurrentTimestamp: "current_timestamp",
-    exp.Localtimestamp: "localtimestamp",
-}
-# {target type of a cast: its name in athena.txt}
-CAST_KINDS = {
-    exp.DType.JSON: "json",
-    exp.DType.TIMESTAMPTZ: "zoned",
-    **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "whole"),
-    **dict.fromkeys(exp.DataType.TEXT_TYPES, "text"),
-    **dict.fromkeys(exp.DataType.NESTED_TYPES, "nested"),
-}
 # Types of Athena that Spark does not have
 UNSUPPORTED_TYPES = {"TIME", "TIMETZ", "CHAR", "IPADDRESS", "IPPREFIX", "TDIGEST"}
-ZONE_PATTERN = re.compile(r"[A-Za-z]{2}|Z$|:.*[+-]")  # a time zone in a timestamp literal
-# Functions and table clauses (sqlglot's classes) that athena.txt or sqlglot translates correctly
+# Types whose kind decides about a translation
+KINDS = {
+    **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "integer"),
+    exp.DType.DECIMAL: "decimal",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.MAP: "map",
+}
+# Functions and table clauses (sqlglot's classes) that are part of the grammar and are supported
 SUPPORTED_NODES = (
     exp.Anonymous,
     exp.Array,
@@ -64,8 +61,12 @@ SUPPORTED_NODES = (
     exp.LocationProperty,
     exp.SchemaCommentProperty,
 )
-# Entries of athena.txt that return the type JSON, which is a text in Spark
-JSON_FUNCTIONS = ("json_parse", "json_extract", "cast to json")
+# Aggregates of which DISTINCT is supported
+DISTINCT_FUNCTIONS = ("array_agg", "avg", "count", "sum")
+NAME_KEY = "athena_name"  # of the metadata of a call: the name in the query
+# A specifier that is not one of the supported ones
+DATE_PATTERN_ERROR = re.compile(r"%(?![abcdefHhIijklMmprSsTWY%])(.|\Z)")
+DATE_SPECIFIERS = {"%j": "DDD", "%%": "%"}  # those that sqlglot translates differently
 USE_STATEMENT = re.compile(r"USE\b", re.I)
 # Parts of a query in which a backtick has no meaning
 QUOTED_OR_COMMENT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)
@@ -73,8 +74,6 @@ FAILED_QUERY_HINT = (
     "see whether the table is registered (hudi.register), its name has its database (database.table), and the "
     "column exists"
 )
-WINDOW_PLACEHOLDER = "\0"  # marks in generated SQL where FILTER and OVER go
-
 LEADING_COMMENTS = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)
 # DDL with the same syntax in Athena and Spark
 SHARED_STATEMENT = re.compile(
@@ -93,14 +92,23 @@ STORAGE_FORMATS = {
 
 
 class AthenaDialect(Trino):
-    """Parse Athena SQL without interpreting functions: each call keeps its own name."""
+    """Parse Athena SQL. A function that sqlglot does not translate correctly stays anonymous."""
 
     INDEX_OFFSET = 0
+    SUPPORTS_NULL_TYPE = True
+    ORIGINAL_NAME_META_KEY = NAME_KEY
+    EXPRESSION_METADATA = athena_types.EXPRESSION_METADATA
 
     class Parser(AthenaTrinoParser):
-        """A parser that interprets only calls with a special grammar."""
+        """A parser of the functions that are supported."""
 
-        FUNCTIONS: dict = {}  # type: ignore[misc] # sqlglot annotates it as an instance variable
+        FUNCTIONS = {
+            **{
+                name.upper(): AthenaTrinoParser.FUNCTIONS[name.upper()]
+                for name in SQLGLOT_FUNCTIONS
+            },
+            "JSON_PARSE": exp.ParseJSON.from_arg_list,
+        }
         FUNCTION_PARSERS = {
             name: AthenaTrinoParser.FUNCTION_PARSERS[name]
             for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION")
@@ -188,58 +196,80 @@ def require_values(names: set[str], values: Mapping[str, Any]) -> None:
         )
 
 
-def to_spark_sql(tree: Any, type_check: Callable[[str], Any]) -> str:
+def to_spark_sql(
+    tree: Any,
+    columns: Optional[Mapping[athena_types.TableKey, Mapping[str, str]]] = None,
+    values: Optional[Mapping[str, Any]] = None,
+) -> str:
     """Generate the Spark SQL of a tree that `parse_statement` returned.
 
     Args:
         tree: the tree of a query or statement.
-        type_check: analyzes a Spark SQL text, and raises if its types do not fit.
+        columns: {(catalog, database, table) in the query: {column: its type in Spark}}.
+        values: the values of the placeholders, for their types.
 
     Raises:
-        LakeError: a type, clause or function has no counterpart in Spark.
+        LakeError: a type, clause or function has no counterpart in Spark, or the translation
+            depends on a type that is unknown.
     """
-    nodes = list(tree.walk(bfs=False))
-    for node in nodes:
+    for node in tree.walk(bfs=False):
         _require_supported(node)
-    # Innermost calls first. The calls around them use their last form, which accepts any type
-    for call in reversed(nodes):
-        _, forms = _match_function(call)
-        if len(forms) > 1:
-            _select_form(tree, call, len(forms), type_check)
-    return _generate(tree)
+    if isinstance(tree, exp.Query):
+        schema = athena_types.new_schema(columns or {}, AthenaDialect)
+        athena_types.annotate(tree, schema, values or {})
+    try:
+        text = tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE)
+    except SqlglotError as e:
+        raise LakeError(
+            f"the query cannot be translated to Spark: {first_line(e)}",
+            location=tree.sql(AthenaDialect)[:300],
+        ) from None
+    return text.replace(WINDOW_PLACEHOLDER, "")
 
 
 def _require_supported(node: Any) -> None:
     if isinstance(node, exp.DataType) and node.this.name in UNSUPPORTED_TYPES:
         raise _unsupported(f"the type {node.sql(AthenaDialect)}", node.parent or node)
+    if isinstance(node, exp.Anonymous) and node.name.lower() not in {
+        **FUNCTIONS,
+        **TYPED_FUNCTIONS,
+    }:
+        raise _wrong_arguments(node.name.lower(), node.expressions, node)
+    if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.Func):
+        name = _function_name(node.parent)
+        if name not in DISTINCT_FUNCTIONS:
+            raise _wrong_arguments(f"distinct {name}", node.expressions, node.parent)
     is_function_or_clause = isinstance(
         node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup)
     )
+    is_supported = isinstance(node, SUPPORTED_NODES) or NAME_KEY in node.meta
     is_unknown_order = (
         isinstance(node, exp.Order)
-        and isinstance(node.parent, exp.Anonymous)
-        and not _ordered_signature(node.parent)
+        and isinstance(node.parent, exp.Func)
+        and not _is_ordered_array_agg(node.parent, node)
     )
     if (
-        (is_function_or_clause and not isinstance(node, SUPPORTED_NODES))
+        (is_function_or_clause and not is_supported)
         or is_unknown_order
         or node.args.get("with_ties")
     ):
         raise _unsupported("this clause", node)
 
 
-def _select_form(tree: Any, call: Any, count: int, type_check: Callable[[str], Any]) -> None:
-    """Set `form` in the call's metadata to the number of the first form that passes the type check.
+def _function_name(call: exp.Expr) -> str:
+    return str(call.meta.get(NAME_KEY) or call.name).lower()
 
-    If no form passes, the last form is used, and the query fails with the error of that form.
-    """
-    for number in range(count):
-        call.meta["form"] = number
-        try:
-            type_check(_generate(tree))
-        except Exception:  # noqa: BLE001 - after any error the next form is tried
-            continue
-        return
+
+def _is_ordered_array_agg(call: exp.Expr, order: exp.Order) -> bool:
+    """Whether a call is array_agg by one expression; of DISTINCT values, by themselves."""
+    is_by_value = not isinstance(order.this, exp.Distinct) or order.this.expressions == [
+        key.this for key in order.expressions
+    ]
+    return (
+        call.name.lower() == "array_agg"
+        and len(call.expressions) == len(order.expressions) == 1
+        and is_by_value
+    )
 
 
 def _unsupported(clause: str, node: Any) -> LakeError:
@@ -250,115 +280,145 @@ def _unsupported(clause: str, node: Any) -> LakeError:
     )
 
 
-def _generate(tree: Any) -> str:
-    text = tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE)
-    return text.replace(WINDOW_PLACEHOLDER, "")
+def _wrong_arguments(name: str, arguments: list[Any], call: exp.Expr) -> LakeError:
+    return _unsupported(f"{name} of {len(arguments)} arguments", call)
 
 
-Signature = tuple[str, list[Any]]  # a name in athena.txt, and the arguments
+def _typed_sql(name: str, value: exp.Expr, call: exp.Expr, arguments: list[str]) -> str:
+    """Translate a call by the type of a value, which is the call itself or an argument."""
+    translations = TYPED_FUNCTIONS[name]
+    if not value.type or value.is_type(exp.DType.UNKNOWN):
+        raise LakeError(
+            f"the translation of {name} to Spark depends on the type of its argument, which is unknown",
+            location=call.sql(AthenaDialect)[:300],
+            expected="columns of tables in the catalog, or values with a type",
+            hint=f"{FAILED_QUERY_HINT}; or write CAST(… AS the type)",
+        )
+    kind = KINDS.get(value.type.this, "")
+    return translations.get(kind, translations[""])(*arguments)
 
 
-def _signature(node: Any) -> Signature:
-    """Return (name in athena.txt, arguments) of a node.
-
-    The name is empty for syntax that is the same in both dialects.
-    """
-    if isinstance(node, exp.Anonymous):
-        return _ordered_signature(node) or _call_signature(node)
-    if isinstance(node, exp.Extract):
-        return node.name.lower(), [node.expression]
-    if isinstance(node, exp.Cast):
-        return _cast_signature(node)
-    if isinstance(node, exp.Unnest):
-        return _unnest_signature(node)
-    return NODE_NAMES.get(type(node), ""), list(node.iter_expressions())
-
-
-def _call_signature(call: exp.Anonymous) -> Signature:
-    name, arguments = call.name.lower(), list(call.iter_expressions())
-    if arguments and isinstance(arguments[0], exp.Distinct):
-        return f"distinct {name}", arguments[0].expressions + arguments[1:]
-    return name, arguments
+def _call_sql(self: SparkGenerator, call: exp.Anonymous) -> str:
+    name, arguments = call.name.lower(), call.expressions
+    if name == "array_agg" and len(arguments) == 1:
+        return _array_agg_sql(self, arguments[0])
+    texts = [self.sql(argument) for argument in arguments]
+    if name in LITERAL_CONVERTERS and len(arguments) == 2:
+        texts[1] = LITERAL_CONVERTERS[name](arguments[1])
+    try:
+        if name in TYPED_FUNCTIONS:
+            return _typed_sql(name, arguments[-1], call, texts)
+        if name not in FUNCTIONS:  # a function of Spark, by sqlglot
+            return self.anonymous_sql(call)
+        return FUNCTIONS[name](*texts)
+    except (IndexError, TypeError):  # another number of arguments
+        raise _wrong_arguments(name, arguments, call) from None
 
 
-def _ordered_signature(call: exp.Anonymous) -> Optional[Signature]:
-    """Return the signature of an aggregate whose rows are ordered by one expression.
-
-    The arguments are the aggregated value, the expression, and two directions (see athena.txt).
-    DISTINCT values can be ordered only by themselves, as in Athena. Returns None for other calls.
-    """
-    order = call.expressions[0] if len(call.expressions) == 1 else None
-    if not isinstance(order, exp.Order) or len(order.expressions) != 1:
-        return None
-    key = order.expressions[0]
-    name, values = f"ordered {call.name.lower()}", [order.this]
-    if isinstance(order.this, exp.Distinct):
-        name, values = f"ordered distinct {call.name.lower()}", order.this.expressions
-        if values != [key.this]:
-            return None
-    if name not in athena_functions.FUNCTIONS:
-        return None
-    is_ascending, is_nulls_last = not key.args.get("desc"), not key.args.get("nulls_first")
-    directions = [exp.Boolean(this=is_ascending == is_nulls_last), exp.Boolean(this=is_ascending)]
-    return name, [*values, key.this, *directions]
+def _array_agg_sql(self: SparkGenerator, value: exp.Expr) -> str:
+    """Collect structs; of ordered values they begin with what is sorted by."""
+    fields, is_ascending = "", ""
+    if isinstance(value, exp.Order):
+        key = value.expressions[0]
+        is_nulls_last = not key.args.get("nulls_first")
+        is_ascending = str(not key.args.get("desc")).upper()
+        is_last = str(is_nulls_last != bool(key.args.get("desc"))).upper()
+        key_sql = self.sql(key, "this")
+        fields = f"(({key_sql}) IS NULL) = {is_last} AS n, {key_sql} AS k, "
+        value = value.this
+    distinct = ""
+    if isinstance(value, exp.Distinct):
+        distinct, value = "DISTINCT ", value.expressions[0]
+    return array_agg(f"{distinct}STRUCT({fields}{self.sql(value)} AS v)", is_ascending)
 
 
-def _cast_signature(cast: exp.Cast) -> Signature:
-    kind = CAST_KINDS.get(cast.to.this, "other")
-    is_timestamp_literal = cast.to.this == exp.DType.TIMESTAMP and cast.this.is_string
-    if is_timestamp_literal and ZONE_PATTERN.search(cast.this.name):
-        kind = "zoned"
-    source, source_arguments = _signature(cast.this)
-    verb = "try cast" if isinstance(cast, exp.TryCast) else "cast"
-    name = f"{verb} json to {kind}" if source in JSON_FUNCTIONS else f"{verb} to {kind}"
-    value = source_arguments[0] if source == "json_parse" else cast.this
-    sizes = cast.to.expressions if kind == "text" else []
-    return name, [value, cast.to, *sizes]
+def _div_sql(self: SparkGenerator, division: exp.Div) -> str:
+    arguments = [self.sql(division, "this"), self.sql(division, "expression")]
+    return _typed_sql("operator /", division, division, arguments)
 
 
-def _unnest_signature(unnest: exp.Unnest) -> Signature:
-    alias, arguments = unnest.args.get("alias"), unnest.expressions
-    if unnest.args.get("offset"):
-        return "unnest numbered", arguments
-    if len(arguments) == 1 and alias and len(alias.columns) > 1:
-        return "unnest rows", arguments  # the fields of an array's rows, or the pairs of a map
-    return "unnest", arguments
-
-
-def _match_function(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
-    """Look up a node in athena.txt.
-
-    Returns:
-        ({argument name: arguments}, forms); both are empty for syntax that is the same in both
-        dialects.
-    """
-    name, arguments = _signature(node)
-    match = athena_functions.find(name, arguments)
-    if match:
-        return match
-    if name:
-        raise _unsupported(f"{name} of {len(arguments)} arguments", node)
-    return {}, []
-
-
-def _call_sql(self: SparkGenerator, node: Any) -> str:
-    named, forms = _match_function(node)
-    texts = {"over": WINDOW_PLACEHOLDER}
-    for name, arguments in named.items():
-        generate = LITERAL_CONVERTERS.get(name, self.sql)
-        texts[name] = ", ".join(generate(argument) for argument in arguments)
-    form = forms[node.meta.get("form", -1)]
-    return re.sub(r"{(\w+)}", lambda match: texts[match[1]], form)
-
-
-def _unnest_sql(self: SparkGenerator, node: Any) -> str:
-    alias, number = node.args.get("alias"), node.args.get("offset")
-    text = _call_sql(self, node)
-    if isinstance(node.parent, exp.Join):
+def _unnest_sql(self: SparkGenerator, unnest: exp.Unnest) -> str:
+    alias, number, arguments = (
+        unnest.args.get("alias"),
+        unnest.args.get("offset"),
+        unnest.expressions,
+    )
+    texts = [self.sql(argument) for argument in arguments]
+    if len(arguments) == 2 and not number:  # ARRAYS_ZIP is null if one of the arrays is null
+        arrays = ", ".join(f"COALESCE({text}, ARRAY())" for text in texts)
+        text = f"INLINE(ARRAYS_ZIP({arrays}))"
+    elif len(arguments) > 1:
+        raise _wrong_arguments("unnest numbered" if number else "unnest", arguments, unnest)
+    elif number:
+        text = f"INLINE(TRANSFORM({texts[0]}, (__v, __i) -> STRUCT(__v, __i + 1)))"
+        alias = alias and exp.TableAlias(this=alias.this, columns=[*alias.columns, number])
+    elif alias and len(alias.columns) > 1:  # the fields of an array's rows, or the pairs of a map
+        text = _typed_sql("unnest rows", arguments[0], unnest, texts)
+    else:
+        text = f"EXPLODE({texts[0]})"
+    if isinstance(unnest.parent, exp.Join):
         text = f"LATERAL {text}"
-    if alias and number:
-        alias = exp.TableAlias(this=alias.this, columns=[*alias.columns, number])
     return f"{text} AS {self.sql(alias)}" if alias else text
+
+
+def _cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
+    """Translate a cast; of a value that is not JSON.
+
+    A cast to an integer rounds, but rejects a text with a fraction. A cast of a time to text has
+    milliseconds.
+    """
+    kind, to, x = cast.to.this, self.sql(cast.to), self.sql(cast.this)
+    name = "TRY_CAST" if isinstance(cast, exp.TryCast) else "CAST"
+    if _is_json(cast.this):
+        return _json_cast_sql(self, cast, name)
+    if kind == exp.DType.TIMESTAMPTZ:
+        return f"CAST({name}({x} AS TIMESTAMP) AS TIMESTAMP_NTZ)"
+    if kind == exp.DType.JSON and name == "CAST":
+        return f"GET_JSON_OBJECT(TO_JSON(ARRAY({x}), MAP('ignoreNullFields', 'false')), '$[*]')"
+    if kind in exp.DataType.SIGNED_INTEGER_TYPES:
+        rounded = f"{name}({name}({x} AS DECIMAL(38, 0)) AS {to})"
+        return f"IF(TYPEOF({x}) = 'string', {name}({x} AS {to}), {rounded})"
+    if kind in exp.DataType.TEXT_TYPES:
+        time = f"DATE_FORMAT(CAST(CAST({x} AS STRING) AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss.SSS')"
+        time = f"CONCAT({time}, IF(TYPEOF({x}) = 'timestamp_ntz', ' UTC', ''))"
+        text = f"IF(TYPEOF({x}) LIKE 'timestamp%', {time}, CAST({x} AS STRING))"
+        return _shortened(self, text, cast.to)
+    return f"{name}({x} AS {to})"
+
+
+def _json_cast_sql(self: SparkGenerator, cast: exp.Cast, name: str) -> str:
+    kind, to = cast.to.this, self.sql(cast.to)
+    # A cast validates its value
+    value = cast.this.this if isinstance(cast.this, exp.ParseJSON) else cast.this
+    x = self.sql(value)
+    if kind == exp.DType.JSON:
+        return x
+    if kind in exp.DataType.NESTED_TYPES:
+        mode = ", MAP('mode', 'FAILFAST')" if name == "CAST" else ""
+        return f"FROM_JSON({x}, '{to}'{mode})"
+    text = f"GET_JSON_OBJECT(CONCAT('{{\"v\":', {x}, '}}'), '$.v')"
+    if kind in exp.DataType.TEXT_TYPES:
+        return _shortened(self, text, cast.to)
+    if kind == exp.DType.TIMESTAMPTZ:
+        raise _unsupported("a cast from JSON to a timestamp with time zone", cast)
+    return f"{name}({text} AS {to})"
+
+
+def _shortened(self: SparkGenerator, text: str, to: exp.DataType) -> str:
+    return f"SUBSTR({text}, 1, {self.sql(to.expressions[0])})" if to.expressions else text
+
+
+def _is_json(value: exp.Expr) -> bool:
+    """Whether a call returns the type JSON, which is a text in Spark."""
+    return (
+        isinstance(value, exp.ParseJSON)
+        or (isinstance(value, exp.Cast) and value.to.this == exp.DType.JSON)
+        or (isinstance(value, exp.Anonymous) and value.name.lower() == "json_extract")
+    )
+
+
+def _extract_sql(self: SparkGenerator, extract: exp.Extract) -> str:
+    return self.sql(exp.func(extract.name, extract.expression, dialect=AthenaDialect))
 
 
 def _window_sql(self: SparkGenerator, node: Any) -> str:
@@ -372,38 +432,43 @@ def _window_sql(self: SparkGenerator, node: Any) -> str:
 
 
 class SparkDialect(Spark):
-    """Generate Spark SQL by athena.txt."""
+    """Generate Spark SQL of what `AthenaDialect` parsed."""
 
     class Generator(SparkGenerator):
-        """A generator that looks up calls in athena.txt."""
+        """A generator with Athena's results in edge cases."""
 
         TYPE_MAPPING = {**SparkGenerator.TYPE_MAPPING, exp.DType.JSON: "STRING"}
         TRANSFORMS = {
             **SparkGenerator.TRANSFORMS,
-            **dict.fromkeys(
-                (exp.Anonymous, exp.Cast, exp.TryCast, exp.Extract, *NODE_NAMES), _call_sql
-            ),
-            exp.Unnest: _unnest_sql,
+            exp.Anonymous: _call_sql,
+            exp.Bracket: lambda self, e: self.func("ELEMENT_AT", e.this, *e.expressions),
+            exp.Cast: _cast_sql,
+            exp.TryCast: _cast_sql,
+            exp.CurrentTimestamp: lambda self, e: "LOCALTIMESTAMP()",
+            exp.Div: _div_sql,
+            exp.Extract: _extract_sql,
             exp.Filter: _window_sql,
+            exp.If: if_sql(false_value="NULL"),
+            exp.Localtimestamp: lambda self, e: "CURRENT_TIMESTAMP()",
+            exp.ParseJSON: lambda self, e: FUNCTIONS["json_parse"](self.sql(e, "this")),
+            exp.Unnest: _unnest_sql,
             exp.Window: _window_sql,
         }
-        del TRANSFORMS[exp.Select]  # it would rewrite UNNEST, which athena.txt translates
+        del TRANSFORMS[exp.Select]  # it would rewrite UNNEST
 
 
 def _date_pattern_sql(pattern: Any) -> str:
-    """Translate a date pattern of MySQL into one of Java.
-
-    athena.txt has its specifiers as entries without arguments.
-    """
-    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(
-        athena_functions.FUNCTIONS
-    ):
+    """Translate a date pattern of MySQL into one of Java."""
+    if not pattern.is_string or re.search(DATE_PATTERN_ERROR, pattern.name):
         raise _unsupported("this pattern", pattern)
 
     def to_java(match: re.Match[str]) -> str:
-        if match[1]:
-            return athena_functions.FUNCTIONS[match[1]][0].forms[0]
-        return "'" + match[0].replace("'", "''") + "'"
+        if not match[1]:
+            return "'" + match[0].replace("'", "''") + "'"
+        if match[1] in DATE_SPECIFIERS:
+            return DATE_SPECIFIERS[match[1]]
+        strftime = format_time(match[1], Trino.TIME_MAPPING) or ""
+        return format_time(strftime, Spark.INVERSE_TIME_MAPPING) or ""
 
     java = re.sub(r"(%.)|[A-Za-z'\[\]{}#]+", to_java, pattern.name)
     return exp.Literal.string(java).sql(Spark)
@@ -416,8 +481,11 @@ def _json_path_sql(path: Any) -> str:
     return exp.Literal.string(path.name.replace('"', "'")).sql(Spark)
 
 
-# {argument name in athena.txt: function that generates it}
+# {function: translation of its second argument, a literal}
 LITERAL_CONVERTERS: dict[str, Callable[[Any], str]] = {
-    "pattern": _date_pattern_sql,
-    "path": _json_path_sql,
+    "date_format": _date_pattern_sql,
+    "date_parse": _date_pattern_sql,
+    "json_extract": _json_path_sql,
+    "json_extract_scalar": _json_path_sql,
+    "json_size": _json_path_sql,
 }

@@ -5,7 +5,6 @@ overflow or an index out of bounds is an error, as in Athena.
 """
 
 import contextlib
-from functools import partial
 from typing import Any, Union
 from weakref import WeakKeyDictionary
 
@@ -105,15 +104,20 @@ def _ansi_session(spark: SparkSession) -> SparkSession:
 
 
 def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
-    """Refresh the tables of a query, and generate its Spark SQL.
+    """Refresh the tables of a query, and generate its Spark SQL with the types of their columns.
 
     The catalog caches file lists, and a streaming query may have committed since.
     """
-    tables = tree.find_all(exp.Table)
-    for name in {exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in tables}:
+    columns = {}
+    for table in tree.find_all(exp.Table):
+        key = (table.catalog, table.db, table.name)
+        name = ".".join(f"`{part.replace('`', '``')}`" for part in key if part)
         with contextlib.suppress(AnalysisException):  # no such table, or a common table expression
             spark.sql(f"REFRESH TABLE {name}")
-    return dialect.to_spark_sql(tree, partial(spark.sql, args=values or None))
+            columns[key] = {
+                field.name: field.dataType.simpleString() for field in spark.table(name).schema
+            }
+    return dialect.to_spark_sql(tree, columns, values)
 
 
 def _zoned_to_instants(rows: DataFrame) -> DataFrame:
