@@ -21,14 +21,14 @@ WINDOW_PLACEHOLDER = "\0"  # where FILTER and OVER go, if they do not go to the 
 SQLGLOT_FUNCTIONS = frozenset(
     """
     abs acos asin atan atan2 cbrt cos cosh degrees exp ln log pi pow power radians rand random round
-    sin sinh sqrt tan tanh width_bucket is_nan coalesce nullif row
+    sin sinh sqrt tan tanh width_bucket is_nan mod coalesce nullif row
     chr concat concat_ws length levenshtein_distance lower lpad ltrim replace reverse rpad rtrim
-    soundex starts_with strpos substr substring translate trim upper regexp_replace regexp_split
-    from_base64 from_hex md5 to_base64 to_hex
-    current_timezone day day_of_year doy hour last_day_of_month minute month quarter second week
+    soundex starts_with strpos substr substring translate trim upper regexp_extract_all regexp_replace regexp_split
+    from_base64 from_hex from_utf8 md5 to_base64 to_hex to_utf8
+    current_timezone date_diff day day_of_year doy hour last_day_of_month minute month quarter second week
     week_of_year year
-    array_distinct array_except array_intersect array_join array_position array_sort cardinality
-    contains filter sequence shuffle slice
+    array_distinct array_except array_intersect array_join array_position cardinality contains
+    sequence shuffle slice
     bitwise_and_agg bitwise_or_agg bitwise_xor_agg bool_and bool_or corr count count_if covar_pop
     covar_samp grouping stddev stddev_pop stddev_samp sum var_pop variance
     cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
@@ -37,8 +37,8 @@ SQLGLOT_FUNCTIONS = frozenset(
 
 # Functions that have the same name in Spark
 SAME_NAMES = """
-    crc32 e log10 log2 url_decode url_encode uuid regexp_count json_array_length
-    array_remove array_union arrays_overlap flatten transform zip_with
+    crc32 date e log10 log2 url_decode url_encode uuid regexp_count json_array_length
+    array_remove array_sort array_union arrays_overlap filter flatten transform zip_with
     map_concat map_entries map_filter map_from_entries map_keys map_values map_zip_with
     transform_keys transform_values
     max max_by min min_by regr_intercept regr_slope var_samp
@@ -52,6 +52,7 @@ RENAMES = {
     "day_of_month": "DAY",
     "every": "BOOL_AND",
     "format": "FORMAT_STRING",
+    "from_iso8601_date": "DATE",
     "reduce": "AGGREGATE",
     "repeat": "ARRAY_REPEAT",
     "zip": "ARRAYS_ZIP",
@@ -78,18 +79,9 @@ def _operator(symbol: str) -> Translation:
     return lambda a, b: f"(({a}) {symbol} ({b}))"
 
 
-def _extreme(name: str) -> Translation:
-    """Return the translation of an extreme, which is null if one of the values is null."""
-
-    def translate(*values: str) -> str:
-        items = ", ".join(values)
-        return f"CASE WHEN NOT EXISTS(ARRAY({items}), v -> v IS NULL) THEN {name}({items}) END"
-
-    return translate
-
-
-def _array_extreme(name: str) -> Translation:
-    return lambda x: f"CASE WHEN NOT EXISTS({x}, v -> v IS NULL) THEN {name}({x}) END"
+def _extreme(name: str, array: str) -> str:
+    """Return an extreme of an array, which is null if one of the items is null."""
+    return f"CASE WHEN NOT EXISTS({array}, v -> v IS NULL) THEN {name}({array}) END"
 
 
 def _hash(sql: str) -> Translation:
@@ -103,18 +95,6 @@ def _url_part(part: str) -> Translation:
 def _quoted(text: str) -> str:
     """Return the regular expression that matches a text literally."""
     return rf"CONCAT('\\Q', {text}, '\\E')"
-
-
-def _date_add(unit: str, number: str, x: str) -> str:
-    if unit not in INTERVALS:
-        raise TypeError(f"{unit} is not a unit")
-    return f"(({x}) + {INTERVALS[unit].format(number)})"
-
-
-def _date_diff(unit: str, a: str, b: str) -> str:
-    if unit not in INTERVALS:
-        raise TypeError(f"{unit} is not a unit")
-    return f"TIMESTAMPDIFF({unit[1:-1].upper()}, {a}, {b})"
 
 
 def _from_unixtime(x: str, zone: str = "") -> str:
@@ -170,27 +150,23 @@ FUNCTIONS: dict[str, Translation] = {
     "bitwise_or": _operator("|"),
     "bitwise_xor": _operator("^"),
     "from_base": lambda x, radix: f"CAST(CONV({x}, {radix}, 10) AS BIGINT)",
-    "greatest": _extreme("GREATEST"),
+    "greatest": lambda *values: _extreme("ARRAY_MAX", _call("ARRAY")(*values)),
     "infinity": lambda: "DOUBLE('Infinity')",
     "is_finite": lambda x: f"(NOT ISNAN({x}) AND ABS({x}) <> DOUBLE('Infinity'))",
     "is_infinite": lambda x: f"(ABS({x}) = DOUBLE('Infinity'))",
-    "least": _extreme("LEAST"),
-    "mod": _operator("%"),
+    "least": lambda *values: _extreme("ARRAY_MIN", _call("ARRAY")(*values)),
     "nan": lambda: "DOUBLE('NaN')",
     "to_base": lambda x, radix: f"LOWER(CONV({x}, 10, {radix}))",
     # Strings and bytes
-    "from_utf8": lambda x: f"DECODE({x}, 'UTF-8')",
     "regexp_extract": _regexp_extract,
-    "regexp_extract_all": lambda x, regex, n="0": f"REGEXP_EXTRACT_ALL({x}, {regex}, {n})",
     "regexp_like": _operator("RLIKE"),
     "regexp_position": lambda x, regex: f"COALESCE(NULLIF(REGEXP_INSTR({x}, {regex}), 0), -1)",
     "sha1": _hash("SHA1({})"),
     "sha256": _hash("SHA2({}, 256)"),
     "sha512": _hash("SHA2({}, 512)"),
-    "split": lambda x, by, *limit: f"SPLIT({', '.join([x, _quoted(by), *limit])})",
+    "split": lambda x, by, *limit: _call("SPLIT")(x, _quoted(by), *limit),
     "split_part": lambda x, by, n: f"TRY_ELEMENT_AT(SPLIT({x}, {_quoted(by)}), {n})",
     "split_to_map": lambda x, by, eq: f"STR_TO_MAP({x}, {_quoted(by)}, {_quoted(eq)})",
-    "to_utf8": lambda x: f"ENCODE({x}, 'UTF-8')",
     # Addresses
     "url_extract_fragment": _url_part("REF"),
     "url_extract_host": _url_part("HOST"),
@@ -203,13 +179,10 @@ FUNCTIONS: dict[str, Translation] = {
     "url_extract_query": _url_part("QUERY"),
     # Dates and times
     "at_timezone": lambda x, zone: f"FROM_UTC_TIMESTAMP({x}, {zone})",
-    "date": lambda x: f"CAST({x} AS DATE)",
-    "date_add": _date_add,
-    "date_diff": _date_diff,
+    "date_add": lambda unit, n, x: f"(({x}) + {INTERVALS[unit].format(n)})",
     "date_format": lambda x, pattern: f"DATE_FORMAT({x}, {pattern})",
     "date_parse": lambda x, pattern: f"TO_TIMESTAMP({x}, {pattern})",
     **dict.fromkeys(["day_of_week", "dow"], lambda x: f"(WEEKDAY({x}) + 1)"),
-    "from_iso8601_date": lambda x: f"CAST({x} AS DATE)",
     "from_iso8601_timestamp": lambda x: f"CAST(CAST({x} AS TIMESTAMP) AS TIMESTAMP_NTZ)",
     "from_unixtime": _from_unixtime,
     "millisecond": lambda x: f"CAST(DATE_FORMAT({x}, 'SSS') AS BIGINT)",
@@ -227,10 +200,10 @@ FUNCTIONS: dict[str, Translation] = {
     "json_parse": _json_parse,
     "json_size": _json_size,
     # Arrays and maps
-    "array_max": _array_extreme("ARRAY_MAX"),
-    "array_min": _array_extreme("ARRAY_MIN"),
+    "array_max": lambda x: _extreme("ARRAY_MAX", x),
+    "array_min": lambda x: _extreme("ARRAY_MIN", x),
     "element_at": lambda x, key: f"TRY_ELEMENT_AT({x}, {key})",
-    "map": lambda *arrays: f"{'MAP_FROM_ARRAYS' if arrays else 'MAP'}({', '.join(arrays)})",
+    "map": lambda *arrays: _call("MAP_FROM_ARRAYS" if arrays else "MAP")(*arrays),
     "ngrams": lambda x, n: (
         f"TRANSFORM(SEQUENCE(1, GREATEST(SIZE({x}) - ({n}) + 1, 1)), __i -> SLICE({x}, __i, {n}))"
     ),

@@ -17,6 +17,7 @@ from sqlglot.dialects.trino import Trino
 from sqlglot.errors import SqlglotError
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.athena import AthenaTrinoParser
+from sqlglot.schema import MappingSchema, Schema
 from sqlglot.time import format_time
 
 from ..base import LakeError, first_line
@@ -196,16 +197,21 @@ def require_values(names: set[str], values: Mapping[str, Any]) -> None:
         )
 
 
+def new_schema() -> MappingSchema:
+    """Return an empty schema, for tables with catalog and database."""
+    return MappingSchema(dialect=AthenaDialect)
+
+
 def to_spark_sql(
-    tree: Any,
-    columns: Optional[Mapping[athena_types.TableKey, Mapping[str, str]]] = None,
+    tree: exp.Expr,
+    schema: Optional[Schema] = None,
     values: Optional[Mapping[str, Any]] = None,
 ) -> str:
     """Generate the Spark SQL of a tree that `parse_statement` returned.
 
     Args:
         tree: the tree of a query or statement.
-        columns: {(catalog, database, table) in the query: {column: its type in Spark}}.
+        schema: a `new_schema` with the columns of the query's tables.
         values: the values of the placeholders, for their types.
 
     Raises:
@@ -215,8 +221,7 @@ def to_spark_sql(
     for node in tree.walk(bfs=False):
         _require_supported(node)
     if isinstance(tree, exp.Query):
-        schema = athena_types.new_schema(columns or {}, AthenaDialect)
-        athena_types.annotate(tree, schema, values or {})
+        athena_types.annotate(tree, schema or new_schema(), values or {})
     try:
         text = tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE)
     except SqlglotError as e:
@@ -284,18 +289,17 @@ def _wrong_arguments(name: str, arguments: list[Any], call: exp.Expr) -> LakeErr
     return _unsupported(f"{name} of {len(arguments)} arguments", call)
 
 
-def _typed_sql(name: str, value: exp.Expr, call: exp.Expr, arguments: list[str]) -> str:
-    """Translate a call by the type of a value, which is the call itself or an argument."""
-    translations = TYPED_FUNCTIONS[name]
-    if not value.type or value.is_type(exp.DType.UNKNOWN):
+def _typed_sql(name: str, call: exp.Expr, arguments: list[str]) -> str:
+    """Translate a call by the type that `athena_types.annotate` has set."""
+    if not call.type or call.is_type(exp.DType.UNKNOWN):
         raise LakeError(
             f"the translation of {name} to Spark depends on the type of its argument, which is unknown",
             location=call.sql(AthenaDialect)[:300],
             expected="columns of tables in the catalog, or values with a type",
             hint=f"{FAILED_QUERY_HINT}; or write CAST(… AS the type)",
         )
-    kind = KINDS.get(value.type.this, "")
-    return translations.get(kind, translations[""])(*arguments)
+    translations = TYPED_FUNCTIONS[name]
+    return translations.get(KINDS.get(call.type.this, ""), translations[""])(*arguments)
 
 
 def _call_sql(self: SparkGenerator, call: exp.Anonymous) -> str:
@@ -307,11 +311,11 @@ def _call_sql(self: SparkGenerator, call: exp.Anonymous) -> str:
         texts[1] = LITERAL_CONVERTERS[name](arguments[1])
     try:
         if name in TYPED_FUNCTIONS:
-            return _typed_sql(name, arguments[-1], call, texts)
+            return _typed_sql(name, call, texts)
         if name not in FUNCTIONS:  # a function of Spark, by sqlglot
             return self.anonymous_sql(call)
         return FUNCTIONS[name](*texts)
-    except (IndexError, TypeError):  # another number of arguments
+    except (KeyError, TypeError):  # another unit or number of arguments
         raise _wrong_arguments(name, arguments, call) from None
 
 
@@ -334,7 +338,7 @@ def _array_agg_sql(self: SparkGenerator, value: exp.Expr) -> str:
 
 def _div_sql(self: SparkGenerator, division: exp.Div) -> str:
     arguments = [self.sql(division, "this"), self.sql(division, "expression")]
-    return _typed_sql("operator /", division, division, arguments)
+    return _typed_sql("operator /", division, arguments)
 
 
 def _unnest_sql(self: SparkGenerator, unnest: exp.Unnest) -> str:
@@ -353,7 +357,7 @@ def _unnest_sql(self: SparkGenerator, unnest: exp.Unnest) -> str:
         text = f"INLINE(TRANSFORM({texts[0]}, (__v, __i) -> STRUCT(__v, __i + 1)))"
         alias = alias and exp.TableAlias(this=alias.this, columns=[*alias.columns, number])
     elif alias and len(alias.columns) > 1:  # the fields of an array's rows, or the pairs of a map
-        text = _typed_sql("unnest rows", arguments[0], unnest, texts)
+        text = _typed_sql("unnest rows", unnest, texts)
     else:
         text = f"EXPLODE({texts[0]})"
     if isinstance(unnest.parent, exp.Join):

@@ -19,7 +19,7 @@ from ..base import LakeError, World
 from ..spark import is_remote, session, translate_errors
 from ..spark.sessions import configure_client
 from ..spark.settings import session_conf
-from . import dialect
+from . import athena_types, dialect
 
 # Names of table properties that sqlglot parses into types of their own
 PROPERTY_NAMES = {
@@ -108,20 +108,19 @@ def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str
 
     The catalog caches file lists, and a streaming query may have committed since.
     """
-    columns = {}
+    schema = dialect.new_schema()
     for table in tree.find_all(exp.Table):
-        key = (table.catalog, table.db, table.name)
-        name = ".".join(f"`{part.replace('`', '``')}`" for part in key if part)
+        database, catalog = table.db or athena_types.DATABASE, table.catalog or athena_types.CATALOG
+        table = exp.table_(table.name, database, catalog, quoted=True)
+        name = table.sql("spark")
         with contextlib.suppress(AnalysisException):  # no such table, or a common table expression
             spark.sql(f"REFRESH TABLE {name}")
-            columns[key] = {
-                field.name: field.dataType.simpleString() for field in spark.table(name).schema
-            }
-    return dialect.to_spark_sql(tree, columns, values)
+            schema.add_table(table, athena_types.column_types(spark.table(name).schema))
+    return dialect.to_spark_sql(tree, schema, values)
 
 
 def _zoned_to_instants(rows: DataFrame) -> DataFrame:
-    """Convert each timestamp with time zone to an instant for pandas and files (see athena.txt)."""
+    """Convert each timestamp with time zone to an instant for pandas and files (see `athena_functions`)."""
     zoned = [isinstance(field.dataType, TimestampNTZType) for field in rows.schema.fields]
     if not any(zoned):
         return rows
