@@ -87,11 +87,9 @@ def _annotate_lambdas(annotator: TypeAnnotator, call: exp.Expr) -> None:
         if isinstance(function, exp.Lambda):
             # array_sort compares two items
             kinds = {p.name: kind for p, kind in zip(function.expressions, parameters * 2)}
-            for node in function.walk():
-                if not isinstance(node, exp.Column):
-                    is_name = isinstance(node, exp.Identifier)
-                    node.type = kinds.get(node.name, UNKNOWN) if is_name else UNKNOWN
-            annotate_types(function, annotator.schema, overwrite_types=False)
+            for name in function.find_all(exp.Identifier):
+                name.type = kinds.get(name.name, name.type)
+            annotate_types(function, annotator.schema)
 
 
 def _annotate_bracket(annotator: TypeAnnotator, bracket: exp.Expr) -> None:
@@ -146,6 +144,10 @@ EXPRESSION_METADATA: ExprMetadataType = {
     exp.AtTimeZone: {"returns": exp.DType.TIMESTAMP},
     exp.CurrentTimestamp: {"returns": exp.DType.TIMESTAMPTZ},
     exp.Localtimestamp: {"returns": exp.DType.TIMESTAMP},
+    # Parameters have their types already, and columns where a lambda function is annotated again
+    **dict.fromkeys(
+        (exp.Column, exp.Identifier), {"annotator": lambda self, e: self._set_type(e, e.type)}
+    ),
     exp.Lambda: {"annotator": lambda self, e: self._set_type(e, e.this.type)},
     exp.Tuple: Trino.EXPRESSION_METADATA[exp.Struct],
     **{kind: {"annotator": annotator} for kind, annotator in ANNOTATORS.items()},
