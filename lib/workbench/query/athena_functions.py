@@ -21,10 +21,10 @@ WINDOW_PLACEHOLDER = "\0"  # where FILTER and OVER go, if they do not go to the 
 SQLGLOT_FUNCTIONS = frozenset(
     """
     abs acos asin atan atan2 cbrt cos cosh degrees exp ln log pi pow power radians rand random round
-    sin sinh sqrt tan tanh width_bucket is_nan mod coalesce nullif row
+    sin sinh sqrt tan tanh width_bucket is_nan coalesce nullif row
     chr concat concat_ws length levenshtein_distance lower lpad ltrim replace reverse rpad rtrim
-    soundex starts_with strpos substr substring translate trim upper regexp_extract_all regexp_replace regexp_split
-    from_base64 from_hex from_utf8 md5 to_base64 to_hex to_utf8
+    soundex starts_with strpos substr substring translate trim upper regexp_extract_all regexp_split
+    from_base64 from_hex from_utf8 to_base64 to_hex to_utf8
     current_timezone date_diff day day_of_year doy hour last_day_of_month minute month quarter second week
     week_of_year year
     array_distinct array_except array_intersect array_join array_position cardinality contains
@@ -124,18 +124,6 @@ def _json_size(x: str, path: str) -> str:
     return f"IF({item} IS NULL, NULL, {size})"
 
 
-def array_agg(item: str, is_ascending: str = "") -> str:
-    """Collect structs with a field v, and sort them if a direction is given.
-
-    Without rows the array is null, and it keeps nulls.
-    """
-    items = f"COLLECT_LIST({item}){WINDOW_PLACEHOLDER}"
-    if is_ascending:
-        items = f"SORT_ARRAY({items}, {is_ascending})"
-    arrays = f"ARRAY(TRANSFORM({items}, r -> r.v))"
-    return f"TRY_ELEMENT_AT(FILTER({arrays}, a -> SIZE(a) > 0), 1)"
-
-
 def _scale(x: str) -> str:
     """Return the number of digits behind the point of a decimal."""
     return f"CAST(REGEXP_EXTRACT(TYPEOF({x}), ',([0-9]+)', 1) AS INT)"
@@ -155,12 +143,15 @@ FUNCTIONS: dict[str, Translation] = {
     "is_finite": lambda x: f"(NOT ISNAN({x}) AND ABS({x}) <> DOUBLE('Infinity'))",
     "is_infinite": lambda x: f"(ABS({x}) = DOUBLE('Infinity'))",
     "least": lambda *values: _extreme("ARRAY_MIN", _call("ARRAY")(*values)),
+    "mod": _operator("%"),
     "nan": lambda: "DOUBLE('NaN')",
     "to_base": lambda x, radix: f"LOWER(CONV({x}, 10, {radix}))",
     # Strings and bytes
+    "md5": _hash("MD5({})"),
     "regexp_extract": _regexp_extract,
     "regexp_like": _operator("RLIKE"),
     "regexp_position": lambda x, regex: f"COALESCE(NULLIF(REGEXP_INSTR({x}, {regex}), 0), -1)",
+    "regexp_replace": lambda x, regex, new="''": f"REGEXP_REPLACE({x}, {regex}, {new})",
     "sha1": _hash("SHA1({})"),
     "sha256": _hash("SHA2({}, 256)"),
     "sha512": _hash("SHA2({}, 512)"),
@@ -213,7 +204,10 @@ FUNCTIONS: dict[str, Translation] = {
     **dict.fromkeys(["any_value", "arbitrary"], lambda x: f"ANY_VALUE({x}, TRUE)"),
     "approx_distinct": lambda x, error="0.023": f"APPROX_COUNT_DISTINCT({x}, {error})",
     "approx_percentile": lambda x, share: f"APPROX_PERCENTILE({x}, {share}, 10000)",
-    "array_agg": array_agg,
+    # Without rows it is null
+    "array_agg": lambda structs: (
+        f"TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM({structs}, r -> r.v)), a -> SIZE(a) > 0), 1)"
+    ),
     "geometric_mean": lambda x: f"EXP(AVG(LN({x})){WINDOW_PLACEHOLDER})",
     "map_agg": lambda k, v: f"MAP_FROM_ENTRIES(COLLECT_LIST(STRUCT({k}, {v})){WINDOW_PLACEHOLDER})",
 }

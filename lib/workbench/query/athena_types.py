@@ -50,7 +50,7 @@ RESULT_TYPE_OF = {name: kind for kind, names in RESULT_TYPES.items() for name in
 
 def _annotate_call(annotator: TypeAnnotator, call: exp.Expr) -> None:
     name, arguments = call.name.lower(), call.expressions
-    if name in ("greatest", "least"):
+    if name in ("greatest", "least", "mod"):
         annotator._annotate_by_args(call, "expressions")
         return
     _annotate_lambdas(annotator, call)
@@ -185,8 +185,9 @@ def annotate(tree: exp.Expr, schema: Schema, values: Mapping[str, Any]) -> None:
     typed = tree.copy()
     for placeholder in list(typed.find_all(exp.Placeholder)):
         value = values.get(placeholder.name)
-        is_float = isinstance(value, float)
-        placeholder.replace(exp.cast("0", "double") if is_float else exp.convert(value))
+        with contextlib.suppress(ValueError):  # sqlglot does not know such values
+            is_float = isinstance(value, float)
+            placeholder.replace(exp.cast("0", "double") if is_float else exp.convert(value))
     with contextlib.suppress(OptimizeError):  # a table or column is not in the schema
         typed = qualify(
             typed,

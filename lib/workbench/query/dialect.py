@@ -27,7 +27,6 @@ from .athena_functions import (
     SQLGLOT_FUNCTIONS,
     TYPED_FUNCTIONS,
     WINDOW_PLACEHOLDER,
-    array_agg,
 )
 
 # Types of Athena that Spark does not have
@@ -65,9 +64,8 @@ SUPPORTED_NODES = (
 # Aggregates of which DISTINCT is supported
 DISTINCT_FUNCTIONS = ("array_agg", "avg", "count", "sum")
 NAME_KEY = "athena_name"  # of the metadata of a call: the name in the query
-# A specifier that is not one of the supported ones
-DATE_PATTERN_ERROR = re.compile(r"%(?![abcdefHhIijklMmprSsTWY%])(.|\Z)")
-DATE_SPECIFIERS = {"%j": "DDD", "%%": "%"}  # those that sqlglot translates differently
+DATE_SPECIFIERS = set(re.findall("%.", "%a%b%c%d%e%f%H%h%I%i%j%k%l%M%m%p%r%S%s%T%W%Y%%"))
+JAVA_SPECIFIERS = {"%j": "DDD", "%%": "%"}  # those that sqlglot translates differently
 USE_STATEMENT = re.compile(r"USE\b", re.I)
 # Parts of a query in which a backtick has no meaning
 QUOTED_OR_COMMENT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)
@@ -304,9 +302,8 @@ def _typed_sql(name: str, call: exp.Expr, arguments: list[str]) -> str:
 
 def _call_sql(self: SparkGenerator, call: exp.Anonymous) -> str:
     name, arguments = call.name.lower(), call.expressions
-    if name == "array_agg" and len(arguments) == 1:
-        return _array_agg_sql(self, arguments[0])
-    texts = [self.sql(argument) for argument in arguments]
+    generate = _collect_sql if name == "array_agg" else type(self).sql
+    texts = [generate(self, argument) for argument in arguments]
     if name in LITERAL_CONVERTERS and len(arguments) == 2:
         texts[1] = LITERAL_CONVERTERS[name](arguments[1])
     try:
@@ -319,21 +316,24 @@ def _call_sql(self: SparkGenerator, call: exp.Anonymous) -> str:
         raise _wrong_arguments(name, arguments, call) from None
 
 
-def _array_agg_sql(self: SparkGenerator, value: exp.Expr) -> str:
-    """Collect structs; of ordered values they begin with what is sorted by."""
-    fields, is_ascending = "", ""
-    if isinstance(value, exp.Order):
-        key = value.expressions[0]
-        is_nulls_last = not key.args.get("nulls_first")
-        is_ascending = str(not key.args.get("desc")).upper()
-        is_last = str(is_nulls_last != bool(key.args.get("desc"))).upper()
-        key_sql = self.sql(key, "this")
-        fields = f"(({key_sql}) IS NULL) = {is_last} AS n, {key_sql} AS k, "
-        value = value.this
+def _collect_sql(self: SparkGenerator, value: exp.Expr) -> str:
+    """Collect the values of array_agg as fields v of structs, because a list keeps no nulls.
+
+    Ordered structs begin with what they are sorted by.
+    """
+    key = value.expressions[0] if isinstance(value, exp.Order) else None
+    value = value.this if key else value
     distinct = ""
     if isinstance(value, exp.Distinct):
         distinct, value = "DISTINCT ", value.expressions[0]
-    return array_agg(f"{distinct}STRUCT({fields}{self.sql(value)} AS v)", is_ascending)
+    fields = f"{self.sql(value)} AS v"
+    if key:
+        is_ascending = not key.args.get("desc")
+        is_last = is_ascending != bool(key.args.get("nulls_first"))
+        key_sql = self.sql(key, "this")
+        fields = f"(({key_sql}) IS NULL) = {str(is_last).upper()} AS n, {key_sql} AS k, {fields}"
+    items = f"COLLECT_LIST({distinct}STRUCT({fields})){WINDOW_PLACEHOLDER}"
+    return f"SORT_ARRAY({items}, {str(is_ascending).upper()})" if key else items
 
 
 def _div_sql(self: SparkGenerator, division: exp.Div) -> str:
@@ -463,14 +463,14 @@ class SparkDialect(Spark):
 
 def _date_pattern_sql(pattern: Any) -> str:
     """Translate a date pattern of MySQL into one of Java."""
-    if not pattern.is_string or re.search(DATE_PATTERN_ERROR, pattern.name):
+    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - DATE_SPECIFIERS:
         raise _unsupported("this pattern", pattern)
 
     def to_java(match: re.Match[str]) -> str:
         if not match[1]:
             return "'" + match[0].replace("'", "''") + "'"
-        if match[1] in DATE_SPECIFIERS:
-            return DATE_SPECIFIERS[match[1]]
+        if match[1] in JAVA_SPECIFIERS:
+            return JAVA_SPECIFIERS[match[1]]
         strftime = format_time(match[1], Trino.TIME_MAPPING) or ""
         return format_time(strftime, Spark.INVERSE_TIME_MAPPING) or ""
 
