@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.dialects.trino import Trino
-from sqlglot.errors import OptimizeError, ParseError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.optimizer.annotate_types import TypeAnnotator, annotate_types
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import Schema
@@ -71,7 +71,7 @@ def _annotate_call(annotator: TypeAnnotator, call: exp.Expr) -> None:
         "first_field": fields[0],
         "last_field": fields[-1],
     }
-    names = {name: kind.sql(Trino) for name, kind in names.items()}
+    names = {name: kind.sql(Trino, identify=True) for name, kind in names.items()}
     call.type = exp.DataType.build(result.format(**names), dialect=Trino)
 
 
@@ -179,16 +179,17 @@ def annotate(tree: exp.Expr, schema: Schema, values: Mapping[str, Any]) -> None:
         schema: the types of the columns of its tables, in a dialect with `EXPRESSION_METADATA`.
         values: the values of its placeholders.
     """
-    nodes = list(tree.walk())
-    for position, node in enumerate(nodes):
-        node.meta["position"] = position
+    kinds = (exp.Anonymous, exp.Div, exp.Unnest)
+    calls = list(tree.find_all(*kinds))
+    for position, call in enumerate(calls):
+        call.meta["position"] = position
     typed = tree.copy()
     for placeholder in list(typed.find_all(exp.Placeholder)):
         value = values.get(placeholder.name)
         with contextlib.suppress(ValueError):  # sqlglot does not know such values
             is_float = isinstance(value, float)
             placeholder.replace(exp.cast("0", "double") if is_float else exp.convert(value))
-    with contextlib.suppress(OptimizeError):  # a table or column is not in the schema
+    with contextlib.suppress(SqlglotError):  # a table or column is not in the schema
         typed = qualify(
             typed,
             dialect=schema.dialect,
@@ -197,13 +198,11 @@ def annotate(tree: exp.Expr, schema: Schema, values: Mapping[str, Any]) -> None:
             schema=schema,
             validate_qualify_columns=False,
         )
-    kinds = (exp.Anonymous, exp.Div, exp.Unnest)
     for node in annotate_types(typed, schema).find_all(*kinds):
         decisive = node.expressions[-1] if node.expressions else node
         if "position" in node.meta:
-            nodes[node.meta["position"]].type = decisive.type
+            calls[node.meta["position"]].type = decisive.type
     # `qualify` replaces an expression of ORDER BY by the column that is equal
-    calls = list(tree.find_all(*kinds))
     known = {call: call.type for call in calls if call.type}
     for call in calls:
         call.type = call.type or known.get(call)

@@ -218,7 +218,7 @@ def to_spark_sql(
     """
     for node in tree.walk(bfs=False):
         _require_supported(node)
-    if isinstance(tree, exp.Query):
+    if tree.find(exp.Anonymous, exp.Div, exp.Unnest):
         athena_types.annotate(tree, schema or new_schema(), values or {})
     try:
         text = tree.sql(dialect=SparkDialect, unsupported_level=ErrorLevel.RAISE)
