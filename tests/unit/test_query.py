@@ -5,17 +5,42 @@ from types import SimpleNamespace
 
 import on_aws
 import pytest
+from pyspark.sql import types
+from sqlglot import exp
 from workbench import query
 from workbench.base import params, paths
 from workbench.base.errors import LakeError, StackError
-from workbench.query import crawl, dialect, spark_sql
+from workbench.query import athena_functions, athena_types, crawl, dialect, spark_sql
 from workbench.spark import is_session_lost, java_stacktraces, unreachable_reason
 from workbench.spark import sessions as spark_module
 
+COLUMNS = {
+    "n": types.IntegerType(),
+    "d": types.DecimalType(6, 2),
+    "f": types.DoubleType(),
+    "day": types.DateType(),
+    "at": types.TimestampType(),
+    "zoned": types.TimestampNTZType(),
+    "grid": types.ArrayType(types.ArrayType(types.IntegerType())),
+    "m": types.MapType(types.StringType(), types.DoubleType()),
+    "items": types.ArrayType(
+        types.StructType(
+            [
+                types.StructField("q", types.IntegerType()),
+                types.StructField("Price", types.DecimalType(6, 2)),
+            ]
+        )
+    ),
+}
 
-def translated(text, ask=lambda text: None):
-    """What Spark is asked where it takes every text."""
-    return dialect.to_spark_sql(dialect.parse_statement(text)[0], ask)
+
+def translated(text, **values):
+    """The Spark SQL of a query; table db.typed has the columns of COLUMNS."""
+    schema = dialect.new_schema()
+    columns = types.StructType([types.StructField(*item) for item in COLUMNS.items()])
+    table = exp.table_("typed", "db", "spark_catalog")
+    schema.add_table(table, athena_types.column_types(columns))
+    return dialect.to_spark_sql(dialect.parse_statement(text)[0], schema, values)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +76,10 @@ def translated(text, ask=lambda text: None):
             "SELECT TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM(COLLECT_LIST(DISTINCT STRUCT(x AS v)) FILTER(WHERE x > 1) OVER "
             "(PARTITION BY y), r -> r.v)), a -> SIZE(a) > 0), 1) AS a FROM t",
         ),
+        (
+            "SELECT date_parse(x, '%j %T %% %e') AS d FROM t",
+            "SELECT TO_TIMESTAMP(x, 'DDD HH:mm:ss % d') AS d FROM t",
+        ),
         ("SELECT count(*), a, upper(b) FROM t", "SELECT COUNT(*), a, UPPER(b) FROM t"),
         ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = :b"),
         ("SELECT a FROM t UNION ALL SELECT b FROM u", "SELECT a FROM t UNION ALL SELECT b FROM u"),
@@ -63,6 +92,102 @@ def translated(text, ask=lambda text: None):
 )
 def test_translations(athena, spark):
     assert translated(athena) == spark
+
+
+SCALE = "CAST(REGEXP_EXTRACT(TYPEOF({}), ',([0-9]+)', 1) AS INT)"
+
+
+def decimal_sql(a, b):
+    return f"ROUND(({a}) / ({b}), {SCALE.format(f'({a}) + ({b})')})"
+
+
+@pytest.mark.parametrize(
+    "athena, spark",
+    [
+        ("n / 2", "((n) DIV (2))"),
+        ("d / n", decimal_sql("d", "n")),
+        ("7.0 / 2", decimal_sql("7.0", "2")),
+        ("d * f / 2", "((d * f) / (2))"),
+        ("n / 2e0", "((n) / (2e0))"),
+        ("n / NULL", "((n) DIV (NULL))"),
+        ("CAST(d AS DOUBLE) / n", "((CAST(d AS DOUBLE)) / (n))"),
+        ("sum(n) / count(*)", "((SUM(n)) DIV (COUNT(*)))"),
+        ("m['a'] / 2", "((ELEMENT_AT(m, 'a')) / (2))"),
+        ("element_at(items, 1).price / 2", decimal_sql("TRY_ELEMENT_AT(items, 1).price", "2")),
+        (
+            "transform(grid, x -> transform(x, y -> y / n))",
+            "TRANSFORM(grid, x -> TRANSFORM(x, y -> ((y) DIV (n))))",
+        ),
+        ("filter(items, i -> i.q / 2 = 1)", "FILTER(items, i -> ((i.q) DIV (2)) = 1)"),
+        (
+            "reduce(items, 0e0, (s, i) -> s / i.q, s -> s / 2)",
+            "AGGREGATE(items, 0e0, (s, i) -> ((s) / (i.q)), s -> ((s) / (2)))",
+        ),
+        (
+            "transform_values(m, (k, v) -> v / 2)",
+            "TRANSFORM_VALUES(m, (k, v) -> ((v) / (2)))",
+        ),
+        ("ceil(n), floor(f), sign(n)", "(n), CAST(FLOOR(f) AS DOUBLE), CAST(SIGN(n) AS BIGINT)"),
+        ("ceil(d)", f"ROUND(CEIL(d), {SCALE.format('d')})"),
+        ("avg(n), avg(DISTINCT f)", "AVG(n), AVG(DISTINCT f)"),
+        (
+            "avg(d) FILTER (WHERE n > 1)",
+            f"ROUND(AVG(d) FILTER(WHERE n > 1), {SCALE.format('MAX(d) FILTER(WHERE n > 1)')})",
+        ),
+        ("date_trunc('day', day)", "CAST(DATE_TRUNC('day', day) AS DATE)"),
+        ("date_trunc('day', at + interval '1' day)", "DATE_TRUNC('day', at + INTERVAL '1' DAY)"),
+        ("date_trunc('day', zoned)", "CAST(DATE_TRUNC('day', zoned) AS TIMESTAMP_NTZ)"),
+        ("to_iso8601(day)", "DATE_FORMAT(day, 'yyyy-MM-dd')"),
+        ("to_iso8601(zoned)", "DATE_FORMAT(zoned, \"yyyy-MM-dd'T'HH:mm:ss.SSS'Z'\")"),
+        (":a / 2, :b / 2", "((:a) DIV (2)), ((:b) / (2))"),
+    ],
+)
+def test_a_translation_depends_on_types(athena, spark):
+    values = {"a": 1, "b": 0.5} if ":a" in athena else {}
+    sql = translated(f"SELECT {athena} FROM db.typed", **values)
+    assert sql == f"SELECT {spark} FROM db.typed"
+
+
+@pytest.mark.parametrize(
+    "text, part",
+    [
+        ("WITH c AS (SELECT * FROM db.typed) SELECT n / 2 FROM c", "((n) DIV (2))"),
+        ("SELECT N / 2 FROM (SELECT * FROM db.typed) AS x", "((N) DIV (2))"),
+        ('SELECT "Day" / 2 FROM (SELECT n AS "Day" FROM db.typed) AS x', "((`Day`) DIV (2))"),
+        ("SELECT t.n / u.n FROM db.typed t JOIN db.typed u USING (d)", "((t.n) DIV (u.n))"),
+        ("SELECT v / 2 FROM db.typed CROSS JOIN UNNEST(m) AS u(k, v)", "INLINE(MAP_ENTRIES(m)) AS"),
+        ("SELECT v / 2 FROM db.typed CROSS JOIN UNNEST(m) AS u(k, v)", "((v) / (2))"),
+        ("SELECT q / 2 FROM db.typed CROSS JOIN UNNEST(items) AS u(q, p)", "INLINE(items) AS"),
+        ("SELECT i.q / 2 FROM db.typed CROSS JOIN UNNEST(items) AS u(i)", "((i.q) DIV (2))"),
+        ("SELECT (SELECT max(f) FROM db.typed) / 2", "SELECT MAX(f) FROM db.typed)) / (2))"),
+        ("SELECT x / 2 FROM (VALUES (1, 2e0)) AS t(y, x)", "((x) / (2))"),
+        (
+            "SELECT n / 2 AS h FROM db.typed GROUP BY n / 2 HAVING sum(n) / 2 > 1 ORDER BY n / 2",
+            "HAVING ((SUM(n)) DIV (2)) > 1 ORDER BY ((n) DIV (2))",
+        ),
+        ("SELECT n, sum(n) AS s FROM db.typed GROUP BY n ORDER BY s / 2", "((s) DIV (2))"),
+    ],
+)
+def test_types_are_found_through_a_query(text, part):
+    assert part in translated(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT a / 2 FROM t", "SELECT avg(nosuch) FROM db.typed", "SELECT ceil(:a)"]
+)
+def test_an_unknown_type_is_an_error(text):
+    with pytest.raises(LakeError, match="(?s)depends on the type.*unknown.*CAST"):
+        translated(text, **({"a": object()} if ":a" in text else {}))
+
+
+def test_a_function_is_in_one_table():
+    tables = [
+        athena_functions.SQLGLOT_FUNCTIONS,
+        athena_functions.FUNCTIONS,
+        athena_functions.TYPED_FUNCTIONS,
+    ]
+    names = [name for table in tables for name in table]
+    assert len(names) == len(set(names)) >= 229
 
 
 @pytest.mark.parametrize(
@@ -87,6 +212,10 @@ def test_translations(athena, spark):
         ("SELECT date_add('eon', 1, a)", "date_add of 3"),
         ("SELECT date_add(day, 1, a)", "date_add of 3"),
         ("SELECT checksum(a)", "checksum"),
+        ("SELECT truncate(a, 2)", "truncate of 2"),
+        ("SELECT split_part(a, 'b')", "split_part of 2"),
+        ("SELECT array_agg(a, TRUE)", "array_agg of 2"),
+        ("SELECT regexp_replace(a, 'b', 'c', 'd')", "regexp_replace of 4"),
         ("", "not one statement"),
         ("SELECT json_extract(a, '$[b]')", "(?s)this path.*b"),
         ("SELECT json_extract(a, 'b')", "this path"),

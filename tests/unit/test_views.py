@@ -14,7 +14,7 @@ def test_a_hostile_name_stays_a_name(monkeypatch):
     asked = []
 
     def answer(spark, text, **values):
-        translated = dialect.to_spark_sql(dialect.parse_statement(text)[0], lambda text: None)
+        translated = dialect.to_spark_sql(dialect.parse_statement(text)[0])
         asked.append((sqlglot.parse_one(text, read="athena"), translated, values))
         names = ["seen_in", hostile, "__op", "_hoodie_file_name", "_hoodie_commit_time"]
         return pd.DataFrame([["x", 1, "u", "a.parquet", "1"]], columns=names)

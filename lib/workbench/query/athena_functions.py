@@ -1,58 +1,262 @@
-"""Load athena.txt, the Spark SQL of each function, operator and cast of Athena."""
+"""The Spark SQL of Athena's functions (engine version 3: Trino's functions).
 
-from pathlib import Path
-from typing import Any, NamedTuple, Optional
+A function of Athena is in one of these tables:
 
+- `SQLGLOT_FUNCTIONS`: sqlglot parses, types and generates it correctly.
+- `FUNCTIONS`: its Spark SQL, because sqlglot does not know it or differs in an edge case (a null, a
+  type, an index).
+- `TYPED_FUNCTIONS`: the same, where the Spark SQL depends on the type of the last argument.
 
-class Entry(NamedTuple):
-    """A line of athena.txt: the names of the arguments, and the Spark SQL in one or more forms."""
+Athena's timestamp is Spark's TIMESTAMP. Its timestamp with time zone is Spark's TIMESTAMP_NTZ, in
+UTC. So Spark's types distinguish the two, and only the second has a zone in its text.
+"""
 
-    arguments: list[str]
-    forms: list[str]
+from typing import Callable
 
+Translation = Callable[..., str]  # from the SQL of the arguments to the SQL of the call
 
-def _load(path: Path) -> dict[str, list[Entry]]:
-    """Read the file, whose header describes its syntax, into {name: entries}."""
-    functions: dict[str, list[Entry]] = {}
-    macros: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        signature, arrow, text = line.partition(" -> ")
-        if line.startswith("$"):
-            macro, _, replacement = line.partition(" = ")
-            macros[macro] = replacement
-        elif arrow:
-            for macro, replacement in macros.items():
-                text = text.replace(macro, replacement)
-            name, _, arguments = signature.rstrip(")").partition("(")
-            entry = Entry(arguments.split(", ") if arguments else [], text.split(" ;; "))
-            functions.setdefault(name, []).append(entry)
-        elif not line.startswith("#"):
-            for name in line.split():
-                functions[name] = [Entry(["*args"], [f"{name.upper()}({{args}})"])]
-    return functions
+WINDOW_PLACEHOLDER = "\0"  # where FILTER and OVER go, if they do not go to the end
 
-
-FUNCTIONS = _load(Path(__file__).with_name("athena.txt"))
-
-
-def find(name: str, arguments: list[Any]) -> Optional[tuple[dict[str, list[Any]], list[str]]]:
-    """Find the entry of a function that accepts these arguments.
-
-    Args:
-        name: the name in athena.txt.
-        arguments: sqlglot trees of the arguments.
-
-    Returns:
-        ({name of an argument: trees}, forms of the entry); None if there is no such entry.
+# Functions that sqlglot translates correctly
+SQLGLOT_FUNCTIONS = frozenset(
     """
-    for entry in FUNCTIONS.get(name, []):
-        fixed_names = [n for n in entry.arguments if n != "*args"]
-        named = list(zip(fixed_names, arguments))
-        variable = arguments[len(fixed_names) :]
-        has_right_count = len(named) == len(fixed_names) and (
-            not variable or "*args" in entry.arguments
-        )
-        has_literals = all(a.sql().lower() == n for n, a in named if n.startswith("'"))
-        if has_right_count and has_literals:
-            return {**{n: [a] for n, a in named}, "args": variable}, entry.forms
-    return None
+    abs acos asin atan atan2 cbrt cos cosh degrees exp ln log pi pow power radians rand random round
+    sin sinh sqrt tan tanh width_bucket is_nan coalesce nullif row
+    chr concat concat_ws length levenshtein_distance lower lpad ltrim replace reverse rpad rtrim
+    soundex starts_with strpos substr substring translate trim upper regexp_extract_all regexp_split
+    from_base64 from_hex from_utf8 to_base64 to_hex to_utf8
+    current_timezone date_diff day day_of_year doy hour last_day_of_month minute month quarter second week
+    week_of_year year
+    array_distinct array_except array_intersect array_join array_position cardinality contains
+    sequence shuffle slice
+    bitwise_and_agg bitwise_or_agg bitwise_xor_agg bool_and bool_or corr count count_if covar_pop
+    covar_samp grouping stddev stddev_pop stddev_samp sum var_pop variance
+    cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
+    """.split()
+)
+
+# Functions that have the same name in Spark
+SAME_NAMES = """
+    crc32 date e log10 log2 url_decode url_encode uuid regexp_count json_array_length
+    array_remove array_sort array_union arrays_overlap filter flatten transform zip_with
+    map_concat map_entries map_filter map_from_entries map_keys map_values map_zip_with
+    transform_keys transform_values
+    max max_by min min_by regr_intercept regr_slope var_samp
+    """.split()
+# {function: its name in Spark}
+RENAMES = {
+    "all_match": "FORALL",
+    "any_match": "EXISTS",
+    "bitwise_left_shift": "SHIFTLEFT",
+    "codepoint": "ASCII",
+    "day_of_month": "DAY",
+    "every": "BOOL_AND",
+    "format": "FORMAT_STRING",
+    "from_iso8601_date": "DATE",
+    "reduce": "AGGREGATE",
+    "repeat": "ARRAY_REPEAT",
+    "zip": "ARRAYS_ZIP",
+}
+# {unit of date_add: what is added; a date stays a date}
+INTERVALS = {
+    "'millisecond'": "({}) * INTERVAL '0.001' SECOND",
+    "'second'": "({}) * INTERVAL '1' SECOND",
+    "'minute'": "({}) * INTERVAL '1' MINUTE",
+    "'hour'": "({}) * INTERVAL '1' HOUR",
+    "'day'": "CAST(({}) * INTERVAL '1' DAY AS INTERVAL DAY)",
+    "'week'": "CAST(({}) * INTERVAL '7' DAY AS INTERVAL DAY)",
+    "'month'": "({}) * INTERVAL '1' MONTH",
+    "'quarter'": "({}) * INTERVAL '3' MONTH",
+    "'year'": "({}) * INTERVAL '1' YEAR",
+}
+
+
+def _call(name: str) -> Translation:
+    return lambda *arguments: f"{name}({', '.join(arguments)})"
+
+
+def _operator(symbol: str) -> Translation:
+    return lambda a, b: f"(({a}) {symbol} ({b}))"
+
+
+def _extreme(name: str, array: str) -> str:
+    """Return an extreme of an array, which is null if one of the items is null."""
+    return f"CASE WHEN NOT EXISTS({array}, v -> v IS NULL) THEN {name}({array}) END"
+
+
+def _hash(sql: str) -> Translation:
+    return lambda x: f"UNHEX({sql.format(x)})"
+
+
+def _url_part(part: str) -> Translation:
+    return lambda x: f"PARSE_URL({x}, '{part}')"
+
+
+def _quoted(text: str) -> str:
+    """Return the regular expression that matches a text literally."""
+    return rf"CONCAT('\\Q', {text}, '\\E')"
+
+
+def _from_unixtime(x: str, zone: str = "") -> str:
+    if zone:
+        return f"FROM_UTC_TIMESTAMP(TIMESTAMP_SECONDS({x}), {zone})"
+    return f"CAST(TIMESTAMP_SECONDS({x}) AS TIMESTAMP_NTZ)"
+
+
+def _regexp_extract(x: str, regex: str, group: str = "0") -> str:
+    return f"CASE WHEN ({x}) RLIKE {regex} THEN REGEXP_EXTRACT({x}, {regex}, {group}) END"
+
+
+def _json_element(x: str, path: str) -> str:
+    """Return an element as JSON: GET_JSON_OBJECT removes the quotes of a text, not of an element."""
+    return f"GET_JSON_OBJECT(CONCAT('[', {x}, ']'), CONCAT('$[*]', SUBSTR({path}, 2)))"
+
+
+def _json_parse(x: str) -> str:
+    error = f"RAISE_ERROR(CONCAT('Cannot convert value to JSON: ', {x}))"
+    valid = f"GET_JSON_OBJECT(CONCAT('[', {x}, ']'), '$[*]')"
+    return f"IF(({x}) IS NULL, NULL, COALESCE({valid}, {error}))"
+
+
+def _json_size(x: str, path: str) -> str:
+    item = f"GET_JSON_OBJECT({x}, {path})"
+    size = f"COALESCE(JSON_ARRAY_LENGTH({item}), SIZE(JSON_OBJECT_KEYS({item})), 0)"
+    return f"IF({item} IS NULL, NULL, {size})"
+
+
+def _scale(x: str) -> str:
+    """Return the number of digits behind the point of a decimal."""
+    return f"CAST(REGEXP_EXTRACT(TYPEOF({x}), ',([0-9]+)', 1) AS INT)"
+
+
+FUNCTIONS: dict[str, Translation] = {
+    **{name: _call(name.upper()) for name in SAME_NAMES},
+    **{name: _call(spark_name) for name, spark_name in RENAMES.items()},
+    # Mathematical functions
+    "bitwise_and": _operator("&"),
+    "bitwise_not": lambda a: f"(~ ({a}))",
+    "bitwise_or": _operator("|"),
+    "bitwise_xor": _operator("^"),
+    "from_base": lambda x, radix: f"CAST(CONV({x}, {radix}, 10) AS BIGINT)",
+    "greatest": lambda *values: _extreme("ARRAY_MAX", _call("ARRAY")(*values)),
+    "infinity": lambda: "DOUBLE('Infinity')",
+    "is_finite": lambda x: f"(NOT ISNAN({x}) AND ABS({x}) <> DOUBLE('Infinity'))",
+    "is_infinite": lambda x: f"(ABS({x}) = DOUBLE('Infinity'))",
+    "least": lambda *values: _extreme("ARRAY_MIN", _call("ARRAY")(*values)),
+    "mod": _operator("%"),
+    "nan": lambda: "DOUBLE('NaN')",
+    "to_base": lambda x, radix: f"LOWER(CONV({x}, 10, {radix}))",
+    # Strings and bytes
+    "md5": _hash("MD5({})"),
+    "regexp_extract": _regexp_extract,
+    "regexp_like": _operator("RLIKE"),
+    "regexp_position": lambda x, regex: f"COALESCE(NULLIF(REGEXP_INSTR({x}, {regex}), 0), -1)",
+    "regexp_replace": lambda x, regex, new="''": f"REGEXP_REPLACE({x}, {regex}, {new})",
+    "sha1": _hash("SHA1({})"),
+    "sha256": _hash("SHA2({}, 256)"),
+    "sha512": _hash("SHA2({}, 512)"),
+    "split": lambda x, by, *limit: _call("SPLIT")(x, _quoted(by), *limit),
+    "split_part": lambda x, by, n: f"TRY_ELEMENT_AT(SPLIT({x}, {_quoted(by)}), {n})",
+    "split_to_map": lambda x, by, eq: f"STR_TO_MAP({x}, {_quoted(by)}, {_quoted(eq)})",
+    # Addresses
+    "url_extract_fragment": _url_part("REF"),
+    "url_extract_host": _url_part("HOST"),
+    "url_extract_parameter": lambda x, name: f"PARSE_URL({x}, 'QUERY', {name})",
+    "url_extract_path": _url_part("PATH"),
+    "url_extract_port": lambda x: (
+        f"TRY_CAST(REGEXP_EXTRACT(PARSE_URL({x}, 'AUTHORITY'), ':([0-9]+)$', 1) AS BIGINT)"
+    ),
+    "url_extract_protocol": _url_part("PROTOCOL"),
+    "url_extract_query": _url_part("QUERY"),
+    # Dates and times
+    "at_timezone": lambda x, zone: f"FROM_UTC_TIMESTAMP({x}, {zone})",
+    "date_add": lambda unit, n, x: f"(({x}) + {INTERVALS[unit].format(n)})",
+    "date_format": lambda x, pattern: f"DATE_FORMAT({x}, {pattern})",
+    "date_parse": lambda x, pattern: f"TO_TIMESTAMP({x}, {pattern})",
+    **dict.fromkeys(["day_of_week", "dow"], lambda x: f"(WEEKDAY({x}) + 1)"),
+    "from_iso8601_timestamp": lambda x: f"CAST(CAST({x} AS TIMESTAMP) AS TIMESTAMP_NTZ)",
+    "from_unixtime": _from_unixtime,
+    "millisecond": lambda x: f"CAST(DATE_FORMAT({x}, 'SSS') AS BIGINT)",
+    "now": lambda: "LOCALTIMESTAMP()",
+    "to_unixtime": lambda x: f"(UNIX_MICROS(CAST({x} AS TIMESTAMP)) / 1e6)",
+    "with_timezone": lambda x, zone: f"CAST(TO_UTC_TIMESTAMP({x}, {zone}) AS TIMESTAMP_NTZ)",
+    **dict.fromkeys(["year_of_week", "yow"], lambda x: f"EXTRACT(YEAROFWEEK FROM {x})"),
+    # JSON is a text in Spark
+    "is_json_scalar": lambda x: rf"(({x}) RLIKE '^\\s*[^\\s\\[{{]')",
+    "json_extract": _json_element,
+    "json_extract_scalar": lambda x, path: (
+        rf"CASE WHEN {_json_element(x, path)} RLIKE '^[^\\[{{]' THEN GET_JSON_OBJECT({x}, {path}) END"
+    ),
+    "json_format": lambda x: x,
+    "json_parse": _json_parse,
+    "json_size": _json_size,
+    # Arrays and maps
+    "array_max": lambda x: _extreme("ARRAY_MAX", x),
+    "array_min": lambda x: _extreme("ARRAY_MIN", x),
+    "element_at": lambda x, key: f"TRY_ELEMENT_AT({x}, {key})",
+    "map": lambda *arrays: _call("MAP_FROM_ARRAYS" if arrays else "MAP")(*arrays),
+    "ngrams": lambda x, n: (
+        f"TRANSFORM(SEQUENCE(1, GREATEST(SIZE({x}) - ({n}) + 1, 1)), __i -> SLICE({x}, __i, {n}))"
+    ),
+    "none_match": lambda x, f: f"(NOT EXISTS({x}, {f}))",
+    "trim_array": lambda x, n: f"SLICE({x}, 1, SIZE({x}) - ({n}))",
+    # Aggregates
+    **dict.fromkeys(["any_value", "arbitrary"], lambda x: f"ANY_VALUE({x}, TRUE)"),
+    "approx_distinct": lambda x, error="0.023": f"APPROX_COUNT_DISTINCT({x}, {error})",
+    "approx_percentile": lambda x, share: f"APPROX_PERCENTILE({x}, {share}, 10000)",
+    # Without rows it is null
+    "array_agg": lambda structs: (
+        f"TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM({structs}, r -> r.v)), a -> SIZE(a) > 0), 1)"
+    ),
+    "geometric_mean": lambda x: f"EXP(AVG(LN({x})){WINDOW_PLACEHOLDER})",
+    "map_agg": lambda k, v: f"MAP_FROM_ENTRIES(COLLECT_LIST(STRUCT({k}, {v})){WINDOW_PLACEHOLDER})",
+}
+
+
+def _rounding(name: str) -> dict[str, Translation]:
+    return {
+        "integer": lambda x: f"({x})",
+        "decimal": lambda x: f"ROUND({name}({x}), {_scale(x)})",
+        "": lambda x: f"CAST({name}({x}) AS DOUBLE)",
+    }
+
+
+# {function: {kind of its last argument, "" for all others: its translation}}
+TYPED_FUNCTIONS: dict[str, dict[str, Translation]] = {
+    "avg": {
+        "decimal": lambda x: (
+            f"ROUND(AVG({x}){WINDOW_PLACEHOLDER}, {_scale(f'MAX({x}){WINDOW_PLACEHOLDER}')})"
+        ),
+        "": lambda x: f"AVG({x}){WINDOW_PLACEHOLDER}",
+    },
+    **dict.fromkeys(["ceil", "ceiling"], _rounding("CEIL")),
+    "date_trunc": {
+        "date": lambda unit, x: f"CAST(DATE_TRUNC({unit}, {x}) AS DATE)",
+        "timestamp": lambda unit, x: f"DATE_TRUNC({unit}, {x})",
+        "": lambda unit, x: f"CAST(DATE_TRUNC({unit}, {x}) AS TIMESTAMP_NTZ)",
+    },
+    "floor": _rounding("FLOOR"),
+    # A division of integers gives an integer, one of decimals the larger number of decimals
+    "operator /": {
+        "integer": lambda a, b: f"(({a}) DIV ({b}))",
+        "decimal": lambda a, b: f"ROUND(({a}) / ({b}), {_scale(f'({a}) + ({b})')})",
+        "": lambda a, b: f"(({a}) / ({b}))",
+    },
+    "sign": {
+        "integer": lambda x: f"CAST(SIGN({x}) AS BIGINT)",
+        "": lambda x: f"SIGN({x})",
+    },
+    "to_iso8601": {
+        "date": lambda x: f"DATE_FORMAT({x}, 'yyyy-MM-dd')",
+        "timestamp": lambda x: f"DATE_FORMAT({x}, \"yyyy-MM-dd'T'HH:mm:ss.SSS\")",
+        "": lambda x: f"DATE_FORMAT({x}, \"yyyy-MM-dd'T'HH:mm:ss.SSS'Z'\")",
+    },
+    "truncate": {
+        "integer": lambda x: f"({x})",
+        "": lambda x: f"CAST(IF(({x}) < 0, CEIL({x}), FLOOR({x})) AS DOUBLE)",
+    },
+    "unnest rows": {
+        "map": lambda x: f"INLINE(MAP_ENTRIES({x}))",
+        "": lambda x: f"INLINE({x})",
+    },
+}

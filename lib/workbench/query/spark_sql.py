@@ -6,7 +6,6 @@ overflow or an index out of bounds is an error, as in Athena.
 
 import contextlib
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Union
 from weakref import WeakKeyDictionary
 
@@ -21,7 +20,7 @@ from ..base import LakeError, World
 from ..spark import is_remote, session, translate_errors
 from ..spark.sessions import configure_client
 from ..spark.settings import session_conf
-from . import dialect
+from . import athena_types, dialect
 
 # Names of table properties that sqlglot parses into types of their own
 PROPERTY_NAMES = {
@@ -92,19 +91,23 @@ def _ansi_session(spark: SparkSession) -> SparkSession:
 
 
 def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
-    """Refresh the tables of a query, and generate its Spark SQL.
+    """Refresh the tables of a query, and generate its Spark SQL with the types of their columns.
 
     The catalog caches file lists, and a streaming query may have committed since.
     """
-    tables = tree.find_all(exp.Table)
-    for name in {exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in tables}:
+    schema = dialect.new_schema()
+    for table in tree.find_all(exp.Table):
+        database, catalog = table.db or athena_types.DATABASE, table.catalog or athena_types.CATALOG
+        table = exp.table_(table.name, database, catalog, quoted=True)
+        name = table.sql("spark")
         with contextlib.suppress(AnalysisException):  # no such table, or a common table expression
             spark.sql(f"REFRESH TABLE {name}")
-    return dialect.to_spark_sql(tree, partial(spark.sql, args=values or None))
+            schema.add_table(table, athena_types.column_types(spark.table(name).schema))
+    return dialect.to_spark_sql(tree, schema, values)
 
 
 def _zoned_to_instants(rows: DataFrame) -> DataFrame:
-    """Convert each timestamp with time zone to an instant for pandas and files (see athena.txt)."""
+    """Convert each timestamp with time zone to an instant for pandas and files (see `athena_functions`)."""
     zoned = [isinstance(field.dataType, TimestampNTZType) for field in rows.schema.fields]
     if not any(zoned):
         return rows

@@ -1,0 +1,282 @@
+"""The dialects of sqlglot that parse Athena's SQL and generate Spark's.
+
+`athena_functions` has the Spark SQL of functions that sqlglot does not translate correctly.
+"""
+
+import re
+from typing import Any, Callable
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import if_sql
+from sqlglot.dialects.spark import Spark
+from sqlglot.dialects.trino import Trino
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.athena import AthenaTrinoParser
+from sqlglot.time import format_time
+
+from ..base import LakeError
+from . import athena_types
+from .athena_functions import (
+    FUNCTIONS,
+    SQLGLOT_FUNCTIONS,
+    TYPED_FUNCTIONS,
+    WINDOW_PLACEHOLDER,
+)
+
+# Types whose kind decides about a translation
+KINDS = {
+    **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "integer"),
+    exp.DType.DECIMAL: "decimal",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.MAP: "map",
+}
+NAME_KEY = "athena_name"  # of the metadata of a call: the name in the query
+DATE_SPECIFIERS = set(re.findall("%.", "%a%b%c%d%e%f%H%h%I%i%j%k%l%M%m%p%r%S%s%T%W%Y%%"))
+JAVA_SPECIFIERS = {"%j": "DDD", "%%": "%"}  # those that sqlglot translates differently
+
+
+class AthenaDialect(Trino):
+    """Parse Athena SQL. A function that sqlglot does not translate correctly stays anonymous."""
+
+    INDEX_OFFSET = 0
+    SUPPORTS_NULL_TYPE = True
+    ORIGINAL_NAME_META_KEY = NAME_KEY
+    EXPRESSION_METADATA = athena_types.EXPRESSION_METADATA
+
+    class Parser(AthenaTrinoParser):
+        """A parser of the functions that are supported."""
+
+        FUNCTIONS = {
+            **{
+                name.upper(): AthenaTrinoParser.FUNCTIONS[name.upper()]
+                for name in SQLGLOT_FUNCTIONS
+            },
+            "JSON_PARSE": exp.ParseJSON.from_arg_list,
+        }
+        FUNCTION_PARSERS = {
+            name: AthenaTrinoParser.FUNCTION_PARSERS[name]
+            for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION")
+        }
+
+
+def unsupported(clause: str, node: Any) -> LakeError:
+    """Return the error of a clause that has no counterpart in Spark."""
+    return LakeError(
+        f"{clause} cannot be translated to Spark",
+        location=node.sql(AthenaDialect)[:300],
+        hint="rewrite it with other functions, or use Spark directly: spark.sql(…)",
+    )
+
+
+def wrong_arguments(name: str, arguments: list[Any], call: exp.Expr) -> LakeError:
+    """Return the error of a function that is unknown or takes other arguments."""
+    return unsupported(f"{name} of {len(arguments)} arguments", call)
+
+
+def _typed_sql(name: str, call: exp.Expr, arguments: list[str]) -> str:
+    """Translate a call by the type that `athena_types.annotate` has set."""
+    if not call.type or call.is_type(exp.DType.UNKNOWN):
+        raise LakeError(
+            f"the translation of {name} to Spark depends on the type of its argument, which is unknown",
+            location=call.sql(AthenaDialect)[:300],
+            expected="columns of tables in the catalog, or values with a type",
+            hint="register the table (hudi.register), correct the name of the column, or write CAST(… AS type)",
+        )
+    translations = TYPED_FUNCTIONS[name]
+    return translations.get(KINDS.get(call.type.this, ""), translations[""])(*arguments)
+
+
+def _call_sql(self: SparkGenerator, call: exp.Anonymous) -> str:
+    name, arguments = call.name.lower(), call.expressions
+    generate = _collect_sql if name == "array_agg" else type(self).sql
+    texts = [generate(self, argument) for argument in arguments]
+    if name in LITERAL_CONVERTERS and len(arguments) == 2:
+        texts[1] = LITERAL_CONVERTERS[name](arguments[1])
+    try:
+        if name in TYPED_FUNCTIONS:
+            return _typed_sql(name, call, texts)
+        if name not in FUNCTIONS:  # a function of Spark, by sqlglot
+            return self.anonymous_sql(call)
+        return FUNCTIONS[name](*texts)
+    except (KeyError, TypeError):  # another unit or number of arguments
+        raise wrong_arguments(name, arguments, call) from None
+
+
+def _collect_sql(self: SparkGenerator, value: exp.Expr) -> str:
+    """Collect the values of array_agg as fields v of structs, because a list keeps no nulls.
+
+    Ordered structs begin with what they are sorted by.
+    """
+    key = value.expressions[0] if isinstance(value, exp.Order) else None
+    value = value.this if key else value
+    distinct = ""
+    if isinstance(value, exp.Distinct):
+        distinct, value = "DISTINCT ", value.expressions[0]
+    fields = f"{self.sql(value)} AS v"
+    if key:
+        is_ascending = not key.args.get("desc")
+        is_last = is_ascending != bool(key.args.get("nulls_first"))
+        key_sql = self.sql(key, "this")
+        fields = f"(({key_sql}) IS NULL) = {str(is_last).upper()} AS n, {key_sql} AS k, {fields}"
+    items = f"COLLECT_LIST({distinct}STRUCT({fields})){WINDOW_PLACEHOLDER}"
+    return f"SORT_ARRAY({items}, {str(is_ascending).upper()})" if key else items
+
+
+def _div_sql(self: SparkGenerator, division: exp.Div) -> str:
+    arguments = [self.sql(division, "this"), self.sql(division, "expression")]
+    return _typed_sql("operator /", division, arguments)
+
+
+def _unnest_sql(self: SparkGenerator, unnest: exp.Unnest) -> str:
+    alias, number, arguments = (
+        unnest.args.get("alias"),
+        unnest.args.get("offset"),
+        unnest.expressions,
+    )
+    texts = [self.sql(argument) for argument in arguments]
+    if len(arguments) == 2 and not number:  # ARRAYS_ZIP is null if one of the arrays is null
+        arrays = ", ".join(f"COALESCE({text}, ARRAY())" for text in texts)
+        text = f"INLINE(ARRAYS_ZIP({arrays}))"
+    elif len(arguments) > 1:
+        raise wrong_arguments("unnest numbered" if number else "unnest", arguments, unnest)
+    elif number:
+        text = f"INLINE(TRANSFORM({texts[0]}, (__v, __i) -> STRUCT(__v, __i + 1)))"
+        alias = alias and exp.TableAlias(this=alias.this, columns=[*alias.columns, number])
+    elif alias and len(alias.columns) > 1:  # the fields of an array's rows, or the pairs of a map
+        text = _typed_sql("unnest rows", unnest, texts)
+    else:
+        text = f"EXPLODE({texts[0]})"
+    if isinstance(unnest.parent, exp.Join):
+        text = f"LATERAL {text}"
+    return f"{text} AS {self.sql(alias)}" if alias else text
+
+
+def _cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
+    """Translate a cast; of a value that is not JSON.
+
+    A cast to an integer rounds, but rejects a text with a fraction. A cast of a time to text has
+    milliseconds.
+    """
+    kind, to, x = cast.to.this, self.sql(cast.to), self.sql(cast.this)
+    name = "TRY_CAST" if isinstance(cast, exp.TryCast) else "CAST"
+    if _is_json(cast.this):
+        return _json_cast_sql(self, cast, name)
+    if kind == exp.DType.TIMESTAMPTZ:
+        return f"CAST({name}({x} AS TIMESTAMP) AS TIMESTAMP_NTZ)"
+    if kind == exp.DType.JSON and name == "CAST":
+        return f"GET_JSON_OBJECT(TO_JSON(ARRAY({x}), MAP('ignoreNullFields', 'false')), '$[*]')"
+    if kind in exp.DataType.SIGNED_INTEGER_TYPES:
+        rounded = f"{name}({name}({x} AS DECIMAL(38, 0)) AS {to})"
+        return f"IF(TYPEOF({x}) = 'string', {name}({x} AS {to}), {rounded})"
+    if kind in exp.DataType.TEXT_TYPES:
+        time = f"DATE_FORMAT(CAST(CAST({x} AS STRING) AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss.SSS')"
+        time = f"CONCAT({time}, IF(TYPEOF({x}) = 'timestamp_ntz', ' UTC', ''))"
+        text = f"IF(TYPEOF({x}) LIKE 'timestamp%', {time}, CAST({x} AS STRING))"
+        return _shortened(self, text, cast.to)
+    return f"{name}({x} AS {to})"
+
+
+def _json_cast_sql(self: SparkGenerator, cast: exp.Cast, name: str) -> str:
+    kind, to = cast.to.this, self.sql(cast.to)
+    # A cast validates its value
+    value = cast.this.this if isinstance(cast.this, exp.ParseJSON) else cast.this
+    x = self.sql(value)
+    if kind == exp.DType.JSON:
+        return x
+    if kind in exp.DataType.NESTED_TYPES:
+        mode = ", MAP('mode', 'FAILFAST')" if name == "CAST" else ""
+        return f"FROM_JSON({x}, '{to}'{mode})"
+    text = f"GET_JSON_OBJECT(CONCAT('{{\"v\":', {x}, '}}'), '$.v')"
+    if kind in exp.DataType.TEXT_TYPES:
+        return _shortened(self, text, cast.to)
+    if kind == exp.DType.TIMESTAMPTZ:
+        raise unsupported("a cast from JSON to a timestamp with time zone", cast)
+    return f"{name}({text} AS {to})"
+
+
+def _shortened(self: SparkGenerator, text: str, to: exp.DataType) -> str:
+    return f"SUBSTR({text}, 1, {self.sql(to.expressions[0])})" if to.expressions else text
+
+
+def _is_json(value: exp.Expr) -> bool:
+    """Whether a call returns the type JSON, which is a text in Spark."""
+    return (
+        isinstance(value, exp.ParseJSON)
+        or (isinstance(value, exp.Cast) and value.to.this == exp.DType.JSON)
+        or (isinstance(value, exp.Anonymous) and value.name.lower() == "json_extract")
+    )
+
+
+def _extract_sql(self: SparkGenerator, extract: exp.Extract) -> str:
+    return self.sql(exp.func(extract.name, extract.expression, dialect=AthenaDialect))
+
+
+def _window_sql(self: SparkGenerator, node: Any) -> str:
+    """Generate FILTER or OVER after the aggregate in the Spark SQL, not after the whole form."""
+    is_window = isinstance(node, exp.Window)
+    text = SparkGenerator.window_sql(self, node) if is_window else self.filter_sql(node)
+    inner = self.sql(node, "this")
+    if WINDOW_PLACEHOLDER not in inner:
+        return text
+    return inner.replace(WINDOW_PLACEHOLDER, text[len(inner) :] + WINDOW_PLACEHOLDER)
+
+
+class SparkDialect(Spark):
+    """Generate Spark SQL of what `AthenaDialect` parsed."""
+
+    class Generator(SparkGenerator):
+        """A generator with Athena's results in edge cases."""
+
+        TYPE_MAPPING = {**SparkGenerator.TYPE_MAPPING, exp.DType.JSON: "STRING"}
+        TRANSFORMS = {
+            **SparkGenerator.TRANSFORMS,
+            exp.Anonymous: _call_sql,
+            exp.Bracket: lambda self, e: self.func("ELEMENT_AT", e.this, *e.expressions),
+            exp.Cast: _cast_sql,
+            exp.TryCast: _cast_sql,
+            exp.CurrentTimestamp: lambda self, e: "LOCALTIMESTAMP()",
+            exp.Div: _div_sql,
+            exp.Extract: _extract_sql,
+            exp.Filter: _window_sql,
+            exp.If: if_sql(false_value="NULL"),
+            exp.Localtimestamp: lambda self, e: "CURRENT_TIMESTAMP()",
+            exp.ParseJSON: lambda self, e: FUNCTIONS["json_parse"](self.sql(e, "this")),
+            exp.Unnest: _unnest_sql,
+            exp.Window: _window_sql,
+        }
+        del TRANSFORMS[exp.Select]  # it would rewrite UNNEST
+
+
+def _date_pattern_sql(pattern: Any) -> str:
+    """Translate a date pattern of MySQL into one of Java."""
+    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - DATE_SPECIFIERS:
+        raise unsupported("this pattern", pattern)
+
+    def to_java(match: re.Match[str]) -> str:
+        if not match[1]:
+            return "'" + match[0].replace("'", "''") + "'"
+        if match[1] in JAVA_SPECIFIERS:
+            return JAVA_SPECIFIERS[match[1]]
+        strftime = format_time(match[1], Trino.TIME_MAPPING) or ""
+        return format_time(strftime, Spark.INVERSE_TIME_MAPPING) or ""
+
+    java = re.sub(r"(%.)|[A-Za-z'\[\]{}#]+", to_java, pattern.name)
+    return exp.Literal.string(java).sql(Spark)
+
+
+def _json_path_sql(path: Any) -> str:
+    """Translate a JSON path of names, quoted names and indexes: Spark takes single quotes only."""
+    if not path.is_string or not re.fullmatch(r'\$(\.[\w:-]+|\[\d+\]|\["[^"\']+"\])*', path.name):
+        raise unsupported("this path", path)
+    return exp.Literal.string(path.name.replace('"', "'")).sql(Spark)
+
+
+# {function: translation of its second argument, a literal}
+LITERAL_CONVERTERS: dict[str, Callable[[Any], str]] = {
+    "date_format": _date_pattern_sql,
+    "date_parse": _date_pattern_sql,
+    "json_extract": _json_path_sql,
+    "json_extract_scalar": _json_path_sql,
+    "json_size": _json_path_sql,
+}
