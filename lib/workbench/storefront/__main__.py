@@ -6,8 +6,8 @@ import threading
 import time
 
 from ..base import WorkbenchError, params, wait
-from .contexts import ALL
-from .handler import create_server
+from .domain import ALL
+from .http import create_server
 from .service import Service
 
 
@@ -22,14 +22,18 @@ def main(world_name: str, context: str, url: str) -> None:
         with service.store.transaction():  # fails at once if the store does not exist
             pass
         server = create_server(service, url)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        consumer = threading.Thread(target=service.run_consumer, args=[stop])
-        consumer.start()
-        while not stop.is_set() and consumer.is_alive():
+        threads = (
+            threading.Thread(target=server.run),
+            threading.Thread(target=service.run_consumer, args=[stop]),
+        )
+        for thread in threads:
+            thread.start()
+        while not stop.is_set() and all(thread.is_alive() for thread in threads):
             service.producer.poll(0.2)  # calls the delivery callbacks
-        server.shutdown()
-        service.command_lock.acquire()  # no command runs from now on
-        consumer.join()
+        server.should_exit = True
+        stop.set()
+        for thread in threads:
+            thread.join()
         service.producer.flush(10)
 
 

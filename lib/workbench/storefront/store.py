@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from ..base import ROOT, World
 from ..source import postgres
 from ..source.names import format_sql
-from .contexts import PUBLICATION, TOPICS, CommandRejected, Context, Document
+from .domain import PUBLICATION, TOPICS, CommandRejected, Context, Document
 from .events import Event, build_event
 
 SCHEMA_FILE = ROOT / "data" / "storefront" / "store.sql"

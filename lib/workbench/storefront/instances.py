@@ -1,6 +1,6 @@
-"""The storefront's services as services of the stack, at most two instances of each.
+"""The instances of the services as services of the embedded stack, at most two of each service.
 
-Each is a Python process that runs `workbench.storefront`.
+Each is a Python process that runs `workbench.storefront`. The import of this module registers them.
 """
 
 import sys
@@ -8,9 +8,9 @@ import sys
 import requests
 
 from ..base import World
-from .process import Service
-
-CONTEXTS = ("accounts", "orders", "fulfillment")
+from ..stack.process import Service
+from ..stack.services import register
+from .domain import ALL
 
 
 def service_name(context: str, number: int) -> str:
@@ -20,7 +20,7 @@ def service_name(context: str, number: int) -> str:
 
 def address(world: World, context: str, number: int) -> str:
     """Return the URL of an instance."""
-    port = world.stack.port_base + 20 + 10 * (number - 1) + CONTEXTS.index(context)
+    port = world.stack.port_base + 20 + 10 * (number - 1) + [*ALL].index(context)
     return f"http://127.0.0.1:{port}"
 
 
@@ -42,4 +42,5 @@ def _service(context: str, number: int) -> Service:
     )
 
 
-SERVICES = tuple(_service(context, number) for number in (1, 2) for context in CONTEXTS)
+SERVICES = tuple(_service(context, number) for number in (1, 2) for context in ALL)
+register(*SERVICES)

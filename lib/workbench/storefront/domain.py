@@ -13,6 +13,7 @@ Document = dict[str, Any]
 # an order has each status once, in this order
 STATUSES = ("CREATED", "APPROVED", "PROCESSING", "COMPLETED")
 ID_FIELDS = {"customers": "id", "orders": "guid"}  # {collection: field that identifies a document}
+KEY = "/{key:path}"  # the part of a command's path with the key of a document
 NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
@@ -125,8 +126,9 @@ class Context:
         name: name of the service.
         aggregate: kind of document that the service publishes, such as "order".
         collections: the collections in its store.
-        commands: {(HTTP method, path below the collection): command}. A command takes the stored
-            document (None for a new one) and the request's body, and returns the new document.
+        commands: {(HTTP method, path below the collection): command}. KEY in the path is the key
+            of the document. A command takes the stored document (None for a new one) and the
+            request's body, and returns the new document.
             Commands are idempotent.
         subscribed_topics: the consumed topics. To rebuild its store, a service also consumes its
             own topic.
@@ -240,13 +242,13 @@ ACCOUNTS = Context(
     "accounts",
     "customer",
     ("customers",),
-    {("POST", ""): _create_customer, ("PATCH", "id"): _update_customer},
+    {("POST", ""): _create_customer, ("PATCH", KEY): _update_customer},
 )
 FULFILLMENT = Context(
     "fulfillment",
     "order",
     ("orders",),
-    {("POST", "id/status"): _advance_status(*STATUSES[2:])},
+    {("POST", f"{KEY}/status"): _advance_status(*STATUSES[2:])},
     subscribed_topics=("orders.order.change", "fulfillment.order.change"),
     min_version=2,  # an order is approved in its second version
 )
@@ -254,7 +256,7 @@ ORDERS = Context(
     "orders",
     "order",
     ("customers", "orders"),
-    {("POST", ""): _create_order, ("POST", "id/status"): _advance_status(STATUSES[1])},
+    {("POST", ""): _create_order, ("POST", f"{KEY}/status"): _advance_status(STATUSES[1])},
     subscribed_topics=(ACCOUNTS.topic, "orders.order.change", FULFILLMENT.topic),
 )
 ALL = {context.name: context for context in (ACCOUNTS, ORDERS, FULFILLMENT)}
