@@ -95,7 +95,7 @@ def send(world, key, value, topic=CUSTOMERS, **headers):
 def test_a_service_without_its_store_ends_with_an_error(world):
     storefront.flow.reset(world)
     for context in domain.ALL.values():
-        topics.create(world, context.topic, storefront.PARTITIONS)
+        topics.create(world, context.topic, client.PARTITIONS)
     with pytest.raises(
         StackError,
         match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. creates",

@@ -555,7 +555,7 @@ def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
 def chain(make, monkeypatch):
     """Register three services of another package, each of which needs the next one."""
     monkeypatch.setattr(services, "SERVICES", dict(services.SERVICES))
-    monkeypatch.setattr(services, "REGISTERED_SERVICES", set(services.REGISTERED_SERVICES))
+    monkeypatch.setattr(services, "REGISTERED_SERVICES", [*services.REGISTERED_SERVICES])
     needs = {"shop_page": ("shop_app",), "shop_app": ("shop_store",), "shop_store": ("connect",)}
     services.register(*(replace(make(), name=name, depends_on=of) for name, of in needs.items()))
     return [*needs]

@@ -8,7 +8,6 @@ import time
 import typer
 
 from ..base import params
-from ..storefront import instances as _instances  # noqa: F401 - registers the services
 from .options import WORLD
 
 app = typer.Typer(
@@ -41,15 +40,14 @@ def load(
     world: str = WORLD,
 ) -> None:
     """Send random changes, different in each call, and show the replication lag."""
-    from ..storefront import audit, client, domain
-    from ..storefront import load as generator
+    from ..storefront import audit, client, domain, load
 
     loaded = params.load(world)
     client.require_created(loaded)
     for name in domain.ALL:  # raises an error for a service that is down
         client.call(loaded, name, "GET", "health")
-    operations = generator.random_operations(int(time.time()), changes)
-    seconds = generator.load(loaded, operations, rate=rate)
+    operations = load.random_operations(int(time.time()), changes)
+    seconds = load.load(loaded, operations, rate=rate)
     audit.wait_until_consistent(loaded)
     lag_ms = 1000 * audit.replication_lag(loaded)["seconds"].tail(changes)
     print(

@@ -236,9 +236,7 @@ def status(world: World) -> list[Status]:
         return [remote.probe(world, name) for name in remote.service_names(world)]
     _require_same_port_base(world)
     names = [*services.default_services(world), *services.ON_DEMAND_SERVICES]
-    for name in services.SERVICES:
-        if name in services.REGISTERED_SERVICES and pidfiles.pid_file(name).exists():
-            names.append(name)
+    names += [n for n in services.REGISTERED_SERVICES if pidfiles.pid_file(n).exists()]
     return _run_parallel(lambda name: process.status(get_service(name), world), names)
 
 

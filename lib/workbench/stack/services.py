@@ -40,7 +40,7 @@ ON_DEMAND_SERVICES = ("apicurio", "mariadb")  # started by the notebooks that ne
 # Connect plugins that are loaded only while a notebook needs them, {name: part of every class name}.
 # These connectors can read and write any file.
 OPTIONAL_PLUGINS = {"filestream": "FileStream"}
-REGISTERED_SERVICES: set[str] = set()  # services of other packages; they start on demand, too
+REGISTERED_SERVICES: list[str] = []  # services of other packages; they start on demand, too
 # passwords of an instance
 SECRETS = (
     "postgres.admin",
@@ -587,7 +587,7 @@ def register(*services: Service) -> None:
     The names and the ports differ from those of the other services.
     """
     SERVICES.update({service.name: service for service in services})
-    REGISTERED_SERVICES.update(service.name for service in services)
+    REGISTERED_SERVICES.extend(service.name for service in services)
 
 
 def get_service(name: str) -> Service:

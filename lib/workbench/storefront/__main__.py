@@ -2,8 +2,8 @@
 
 import logging
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from ..base import WorkbenchError, params, wait
 from .domain import ALL
@@ -22,19 +22,15 @@ def main(world_name: str, context: str, url: str) -> None:
         with service.store.transaction():  # fails at once if the store does not exist
             pass
         server = create_server(service, url)
-        threads = (
-            threading.Thread(target=server.run),
-            threading.Thread(target=service.run_consumer, args=[stop]),
-        )
-        for thread in threads:
-            thread.start()
-        while not stop.is_set() and all(thread.is_alive() for thread in threads):
-            service.producer.poll(0.2)  # calls the delivery callbacks
-        server.should_exit = True
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor() as pool:
+            running = [pool.submit(server.run), pool.submit(service.run_consumer, stop)]
+            while not stop.is_set() and not any(each.done() for each in running):
+                service.producer.poll(0.2)  # calls the delivery callbacks
+            server.should_exit = True
+            stop.set()
         service.producer.flush(10)
+        for each in running:
+            each.result()  # raises the error of the thread
 
 
 if __name__ == "__main__":

@@ -99,29 +99,24 @@ def wait_until_consistent(world: World, timeout: float = 60) -> None:
     """
     ids = {name: EventIds(world, context.topic) for name, context in ALL.items()}
 
-    def all_published() -> bool:
+    def is_consistent() -> bool:
         # without Kafka, a request for metrics would take some seconds
         raise_if_lost(world, "kafka")
         pending = [name for name in ids if _count_pending(world, name, ids[name])]
         if any(connector_publishes(world, name) for name in pending):
             raise_if_lost(world, "connect")
-        return not pending
-
-    def all_consumed() -> bool:
         lagging = [name for name, events in lag(world).items() if events]
         for name in lagging:
             if not {*instance_names([name])} & {*stack.running()}:
                 raise_if_lost(world, name)
-        return not lagging
+        return not pending and not lagging
 
     wait_until(
-        all_published,
-        "outbox events to be published",
+        is_consistent,
+        "all events to be published and consumed",
         timeout=timeout,
-        interval=0.1,
         hint='if connectors publish: see connect.status(world, "storefront_orders")',
     )
-    wait_until(all_consumed, "the services to consume all events", timeout=timeout, interval=0.1)
 
 
 def pending_events(world: World) -> dict[str, int]:
@@ -169,6 +164,8 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
         command = pool.submit(call, world, "accounts", "PATCH", f"customers/{key}", change)
 
         def both_have_it() -> bool:
+            if command.done():
+                command.result()  # raises the error of the command
             rows = [c.execute(query, [key]).fetchall() for c in (owner, copy)]
             emails = [row[0][0] for row in rows]
             polls.append((1000 * (time.monotonic() - started), *emails))
@@ -180,9 +177,7 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
             timeout=30,
             interval=0,
             error=StackError,
-            failure_reason=lambda: (
-                str(command.exception()) if command.done() and command.exception() else None
-            ),
+            is_transient=lambda _: False,
         )
     return pandas.DataFrame(polls, columns=["ms", "owner", "copy"])
 
@@ -195,18 +190,18 @@ def replication_lag(world: World) -> pandas.DataFrame:
         commit time of the outbox row, consumed the latest commit time of the event in the inboxes of
         the other services; both are PostgreSQL's (pg_xact_commit_timestamp).
     """
-    query = (
-        "SELECT id::text, {} AS key, version, pg_xact_commit_timestamp(xmin) AS {}, {} AS topic"
-        " FROM {}"
+    outbox = """
+        SELECT id::text, %s::text AS topic, aggregateid AS key, version,
+               pg_xact_commit_timestamp(xmin) AS published FROM outbox"""
+    inbox = """
+        SELECT id::text, pg_xact_commit_timestamp(xmin) AS consumed FROM inbox WHERE topic <> %s"""
+    published, consumed = (
+        pandas.concat(
+            postgres.query(world, query, [context.topic], context.name) for context in ALL.values()
+        )
+        for query in (outbox, inbox)
     )
-    published, consumed = [], []
-    for context in ALL.values():
-        outbox = query.format("aggregateid", "published", f"'{context.topic}'", "outbox")
-        published.append(postgres.query(world, outbox, database=context.name))
-        inbox = query.format("key", "consumed", "topic", "inbox")
-        rows = postgres.query(world, inbox, database=context.name)
-        consumed.append(rows[rows["topic"] != context.topic])
-    last = pandas.concat(consumed).groupby("id", as_index=False)["consumed"].max()
-    events = pandas.concat(published).merge(last, "left", "id")
+    last = consumed.groupby("id", as_index=False)["consumed"].max()
+    events = published.merge(last, "left", "id")
     events["seconds"] = (events["consumed"] - events["published"]).dt.total_seconds()
     return events.sort_values("published", ignore_index=True)

@@ -119,8 +119,8 @@ def supervised(world: World, instances: int = 1) -> Iterator[list[str]]:
 def raise_if_lost(world: World, *services: str) -> None:
     """Raise ServiceLost if one of these services is lost, and not supervised."""
     for service in services:
-        error = None if service in _supervised else stack.process_down_error(world, service)
-        if error:
+        error = stack.process_down_error(world, service)
+        if error and service not in _supervised:
             raise error
 
 
@@ -182,14 +182,8 @@ def request(
     except requests.RequestException as e:
         error = StackError(f"{service} does not respond: {type(e).__name__}")
         with suppress(StackError):  # a killed process may exist for another moment
-            error = (
-                wait_until(
-                    lambda: stack.service_down_error(world, name, url),
-                    "",
-                    timeout=1,
-                    error=StackError,
-                )
-                or error
+            error = wait_until(
+                lambda: stack.service_down_error(world, name, url), "", timeout=1, error=StackError
             )
         error_class = StackError if name in _supervised else type(error)
         raise error_class(
@@ -202,14 +196,14 @@ def request(
 def instance_states(world: World) -> list[tuple[str, str, str]]:
     """Return the name, the URL and the state of each started instance."""
     states = []
-    for context, number in ((context, n) for n in (1, 2) for context in ALL):
-        name = service_name(context, number)
-        if number == 1 or name in stack.running():
+    for name in instance_names():
+        context, _, number = name.partition("_")
+        if not number or name in stack.running():
             try:
-                state = call(world, context, "GET", "health", instance=number)["events"]
+                state = call(world, context, "GET", "health", instance=int(number or 1))["events"]
             except StackError as e:
                 state = e.message
-            states.append((name, address(world, context, number), state))
+            states.append((name, stack.get_service(name).address(world), state))
     return states
 
 

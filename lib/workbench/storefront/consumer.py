@@ -56,8 +56,7 @@ class EventConsumer:
             return
         settings = {**CONSUMER_SETTINGS, "group.id": self.context.group}
         consumer = Consumer(topics.settings(self.world, **settings))
-        assigned = threading.Event()
-        consumer.subscribe([*self.context.subscribed_topics], on_assign=lambda *_: assigned.set())
+        consumer.subscribe([*self.context.subscribed_topics])
         while not stop.is_set():
             batch = []
             for message in consumer.consume(BATCH_SIZE, 0.05):
@@ -71,7 +70,7 @@ class EventConsumer:
                     for message in batch:
                         consumer.store_offsets(message)
                     consumer.commit(asynchronous=False)
-                if assigned.is_set():
+                if not self.caught_up.is_set() and consumer.assignment():
                     self._update_caught_up()
             except (psycopg.Error, WorkbenchError, KafkaException) as e:
                 logger.warning("batch will be retried: %s", first_line(e))
@@ -110,10 +109,9 @@ class EventConsumer:
             ]
             topics.produce(self.world, DLQ_TOPIC, records, **dlq.PRODUCER_SETTINGS)
         seconds = (time.monotonic() - started) / len(messages)
-        for (event_message, _), outcome in zip(events, outcomes):
-            topic = event_message.topic()
-            metrics.EVENTS_CONSUMED.labels(topic, outcome).inc()
-            metrics.EVENT_SECONDS.labels(topic).observe(seconds)
+        for (_, event), outcome in zip(events, outcomes):
+            metrics.EVENTS_CONSUMED.labels(event.topic, outcome).inc()
+            metrics.EVENT_SECONDS.labels(event.topic).observe(seconds)
         counts = "".join(f"{count} {outcome}, " for outcome, count in Counter(outcomes).items())
         consumed, dead_letters = plural(len(messages), "message"), plural(len(dead), "dead letter")
         logger.info("consumed %s: %s%s", consumed, counts, dead_letters)
@@ -127,7 +125,7 @@ class EventConsumer:
             return "dead"
 
     def _update_caught_up(self) -> None:
-        if not self.caught_up.is_set() and not any(self.lag_by_topic().values()):
+        if not any(self.lag_by_topic().values()):
             self.caught_up.set()
 
     def lag_by_topic(self) -> dict[str, int]:

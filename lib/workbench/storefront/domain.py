@@ -102,17 +102,11 @@ def validate(collection: str, document: Any) -> None:
 
 
 class CommandRejected(Exception):
-    """A command was rejected; nothing was changed."""
+    """A command was rejected; nothing was changed. The text is part of the HTTP response."""
 
-    def __init__(self, reason: str, retryable: bool = False):
-        """Create the error.
 
-        Args:
-            reason: one sentence, part of the HTTP response.
-            retryable: whether the command may succeed later, after events of other services.
-        """
-        super().__init__(reason)
-        self.retryable = retryable
+class RetryLater(CommandRejected):
+    """The command may succeed later, after events of other services."""
 
 
 Command = Callable[[Optional[Document], Document], Document]
@@ -160,7 +154,7 @@ class Context:
 
 def _require_stored(stored: Optional[Document], kind: str) -> Document:
     if stored is None:
-        raise CommandRejected(f"there is no such {kind} yet", retryable=True)
+        raise RetryLater(f"there is no such {kind} yet")
     return stored
 
 
@@ -230,9 +224,7 @@ def _advance_status(*statuses: str) -> Command:
             return order
         if status != STATUSES[len(events)]:
             last_status, next_status = events[-1]["orderStatusType"], STATUSES[len(events)]
-            raise CommandRejected(
-                f"after {last_status} comes {next_status}, not {status}", retryable=True
-            )
+            raise RetryLater(f"after {last_status} comes {next_status}, not {status}")
         return {**order, "orderStatusEvents": [*events, _status_event(status, body)]}
 
     return add_status

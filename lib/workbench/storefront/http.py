@@ -16,32 +16,19 @@ import psycopg
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ..base import WorkbenchError, first_line, split_host_port
-from .domain import ID_FIELDS, CommandRejected, Document
+from .domain import ID_FIELDS, CommandRejected, Document, RetryLater
 from .events import MAX_NESTING_LEVELS, is_too_deep
 from .service import Service
 from .store import NON_RETRYABLE_ERRORS
 
 if TYPE_CHECKING:  # imported by `create_server`: only the process of a service needs these packages
     import uvicorn
+    from starlette.applications import Starlette
     from starlette.requests import Request
 
 MAX_BODY_BYTES = 1 << 20
 MAX_KEY_LENGTH = 200  # characters
-SERVER_SETTINGS: dict[str, Any] = {
-    "http": "h11",
-    "ws": "none",
-    "lifespan": "off",
-    "access_log": False,  # errors are logged where they occur
-    "log_config": None,
-    "log_level": "warning",
-    "timeout_keep_alive": 60,  # clients keep their connections
-    "timeout_graceful_shutdown": 5,
-}
-INVALID_REQUEST = (ValueError, RecursionError, *NON_RETRYABLE_ERRORS)
-
-
-class ForeignRequest(CommandRejected):
-    """The request of a foreign web page: its Host or Origin header is not this service's."""
+INVALID_REQUEST = (CommandRejected, ValueError, RecursionError, *NON_RETRYABLE_ERRORS)
 
 
 def create_server(service: Service, url: str) -> uvicorn.Server:
@@ -50,18 +37,35 @@ def create_server(service: Service, url: str) -> uvicorn.Server:
     Its `run` serves until `should_exit` is set; it then waits for the running requests.
     """
     import uvicorn
+
+    host, port = split_host_port(url)
+    config = uvicorn.Config(
+        _create_app(service, port),
+        host,
+        port,
+        http="h11",
+        access_log=False,  # errors are logged where they occur
+        log_config=None,
+        timeout_keep_alive=60,  # clients keep their connections
+        timeout_graceful_shutdown=5,
+    )
+    return uvicorn.Server(config)
+
+
+def _create_app(service: Service, port: int) -> Starlette:
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
-    from starlette.exceptions import HTTPException
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    host, port = split_host_port(url)
     context = service.context
+    id_field = ID_FIELDS[context.owned_collection]
 
     def route(path: str, method: str, run: Callable[[Request, Document], object]) -> Route:
         async def respond(request: Request) -> Response:
-            _reject_foreign(request, port)
+            foreign = _foreign_reason(request, port)
+            if foreign:
+                return JSONResponse({"error": foreign}, 403)
             body = {} if method == "GET" else await _read_body(request)
             result = await run_in_threadpool(run, request, body)
             if isinstance(result, bytes):
@@ -72,21 +76,27 @@ def create_server(service: Service, url: str) -> uvicorn.Server:
 
     def command_route(method: str, path: str) -> Route:
         def run(request: Request, body: Document) -> Document:
-            key = _document_key(request, body, ID_FIELDS[context.owned_collection])
+            key = request.path_params.get("key") or body.get(id_field)
+            if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_LENGTH:
+                raise CommandRejected(
+                    f"a document needs its {id_field}, a text of at most {MAX_KEY_LENGTH} characters"
+                )
             return service.command(method, path, key, body)
 
         return route(f"/{context.owned_collection}{path}", method, run)
 
     def reject(_: Request, error: Exception) -> Response:
-        return JSONResponse({"error": first_line(error)}, _status(error))
+        status = 400 if isinstance(error, INVALID_REQUEST) else 503
+        if isinstance(error, RetryLater):
+            status = 409
+        return JSONResponse({"error": first_line(error)}, status)
 
-    def no_command(request: Request, error: Exception) -> Response:  # 404 or 405
-        assert isinstance(error, HTTPException)
+    def no_command(request: Request, error: Any) -> Response:  # 404 or 405
         reason = f"{context.name} has no command {request.method} {request.url.path}"
         return JSONResponse({"error": reason}, error.status_code, error.headers)
 
-    errors = (CommandRejected, *INVALID_REQUEST, psycopg.Error, WorkbenchError)
-    app = Starlette(
+    errors = (*INVALID_REQUEST, psycopg.Error, WorkbenchError)
+    return Starlette(
         routes=[
             route("/health", "GET", lambda *_: service.health()),
             route("/metrics", "GET", lambda *_: service.export_metrics()),
@@ -97,25 +107,22 @@ def create_server(service: Service, url: str) -> uvicorn.Server:
             ),
             *(command_route(method, path) for method, path in context.commands),
         ],
-        exception_handlers={**dict.fromkeys(errors, reject), HTTPException: no_command},
+        exception_handlers={**dict.fromkeys(errors, reject), 404: no_command, 405: no_command},
     )
-    return uvicorn.Server(uvicorn.Config(app, host, port, **SERVER_SETTINGS))
 
 
-def _reject_foreign(request: Request, port: int) -> None:
-    """Reject requests of web pages with another origin, or with a rebound host name.
+def _foreign_reason(request: Request, port: int) -> str:
+    """Return why a request is rejected as that of a foreign web page, "" if it is not.
 
-    In DNS rebinding the host name of a page resolves to 127.0.0.1. Starlette's TrustedHostMiddleware
-    ignores the port, and the header Origin.
-
-    Raises:
-        ForeignRequest: Host or Origin is not this service's.
+    The page has another origin, or a rebound host name: in DNS rebinding the host name of a page
+    resolves to 127.0.0.1. Starlette's TrustedHostMiddleware ignores the port, and the header Origin.
     """
     hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
     if request.headers.getlist("host") not in [[host] for host in hosts]:
-        raise ForeignRequest("the service responds to 127.0.0.1 and localhost only")
+        return "the service responds to 127.0.0.1 and localhost only"
     if request.headers.getlist("origin") not in [[], *([f"http://{host}"] for host in hosts)]:
-        raise ForeignRequest("the service does not respond to a web page of another origin")
+        return "the service does not respond to a web page of another origin"
+    return ""
 
 
 async def _read_body(request: Request) -> Document:
@@ -139,20 +146,3 @@ async def _read_body(request: Request) -> Document:
     if is_too_deep(body):
         raise CommandRejected(f"the body has more than {MAX_NESTING_LEVELS} nesting levels")
     return body
-
-
-def _document_key(request: Request, body: Document, id_field: str) -> str:
-    key = request.path_params.get("key") or body.get(id_field)
-    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_LENGTH:
-        raise CommandRejected(
-            f"a document needs its {id_field}, a text of at most {MAX_KEY_LENGTH} characters"
-        )
-    return key
-
-
-def _status(error: Exception) -> int:
-    if isinstance(error, ForeignRequest):
-        return 403
-    if isinstance(error, CommandRejected):
-        return 409 if error.retryable else 400
-    return 400 if isinstance(error, INVALID_REQUEST) else 503

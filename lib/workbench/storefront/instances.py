@@ -4,6 +4,7 @@ Each is a Python process that runs `workbench.storefront`. The import of this mo
 """
 
 import sys
+from functools import partial
 
 import requests
 
@@ -25,12 +26,10 @@ def address(world: World, context: str, number: int) -> str:
 
 
 def _service(context: str, number: int) -> Service:
-    def url(world: World) -> str:
-        return address(world, context, number)
+    url = partial(address, context=context, number=number)
 
     def command(world: World) -> list[str]:
-        module = "workbench.storefront"
-        return [sys.executable, "-m", module, world.name, context, url(world)]
+        return [sys.executable, "-m", "workbench.storefront", world.name, context, url(world)]
 
     return Service(
         service_name(context, number),

@@ -5,8 +5,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Iterable, Optional
+from typing import Iterable, NamedTuple, Optional
 
 import pandas
 import requests
@@ -24,8 +23,7 @@ def sample_documents() -> Document:
     return json.loads((DATA / "john_doe.json").read_text(encoding="utf-8"))
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """A command for a service, about one document.
 
     Attributes:
@@ -185,15 +183,7 @@ def _run_operation(
 
     def attempt() -> Optional[requests.Response]:
         """Return the response, or None if the operation must be retried."""
-        response = request(
-            world,
-            operation.service,
-            operation.method,
-            operation.path,
-            operation.body,
-            instance=instance,
-            client=session,
-        )
+        response = request(world, *operation[:4], instance=instance, client=session)
         if response.status_code not in (409, 503):
             return response
         raise_if_lost(world, "postgres", "kafka", *ALL)

@@ -16,7 +16,7 @@ from ..base import WorkbenchError, World, first_line
 from ..topic import topics
 from . import metrics
 from .consumer import EventConsumer
-from .domain import CommandRejected, Context, Document
+from .domain import Context, Document, RetryLater
 from .events import Event
 from .store import Store, connector_publishes
 
@@ -61,7 +61,7 @@ class Service(EventConsumer):
             key, version and event (the id; None if nothing was changed).
 
         Raises:
-            CommandRejected: the command is rejected, or the consumer has not caught up.
+            CommandRejected: the command is rejected, or the consumer has not caught up (RetryLater).
             psycopg.Error, SourceError: the store rejects a statement, or is down.
         """
         edit = self.context.commands[method, path]
@@ -98,16 +98,16 @@ class Service(EventConsumer):
         """Check that the events that were published before the start are consumed.
 
         Raises:
-            CommandRejected: the consumer lag is not zero yet.
+            RetryLater: the consumer lag is not zero yet.
         """
         if not self.caught_up.is_set():
-            raise CommandRejected("still catching up: consumer lag is not zero yet", retryable=True)
+            raise RetryLater("still catching up: consumer lag is not zero yet")
 
     def health(self) -> dict[str, str]:
         """Return the state of the service.
 
         Raises:
-            CommandRejected: the consumer lag is not zero yet.
+            RetryLater: the consumer lag is not zero yet.
             SourceError: the store is down.
         """
         self.require_caught_up()

@@ -15,9 +15,9 @@ from ..storefront.audit import (  # noqa: F401 - for the notebooks
 )
 from ..storefront.client import (  # noqa: F401 - for the notebooks
     CONNECTORS,
-    PARTITIONS,
     call,
     enable_outbox_connectors,
+    instance_names,
     instance_states,
     is_created,
     metrics,
@@ -32,7 +32,6 @@ from ..storefront.client import (  # noqa: F401 - for the notebooks
     wipe_store,
 )
 from ..storefront.domain import ALL, DLQ_TOPIC, TOPICS
-from ..storefront.instances import SERVICES
 from ..storefront.pictures import delivery, picture  # noqa: F401 - for the notebooks
 from .walkthrough import Walkthrough
 
@@ -45,7 +44,7 @@ flow = Walkthrough(
     own_topics=(*TOPICS, DLQ_TOPIC),
     completion_checks={"71_stores": is_created},
     services=("postgres", "kafka", "connect"),
-    owned_services=tuple(row.name for row in SERVICES),
+    owned_services=tuple(instance_names()),
     consumer_groups=tuple(c.group for c in ALL.values() if c.subscribed_topics),
     service_databases=(*ALL,),
     local_only=True,
