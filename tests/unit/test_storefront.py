@@ -8,6 +8,7 @@ import time
 import uuid
 from types import SimpleNamespace
 
+import psycopg
 import pytest
 import requests
 from workbench.base import params, wait
@@ -460,6 +461,14 @@ class FakeService:
 
     context, faults = domain.ACCOUNTS, FaultPoints(domain.ACCOUNTS)
 
+    errors = {
+        "invalid": psycopg.DataError("no jsonb\nCONTEXT: a document"),
+        "later": RetryLater("still catching up"),
+        "down": psycopg.OperationalError("the server closed the connection"),
+        "lost": StackError("the service kafka died"),
+        "unexpected": KeyError("a defect"),
+    }
+
     def __init__(self):
         self.done = []
 
@@ -470,6 +479,8 @@ class FakeService:
         return b"storefront_lag 0.0"
 
     def command(self, method, path, key, body):
+        if key in self.errors:
+            raise self.errors[key]
         self.done.append(key)
         return {"key": key}
 
@@ -530,6 +541,22 @@ def test_the_metrics_are_in_the_text_format_of_prometheus(shop):
 def test_a_metric_has_the_name_and_the_labels_of_its_line(monkeypatch, text, metrics):
     monkeypatch.setattr(client, "request", lambda *_, **__: SimpleNamespace(text=text))
     assert client.metrics(params.load("local"), "orders") == metrics
+
+
+@pytest.mark.parametrize(
+    "key, status, reason",
+    [
+        ("invalid", 400, "no jsonb"),
+        ("later", 409, "still catching up"),
+        ("down", 503, "the server closed the connection"),
+        ("lost", 503, "the service kafka died"),
+        ("unexpected", 503, "'a defect'"),
+    ],
+)
+def test_an_error_of_a_command_is_json_with_its_status(shop, key, status, reason):
+    url = f"http://127.0.0.1:{shop[0]}/customers"
+    answer = requests.post(url, json={"id": key}, timeout=10)
+    assert (answer.status_code, answer.json()) == (status, {"error": reason})
 
 
 @pytest.mark.parametrize(

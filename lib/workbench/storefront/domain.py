@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Annotated, Any, Callable, Mapping, Optional
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+from pydantic import BaseModel, Field, PositiveInt, ValidationError, field_validator
 
 Document = dict[str, Any]
 # an order has each status once, in this order
@@ -17,16 +17,7 @@ KEY = "/{key:path}"  # the part of a command's path with the key of a document
 NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
-class _Model(BaseModel):
-    """The required fields of a JSON object.
-
-    Other fields are ignored. No value is converted to another type.
-    """
-
-    model_config = ConfigDict(strict=True)
-
-
-class Customer(_Model):
+class Customer(BaseModel):
     """The published fields of a customer."""
 
     id: NonEmptyText
@@ -35,7 +26,7 @@ class Customer(_Model):
     addresses: list[dict[str, Any]]
 
 
-class StatusEvent(_Model):
+class StatusEvent(BaseModel):
     """The event of one status change of an order.
 
     Attributes:
@@ -47,7 +38,7 @@ class StatusEvent(_Model):
     orderStatusType: str
 
 
-class Product(_Model):
+class Product(BaseModel):
     """The product of an order item."""
 
     guid: NonEmptyText
@@ -55,14 +46,14 @@ class Product(_Model):
     price: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 
 
-class OrderItem(_Model):
+class OrderItem(BaseModel):
     """An item of an order."""
 
     product: Product
     quantity: PositiveInt
 
 
-class Order(_Model):
+class Order(BaseModel):
     """The published fields of an order."""
 
     guid: NonEmptyText
@@ -86,6 +77,8 @@ PUBLISHED_FIELDS = {collection: tuple(model.model_fields) for collection, model 
 def validate(collection: str, document: Any) -> None:
     """Check that a document has all published fields of its collection, with their types.
 
+    Other fields are ignored. No value is converted to another type.
+
     Args:
         collection: "customers" or "orders".
         document: the document.
@@ -94,7 +87,7 @@ def validate(collection: str, document: Any) -> None:
         ValueError: names the first field that is missing or invalid.
     """
     try:
-        MODELS[collection].model_validate(document)
+        MODELS[collection].model_validate(document, strict=True)
     except ValidationError as e:
         error = e.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, error["loc"]))

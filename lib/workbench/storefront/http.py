@@ -95,7 +95,7 @@ def _create_app(service: Service, port: int) -> Starlette:
         reason = f"{context.name} has no command {request.method} {request.url.path}"
         return JSONResponse({"error": reason}, error.status_code, error.headers)
 
-    errors = (*INVALID_REQUEST, psycopg.Error, WorkbenchError)
+    errors = (*INVALID_REQUEST, psycopg.Error, WorkbenchError, Exception)
     return Starlette(
         routes=[
             route("/health", "GET", lambda *_: service.health()),
