@@ -71,7 +71,8 @@ class EventConsumer:
                         consumer.store_offsets(message)
                     consumer.commit(asynchronous=False)
                 if not self.caught_up.is_set() and consumer.assignment():
-                    self._update_caught_up()
+                    if not any(self.lag_by_topic().values()):
+                        self.caught_up.set()
             except (psycopg.Error, WorkbenchError, KafkaException) as e:
                 logger.warning("batch will be retried: %s", first_line(e))
                 _seek_to_batch_start(consumer, batch)
@@ -123,10 +124,6 @@ class EventConsumer:
         except NON_RETRYABLE_ERRORS as e:
             dead.append((message, first_line(e)))
             return "dead"
-
-    def _update_caught_up(self) -> None:
-        if not any(self.lag_by_topic().values()):
-            self.caught_up.set()
 
     def lag_by_topic(self) -> dict[str, int]:
         """Return {topic: number of events that the consumer group has not consumed yet}."""
