@@ -12,4 +12,8 @@ client     starts and stops the services, and sends them requests
 audit      compares the stores, waits until they agree, and measures how long they differ
 load       random commands, and the state that they result in
 pictures   the services, their stores and topics
+
+The notebooks import `domain` as `contexts`.
 """
+
+from . import domain as contexts
