@@ -8,7 +8,6 @@ Its packages in the order of the data flow (docs/design.md):
 - source: the source databases (postgres, mariadb) and their loaders (loading).
 - connect: connectors (config, validate, apply, status, delete).
 - topic: topics, the schema registry, the wire formats of messages, the dead-letter queue.
-- storefront: three eventually consistent services, each with its own store.
 - spark: sessions of a world, and the embedded Spark Connect server.
 - landing: topics to raw files, and tables to topics, configured by the JSON of connectors.
 - hudi: tables (ingest, labels and time travel, catalog, compaction).
@@ -19,6 +18,7 @@ Its packages in the order of the data flow (docs/design.md):
 - trace: one row through all stages.
 - run: headless execution of notebooks in their order, with a report.
 - deployment: CloudFormation stacks on AWS, and the upload of this checkout.
+- storefront: an example application, three eventually consistent services with a store each.
 - walkthroughs: one module for each walkthrough, and their framework.
 
 A package imports only from packages above it. `cli`, the command `workbench`, is last.

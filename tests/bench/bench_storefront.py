@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench_line import Line
-from workbench.walkthroughs import storefront, storefront_load
+from workbench.storefront import load
+from workbench.walkthroughs import storefront
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,9 +45,9 @@ def converged(world: World, _: SparkSession) -> list[Line]:
 
 
 def _apart(world: World, seed: int) -> tuple[float, ...]:
-    storefront_load.load(world, storefront_load.random_operations(100 + seed, WARM), rate=RATE)
-    asked = storefront_load.random_operations(seed, COUNT)
-    took = storefront_load.load(world, asked, rate=RATE)
+    load.load(world, load.random_operations(100 + seed, WARM), rate=RATE)
+    asked = load.random_operations(seed, COUNT)
+    took = load.load(world, asked, rate=RATE)
     storefront.wait_until_consistent(world)
     assert took < 1.05 * COUNT / RATE, f"the services did not keep up: {took:.1f} s"
     assert not len(storefront.find_divergent(world)), "a copy differs"

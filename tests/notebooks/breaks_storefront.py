@@ -269,7 +269,7 @@ def send_late():
     first, second, third = unsent()
     place = next(m.partition() for m in topics.read_all(world, contexts.ACCOUNTS.topic) if m.key() == customer_id.encode())
     topics.produce(world, contexts.ACCOUNTS.topic, [
-        placed(third, place), placed(first, place), placed(second, (place + 1) % storefront.PARTITIONS)])
+        placed(third, place), placed(first, place), placed(second, (place + 1) % 3)])
     first_order = storefront.owner_documents(world, "orders")["document"][0]
     order = {**first_order, "guid": "odd", "customerId": chr(0)}
     event = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, order)

@@ -19,8 +19,9 @@ from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.spark import session
 from workbench.stack import artifacts, services
+from workbench.storefront import load
 from workbench.topic import registry, topics
-from workbench.walkthroughs import storefront, storefront_load
+from workbench.walkthroughs import storefront
 
 pytestmark = pytest.mark.drill
 
@@ -46,7 +47,7 @@ def busy(request):
                 "accounts",
                 "POST",
                 "customers",
-                {**storefront_load.sample_documents()["customer"], "id": "1"},
+                {**load.sample_documents()["customer"], "id": "1"},
             )
             postgres.execute(world, "CREATE TABLE canary (n int PRIMARY KEY)", database="postgres")
             connect.apply(

@@ -26,14 +26,13 @@ from workbench.checks import check
 from workbench.source import postgres
 from workbench.source.names import format_sql
 from workbench.stack import process
-from workbench.stack import storefront as rows
-from workbench.storefront import contexts, handler, service
+from workbench.storefront import client, consumer, domain, faults, http, instances, load
 from workbench.topic import dlq, groups, topics
-from workbench.walkthroughs import storefront, storefront_load
+from workbench.walkthroughs import storefront
 
-CUSTOMERS = contexts.ACCOUNTS.topic
-JOHN = storefront_load.sample_documents()["customer"]
-PUBLISHED = {name: JOHN[name] for name in contexts.PUBLISHED_FIELDS["customers"]}
+CUSTOMERS = domain.ACCOUNTS.topic
+JOHN = load.sample_documents()["customer"]
+PUBLISHED = {name: JOHN[name] for name in domain.PUBLISHED_FIELDS["customers"]}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def agree(world, operations):
     """Check that all copies agree with their owners, and the owners with the expected state."""
     storefront.wait_until_consistent(world, 120)
     storefront.compare(world)
-    for collection, expected in storefront_load.expected_state(operations).items():
+    for collection, expected in load.expected_state(operations).items():
         owned = storefront.owner_documents(world, collection)
         check.same_rows(
             expected,
@@ -95,8 +94,8 @@ def send(world, key, value, topic=CUSTOMERS, **headers):
 
 def test_a_service_without_its_store_ends_with_an_error(world):
     storefront.flow.reset(world)
-    for context in contexts.ALL.values():
-        topics.create(world, context.topic, storefront.PARTITIONS)
+    for context in domain.ALL.values():
+        topics.create(world, context.topic, client.PARTITIONS)
     with pytest.raises(
         StackError,
         match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. creates",
@@ -105,8 +104,8 @@ def test_a_service_without_its_store_ends_with_an_error(world):
 
 
 def test_a_service_can_enter_only_its_own_store(shop):
-    for role in rows.CONTEXTS:
-        for store in rows.CONTEXTS:
+    for role in domain.ALL:
+        for store in domain.ALL:
             if role == store:
                 postgres.connect(shop, store, role=role).close()
             else:
@@ -137,7 +136,7 @@ def test_a_store_is_wiped_only_after_its_offsets_are_deleted(shop, monkeypatch, 
     customer(shop)
     storefront.wait_until_consistent(shop)
     before = storefront.documents(shop, "orders", "customers")
-    place = {"stop": storefront, "delete": groups, "execute": postgres}[KAFKA_KILLED[step]]
+    place = {"stop": client, "delete": groups, "execute": postgres}[KAFKA_KILLED[step]]
     real = getattr(place, KAFKA_KILLED[step])
 
     def killing(*arguments, **more):
@@ -217,13 +216,13 @@ def test_a_store_is_wiped_only_after_its_offsets_are_deleted(shop, monkeypatch, 
         (
             "POST",
             "customers",
-            b" " * (handler.MAX_BODY_BYTES + 1),
+            b" " * (http.MAX_BODY_BYTES + 1),
             {},
             400,
             "the body has more than 1,048,576 bytes",
         ),
-        ("POST", "orders", b"{}", {}, 400, "accounts has no command POST /orders"),
-        ("DELETE", "customers/1", b"{}", {}, 501, ""),
+        ("POST", "orders", b"{}", {}, 404, "accounts has no command POST /orders"),
+        ("DELETE", "customers/1", b"{}", {}, 405, "accounts has no command DELETE /customers/1"),
         ("POST", "customers", b'{"id": 7}', {}, 400, "needs its id, a text"),
         ("PATCH", "customers/nobody", b"{}", {}, 409, "no such customer yet"),
         ("POST", "faults", b'{"at": "nowhere"}', {}, 400, "at is one of after_commit, and after"),
@@ -234,7 +233,7 @@ def test_an_invalid_command_changes_nothing(shop, method, path, body, how, statu
     before = storefront.documents(shop, "accounts", "customers")
     answer = requests.request(
         method,
-        f"{rows.address(shop, 'accounts', 1)}/{path}",
+        f"{instances.address(shop, 'accounts', 1)}/{path}",
         data=body,
         timeout=10,
         headers={"Content-Type": "application/json", **how},
@@ -244,13 +243,13 @@ def test_an_invalid_command_changes_nothing(shop, method, path, body, how, statu
 
 
 def test_services_listen_on_loopback_only(shop):
-    for name in rows.CONTEXTS:
+    for name in domain.ALL:
         ours = psutil.Process(process.running_process(name).pid).net_connections("tcp")
         assert {c.laddr.ip for c in ours if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
 
 
 def check_no_event_is_confidential(world):
-    for topic in contexts.TOPICS:
+    for topic in domain.TOPICS:
         for message in topics.read_all(world, topic):
             text = (message.value() or b"").decode(errors="replace") + str(message.headers())
             assert not any(
@@ -262,8 +261,8 @@ def check_no_event_is_confidential(world):
 def test_no_event_has_a_field_that_is_not_published(shop):
     """Whatever fields a document of accounts has."""
     customer(shop, passport="P-8841-X")
-    asked = storefront_load.random_operations(21, 100)
-    storefront_load.load(shop, asked)
+    asked = load.random_operations(21, 100)
+    load.load(shop, asked)
     storefront.wait_until_consistent(shop)
     kept = storefront.documents(shop, "accounts", "customers")["document"]
     assert any("passport" in document for document in kept) and all(
@@ -272,7 +271,7 @@ def test_no_event_has_a_field_that_is_not_published(shop):
     number = JOHN["creditCards"][0]["number"]
     check_no_event_is_confidential(shop)
     for store in ("orders", "fulfillment"):
-        for table in (*contexts.ALL[store].collections, "inbox", "outbox"):
+        for table in (*domain.ALL[store].collections, "inbox", "outbox"):
             text = str(
                 postgres.query(
                     shop, format_sql("SELECT * FROM {}", table), database=store
@@ -294,16 +293,16 @@ def test_malformed_messages_become_dead_letters_and_the_others_are_applied(shop)
     later = customer(shop)
     storefront.wait_until_consistent(shop)
     assert copies(shop, later) and copies(shop, key)["name"] == JOHN["name"]
-    letters = dlq.read(shop, contexts.DLQ_TOPIC).tail(4)
+    letters = dlq.read(shop, domain.DLQ_TOPIC).tail(4)
     assert set(letters["topic"]) == {CUSTOMERS} and set(letters["connector"]) == {
-        contexts.ORDERS.group
+        domain.ORDERS.group
     }
     assert sum("not an event" in reason for reason in letters["reason"]) == 3
     assert sum("Unicode" in reason for reason in letters["reason"]) == 1, list(letters["reason"])
 
 
 def test_an_order_event_with_missing_fields_becomes_a_dead_letter(shop):
-    whole = {**storefront_load.sample_documents()["orders"][0], "customerId": customer(shop)}
+    whole = {**load.sample_documents()["orders"][0], "customerId": customer(shop)}
     whole["orderStatusEvents"] = [
         {"timestamp": 1, "orderStatusType": status} for status in ("CREATED", "APPROVED")
     ]
@@ -314,13 +313,13 @@ def test_an_order_event_with_missing_fields_becomes_a_dead_letter(shop):
             shop,
             key.encode(),
             json.dumps(partial).encode(),
-            topic=contexts.ORDERS.topic,
+            topic=domain.ORDERS.topic,
             version=version,
         )
         storefront.wait_until_consistent(shop)
         assert storefront.find_divergent(shop).empty
-        letters = dlq.read(shop, contexts.DLQ_TOPIC).query("key == @key.encode()")
-        assert set(letters["connector"]) == {contexts.ORDERS.group, contexts.FULFILLMENT.group}
+        letters = dlq.read(shop, domain.DLQ_TOPIC).query("key == @key.encode()")
+        assert set(letters["connector"]) == {domain.ORDERS.group, domain.FULFILLMENT.group}
         assert all(
             f"not an event: {field}: Field required" in reason for reason in letters["reason"]
         )
@@ -328,7 +327,7 @@ def test_an_order_event_with_missing_fields_becomes_a_dead_letter(shop):
             status = {"orderStatusType": "APPROVED" if name == "orders" else "PROCESSING"}
             with pytest.raises(StackError, match="no such order yet"):
                 storefront.call(shop, name, "POST", f"orders/{key}/status", status)
-    storefront_load.load(shop, storefront_load.random_operations(23, 50))
+    load.load(shop, load.random_operations(23, 50))
 
 
 def test_the_last_version_counts_whatever_the_order(shop):
@@ -355,7 +354,7 @@ def test_a_store_that_rejects_writes_for_a_while(shop):
     key = customer(shop)
     storefront.wait_until_consistent(shop)
     order = {
-        **storefront_load.sample_documents()["orders"][0],
+        **load.sample_documents()["orders"][0],
         "guid": uuid.uuid4().hex,
         "customerId": key,
     }
@@ -403,11 +402,9 @@ def test_rejected_events_are_consumed_again_even_after_a_crash(shop):
     before = set(storefront.event_ids(shop, CUSTOMERS))
     read_only(shop, "orders", True)
     try:
-        asked = [
-            one for one in storefront_load.random_operations(31, 4_500) if one.service == "accounts"
-        ]
-        assert len(asked) > 3 * service.BATCH_SIZE, "of three partitions, some batches each"
-        storefront_load.load(shop, asked)
+        asked = [one for one in load.random_operations(31, 4_500) if one.service == "accounts"]
+        assert len(asked) > 3 * consumer.BATCH_SIZE, "of three partitions, some batches each"
+        load.load(shop, asked)
         wait_until(
             lambda: process.log_tail("orders").count("will be retried") >= 8,
             "batches to be refused",
@@ -432,7 +429,7 @@ def test_rejected_events_are_consumed_again_even_after_a_crash(shop):
 
 def test_a_poison_message_becomes_one_dead_letter_however_often_its_batch_is_retried(shop):
     storefront.wait_until_consistent(shop)
-    before = len(dlq.read(shop, contexts.DLQ_TOPIC))
+    before = len(dlq.read(shop, domain.DLQ_TOPIC))
     read_only(shop, "orders", True)
     try:
         good = customer(shop)
@@ -449,7 +446,7 @@ def test_a_poison_message_becomes_one_dead_letter_however_often_its_batch_is_ret
     finally:
         read_only(shop, "orders", False)
     storefront.wait_until_consistent(shop)
-    assert len(dlq.read(shop, contexts.DLQ_TOPIC)) == before + 4
+    assert len(dlq.read(shop, domain.DLQ_TOPIC)) == before + 4
     assert copies(shop, good)
 
 
@@ -476,8 +473,8 @@ def test_two_instances_create_a_document_once(shop):
     assert answers.count(200) == 60 and set(answers) <= {200, 400, 409}
     storefront.wait_until_consistent(shop)
     storefront.compare(shop)
-    for name in rows.CONTEXTS:
-        stack.stop(rows.service_name(name, 2))
+    for name in domain.ALL:
+        stack.stop(instances.service_name(name, 2))
 
 
 def test_databases_of_others_and_irreplaceable_stores_stay(shop):
@@ -497,8 +494,8 @@ def test_databases_of_others_and_irreplaceable_stores_stay(shop):
 
 
 def test_a_store_can_be_wiped_right_after_its_service_was_killed(shop):
-    asked = storefront_load.random_operations(32, 100)
-    storefront_load.load(shop, asked)
+    asked = load.random_operations(32, 100)
+    load.load(shop, asked)
     storefront.wait_until_consistent(shop)
     before = storefront.documents(shop, "orders", "customers")
     kill_service("orders")
@@ -543,7 +540,7 @@ def named_in_time(service, call):
 @pytest.mark.drill
 def test_a_killed_broker_is_named_in_time(shop):
     kill_service("kafka")
-    topic = contexts.ACCOUNTS.topic
+    topic = domain.ACCOUNTS.topic
     try:
         for call in (
             lambda: topics.names(shop),
@@ -572,7 +569,7 @@ def test_a_killed_service_is_named_in_time(shop, service):
             )
             named_in_time(
                 service,
-                lambda: storefront_load.load(shop, storefront_load.random_operations(36, 50)),
+                lambda: load.load(shop, load.random_operations(36, 50)),
             )
         named_in_time(service, lambda: storefront.wait_until_consistent(shop))
     finally:
@@ -587,7 +584,7 @@ def test_a_killed_service_is_named_in_time(shop, service):
 def test_connect_is_not_needed_if_the_services_publish(shop):
     stack.stop("connect")
     storefront.up(shop)
-    storefront_load.load(shop, storefront_load.random_operations(33, 50))
+    load.load(shop, load.random_operations(33, 50))
     storefront.wait_until_consistent(shop)
     assert "connect" not in stack.running()
     stack.ensure_running(shop, "connect")
@@ -614,7 +611,7 @@ def test_a_crash_between_commit_and_send_loses_the_event_until_a_connector_reads
 
 
 def test_connect_starts_with_the_services_if_connectors_publish(outbox):
-    storefront.stop(*rows.CONTEXTS)
+    storefront.stop(*domain.ALL)
     stack.stop("connect")
     storefront.up(outbox)
     key = customer(outbox)
@@ -635,16 +632,16 @@ def test_a_killed_connect_is_named_in_time(outbox):
 
 
 def test_services_killed_at_ten_fault_points(outbox):
-    chance, asked = random.Random(10), storefront_load.random_operations(10, 600)
+    chance, asked = random.Random(10), load.random_operations(10, 600)
     part = len(asked) // 10
     with storefront.supervised(outbox) as restarted:
         for n in range(10):
-            name = chance.choice(rows.CONTEXTS)
-            at = "after_commit" if name == "accounts" else chance.choice(service.FAULT_POINTS)
+            name = chance.choice([*domain.ALL])
+            at = "after_commit" if name == "accounts" else chance.choice(faults.FAULT_POINTS)
             storefront.call(
                 outbox, name, "POST", "faults", {"at": at, "after": chance.randint(1, 3)}
             )
-            storefront_load.load(outbox, asked[n * part : (n + 1) * part])
+            load.load(outbox, asked[n * part : (n + 1) * part])
             wait_until(lambda n=n: len(restarted) == n + 1, f"{name} to die at {at!r}", timeout=30)
             storefront.start(outbox)
         agree(outbox, asked)
@@ -652,8 +649,8 @@ def test_services_killed_at_ten_fault_points(outbox):
 
 def test_two_instances_share_the_work_and_one_takes_over_for_the_other(outbox):
     storefront.up(outbox, instances=2)
-    asked = storefront_load.random_operations(11, 400)
-    storefront_load.load(outbox, asked[:200], instances=2)
+    asked = load.random_operations(11, 400)
+    load.load(outbox, asked[:200], instances=2)
     storefront.wait_until_consistent(outbox)
     for name in ("orders", "fulfillment"):
         shares = [
@@ -669,12 +666,12 @@ def test_two_instances_share_the_work_and_one_takes_over_for_the_other(outbox):
     kill_service("fulfillment_2")
     left = [one for one in asked[200:] if one.service == "accounts"]
     new = [
-        one for one in storefront_load.random_operations(12, 200) if one.service == "orders"
+        one for one in load.random_operations(12, 200) if one.service == "orders"
     ]  # fulfillment hears of them
-    storefront_load.load(outbox, [*left, *new], instances=1)
+    load.load(outbox, [*left, *new], instances=1)
     storefront.wait_until_consistent(outbox)
     storefront.compare(outbox)
-    said = [("accounts", CUSTOMERS, "orders"), ("orders", contexts.ORDERS.topic, "fulfillment")]
+    said = [("accounts", CUSTOMERS, "orders"), ("orders", domain.ORDERS.topic, "fulfillment")]
     for _, topic, listener in said:  # the events of each key are in the order of their versions
         heard = postgres.query(
             outbox,
@@ -688,7 +685,7 @@ def test_two_instances_share_the_work_and_one_takes_over_for_the_other(outbox):
             .apply(lambda versions: versions.is_monotonic_increasing)
             .all()
         )
-    storefront.stop(*rows.CONTEXTS)
+    storefront.stop(*domain.ALL)
     storefront.start(outbox)
 
 
@@ -697,7 +694,7 @@ def test_two_instances_share_the_work_and_one_takes_over_for_the_other(outbox):
 
 def publish_again(world, chance):
     """Publish some events of a topic again, in any order."""
-    topic = chance.choice(list(contexts.TOPICS))
+    topic = chance.choice(list(domain.TOPICS))
     partition, (begin, end) = chance.choice(list(topics.watermark_offsets(world, topic).items()))
     first = chance.randint(begin, end)
     there = [*topics.consume(world, topic, {partition: first}, {partition: min(end, first + 40)})]
@@ -741,7 +738,7 @@ def disturb(world, chance, stop, counts):
 def test_the_stores_agree_in_the_end_whatever_happens(outbox, count, instances):
     chance, operations = (
         random.Random(count + instances),
-        storefront_load.random_operations(count + instances, count),
+        load.random_operations(count + instances, count),
     )
     storefront.up(outbox, instances)
     stop, counts = threading.Event(), {"kill": 0, "stand": 0, "double": 0}
@@ -749,7 +746,7 @@ def test_the_stores_agree_in_the_end_whatever_happens(outbox, count, instances):
     trouble.start()
     try:
         with storefront.supervised(outbox, instances) as restarted:
-            storefront_load.load(
+            load.load(
                 outbox,
                 operations,
                 instances=instances,
@@ -764,10 +761,10 @@ def test_the_stores_agree_in_the_end_whatever_happens(outbox, count, instances):
         trouble.join()
     assert min(counts.values()) > 0 and len(restarted) > 0, (counts, restarted)
     print(f"{count:,} operations, {instances} of each: {counts}, restarted {len(restarted)}")
-    lag = groups.lag(outbox, contexts.ORDERS.group, *contexts.ORDERS.subscribed_topics)
+    lag = groups.lag(outbox, domain.ORDERS.group, *domain.ORDERS.subscribed_topics)
     assert not any(lag.values())
     for name in ("orders", "fulfillment"):
-        collections = contexts.ALL[name].collections
+        collections = domain.ALL[name].collections
         before = {
             collection: storefront.documents(outbox, name, collection) for collection in collections
         }

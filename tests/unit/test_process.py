@@ -31,9 +31,9 @@ from workbench.stack import (
     lifecycle,
     process,
     services,
-    storefront,
 )
 from workbench.stack.process import Service
+from workbench.storefront import instances
 from worlds import with_settings
 
 WORLD = SimpleNamespace(
@@ -552,6 +552,57 @@ def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
 
 
 @pytest.fixture
+def chain(make, monkeypatch):
+    """Register three services of another package, each of which needs the next one."""
+    monkeypatch.setattr(services, "SERVICES", dict(services.SERVICES))
+    monkeypatch.setattr(services, "REGISTERED_SERVICES", [*services.REGISTERED_SERVICES])
+    needs = {"shop_page": ("shop_app",), "shop_app": ("shop_store",), "shop_store": ("connect",)}
+    services.register(*(replace(make(), name=name, depends_on=of) for name, of in needs.items()))
+    return [*needs]
+
+
+def test_a_registered_service_comes_with_the_chain_of_those_that_it_needs(chain):
+    page, app, store = chain
+    local = params.load("local")
+    assert services.dependencies(page) == {app, store, "connect", "postgres", "kafka"}
+    expected = ["postgres", "kafka", "connect", store, app]
+    assert lifecycle._with_dependencies(local, [page]) == [*expected, page]
+    assert lifecycle._with_dependencies(local, [app, page, store]) == [*expected, page]
+    assert not {*chain} & {*services.default_services(local)}, "they start on demand"
+
+
+def test_a_service_stops_before_what_it_needs_indirectly(chain, monkeypatch):
+    """Also if the service between them does not run."""
+    stopped = []
+    monkeypatch.setattr(process, "stop", lambda service, **_: stopped.append(service.name))
+    lifecycle._stop(["kafka", chain[2], chain[0]])
+    assert stopped == [chain[0], chain[2], "kafka"]
+
+
+def test_the_status_has_a_registered_service_once_it_was_started(chain, monkeypatch):
+    monkeypatch.setattr(process, "status", lambda service, world: service.name)
+    assert not {*chain} & {*lifecycle.status(params.load("local"))}
+    file = pidfiles.pid_file(chain[1])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{}")
+    assert {*chain} & {*lifecycle.status(params.load("local"))} == {chain[1]}
+
+
+def test_the_stack_knows_no_service_of_another_package():
+    """The command line imports the packages that register services."""
+    code = """
+from workbench.stack import services
+print(sorted(services.SERVICES), sorted(services.REGISTERED_SERVICES))
+from workbench.cli import main
+print(sorted(services.REGISTERED_SERVICES))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    alone, with_commands = done.stdout.splitlines()
+    assert "orders" not in alone and alone.endswith(" []")
+    assert with_commands == str(sorted(STOREFRONT))
+
+
+@pytest.fixture
 def by_base(make, monkeypatch):
     """Let the service `web` listen at the fifth port of a port base; return the base."""
     base = free_port() - 5
@@ -702,7 +753,7 @@ def variants(value):
             yield value.model_copy(update={name: changed})
 
 
-STOREFRONT = {row.name for row in storefront.SERVICES}  # they read the params file by themselves
+STOREFRONT = {row.name for row in instances.SERVICES}  # they read the params file by themselves
 
 
 @pytest.mark.parametrize("name", sorted(STOREFRONT))

@@ -16,7 +16,6 @@ ROOMS = (
     "source",
     "connect",
     "topic",
-    "storefront",
     "spark",
     "landing",
     "hudi",
@@ -27,6 +26,7 @@ ROOMS = (
     "trace",
     "run",
     "deployment",
+    "storefront",
     "walkthroughs",
     "cli",
 )

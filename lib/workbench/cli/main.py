@@ -20,6 +20,7 @@ from ..base.terminal import echo, escape_unprintable
 from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
+from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
 from . import aws, dlq, storefront
 from .options import WORLD, YES, CommandGroup, parse_key_values
 

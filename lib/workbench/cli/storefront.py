@@ -24,12 +24,12 @@ def up(
     world: str = WORLD,
 ) -> None:
     """Create missing stores and topics, and start the services that are not running."""
-    from ..walkthroughs import storefront
+    from ..storefront import client
 
     loaded = params.load(world)
-    storefront.up(loaded, instances)
+    client.up(loaded, instances)
     if outbox:
-        storefront.enable_outbox_connectors(loaded)
+        client.enable_outbox_connectors(loaded)
     status(world)
 
 
@@ -40,32 +40,32 @@ def load(
     world: str = WORLD,
 ) -> None:
     """Send random changes, different in each call, and show the replication lag."""
-    from ..walkthroughs import storefront, storefront_load
+    from ..storefront import audit, client, domain, load
 
     loaded = params.load(world)
-    storefront.require_created(loaded)
-    for name in storefront.flow.service_databases:  # raises an error for a service that is down
-        storefront.call(loaded, name, "GET", "health")
-    operations = storefront_load.random_operations(int(time.time()), changes)
-    seconds = storefront_load.load(loaded, operations, rate=rate)
-    storefront.wait_until_consistent(loaded)
-    lag_ms = 1000 * storefront.replication_lag(loaded)["seconds"].tail(changes)
+    client.require_created(loaded)
+    for name in domain.ALL:  # raises an error for a service that is down
+        client.call(loaded, name, "GET", "health")
+    operations = load.random_operations(int(time.time()), changes)
+    seconds = load.load(loaded, operations, rate=rate)
+    audit.wait_until_consistent(loaded)
+    lag_ms = 1000 * audit.replication_lag(loaded)["seconds"].tail(changes)
     print(
         f"{changes:,} changes in {seconds:.1f} s. Until all copies had one: half within "
         f"{lag_ms.quantile(0.5):,.0f} ms, 95 % within {lag_ms.quantile(0.95):,.0f} ms"
     )
-    print(f"documents that differ now: {len(storefront.find_divergent(loaded))}")
+    print(f"documents that differ now: {len(audit.find_divergent(loaded))}")
 
 
 @app.command()
 def status(world: str = WORLD) -> None:
     """Show the state of each service, its unpublished events and its consumer lag."""
-    from ..walkthroughs import storefront
+    from ..storefront import audit, client
 
     loaded = params.load(world)
-    storefront.require_created(loaded)
-    lag, pending = storefront.lag(loaded), storefront.pending_events(loaded)
-    for name, address, state in storefront.instance_states(loaded):
+    client.require_created(loaded)
+    lag, pending = audit.lag(loaded), audit.pending_events(loaded)
+    for name, address, state in client.instance_states(loaded):
         context = name.partition("_")[0]
         print(
             f"{name:<14} {address}  {state}, unsent {pending[context]}, lag {lag.get(context, 0)}"
@@ -78,8 +78,8 @@ def down(world: str = WORLD) -> None:
 
     `make down` stops them, too. Notebook 99 removes everything.
     """
-    from ..walkthroughs import storefront
+    from ..storefront import client
 
     params.load(world)
-    storefront.stop()
+    client.stop()
     print("stopped")

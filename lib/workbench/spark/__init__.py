@@ -14,6 +14,7 @@ from .sessions import (
 )
 
 __all__ = (
+    "innermost_cause",
     "is_remote",
     "is_session_lost",
     "java_stacktraces",

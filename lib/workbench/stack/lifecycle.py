@@ -14,7 +14,7 @@ from typing import Callable, ContextManager, Optional, Sequence, TypeVar
 
 from ..base import ServiceLost, StackError, World, params, paths, pidfiles, secrets, tls
 from ..base.wait import RESTART_GRACE_SECONDS, file_lock
-from . import addresses, artifacts, cds, process, remote, services, storefront
+from . import addresses, artifacts, cds, process, remote, services
 from .artifacts import Progress
 from .process import Status
 from .services import get_service
@@ -199,7 +199,7 @@ def _stop(names: list[str], progress: Progress = _silent) -> list[str]:
     """Stop these services, dependents first; return the names of those that had a process."""
     stopped: list[str] = []
     while names:
-        required = {name for each in names for name in get_service(each).depends_on}
+        required = {name for each in names for name in services.dependencies(each)}
         batch = [name for name in names if name not in required]
         names = [name for name in names if name in required]
         writers = [name for name in batch if process.archive_path(name)]
@@ -230,15 +230,13 @@ def restart(world: World, name: str) -> None:
 def status(world: World) -> list[Status]:
     """Return the status of every service of the world, including services started on demand.
 
-    Services of the storefront are included once they have been started. Nothing is changed.
+    Services of other packages are included once they have been started. Nothing is changed.
     """
     if not world.stack.embedded:
         return [remote.probe(world, name) for name in remote.service_names(world)]
     _require_same_port_base(world)
     names = [*services.default_services(world), *services.ON_DEMAND_SERVICES]
-    for service in storefront.SERVICES:
-        if pidfiles.pid_file(service.name).exists():
-            names.append(service.name)
+    names += [n for n in services.REGISTERED_SERVICES if pidfiles.pid_file(n).exists()]
     return _run_parallel(lambda name: process.status(get_service(name), world), names)
 
 
@@ -335,7 +333,7 @@ def running() -> list[str]:
 
 def _with_dependencies(world: World, names: Sequence[str]) -> list[str]:
     """Return the services, each after its direct and indirect dependencies in this world."""
-    available = services.default_services(world)
+    available = {*services.default_services(world), *services.REGISTERED_SERVICES}
     ordered: dict[str, None] = {}
     for name in names:
         dependencies = [each for each in get_service(name).depends_on if each in available]

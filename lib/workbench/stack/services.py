@@ -29,7 +29,7 @@ from ..base import (
     split_host_port,
     tls,
 )
-from . import artifacts, cds, databases, storefront
+from . import artifacts, cds, databases
 from .process import Service, data_dir, log_file, render_conf, run_command, temp_dir
 
 # The key of the embedded S3 endpoint: its id, and the name of the secret
@@ -40,6 +40,7 @@ ON_DEMAND_SERVICES = ("apicurio", "mariadb")  # started by the notebooks that ne
 # Connect plugins that are loaded only while a notebook needs them, {name: part of every class name}.
 # These connectors can read and write any file.
 OPTIONAL_PLUGINS = {"filestream": "FileStream"}
+REGISTERED_SERVICES: list[str] = []  # services of other packages; they start on demand, too
 # passwords of an instance
 SECRETS = (
     "postgres.admin",
@@ -576,9 +577,17 @@ SERVICES: dict[str, Service] = {
             config_fingerprint=_spark_settings,
             depends_on=("s3", "spark_master", "spark_worker_1", "spark_worker_2"),
         ),
-        *storefront.SERVICES,
     )
 }
+
+
+def register(*services: Service) -> None:
+    """Add services of another package, which imports `stack`.
+
+    The names and the ports differ from those of the other services.
+    """
+    SERVICES.update({service.name: service for service in services})
+    REGISTERED_SERVICES.extend(service.name for service in services)
 
 
 def get_service(name: str) -> Service:
@@ -586,6 +595,12 @@ def get_service(name: str) -> Service:
     if name not in SERVICES:
         raise StackError(f"there is no service '{name}'", expected=did_you_mean(name, SERVICES))
     return SERVICES[name]
+
+
+def dependencies(name: str) -> set[str]:
+    """Return the direct and indirect dependencies of a service."""
+    direct = get_service(name).depends_on
+    return {*direct, *(each for other in direct for each in dependencies(other))}
 
 
 def default_services(world: World) -> list[str]:

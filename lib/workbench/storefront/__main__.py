@@ -2,12 +2,12 @@
 
 import logging
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from ..base import WorkbenchError, params, wait
-from .contexts import ALL
-from .handler import create_server
+from .domain import ALL
+from .http import create_server
 from .service import Service
 
 
@@ -22,15 +22,15 @@ def main(world_name: str, context: str, url: str) -> None:
         with service.store.transaction():  # fails at once if the store does not exist
             pass
         server = create_server(service, url)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        consumer = threading.Thread(target=service.run_consumer, args=[stop])
-        consumer.start()
-        while not stop.is_set() and consumer.is_alive():
-            service.producer.poll(0.2)  # calls the delivery callbacks
-        server.shutdown()
-        service.command_lock.acquire()  # no command runs from now on
-        consumer.join()
+        with ThreadPoolExecutor() as pool:
+            running = [pool.submit(server.run), pool.submit(service.run_consumer, stop)]
+            while not stop.is_set() and not any(each.done() for each in running):
+                service.producer.poll(0.2)  # calls the delivery callbacks
+            server.should_exit = True
+            stop.set()
         service.producer.flush(10)
+        for each in running:
+            each.result()  # raises the error of the thread
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base import LakeError, World
 from ..topic import topics
-from .contexts import ID_FIELDS, PUBLISHED_FIELDS, TOPICS, CommandRejected, Document, validate
+from .domain import ID_FIELDS, PUBLISHED_FIELDS, TOPICS, CommandRejected, Document, validate
 
 # nesting levels of a document; deeper JSON may raise RecursionError in a consumer
 MAX_NESTING_LEVELS = 50

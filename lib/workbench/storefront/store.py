@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from ..base import ROOT, World
 from ..source import postgres
 from ..source.names import format_sql
-from .contexts import PUBLICATION, TOPICS, CommandRejected, Context, Document
+from .domain import PUBLICATION, TOPICS, Context, Document, RetryLater
 from .events import Event, build_event
 
 SCHEMA_FILE = ROOT / "data" / "storefront" / "store.sql"
@@ -59,7 +59,7 @@ class Store:
             psycopg.Error: a statement failed.
         """
         with self._lock:
-            if self._connection is None or self._connection.broken or self._connection.closed:
+            if self._connection is None or self._connection.closed:
                 name = self.context.name
                 self._connection = postgres.connect(self.world, name, name)
             with self._connection.transaction():
@@ -90,7 +90,7 @@ class Store:
             event = build_event(self.context.topic, key, version + 1, document)
             # FOR UPDATE locks nothing if the row does not exist: another instance may have inserted it
             if not upsert_if_newer(c, table, key, event.version, document):
-                raise CommandRejected("another instance is creating it now", retryable=True)
+                raise RetryLater("another instance is creating it now")
             c.execute(
                 "INSERT INTO outbox VALUES (%s, %s, %s, %s, %s)",
                 [event.id, self.context.aggregate, key, event.version, Jsonb(event.document)],

@@ -5,6 +5,7 @@ trace` and `workbench load` read ALL.
 """
 
 from ..base import LakeError, World, did_you_mean
+from ..storefront import load as storefront_load
 from ..trace import TracedTable
 from . import log_based, movies, museum, outbox, query_based, sales, storefront
 from .walkthrough import Walkthrough

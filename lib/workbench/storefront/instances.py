@@ -1,16 +1,17 @@
-"""The storefront's services as services of the stack, at most two instances of each.
+"""The instances of the services as services of the embedded stack, at most two of each service.
 
-Each is a Python process that runs `workbench.storefront`.
+Each is a Python process that runs `workbench.storefront`. The import of this module registers them.
 """
 
 import sys
+from functools import partial
 
 import requests
 
 from ..base import World
-from .process import Service
-
-CONTEXTS = ("accounts", "orders", "fulfillment")
+from ..stack.process import Service
+from ..stack.services import register
+from .domain import ALL
 
 
 def service_name(context: str, number: int) -> str:
@@ -20,17 +21,15 @@ def service_name(context: str, number: int) -> str:
 
 def address(world: World, context: str, number: int) -> str:
     """Return the URL of an instance."""
-    port = world.stack.port_base + 20 + 10 * (number - 1) + CONTEXTS.index(context)
+    port = world.stack.port_base + 20 + 10 * (number - 1) + [*ALL].index(context)
     return f"http://127.0.0.1:{port}"
 
 
 def _service(context: str, number: int) -> Service:
-    def url(world: World) -> str:
-        return address(world, context, number)
+    url = partial(address, context=context, number=number)
 
     def command(world: World) -> list[str]:
-        module = "workbench.storefront"
-        return [sys.executable, "-m", module, world.name, context, url(world)]
+        return [sys.executable, "-m", "workbench.storefront", world.name, context, url(world)]
 
     return Service(
         service_name(context, number),
@@ -42,4 +41,5 @@ def _service(context: str, number: int) -> Service:
     )
 
 
-SERVICES = tuple(_service(context, number) for number in (1, 2) for context in CONTEXTS)
+SERVICES = tuple(_service(context, number) for number in (1, 2) for context in ALL)
+register(*SERVICES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..storefront import contexts
+from . import domain
 
 if TYPE_CHECKING:
     from ..display.draw import Picture
@@ -15,7 +15,7 @@ def picture() -> Picture:
     from ..display import draw  # a local import: matplotlib is slow to import
 
     boxes, arrows = {}, []
-    for column, (name, context) in enumerate(contexts.ALL.items()):
+    for column, (name, context) in enumerate(domain.ALL.items()):
         store = f"database {name}"
         boxes[store] = draw.Box(f"{store}\n{', '.join(context.collections)}", column, 0, "store")
         boxes[name] = draw.Box(f"service {name}", column, 1, "service")
@@ -34,7 +34,7 @@ def delivery(connector: bool = False) -> Picture:
     """
     from ..display import draw
 
-    topic = contexts.ACCOUNTS.topic
+    topic = domain.ACCOUNTS.topic
     boxes = {
         "accounts": draw.Box("service accounts", 0, 1, "service"),
         "store": draw.Box("database accounts\ncustomers, outbox", 1, 0, "store"),

@@ -5,16 +5,14 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Iterable, Optional
+from typing import Iterable, NamedTuple, Optional
 
 import pandas
 import requests
 
 from ..base import ROOT, StackError, World, wait_until
-from ..stack.storefront import CONTEXTS
-from ..storefront.contexts import PUBLISHED_FIELDS, STATUSES, Document
-from . import storefront
+from .client import raise_if_lost, request
+from .domain import ALL, PUBLISHED_FIELDS, STATUSES, Document
 
 DATA = ROOT / "data" / "storefront"
 WORKERS = 12  # threads; all operations of a document run in one thread, in order
@@ -25,8 +23,7 @@ def sample_documents() -> Document:
     return json.loads((DATA / "john_doe.json").read_text(encoding="utf-8"))
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """A command for a service, about one document.
 
     Attributes:
@@ -157,32 +154,19 @@ def load(
             then.
         ServiceLost: PostgreSQL, Kafka or a service is lost.
     """
-    started, local, failed = time.monotonic(), threading.local(), threading.Event()
+    started, failed = time.monotonic(), threading.Event()
 
     def run(numbered: list[tuple[int, Operation]]) -> None:
-        local.session = requests.Session()
+        session = requests.Session()
         for number, operation in numbered:
             due = started + number / rate - time.monotonic() if rate else 0
             if failed.wait(max(0, due)):
                 return
             try:
-                run_operation(operation, number % instances + 1)
+                _run_operation(world, operation, number % instances + 1, session, timeout)
             except BaseException:
                 failed.set()
                 raise
-
-    def run_operation(operation: Operation, instance: int) -> None:
-        request = f"{operation.method} /{operation.path}"
-        response = wait_until(
-            lambda: _try_operation(world, operation, instance, local.session),
-            request,
-            timeout=timeout,
-            interval=0.02,
-        )
-        if response.status_code != 200:
-            raise StackError(
-                f"{operation.service} rejected the operation: {response.text}", location=request
-            )
 
     shares: list[list[tuple[int, Operation]]] = [[] for _ in range(WORKERS)]
     for number, operation in enumerate(operations):
@@ -192,24 +176,21 @@ def load(
     return time.monotonic() - started
 
 
-def _try_operation(
-    world: World, operation: Operation, instance: int, client: requests.Session
-) -> Optional[requests.Response]:
-    """Return the response, or None if the operation must be retried.
+def _run_operation(
+    world: World, operation: Operation, instance: int, session: requests.Session, timeout: float
+) -> None:
+    location = f"{operation.method} /{operation.path}"
 
-    Raises:
-        ServiceLost: a service that the operation needs is lost.
-    """
-    response = storefront.request(
-        world,
-        operation.service,
-        operation.method,
-        operation.path,
-        operation.body,
-        instance=instance,
-        client=client,
-    )
-    if response.status_code not in (409, 503):
-        return response
-    storefront.raise_if_lost(world, "postgres", "kafka", *CONTEXTS)
-    return None
+    def attempt() -> Optional[requests.Response]:
+        """Return the response, or None if the operation must be retried."""
+        response = request(world, *operation[:4], instance=instance, client=session)
+        if response.status_code not in (409, 503):
+            return response
+        raise_if_lost(world, "postgres", "kafka", *ALL)
+        return None
+
+    response = wait_until(attempt, location, timeout=timeout, interval=0.02)
+    if response.status_code != 200:
+        raise StackError(
+            f"{operation.service} rejected the operation: {response.text}", location=location
+        )

@@ -7,25 +7,17 @@ import time
 from dataclasses import dataclass
 from typing import Annotated, Any, Callable, Mapping, Optional
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+from pydantic import BaseModel, Field, PositiveInt, ValidationError, field_validator
 
 Document = dict[str, Any]
 # an order has each status once, in this order
 STATUSES = ("CREATED", "APPROVED", "PROCESSING", "COMPLETED")
 ID_FIELDS = {"customers": "id", "orders": "guid"}  # {collection: field that identifies a document}
+KEY = "/{key:path}"  # the part of a command's path with the key of a document
 NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
-class _Model(BaseModel):
-    """The required fields of a JSON object.
-
-    Other fields are ignored. No value is converted to another type.
-    """
-
-    model_config = ConfigDict(strict=True)
-
-
-class Customer(_Model):
+class Customer(BaseModel):
     """The published fields of a customer."""
 
     id: NonEmptyText
@@ -34,7 +26,7 @@ class Customer(_Model):
     addresses: list[dict[str, Any]]
 
 
-class StatusEvent(_Model):
+class StatusEvent(BaseModel):
     """The event of one status change of an order.
 
     Attributes:
@@ -46,7 +38,7 @@ class StatusEvent(_Model):
     orderStatusType: str
 
 
-class Product(_Model):
+class Product(BaseModel):
     """The product of an order item."""
 
     guid: NonEmptyText
@@ -54,14 +46,14 @@ class Product(_Model):
     price: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 
 
-class OrderItem(_Model):
+class OrderItem(BaseModel):
     """An item of an order."""
 
     product: Product
     quantity: PositiveInt
 
 
-class Order(_Model):
+class Order(BaseModel):
     """The published fields of an order."""
 
     guid: NonEmptyText
@@ -85,6 +77,8 @@ PUBLISHED_FIELDS = {collection: tuple(model.model_fields) for collection, model 
 def validate(collection: str, document: Any) -> None:
     """Check that a document has all published fields of its collection, with their types.
 
+    Other fields are ignored. No value is converted to another type.
+
     Args:
         collection: "customers" or "orders".
         document: the document.
@@ -93,7 +87,7 @@ def validate(collection: str, document: Any) -> None:
         ValueError: names the first field that is missing or invalid.
     """
     try:
-        MODELS[collection].model_validate(document)
+        MODELS[collection].model_validate(document, strict=True)
     except ValidationError as e:
         error = e.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, error["loc"]))
@@ -101,17 +95,11 @@ def validate(collection: str, document: Any) -> None:
 
 
 class CommandRejected(Exception):
-    """A command was rejected; nothing was changed."""
+    """A command was rejected; nothing was changed. The text is part of the HTTP response."""
 
-    def __init__(self, reason: str, retryable: bool = False):
-        """Create the error.
 
-        Args:
-            reason: one sentence, part of the HTTP response.
-            retryable: whether the command may succeed later, after events of other services.
-        """
-        super().__init__(reason)
-        self.retryable = retryable
+class RetryLater(CommandRejected):
+    """The command may succeed later, after events of other services."""
 
 
 Command = Callable[[Optional[Document], Document], Document]
@@ -125,8 +113,9 @@ class Context:
         name: name of the service.
         aggregate: kind of document that the service publishes, such as "order".
         collections: the collections in its store.
-        commands: {(HTTP method, path below the collection): command}. A command takes the stored
-            document (None for a new one) and the request's body, and returns the new document.
+        commands: {(HTTP method, path below the collection): command}. KEY in the path is the key
+            of the document. A command takes the stored document (None for a new one) and the
+            request's body, and returns the new document.
             Commands are idempotent.
         subscribed_topics: the consumed topics. To rebuild its store, a service also consumes its
             own topic.
@@ -158,7 +147,7 @@ class Context:
 
 def _require_stored(stored: Optional[Document], kind: str) -> Document:
     if stored is None:
-        raise CommandRejected(f"there is no such {kind} yet", retryable=True)
+        raise RetryLater(f"there is no such {kind} yet")
     return stored
 
 
@@ -228,9 +217,7 @@ def _advance_status(*statuses: str) -> Command:
             return order
         if status != STATUSES[len(events)]:
             last_status, next_status = events[-1]["orderStatusType"], STATUSES[len(events)]
-            raise CommandRejected(
-                f"after {last_status} comes {next_status}, not {status}", retryable=True
-            )
+            raise RetryLater(f"after {last_status} comes {next_status}, not {status}")
         return {**order, "orderStatusEvents": [*events, _status_event(status, body)]}
 
     return add_status
@@ -240,13 +227,13 @@ ACCOUNTS = Context(
     "accounts",
     "customer",
     ("customers",),
-    {("POST", ""): _create_customer, ("PATCH", "id"): _update_customer},
+    {("POST", ""): _create_customer, ("PATCH", KEY): _update_customer},
 )
 FULFILLMENT = Context(
     "fulfillment",
     "order",
     ("orders",),
-    {("POST", "id/status"): _advance_status(*STATUSES[2:])},
+    {("POST", f"{KEY}/status"): _advance_status(*STATUSES[2:])},
     subscribed_topics=("orders.order.change", "fulfillment.order.change"),
     min_version=2,  # an order is approved in its second version
 )
@@ -254,7 +241,7 @@ ORDERS = Context(
     "orders",
     "order",
     ("customers", "orders"),
-    {("POST", ""): _create_order, ("POST", "id/status"): _advance_status(STATUSES[1])},
+    {("POST", ""): _create_order, ("POST", f"{KEY}/status"): _advance_status(STATUSES[1])},
     subscribed_topics=(ACCOUNTS.topic, "orders.order.change", FULFILLMENT.topic),
 )
 ALL = {context.name: context for context in (ACCOUNTS, ORDERS, FULFILLMENT)}
