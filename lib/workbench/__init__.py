@@ -29,7 +29,9 @@ Apicurio and Glue, SQL of Spark and Athena. `spark.session` supports Spark Conne
 EMR Serverless), an existing session, and one in this process. URIs are file:, s3a: or s3:.
 """
 
-from .base import logs
+import logging
+
 from .base import params as params
 
-logs.configure()
+# The library is silent unless the program configures logging (see base/logs.py).
+logging.getLogger(__name__).addHandler(logging.NullHandler())

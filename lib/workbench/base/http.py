@@ -9,6 +9,7 @@ from urllib3.util import Retry
 
 from . import tls
 from .errors import StackError
+from .paths import LOOPBACK_ADDRESS
 
 
 class RequestAbandoned(Exception):
@@ -57,6 +58,18 @@ RETRY_POLICY = CappedRetry(
 )
 
 
+def session(url: str) -> requests.Session:
+    """Return a session for the service at a URL; one on loopback is called without a proxy."""
+    session = requests.Session()
+    session.trust_env = not LOOPBACK_ADDRESS.fullmatch(url)
+    return session
+
+
+def channel_options(address: str) -> list[tuple[str, Any]]:
+    """Return the options of a gRPC channel to an address; loopback is called without a proxy."""
+    return [("grpc.enable_http_proxy", int(not LOOPBACK_ADDRESS.fullmatch(address)))]
+
+
 def call(
     service: str,
     method: str,
@@ -90,10 +103,10 @@ def call(
     retries.should_retry = should_retry
     adapter = HTTPAdapter(max_retries=retries)
     try:
-        with requests.Session() as session:
-            session.mount("http://", adapter)
-            session.mount("https://", adapter)
-            return session.request(
+        with session(url) as client:
+            client.mount("http://", adapter)
+            client.mount("https://", adapter)
+            return client.request(
                 method,
                 url,
                 json=body,

@@ -48,8 +48,6 @@ SECURITY_SETTINGS = {
 }
 # {state of MSK Connect: state of Kafka Connect}. All other states have the same name.
 STATE_NAMES = {"CREATING": "UNASSIGNED", "UPDATING": "UNASSIGNED"}
-# {(deployment, connector): time.monotonic() until which the connector counts as healthy}
-_healthy_until: dict[tuple[str, str], float] = {}
 
 
 def plugins(world: World) -> list[dict[str, str]]:
@@ -278,8 +276,8 @@ def failure(world: World, name: str) -> Optional[str]:
     Returns:
         A sentence with the last error in the connector's log, and likely causes.
     """
-    key = world.stack.deployment, name
-    if time.monotonic() < _healthy_until.get(key, 0):
+    healthy_until = _healthy_until(world)
+    if time.monotonic() < healthy_until.get(name, 0):
         return None
     try:
         connector = describe(world, name)
@@ -290,8 +288,14 @@ def failure(world: World, name: str) -> Optional[str]:
             raise
         return None  # the request failed, not the connector
     if not message:
-        _healthy_until[key] = time.monotonic() + POLL_INTERVAL
+        healthy_until[name] = time.monotonic() + POLL_INTERVAL
     return message
+
+
+def _healthy_until(world: World) -> dict[str, float]:
+    """Return {connector: time.monotonic() until which it counts as healthy}."""
+    healthy_until: dict[str, float] = world.state.get("healthy connectors", dict)
+    return healthy_until
 
 
 def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> ConnectorStatus:
@@ -336,7 +340,7 @@ def restart(world: World, name: str) -> None:
         )
     run_operation(world, name, "restart_connector", onlyFailedTasks=True)
     # for this long CloudWatch may report the state before the restart
-    _healthy_until[world.stack.deployment, name] = time.monotonic() + METRIC_DELAY
+    _healthy_until(world)[name] = time.monotonic() + METRIC_DELAY
 
 
 def delete(world: World, name: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ..base import LakeError, files
-from ..spark import query_engine
+from ..spark import query_engine, state_of
 from .tables import Table, catalog_names
 from .timeline import (
     check_type,
@@ -22,8 +22,11 @@ from .timeline import (
     write_stats,
 )
 
-# {base: the partitions and schemas that this process has registered}
-catalog_synced: dict[str, set[str]] = {}
+
+def catalog_synced(spark: SparkSession) -> dict[str, set[str]]:
+    """Return {base: the partitions and schemas that this process has registered}."""
+    synced: dict[str, set[str]] = state_of(spark).get("catalog", dict)
+    return synced
 
 
 def create_database(spark: SparkSession, name: str) -> None:
@@ -96,7 +99,7 @@ def sync_catalog(spark: SparkSession, table: Table) -> None:
     metadata = actions[-1].metadata
     partitions = {partition for partition, _ in write_stats(metadata)}
     current = {str(extra_metadata(metadata).get("schema")), *partitions}
-    synced = catalog_synced.setdefault(table.base, set())
+    synced = catalog_synced(spark).setdefault(table.base, set())
     if not current <= synced:
         register(spark, table)
         synced |= current

@@ -17,8 +17,8 @@ from pyspark.sql.types import TimestampNTZType
 from sqlglot import exp
 
 from ..base import LakeError, World
-from ..spark import is_remote, session, translate_errors
-from ..spark.sessions import configure_client
+from ..spark import is_remote, session, state_of, translate_errors
+from ..spark.sessions import close_session, configure_client
 from ..spark.settings import session_conf
 from . import dialect
 
@@ -33,8 +33,6 @@ ANSI_SETTINGS = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",  # of map_concat
     "spark.sql.ansi.enabled": "true",
 }
-# Maps a session to its sibling with ANSI rules
-_ansi_sessions: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 
 
 def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
@@ -89,19 +87,26 @@ def translate(text: str, spark: SparkSession) -> str:
 
 def _ansi_session(spark: SparkSession) -> SparkSession:
     """Return the sibling of a session, with the same catalog and Athena's rules."""
-    ansi = _ansi_sessions.get(spark)
+    siblings: WeakKeyDictionary[SparkSession, SparkSession]
+    siblings = state_of(spark).get("ANSI sessions", WeakKeyDictionary, _close_siblings)
+    ansi = siblings.get(spark)
     if ansi is None and is_remote(spark):
         remote: Any = spark
         ansi = type(remote)(remote.client._builder)
         configure_client(ansi.client)
     elif ansi is None:
         ansi = spark.newSession()
-    _ansi_sessions[spark] = ansi
+    siblings[spark] = ansi
     # The session is new, or the server has dropped its state (after an hour)
     if ansi.conf.get("spark.sql.ansi.enabled") != "true":
         for key, value in {**session_conf(), **ANSI_SETTINGS}.items():
             ansi.conf.set(key, value)
     return ansi
+
+
+def _close_siblings(siblings: WeakKeyDictionary[SparkSession, Any]) -> None:
+    for sibling in list(siblings.values()):
+        close_session(sibling)
 
 
 def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:

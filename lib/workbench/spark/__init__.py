@@ -7,6 +7,7 @@ from .sessions import (
     query_engine,
     session,
     session_lost_error,
+    state_of,
     translate_errors,
     unreachable_reason,
     world_of,

@@ -2,18 +2,28 @@
 
 import contextlib
 import itertools
-import os
 import re
 import socket
 import threading
-from typing import Any, Iterator, Optional, Union
-from weakref import WeakKeyDictionary
+from typing import Any, Iterable, Iterator, Optional, Union
+from weakref import WeakKeyDictionary, WeakSet
 
 import pyspark
 from pyspark.sql import SparkSession
 
 from .. import stack
-from ..base import LakeError, StackError, WorkbenchError, World, split_host_port, wait_until
+from ..base import (
+    LakeError,
+    StackError,
+    WorkbenchError,
+    World,
+    environment,
+    http,
+    params,
+    split_host_port,
+    wait_until,
+)
+from ..base.state import State
 from .settings import hudi_conf, session_conf
 
 # Limit of the metadata of a gRPC response, which contains Java's stack trace
@@ -33,8 +43,8 @@ SESSION_LOST_ERRORS = re.compile(
     re.I,
 )
 _lock = threading.Lock()
-# {session: number of active `java_stacktraces` blocks} and {session: world}
-_holders: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+# {session: world}. Functions that get a session have no other way to its world. `_close_sessions`
+# removes the entries of a world.
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 
 
@@ -62,12 +72,11 @@ def session(world: World) -> SparkSession:
 
 
 def _connect_session(world: World) -> SparkSession:
-    # as SparkSession.builder.remote(…) does, which does not accept channel options
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    params.activate(world)  # sets pyspark's mode
     from pyspark.sql.connect.client import ChannelBuilder
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    options = [("grpc.max_metadata_size", MAX_METADATA_BYTES)]
+    options: list[tuple[str, Any]] = [("grpc.max_metadata_size", MAX_METADATA_BYTES)]
     channel: ChannelBuilder
     if world.spark.kind == "emr_serverless":
         from . import emr
@@ -75,6 +84,7 @@ def _connect_session(world: World) -> SparkSession:
         channel = emr.open_channel(world, options)
     else:
         stack.ensure_running(world, "spark")
+        options += http.channel_options(world.spark.url)
         channel = ChannelBuilder(world.spark.url, channelOptions=options)
     builder: Any = ConnectSession.builder
     builder = builder.channelBuilder(channel)
@@ -128,7 +138,27 @@ def _configure(spark: Any, world: World) -> SparkSession:
     for key, value in session_conf().items():
         spark.conf.set(key, value)
     _worlds[spark] = world
+    # weak: the world must not keep sessions that Spark has lost
+    sessions: WeakSet[SparkSession] = world.state.get(
+        "sessions", WeakSet, lambda sessions: _close_sessions(world, sessions)
+    )
+    sessions.add(spark)
     return spark
+
+
+def _close_sessions(world: World, sessions: Iterable[Any]) -> None:
+    """Close the sessions of a world, except those that a world that was opened later shares."""
+    for spark in list(sessions):
+        if _worlds.get(spark) is world:
+            del _worlds[spark]
+            close_session(spark)
+
+
+def close_session(spark: Any) -> None:
+    """Close a session of Spark Connect. A classic session belongs to the process, and stays."""
+    if is_remote(spark):
+        with contextlib.suppress(Exception):  # the server may be down
+            spark.stop()
 
 
 def _require_same_version(spark: Any) -> None:
@@ -173,6 +203,12 @@ def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
     with contextlib.suppress(TypeError):  # an object without weak references is not a session
         return _worlds.get(session_or_world)
     return None
+
+
+def state_of(session: SparkSession) -> State:
+    """Return the state of a session's world; that of the process if `session` did not create it."""
+    world = world_of(session)
+    return world.state if world else environment.active_state()
 
 
 def query_engine(session_or_world: Union[SparkSession, World]) -> str:
@@ -308,12 +344,15 @@ def java_stacktraces(spark: SparkSession) -> Iterator[None]:
 
 
 def _set_stacktraces(spark: SparkSession, change: int) -> None:
+    # {session: number of active `java_stacktraces` blocks}
+    holders: WeakKeyDictionary[SparkSession, int]
+    holders = state_of(spark).get("stack traces", WeakKeyDictionary)
     with _lock:  # the last of several concurrent jobs disables the stack traces
-        _holders[spark] = _holders.get(spark, 0) + change
+        holders[spark] = holders.get(spark, 0) + change
         # if the session has ended meanwhile, the block itself raises an error
         with contextlib.suppress(Exception):
             if not unreachable_reason(spark):
-                enabled = str(_holders[spark] > 0).lower()
+                enabled = str(holders[spark] > 0).lower()
                 spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", enabled)
 
 

@@ -24,6 +24,7 @@ from ..base import (
     World,
     did_you_mean,
     environment,
+    http,
     paths,
     secrets,
     split_host_port,
@@ -144,9 +145,7 @@ def java_command(
 
 
 def _request(url: str, auth: Any = None, method: str = "GET") -> Any:
-    import requests
-
-    return requests.request(method, url, timeout=2, auth=auth, verify=tls.verify(url))
+    return http.session(url).request(method, url, timeout=2, auth=auth, verify=tls.verify(url))
 
 
 # --- Kafka and Kafka Connect
@@ -419,6 +418,7 @@ def _spark_ready(world: World) -> bool:
 
     # The default delay between two attempts is a second.
     options = [(f"grpc.{kind}_reconnect_backoff_ms", 20) for kind in ("initial", "min", "max")]
+    options += http.channel_options(world.spark.url)
     host, port = split_host_port(world.spark.url)
     with grpc.insecure_channel(f"{host}:{port}", options=options) as channel:
         grpc.channel_ready_future(channel).result(timeout=5)
@@ -548,6 +548,7 @@ SERVICES: dict[str, Service] = {
             _s3_command,
             # The endpoint accepts only signed requests: a rejection shows that it is running.
             lambda w: _request(w.lake.endpoint).status_code == 403,
+            env=lambda w: {"INITIAL_NO_AUTH_ACTION_COUNT": "0"},  # read when moto is imported
             initialize=_s3_env,
             config_fingerprint=lambda w: (w.lake.endpoint, w.lake.root),
             startup_notice="it holds the lake in memory: the lake is empty now",
