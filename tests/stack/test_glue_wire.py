@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing
 from workbench.hudi import changes
-from workbench.landing import job
 from workbench.topic import glue_registry, topics, wire
 from worlds import with_settings
 
@@ -91,7 +90,6 @@ def glue(world, topic, monkeypatch):
             {"artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}
         ),
     )
-    monkeypatch.setattr(job, "_glue_schema_cache", {})
     other = with_settings(
         world,
         registry={"kind": "glue", "wire": "glue", "url": ""},

@@ -280,11 +280,11 @@ def far(lake, relay):
             patch.setenv(name, value) if value else patch.delenv(name, raising=False)
         for name in ("no_proxy", "NO_PROXY"):
             patch.setenv(name, f"{os.environ[name]},{relay.address[0]}")
-        aws.client.cache_clear()
+        environment.active_state().close()
         assert not world.uses_embedded_s3 and "s3" not in services.default_services(world)
         stack.up(world, ["kafka", "spark"])
         yield world
-    aws.client.cache_clear()
+    environment.active_state().close()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import aws_double
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import aws, wait
-from workbench.connect import configs, msk
+from workbench.base import aws, environment, wait
+from workbench.connect import configs
 
 pytestmark = pytest.mark.aws
 
@@ -61,9 +61,9 @@ def behind(monkeypatch):
         ("SECRET_ACCESS_KEY", "none"),
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
-    aws.client.cache_clear()
+    environment.active_state().close()
     yield rest
-    aws.client.cache_clear()
+    environment.active_state().close()
     double.close()
 
 
@@ -86,7 +86,7 @@ def test_a_task_that_fails_later_is_of_a_connector_that_runs_and_is_restarted(be
         connect.status(WORLD, NAME)["state"] == "RUNNING" and connect.failure(WORLD, NAME) is None
     )
     behind.tasks[f"workbench-{NAME}"] = "FAILED"
-    monkeypatch.setattr(msk, "_healthy_until", {})
+    WORLD.state.close()  # it knows which connectors are healthy
     seen = connect.status(WORLD, NAME)
     assert (seen["state"], seen["tasks"][0]["state"]) == ("RUNNING", "FAILED")
     assert "it broke" in connect.failure(WORLD, NAME)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import on_aws
 import pytest
 from workbench import query
-from workbench.base import params, paths
+from workbench.base import environment, params, paths
 from workbench.base.errors import LakeError, StackError
 from workbench.query import crawl, dialect, spark_sql
 from workbench.spark import is_session_lost, java_stacktraces, unreachable_reason
@@ -370,9 +370,8 @@ def test_a_session_that_ended_hides_no_error_and_its_count_goes_with_it():
     address = id(session)
     del session
     gc.collect()
-    assert address not in map(id, spark_module._holders), (
-        "another at the same address begins at nought"
-    )
+    holders = environment.active_state().get("stack traces", dict)
+    assert address not in map(id, holders), "another at the same address begins at nought"
 
 
 def test_only_a_session_of_an_embedded_world_is_told_as_our_service(tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ def link_safe_root() -> None:
     Raises:
         ParamsError: see `user_runtime_dir`.
     """
-    if SAFE_ROOT == ROOT:
+    if is_shell_safe(ROOT) or SAFE_ROOT == ROOT:
         return
     user_runtime_dir()
     if not SAFE_ROOT.is_symlink() or os.readlink(SAFE_ROOT) != str(ROOT):
