@@ -216,6 +216,7 @@ def user(monkeypatch):
         "PGSERVICE": "cloud",
         "AWS_PROFILE": "mine",
         "AWS_ACCESS_KEY_ID": "AKID",
+        "AWS_SESSION_TOKEN": "",
         "NO_PROXY": "corp.example",
         "no_grpc_proxy": "corp.example",
     }.items():
@@ -318,8 +319,6 @@ def test_loopback_is_called_without_the_users_proxy(monkeypatch, answering):
         monkeypatch.delenv(name, raising=False)
     assert http.call("it", "GET", f"{server.url}/x").text == "here"
     assert http.session("http://h.example/x").trust_env
-    assert http.channel_options("sc://127.0.0.1:15002") == [("grpc.enable_http_proxy", 0)]
-    assert http.channel_options("sc://h:15002") == [("grpc.enable_http_proxy", 1)]
 
 
 # --- sessions of Spark
@@ -328,9 +327,9 @@ def test_loopback_is_called_without_the_users_proxy(monkeypatch, answering):
 class Session:
     """A session of Spark Connect, as far as closing it goes."""
 
-    def __init__(self):
-        self.client = SimpleNamespace(_retry_policy={}, _execute_and_fetch=None)
-        self.conf = SimpleNamespace(set=lambda *_: None)
+    def __init__(self, builder=None):
+        self.client = SimpleNamespace(_retry_policy={}, _execute_and_fetch=None, _builder=builder)
+        self.conf = SimpleNamespace(set=lambda *_: None, get=lambda _: "true")
         self.stopped = []
 
     def stop(self):
@@ -343,9 +342,8 @@ def test_a_world_closes_its_sessions_and_not_those_of_another():
     spark = [sessions._configure(Session(), world) for world in worlds[:2]]
     shared = sessions._configure(Session(), worlds[0])
     sessions._configure(shared, worlds[2])
-    sibling = Session()
-    siblings = state_of(spark[0]).get("ANSI sessions", dict, spark_sql._close_siblings)
-    siblings[spark[0]] = sibling
+    sibling = spark_sql._ansi_session(spark[0])
+    assert spark_sql._ansi_session(spark[0]) is sibling is not spark[0]
     worlds[0].state.close()
     assert (spark[0].stopped, sibling.stopped) == ([True], [True])
     assert (spark[1].stopped, shared.stopped) == ([], [])

@@ -117,7 +117,8 @@ def _switch(profile: Profile) -> None:
     """Replace the settings of the active profile. Variables that both set alike never change."""
     global _active, _user_values
     with _lock:
-        own = {name: value for name, value in {**os.environ, **_user_values}.items() if value}
+        values = {**os.environ, **_user_values}
+        own = {name: value for name, value in values.items() if value is not None}
         changes = profile.variables(own)
         for name in {*_user_values, *changes}:
             _set(name, changes[name] if name in changes else _user_values[name])

@@ -65,11 +65,6 @@ def session(url: str) -> requests.Session:
     return session
 
 
-def channel_options(address: str) -> list[tuple[str, Any]]:
-    """Return the options of a gRPC channel to an address; loopback is called without a proxy."""
-    return [("grpc.enable_http_proxy", int(not LOOPBACK_ADDRESS.fullmatch(address)))]
-
-
 def call(
     service: str,
     method: str,

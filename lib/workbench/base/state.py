@@ -2,9 +2,7 @@
 
 import contextlib
 import threading
-from typing import Any, Callable, Hashable, TypeVar
-
-T = TypeVar("T")
+from typing import Any, Callable, Hashable
 
 
 class State:
@@ -21,21 +19,21 @@ class State:
         self._closers = contextlib.ExitStack()
 
     def get(
-        self, key: Hashable, create: Callable[[], T], close: Callable[[T], object] = lambda _: None
-    ) -> T:
+        self, key: Hashable, create: Callable[[], Any], close: Callable[[Any], object] = id
+    ) -> Any:
         """Return the value of a key.
 
         Args:
             key: name of the value; other modules must not use the same one.
             create: returns the value when it is needed for the first time.
-            close: called with the value when the state is closed.
+            close: called with the value when the state is closed; by default `id`, which does
+                nothing.
         """
         with self._lock:
             if key not in self._values:
                 self._values[key] = create()
                 self._closers.callback(close, self._values[key])
-            value: T = self._values[key]
-            return value
+            return self._values[key]
 
     def close(self) -> None:
         """Close and forget all values, the newest first. The state can be used again."""

@@ -160,9 +160,9 @@ def run(
         local = {flow.folder.name for flow in walkthroughs.ALL if flow.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
-    with contextlib.ExitStack() as settings:
-        if verbose:  # kernels and their child processes inherit it
-            settings.enter_context(environment.replaced("WORKBENCH_LOG", "info"))
+    # kernels and their child processes inherit the variable
+    log = environment.replaced("WORKBENCH_LOG", "info") if verbose else contextlib.nullcontext()
+    with log:
         code = _run_notebooks(
             targets or [], world, values, resume=resume, timeout=timeout, executor=executor
         )

@@ -17,8 +17,8 @@ from pyspark.sql.types import TimestampNTZType
 from sqlglot import exp
 
 from ..base import LakeError, World
-from ..spark import is_remote, session, state_of, translate_errors
-from ..spark.sessions import close_session, configure_client
+from ..spark import is_remote, session, state_of, translate_errors, world_of
+from ..spark.sessions import adopt, configure_client
 from ..spark.settings import session_conf
 from . import dialect
 
@@ -87,26 +87,23 @@ def translate(text: str, spark: SparkSession) -> str:
 
 def _ansi_session(spark: SparkSession) -> SparkSession:
     """Return the sibling of a session, with the same catalog and Athena's rules."""
-    siblings: WeakKeyDictionary[SparkSession, SparkSession]
-    siblings = state_of(spark).get("ANSI sessions", WeakKeyDictionary, _close_siblings)
-    ansi = siblings.get(spark)
+    siblings = state_of(spark).get("ANSI sessions", WeakKeyDictionary)
+    ansi: Any = siblings.get(spark)
     if ansi is None and is_remote(spark):
         remote: Any = spark
         ansi = type(remote)(remote.client._builder)
         configure_client(ansi.client)
     elif ansi is None:
         ansi = spark.newSession()
+    world = world_of(spark)
+    if world:
+        adopt(ansi, world)
     siblings[spark] = ansi
     # The session is new, or the server has dropped its state (after an hour)
     if ansi.conf.get("spark.sql.ansi.enabled") != "true":
         for key, value in {**session_conf(), **ANSI_SETTINGS}.items():
             ansi.conf.set(key, value)
     return ansi
-
-
-def _close_siblings(siblings: WeakKeyDictionary[SparkSession, Any]) -> None:
-    for sibling in list(siblings.values()):
-        close_session(sibling)
 
 
 def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:

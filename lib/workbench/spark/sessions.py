@@ -18,7 +18,6 @@ from ..base import (
     WorkbenchError,
     World,
     environment,
-    http,
     params,
     split_host_port,
     wait_until,
@@ -84,7 +83,8 @@ def _connect_session(world: World) -> SparkSession:
         channel = emr.open_channel(world, options)
     else:
         stack.ensure_running(world, "spark")
-        options += http.channel_options(world.spark.url)
+        if world.stack.embedded:
+            options.append(("grpc.enable_http_proxy", 0))
         channel = ChannelBuilder(world.spark.url, channelOptions=options)
     builder: Any = ConnectSession.builder
     builder = builder.channelBuilder(channel)
@@ -137,28 +137,26 @@ def _configure(spark: Any, world: World) -> SparkSession:
             _require_same_version(spark)
     for key, value in session_conf().items():
         spark.conf.set(key, value)
-    _worlds[spark] = world
-    # weak: the world must not keep sessions that Spark has lost
-    sessions: WeakSet[SparkSession] = world.state.get(
-        "sessions", WeakSet, lambda sessions: _close_sessions(world, sessions)
-    )
-    sessions.add(spark)
+    adopt(spark, world)
     return spark
 
 
-def _close_sessions(world: World, sessions: Iterable[Any]) -> None:
-    """Close the sessions of a world, except those that a world that was opened later shares."""
-    for spark in list(sessions):
-        if _worlds.get(spark) is world:
-            del _worlds[spark]
-            close_session(spark)
+def adopt(spark: Any, world: World) -> None:
+    """Make a session one of a world, which closes it with its state."""
+    _worlds[spark] = world
 
+    def close(sessions: Iterable[Any]) -> None:
+        for session in list(sessions):
+            # a world that was opened later may share the session
+            if _worlds.get(session) is world:
+                del _worlds[session]
+                # a classic session belongs to the process
+                if is_remote(session):
+                    with contextlib.suppress(Exception):  # the server may be down
+                        session.stop()
 
-def close_session(spark: Any) -> None:
-    """Close a session of Spark Connect. A classic session belongs to the process, and stays."""
-    if is_remote(spark):
-        with contextlib.suppress(Exception):  # the server may be down
-            spark.stop()
+    # weak: the world must not keep sessions that Spark has lost
+    world.state.get("sessions", WeakSet, close).add(spark)
 
 
 def _require_same_version(spark: Any) -> None:
@@ -345,7 +343,6 @@ def java_stacktraces(spark: SparkSession) -> Iterator[None]:
 
 def _set_stacktraces(spark: SparkSession, change: int) -> None:
     # {session: number of active `java_stacktraces` blocks}
-    holders: WeakKeyDictionary[SparkSession, int]
     holders = state_of(spark).get("stack traces", WeakKeyDictionary)
     with _lock:  # the last of several concurrent jobs disables the stack traces
         holders[spark] = holders.get(spark, 0) + change

@@ -418,7 +418,7 @@ def _spark_ready(world: World) -> bool:
 
     # The default delay between two attempts is a second.
     options = [(f"grpc.{kind}_reconnect_backoff_ms", 20) for kind in ("initial", "min", "max")]
-    options += http.channel_options(world.spark.url)
+    options.append(("grpc.enable_http_proxy", 0))
     host, port = split_host_port(world.spark.url)
     with grpc.insecure_channel(f"{host}:{port}", options=options) as channel:
         grpc.channel_ready_future(channel).result(timeout=5)
