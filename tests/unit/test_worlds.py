@@ -260,12 +260,12 @@ def test_activate_restores_also_after_an_error_and_nests(user):
 
 
 def test_activate_without_a_block_stays_until_another_world_is_activated(user):
-    with environment.Activation(environment.USER):
+    with environment.deactivated():
         for world in (params.load("s3"), params.load("s3"), params.load("local"), on_aws.world()):
             params.activate(world)
             assert environment.active_state() is world.state
         assert "AWS_ENDPOINT_URL_S3" not in os.environ and os.environ["AWS_PROFILE"] == "mine"
-    assert changes(user) == {} and environment.active_state() is environment.USER.state
+    assert changes(user) == {} and environment.active_state() is environment._NO_WORLD.state
 
 
 def test_an_activation_that_changes_nothing_touches_nothing(user):
@@ -347,7 +347,7 @@ def test_a_world_closes_its_sessions_and_not_those_of_another():
     worlds[0].state.close()
     assert (spark[0].stopped, sibling.stopped) == ([True], [True])
     assert (spark[1].stopped, shared.stopped) == ([], [])
-    assert world_of(spark[0]) is None and state_of(spark[0]) is environment.USER.state
+    assert world_of(spark[0]) is None and state_of(spark[0]) is environment._NO_WORLD.state
     assert world_of(spark[1]) is worlds[1] and world_of(shared) is worlds[2]
     assert worlds[0].state is not worlds[1].state
 

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
@@ -74,7 +73,7 @@ def proxy_exceptions(user_environment: Mapping[str, str]) -> dict[str, str]:
 def _set(name: str, value: Optional[str]) -> None:
     if value is None:
         os.environ.pop(name, None)
-    elif os.environ.get(name) != value:
+    else:
         os.environ[name] = value
 
 
@@ -89,57 +88,53 @@ def replaced(name: str, value: str) -> Iterator[None]:
         _set(name, previous)
 
 
-@dataclass(frozen=True)
-class Profile:
-    """What the process needs for a world.
+class Activation:
+    """The settings of a world, in force from the creation of this object on.
+
+    As the context of a `with` statement it restores the previous settings at the end of the block.
 
     Attributes:
         state: state of the world; it has the clients that depend on the variables.
         variables: returns the variables of the world, given the user's own environment.
     """
 
-    state: State
-    variables: Callable[[Mapping[str, str]], Variables]
-
-
-USER = Profile(State(), lambda user_environment: {})  # in force while no world is active
-_lock = threading.Lock()
-_active = USER
-_user_values: Variables = {}  # the user's own values of the variables that are changed now
-
-
-def active_state() -> State:
-    """Return the state of the active world, or that of the process if none is active."""
-    return _active.state
-
-
-def _switch(profile: Profile) -> None:
-    """Replace the settings of the active profile. Variables that both set alike never change."""
-    global _active, _user_values
-    with _lock:
-        values = {**os.environ, **_user_values}
-        own = {name: value for name, value in values.items() if value is not None}
-        changes = profile.variables(own)
-        for name in {*_user_values, *changes}:
-            _set(name, changes[name] if name in changes else _user_values[name])
-        _user_values = {name: own.get(name) for name in changes}
-        _active = profile
-
-
-class Activation:
-    """The settings of a profile, in force from the creation of this object on.
-
-    As the context of a `with` statement it restores the previous settings at the end of the block.
-    """
-
-    def __init__(self, profile: Profile):
+    def __init__(self, state: State, variables: Callable[[Mapping[str, str]], Variables]):
         """Put the settings in force."""
+        self.state, self.variables = state, variables
         self._previous = _active
-        _switch(profile)
+        self._apply()
+
+    def _apply(self) -> None:
+        """Replace the active settings. Variables that both set alike never change."""
+        global _active, _user_values
+        with _lock:
+            values = {**os.environ, **_user_values}
+            own = {name: value for name, value in values.items() if value is not None}
+            changes = self.variables(own)
+            for name in {*_user_values, *changes}:
+                _set(name, changes[name] if name in changes else _user_values[name])
+            _user_values = {name: own.get(name) for name in changes}
+            _active = self
 
     def __enter__(self) -> None:
         """Keep the settings until the end of the block."""
 
     def __exit__(self, *error: object) -> None:
         """Restore the previous settings."""
-        _switch(self._previous)
+        (self._previous or self)._apply()
+
+
+_lock = threading.Lock()
+_user_values: Variables = {}  # the user's own values of the variables that are changed now
+_active: Optional[Activation] = None
+_NO_WORLD = Activation(State(), lambda user_environment: {})
+
+
+def deactivated() -> Activation:
+    """Put the user's own settings in force, with the state of the process itself."""
+    return Activation(_NO_WORLD.state, _NO_WORLD.variables)
+
+
+def active_state() -> State:
+    """Return the state of the active world, or that of the process if none is active."""
+    return (_active or _NO_WORLD).state

@@ -331,22 +331,23 @@ def activate(world: World) -> environment.Activation:
         ParamsError: other users can enter the folder of the link to the checkout.
     """
     paths.link_safe_root()
-    return environment.Activation(environment.Profile(world.state, partial(_variables, world)))
+    return environment.Activation(world.state, partial(_variables, world))
 
 
 def _variables(world: World, user_environment: Mapping[str, str]) -> environment.Variables:
-    credentials_file = s3_credentials_file() if world.uses_embedded_s3 else None
-    lake = world.lake
-    variables = {
-        **environment.proxy_exceptions(user_environment),
-        **environment.s3_environment(lake.endpoint, world.region, credentials_file),
-    }
+    variables = {**environment.proxy_exceptions(user_environment), **lake_variables(world)}
     if world.stack.embedded:
         variables |= environment.libpq_variables(user_environment)
     if world.spark.kind in ("connect", "emr_serverless"):
         # SparkSession.builder.remote(…) sets it, too; it does not accept the options of a channel
         variables["SPARK_CONNECT_MODE_ENABLED"] = "1"
     return variables
+
+
+def lake_variables(world: World) -> environment.Variables:
+    """Return the variables with which clients reach the lake (see environment.s3_environment)."""
+    credentials_file = s3_credentials_file() if world.uses_embedded_s3 else None
+    return environment.s3_environment(world.lake.endpoint, world.region, credentials_file)
 
 
 def _validate_embedded(world: World, file: str) -> None:
@@ -458,7 +459,7 @@ class ReferenceResolver:
     @cached_property
     def parameters(self) -> dict[str, str]:
         """The SSM parameters of the deployment."""
-        with environment.Activation(environment.USER):  # AWS is called with the user's own key
+        with environment.deactivated():  # AWS is called with the user's own key
             return aws.parameters(self.region, self.deployment)
 
     def resolve(self, reference: str, location: str) -> str:

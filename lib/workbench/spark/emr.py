@@ -129,23 +129,19 @@ def _start_session(world: World, progress: Callable[[str], None]) -> str:
         configurationOverrides={"runtimeConfiguration": [conf]},
     )["sessionId"]
     _started_sessions(world).add(session_id)
+    atexit.register(world.state.close)
     return session_id
 
 
 def _started_sessions(world: World) -> set[str]:
     """Return the sessions that this process has started, and ends with the world or at its exit."""
 
-    def create() -> set[str]:
-        sessions: set[str] = set()
-        atexit.register(terminate, sessions)
-        return sessions
-
     def terminate(sessions: set[str]) -> None:
         while sessions:
             _request_end(world, sessions.pop())
-        atexit.unregister(terminate)
 
-    return world.state.get("EMR sessions", create, terminate)
+    sessions: set[str] = world.state.get("EMR sessions", set, terminate)
+    return sessions
 
 
 def _describe_state(session: dict[str, Any]) -> str:

@@ -23,8 +23,8 @@ from ..base import (
     StackError,
     World,
     did_you_mean,
-    environment,
     http,
+    params,
     paths,
     secrets,
     split_host_port,
@@ -345,17 +345,14 @@ def _apicurio_command(world: World) -> list[str]:
 
 
 def _s3_env(world: World) -> dict[str, str]:
-    """Return the environment for access to a lake in S3 (see environment.s3_environment).
+    """Return the environment for access to a lake in S3.
 
     The key of the embedded endpoint is created at the first call.
     """
-    credentials = None
     if world.uses_embedded_s3:
         secrets.ensure([S3_KEY])
         secrets.write_s3_credentials(S3_KEY_ID, secrets.read()[S3_KEY])
-        credentials = secrets.s3_credentials_file()
-    variables = environment.s3_environment(world.lake.endpoint, world.region, credentials)
-    return {name: value for name, value in variables.items() if value}
+    return {name: value for name, value in params.lake_variables(world).items() if value}
 
 
 def _lake_location(world: World) -> tuple[str, str]:
