@@ -15,7 +15,6 @@ import aws_double
 import on_aws
 import pytest
 import workbench
-from test_aws_double import EMBEDDED, Remembers
 from workbench import connect, params
 from workbench.base import aws, environment, files, http, paths
 from workbench.base.state import State
@@ -32,7 +31,11 @@ def account(monkeypatch):
     """MSK Connect, which a double answers for, with one connector."""
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     operations = aws_double.msk_connect(
-        Remembers(), on_aws.REGION, on_aws.ACCOUNT, EMBEDDED, ["workbench-debezium-mysql"]
+        aws_double.Remembers(),
+        on_aws.REGION,
+        on_aws.ACCOUNT,
+        aws_double.EMBEDDED,
+        ["workbench-debezium-mysql"],
     )
     double = aws_double.Double("http://127.0.0.1:9", operations)
     monkeypatch.setenv("AWS_ENDPOINT_URL", double.url)

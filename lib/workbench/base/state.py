@@ -45,10 +45,6 @@ class State:
         """Return True for any state."""
         return isinstance(other, State)
 
-    def __hash__(self) -> int:
-        """Return the same hash for any state."""
-        return 0
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle as an empty state."""
         return State, ()

@@ -112,10 +112,8 @@ def run(
             hint="free disk space: `make clean` removes service data, lake and runs",
         )
     reporter = ProgressReporter(progress)
-    with contextlib.ExitStack() as at_end:
+    with _run_lock(), wait.stop_on_signal(raise_interrupt=True), contextlib.ExitStack() as at_end:
         at_end.enter_context(params.activate(loaded))
-        at_end.enter_context(_run_lock())
-        at_end.enter_context(wait.stop_on_signal(raise_interrupt=True))
         resumed = None
         if resume:
             resumed = run_record.find_resumable(books, world, converted, reporter.echo)
