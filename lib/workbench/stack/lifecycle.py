@@ -35,6 +35,8 @@ def _stack_lock() -> ContextManager[str]:
 def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) -> list[Status]:
     """Start services in parallel, and wait until each is ready. Missing jars are fetched first.
 
+    The world stays active afterwards (see `params.activate`).
+
     Args:
         world: the world of the services.
         names: services to start, with their dependencies; by default all services of the world.
@@ -46,6 +48,7 @@ def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) ->
     Raises:
         StackError: the first service that failed, after all others have started or failed.
     """
+    params.activate(world)
     if not world.stack.embedded:
         return remote.check_reachable(world, names or remote.service_names(world))
     selected = _with_dependencies(world, names or services.default_services(world))
