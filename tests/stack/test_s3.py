@@ -273,7 +273,7 @@ def far(lake, relay):
     as a file."""
     endpoint = "http://{}:{}".format(*relay.address)
     world = with_settings(lake, lake={"endpoint": endpoint})
-    with environment.deactivated(), pytest.MonkeyPatch.context() as patch:
+    with environment.Activation(environment.NO_WORLD), pytest.MonkeyPatch.context() as patch:
         for name, value in environment.s3_environment(
             endpoint, lake.region, secrets.s3_credentials_file()
         ).items():

@@ -19,7 +19,7 @@ def an_instance_of_its_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
     monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "a password of this test's Connect")
-    with environment.deactivated():  # and without what another world has set
+    with environment.Activation(environment.NO_WORLD):  # and without what another world has set
         yield
 
 

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -263,12 +264,15 @@ def test_activate_restores_also_after_an_error_and_nests(user):
 
 
 def test_activate_without_a_block_stays_until_another_world_is_activated(user):
-    with environment.deactivated():
+    with environment.Activation(environment.NO_WORLD):
         for world in (params.load("s3"), params.load("s3"), params.load("local"), on_aws.world()):
             params.activate(world)
             assert environment.active_state() is world.state
+        activations = [weakref.ref(params.activate(world)) for _ in range(3)]
+        gc.collect()
+        assert [one() for one in activations] == [None] * 3, "a call for each cell keeps nothing"
         assert "AWS_ENDPOINT_URL_S3" not in os.environ and os.environ["AWS_PROFILE"] == "mine"
-    assert changes(user) == {} and environment.active_state() is environment._NO_WORLD.state
+    assert changes(user) == {} and environment.active_state() is environment.NO_WORLD[0]
 
 
 def test_an_activation_that_changes_nothing_touches_nothing(user):
@@ -350,7 +354,7 @@ def test_a_world_closes_its_sessions_and_not_those_of_another():
     worlds[0].state.close()
     assert (spark[0].stopped, sibling.stopped) == ([True], [True])
     assert (spark[1].stopped, shared.stopped) == ([], [])
-    assert world_of(spark[0]) is None and state_of(spark[0]) is environment._NO_WORLD.state
+    assert world_of(spark[0]) is None and state_of(spark[0]) is environment.NO_WORLD[0]
     assert world_of(spark[1]) is worlds[1] and world_of(shared) is worlds[2]
     assert worlds[0].state is not worlds[1].state
 

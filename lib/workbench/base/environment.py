@@ -88,53 +88,51 @@ def replaced(name: str, value: str) -> Iterator[None]:
         _set(name, previous)
 
 
+Settings = tuple[State, Callable[[Mapping[str, str]], Variables]]
+# The state of the process, and no variables: in force while no world is active.
+NO_WORLD: Settings = (State(), lambda user_environment: {})
+_lock = threading.Lock()
+_active = NO_WORLD
+_user_values: Variables = {}  # the user's own values of the variables that are changed now
+
+
+def active_state() -> State:
+    """Return the state of the active world, or that of the process if none is active."""
+    return _active[0]
+
+
+def _apply(settings: Settings) -> None:
+    """Replace the active settings. Variables that both set alike never change."""
+    global _active, _user_values
+    with _lock:
+        values = {**os.environ, **_user_values}
+        own = {name: value for name, value in values.items() if value is not None}
+        changes = settings[1](own)
+        for name in {*_user_values, *changes}:
+            _set(name, changes[name] if name in changes else _user_values[name])
+        _user_values = {name: own.get(name) for name in changes}
+        _active = settings
+
+
 class Activation:
     """The settings of a world, in force from the creation of this object on.
 
     As the context of a `with` statement it restores the previous settings at the end of the block.
-
-    Attributes:
-        state: state of the world; it has the clients that depend on the variables.
-        variables: returns the variables of the world, given the user's own environment.
     """
 
-    def __init__(self, state: State, variables: Callable[[Mapping[str, str]], Variables]):
-        """Put the settings in force."""
-        self.state, self.variables = state, variables
-        self._previous = _active
-        self._apply()
+    def __init__(self, settings: Settings):
+        """Put the settings in force.
 
-    def _apply(self) -> None:
-        """Replace the active settings. Variables that both set alike never change."""
-        global _active, _user_values
-        with _lock:
-            values = {**os.environ, **_user_values}
-            own = {name: value for name, value in values.items() if value is not None}
-            changes = self.variables(own)
-            for name in {*_user_values, *changes}:
-                _set(name, changes[name] if name in changes else _user_values[name])
-            _user_values = {name: own.get(name) for name in changes}
-            _active = self
+        Args:
+            settings: state of the world, which has the clients that depend on its variables; and
+                the function that returns these variables, given the user's own environment.
+        """
+        self._previous = _active
+        _apply(settings)
 
     def __enter__(self) -> None:
         """Keep the settings until the end of the block."""
 
     def __exit__(self, *error: object) -> None:
         """Restore the previous settings."""
-        (self._previous or self)._apply()
-
-
-_lock = threading.Lock()
-_user_values: Variables = {}  # the user's own values of the variables that are changed now
-_active: Optional[Activation] = None
-_NO_WORLD = Activation(State(), lambda user_environment: {})
-
-
-def deactivated() -> Activation:
-    """Put the user's own settings in force, with the state of the process itself."""
-    return Activation(_NO_WORLD.state, _NO_WORLD.variables)
-
-
-def active_state() -> State:
-    """Return the state of the active world, or that of the process if none is active."""
-    return (_active or _NO_WORLD).state
+        _apply(self._previous)

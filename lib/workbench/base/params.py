@@ -331,7 +331,7 @@ def activate(world: World) -> environment.Activation:
         ParamsError: other users can enter the folder of the link to the checkout.
     """
     paths.link_safe_root()
-    return environment.Activation(world.state, partial(_variables, world))
+    return environment.Activation((world.state, partial(_variables, world)))
 
 
 def _variables(world: World, user_environment: Mapping[str, str]) -> environment.Variables:
@@ -459,7 +459,7 @@ class ReferenceResolver:
     @cached_property
     def parameters(self) -> dict[str, str]:
         """The SSM parameters of the deployment."""
-        with environment.deactivated():  # AWS is called with the user's own key
+        with environment.Activation(environment.NO_WORLD):  # AWS is called with the user's own key
             return aws.parameters(self.region, self.deployment)
 
     def resolve(self, reference: str, location: str) -> str:
