@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from ..base import WorkbenchError, params, wait
+from ..base import WorkbenchError, logs, params, wait
 from .contexts import ALL
 from .handler import create_server
 from .service import Service
@@ -17,6 +17,7 @@ def main(world_name: str, context: str, url: str) -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.Formatter.converter = time.gmtime
+    logs.configure()
     world = params.load(world_name)
     params.activate(world)
     service = Service(world, ALL[context])
