@@ -52,7 +52,7 @@ def world():
 
     artifacts.install()
     loaded = params.load("local")
-    with instance.exclusive_run():
+    with instance.exclusive_run(), params.activate(loaded):
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
         instance.stop_with_process(os.getpid(), remove=True)

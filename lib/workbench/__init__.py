@@ -29,7 +29,9 @@ SchemaRegistry (topic.registry), SparkProvider (spark.sessions), QueryEngine (qu
 file:, s3a: or s3:.
 """
 
-from .base import logs
+import logging
+
 from .base import params as params
 
-logs.configure()
+# The library is silent unless the program configures logging (see base/logs.py).
+logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -77,9 +77,11 @@ def load_world() -> World:
     """World `local` for services that work long enough on much data to pay for Java's full
     compiler."""
     world = params.load("local")
-    return world.model_copy(
+    world = world.model_copy(
         update={"stack": world.stack.model_copy(update={"java_compiler": "full"})}
     )
+    params.activate(world)
+    return world
 
 
 # --- what several measures need

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 import botocore.session
 from botocore.validate import ParamValidator
+from workbench.connect import configs
 from workbench.connect.validation import summarize_stacktrace
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc).isoformat()
@@ -29,6 +30,11 @@ ALIASES = {
     "elasticmapreduce": "emr",
     "tagging": "resourcegroupstaggingapi",
     "monitoring": "cloudwatch",
+}
+# of `msk_connect`: values of MSK Connect, and those of the Kafka Connect behind it
+EMBEDDED = {
+    "${secretsmanager:workbench/mysql.replication:password}": "${directory:/secrets:mysql.replication}",
+    configs.MYSQL_CONNECTORS["mysql"]: configs.MYSQL_CONNECTORS["mariadb"],
 }
 DOUBLE_ERROR = "DoubleIsWrong"  # not an AWS error: no client expects it
 _session = botocore.session.get_session()
@@ -705,3 +711,28 @@ def athena_text(value):
             + "}"
         )
     return bytes(value).hex(" ") if isinstance(value, (bytes, bytearray)) else str(value)
+
+
+class Remembers:
+    """A Kafka Connect's REST API: configurations and the states of their tasks, by the names of
+    connectors; at first the task of each is as `first` says."""
+
+    def __init__(self):
+        self.configs, self.tasks, self.first = {}, {}, "RUNNING"
+
+    def __call__(self, method, path, body):
+        name, verb = path.partition("?")[0].split("/")[2], path.partition("?")[0].rpartition("/")[2]
+        if method == "PUT" and verb == "config":
+            self.configs[name], self.tasks[name] = body, self.first
+        elif verb == "restart":
+            self.tasks[name] = "RUNNING"
+        elif (method, verb) == ("DELETE", name):
+            del self.configs[name], self.tasks[name]
+        elif verb == "status" and name in self.tasks:
+            task = {
+                "id": 0,
+                "state": self.tasks[name],
+                "trace": "it broke" if self.tasks[name] == "FAILED" else "",
+            }
+            return {"connector": {"state": "RUNNING"}, "tasks": [task]}
+        return None

@@ -16,7 +16,7 @@ def compete_for_locks(number, barrier, got):
     under a lock five times.
     """
     paths.USER_RUNTIME_DIR = Path(tempfile.mkdtemp())  # so no lock file hides the lock in S3
-    params.load("s3")
+    params.activate(params.load("s3"))
     for each in range(30):
         barrier.wait(120)
         with (
@@ -35,6 +35,6 @@ def compete_for_locks(number, barrier, got):
 
 
 def hold_lock_forever():
-    params.load("s3")
+    params.activate(params.load("s3"))
     with files.exclusive_lock("s3a://lake/killed", "test"):
         threading.Event().wait()

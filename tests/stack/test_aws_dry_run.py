@@ -101,8 +101,13 @@ def certificate(folder):
 def near(world):
     """World s3, whose services stand behind the double's answers."""
     loaded = params.load("s3")
-    stack.up(loaded, ["postgres", "mariadb", "kafka", "connect", "apicurio", "s3", "spark"])
-    yield loaded
+    with params.activate(loaded):
+        stack.up(loaded, ["postgres", "mariadb", "kafka", "connect", "apicurio", "s3", "spark"])
+        yield loaded
+        remove_all(world, loaded)
+
+
+def remove_all(world, loaded):
     # The tests after this one expect no connectors, no slots, no databases in S3, and their world's Spark.
     try:
         for name in connect.names(loaded):

@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing
 from workbench.hudi import changes
-from workbench.landing import job
 from workbench.topic import topics, wire
 from workbench.topic.glue_registry import GlueRegistry
 from worlds import with_settings
@@ -92,7 +91,6 @@ def glue(world, topic, monkeypatch):
             {"artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}
         ),
     )
-    monkeypatch.setattr(job, "_glue_schema_cache", {})
     other = with_settings(
         world,
         registry={"kind": "glue", "wire": "glue", "url": ""},

@@ -37,6 +37,7 @@ def busy(request):
         instance.stop_with_process(os.getpid(), remove=True)
         world = params.load(request.param)
         artifacts.install(print, *services.optional_artifacts(world))
+        active = params.activate(world)
         try:
             stack.up(world, [*services.default_services(world), *services.ON_DEMAND_SERVICES])
             stack.load_plugins(world, "filestream")
@@ -74,9 +75,9 @@ def busy(request):
             assert spark.range(4).mapInPandas(lambda frames: frames, "id long").count() == 4
             yield world
         finally:
+            active.__exit__()
             stack.down()
             shutil.rmtree(paths.state_dir(), ignore_errors=True)
-    params.load("local")  # the variables of the lake go
 
 
 def content(world):

@@ -53,12 +53,12 @@ def lake():
         instance.stop_with_process(os.getpid(), remove=True)
         world = params.load("s3")
         try:
-            stack.up(world, ["s3"])
-            yield world
+            with params.activate(world):
+                stack.up(world, ["s3"])
+                yield world
         finally:
             stack.down()
             shutil.rmtree(paths.state_dir(), ignore_errors=True)
-    params.load("local")  # the variables of the lake go
 
 
 def test_it_listens_on_loopback_and_wants_the_key(lake, tmp_path):
@@ -273,18 +273,16 @@ def far(lake, relay):
     as a file."""
     endpoint = "http://{}:{}".format(*relay.address)
     world = with_settings(lake, lake={"endpoint": endpoint})
-    with pytest.MonkeyPatch.context() as patch:
+    with environment.Activation(environment.NO_WORLD), pytest.MonkeyPatch.context() as patch:
         for name, value in environment.s3_environment(
             endpoint, lake.region, secrets.s3_credentials_file()
         ).items():
             patch.setenv(name, value) if value else patch.delenv(name, raising=False)
-        for name in ("no_proxy", "NO_PROXY"):
-            patch.setenv(name, f"{os.environ[name]},{relay.address[0]}")
-        aws.client.cache_clear()
+        patch.setenv("NO_PROXY", relay.address[0])
         assert not world.uses_embedded_s3 and "s3" not in services.default_services(world)
-        stack.up(world, ["kafka", "spark"])
-        yield world
-    aws.client.cache_clear()
+        with params.activate(world):
+            stack.up(world, ["kafka", "spark"])
+            yield world
 
 
 @pytest.mark.parametrize(

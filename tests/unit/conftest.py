@@ -8,18 +8,19 @@ from types import SimpleNamespace
 
 import on_aws
 import pytest
-from workbench.base import aws, environment
+from workbench.base import environment
 
 
 @pytest.fixture(autouse=True)
 def an_instance_of_its_own(monkeypatch):
     """Beside the stack that other tests of this process have running: none of its services, none of
     its ports."""
-    environment.apply_environment({})  # what a world that was loaded before has set for its lake
     base = int(os.environ["WORKBENCH_PORT_BASE"])
     monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
     monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "a password of this test's Connect")
+    with environment.Activation(environment.NO_WORLD):  # and without what another world has set
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,10 +43,10 @@ def account(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
     monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # it would read hundreds of images
-    aws.client.cache_clear()
+    environment.active_state().close()
     with moto.mock_aws():
         yield lambda service: boto3.client(service, region_name=on_aws.REGION)
-    aws.client.cache_clear()
+    environment.active_state().close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import on_aws
 import pytest
 from botocore.exceptions import EndpointConnectionError
-from workbench.base import aws, params, secrets
+from workbench.base import aws, environment, params, secrets
 from workbench.base.errors import ParamsError, StackError
 
 pytestmark = pytest.mark.aws
@@ -17,9 +17,9 @@ REGION = on_aws.REGION
 def fresh(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
-    aws.client.cache_clear()
+    environment.active_state().close()
     yield
-    aws.client.cache_clear()
+    environment.active_state().close()
 
 
 @pytest.mark.parametrize(

@@ -7,52 +7,22 @@ import aws_double
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import aws, wait
-from workbench.connect import configs, msk
+from workbench.base import aws, environment, wait
 
 pytestmark = pytest.mark.aws
 
 WORLD, NAME = on_aws.world(), "movies_source"
-EMBEDDED = {
-    "${secretsmanager:workbench/mysql.replication:password}": "${directory:/secrets:mysql.replication}",
-    configs.MYSQL_CONNECTORS["mysql"]: configs.MYSQL_CONNECTORS["mariadb"],
-}
-
-
-class Remembers:
-    """A Kafka Connect's REST API: configurations and the states of their tasks, by the names of
-    connectors; at first the task of each is as `first` says."""
-
-    def __init__(self):
-        self.configs, self.tasks, self.first = {}, {}, "RUNNING"
-
-    def __call__(self, method, path, body):
-        name, verb = path.partition("?")[0].split("/")[2], path.partition("?")[0].rpartition("/")[2]
-        if method == "PUT" and verb == "config":
-            self.configs[name], self.tasks[name] = body, self.first
-        elif verb == "restart":
-            self.tasks[name] = "RUNNING"
-        elif (method, verb) == ("DELETE", name):
-            del self.configs[name], self.tasks[name]
-        elif verb == "status" and name in self.tasks:
-            task = {
-                "id": 0,
-                "state": self.tasks[name],
-                "trace": "it broke" if self.tasks[name] == "FAILED" else "",
-            }
-            return {"connector": {"state": "RUNNING"}, "tasks": [task]}
-        return None
 
 
 @pytest.fixture
 def behind(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    rest = Remembers()
+    rest = aws_double.Remembers()
     double = aws_double.Double(
         "http://127.0.0.1:9",
         aws_double.msk_connect(
-            rest, on_aws.REGION, on_aws.ACCOUNT, EMBEDDED, ["workbench-debezium-mysql"]
+            rest, on_aws.REGION, on_aws.ACCOUNT, aws_double.EMBEDDED, ["workbench-debezium-mysql"]
         ),
     )
     for name, value in (
@@ -61,9 +31,9 @@ def behind(monkeypatch):
         ("SECRET_ACCESS_KEY", "none"),
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
-    aws.client.cache_clear()
+    environment.active_state().close()
     yield rest
-    aws.client.cache_clear()
+    environment.active_state().close()
     double.close()
 
 
@@ -86,7 +56,7 @@ def test_a_task_that_fails_later_is_of_a_connector_that_runs_and_is_restarted(be
         connect.status(WORLD, NAME)["state"] == "RUNNING" and connect.failure(WORLD, NAME) is None
     )
     behind.tasks[f"workbench-{NAME}"] = "FAILED"
-    monkeypatch.setattr(msk, "_healthy_until", {})
+    WORLD.state.close()  # it knows which connectors are healthy
     seen = connect.status(WORLD, NAME)
     assert (seen["state"], seen["tasks"][0]["state"]) == ("RUNNING", "FAILED")
     assert "it broke" in connect.failure(WORLD, NAME)

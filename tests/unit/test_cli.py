@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 from workbench import walkthroughs
-from workbench.base import params, paths, pidfiles
+from workbench.base import paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.cli import main as cli
 from workbench.run import runner
@@ -258,9 +258,7 @@ def test_clean_in_a_folder_that_was_named_takes_only_the_runs(monkeypatch, folde
 def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     seen = {}
     monkeypatch.setenv("JUPYTER_TOKEN", "inherited")
-    monkeypatch.setattr(
-        "os.execv", lambda program, argv: seen.update(argv=argv, env=dict(os.environ))
-    )
+    monkeypatch.setattr("os.execve", lambda program, argv, env: seen.update(argv=argv, env=env))
     assert call("lab", "--no-browser").exit_code == 0
     assert (
         "--ServerApp.ip=127.0.0.1" in seen["argv"]
@@ -272,7 +270,7 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
 
 def test_a_page_exported_from_jupyterlab_folds_the_code_of_folded_cells(monkeypatch):
     seen = {}
-    monkeypatch.setattr("os.execv", lambda program, argv: seen.update(argv=argv))
+    monkeypatch.setattr("os.execve", lambda program, argv, env: seen.update(argv=argv))
     assert call("lab", "--no-browser").exit_code == 0
     (template,) = [one for one in seen["argv"] if one.startswith("--HTMLExporter.template_file=")]
     assert "source_hidden" in Path(template.partition("=")[2]).read_text()
@@ -315,7 +313,7 @@ def test_up_reports_the_service_that_failed(monkeypatch, capsys):
 
 def test_trace_follows_the_row_that_is_named(monkeypatch):
     seen = []
-    monkeypatch.setattr(params, "load", lambda name: name)
+    monkeypatch.setattr("workbench.cli.main.open_world", lambda name: name)
     module(monkeypatch, "trace", row=lambda *a: a, show=seen.append)
     monkeypatch.setattr(walkthroughs, "traced_table", lambda world, name: f"{name} of {world}")
     assert call("trace", "artists", "299").exit_code == 0 and seen == [

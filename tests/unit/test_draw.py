@@ -8,6 +8,7 @@ from IPython.core.pylabtools import select_figure_formats
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
+from workbench import params
 from workbench.base.errors import LakeError
 from workbench.display import draw, show
 
@@ -269,7 +270,7 @@ def test_a_picture_bears_its_title_as_text(monkeypatch):
     """In a notebook, also after matplotlib has set up its own way of showing figures there."""
     shell, figure = InteractiveShell(), draw.Picture()
     monkeypatch.setattr(show, "get_ipython", lambda: shell)
-    show.install_dataframe_formatter()
+    show.set_up(params.load("local"))
 
     def shown():
         return shell.display_formatter.format(figure)[0]["text/plain"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import aws_double
 import on_aws
 import pytest
-from workbench.base import aws, paths, wait
+from workbench.base import aws, environment, paths, wait
 from workbench.base.errors import LakeError, StackError
 from workbench.spark import emr, sessions, settings, translate_errors
 
@@ -26,7 +26,8 @@ ROLE = on_aws.PARAMETERS["spark/role"]
 def quiet(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(emr, "_started_sessions", {})
+    yield
+    emr._started_sessions(WORLD).clear()
 
 
 @pytest.fixture
@@ -120,14 +121,14 @@ def test_a_double_that_answers_wrongly_is_no_session_that_is_gone(monkeypatch):
         ("SECRET_ACCESS_KEY", "none"),
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
-    aws.client.cache_clear()
+    environment.active_state().close()
     try:
         with pytest.raises(
             StackError, match="the double's answer to emr-serverless.TerminateSession is not AWS's"
         ):
             emr.terminate_session(WORLD, "s1")
     finally:
-        aws.client.cache_clear()
+        environment.active_state().close()
         double.close()
     for path in (paths.ROOT / "lib/workbench").rglob("*.py"):
         for pattern in re.findall(r'aws\.suppress\("(.*?)"\)', path.read_text(encoding="utf-8")):
@@ -145,7 +146,7 @@ def test_a_session_is_started_and_waited_for(stub):
     assert channel.endpoint == "s1.example.aws:443" and channel.secure and len(said) == 1
     assert (emr.AUTH_HEADER, "t-1") in channel.metadata()
     assert "t-1" not in f"{channel!r} {channel.url} {channel.params}"
-    assert list(emr._started_sessions) == ["s1"]
+    assert [*emr._started_sessions(WORLD)] == ["s1"]
 
 
 def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
@@ -157,7 +158,7 @@ def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
     )
     expect_get_session(stub, "IDLE", "s8")
     expect_session_endpoint(stub, "t-1", number="s8")
-    assert emr.open_channel(WORLD, []).session == "s8" and not emr._started_sessions, (
+    assert emr.open_channel(WORLD, []).session == "s8" and not emr._started_sessions(WORLD), (
         "who did not start it does not end it"
     )
 
@@ -184,7 +185,7 @@ def test_one_that_fails_is_told_with_its_reason_and_ended(stub):
     stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
     with pytest.raises(StackError, match="state FAILED: no capacity in subnet-1"):
         emr.open_channel(WORLD, [], lambda text: None)
-    assert not emr._started_sessions
+    assert not emr._started_sessions(WORLD)
 
 
 def test_stop_ends_all_of_ours_also_where_one_is_gone_meanwhile(stub):

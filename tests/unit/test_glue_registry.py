@@ -466,7 +466,7 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         GlueRegistry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id)
     )
     monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"], "others"])
-    monkeypatch.setattr(job, "_glue_schema_cache", {})
+    WORLD.state.close()
     rounds = [[OTHER], [third, fourth], None]  # what the task of each round has not been given
 
     def start(spark, world, sink, batch, schemas, ask):
@@ -490,7 +490,7 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
     )
     names = {id: f"globalId {id}" for id in (ID, OTHER, third, fourth)}
     assert given == [{names[ID]}, {names[ID], names[OTHER]}, set(names.values())]
-    assert sorted(asked) == sorted(names) and job._glue_schema_cache == {
+    assert sorted(asked) == sorted(names) and WORLD.state.get("Glue schemas", dict) == {
         names[ID]: json.dumps(ROW),
         names[OTHER]: json.dumps(MORE),
     }, "one that is not there may come yet"

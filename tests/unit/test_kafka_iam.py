@@ -26,9 +26,7 @@ def aws_config(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    kafka_iam._credentials.cache_clear()
     yield (tmp_path / "config").write_text
-    kafka_iam._credentials.cache_clear()
 
 
 @pytest.fixture
@@ -39,7 +37,8 @@ def signed_in(aws_config, monkeypatch):
 
 
 def test_a_token_is_a_signed_url_of_the_region(signed_in):
-    text, ends = kafka_iam.token("eu-north-1")
+    world = on_aws.world().model_copy(update={"region": "eu-north-1"})
+    text, ends = kafka_iam.token(world)
     url = urlsplit(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
     assert url.hostname == "kafka.eu-north-1.amazonaws.com"
     said = {k: v[0] for k, v in parse_qs(url.query).items()}
@@ -110,7 +109,6 @@ def test_credentials_that_have_expired_and_are_not_renewed(aws_config, tmp_path,
     ):
         topics.names(on_aws.world())
     program.write_text(f"#!{sys.executable}\nraise SystemExit('no')\n")
-    kafka_iam._credentials.cache_clear()
     with pytest.raises(StackError, match="(?s)there are no AWS credentials: .*old|custom-process"):
         topics.names(on_aws.world())
 
@@ -125,11 +123,11 @@ def test_credentials_that_end_while_a_client_is_at_work(signed_in, monkeypatch):
     """The client gets no other token and tells nobody: what it is asked for then does not come."""
     world, real, made = on_aws.world(**{"kafka/bootstrap": "127.0.0.1:1"}), kafka_iam.token, []
 
-    def token(region):
-        made.append(region)
+    def token(world):
+        made.append(world)
         if len(made) > 2:
             raise StackError("the AWS credentials have expired")
-        return real(region)
+        return real(world)
 
     monkeypatch.setattr(kafka_iam, "token", token)
     monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 0.2)
@@ -151,7 +149,7 @@ def test_a_broker_that_takes_no_token_is_told_after_a_while(signed_in, monkeypat
 
 def test_the_client_asks_for_its_token_by_itself(signed_in, monkeypatch):
     asked, real = [], kafka_iam.token
-    monkeypatch.setattr(kafka_iam, "token", lambda region: asked.append(region) or real(region))
+    monkeypatch.setattr(kafka_iam, "token", lambda world: asked.append(world.region) or real(world))
     Consumer(topics.settings(on_aws.world(), **{"group.id": "g"})).close()
     assert asked == [on_aws.REGION, on_aws.REGION], "before there is a client, and by the client"
 

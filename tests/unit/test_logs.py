@@ -1,11 +1,13 @@
 """The library logs only if the environment asks for it, and not into the output of a cell."""
 
+import importlib
 import io
 import logging
 import subprocess
 import sys
 
 import pytest
+import workbench
 from workbench.base import logs
 
 
@@ -20,7 +22,10 @@ def logger(monkeypatch):
 
 def test_a_process_logs_to_standard_error(monkeypatch):
     monkeypatch.setenv("WORKBENCH_LOG", "info")
-    command = "import workbench, logging; logging.getLogger('workbench.x').info('a message')"
+    command = (
+        "import logging; from workbench.base import logs; logs.configure(); "
+        "logging.getLogger('workbench.x').info('a message')"
+    )
     result = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (0, "")
     assert result.stderr.endswith("INFO workbench.x: a message\n")
@@ -37,6 +42,7 @@ def test_the_variable_sets_the_level(monkeypatch, logger, value, level):
 
 def test_without_the_variable_there_is_a_silent_handler(monkeypatch, logger):
     monkeypatch.delenv("WORKBENCH_LOG", raising=False)
+    importlib.reload(workbench)
     logs.configure()
     logs.configure()
     assert [type(handler) for handler in logger.handlers] == [logging.NullHandler]

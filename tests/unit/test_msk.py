@@ -39,7 +39,8 @@ def deployed(monkeypatch):
     monkeypatch.setattr(
         validation.postgres, "tables_published_by_partition", lambda *_: SPLIT.head(0)
     )
-    monkeypatch.setattr(side, "_healthy_until", {})
+    yield
+    WORLD.state.close()  # it knows which connectors are healthy
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import on_aws
 import pytest
 import yaml
-from workbench.base import params, paths, secrets
+from workbench.base import environment, params, paths, secrets
 from workbench.base.errors import ParamsError
 from workbench.run import run_record
 from workbench.stack import services
@@ -358,26 +356,20 @@ def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
     ],
 )
 def test_no_proxy_leads_to_loopback(stated, plain, grpc):
-    """Looked at in a process of its own, since it is done once, when the module is imported."""
-    environment = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
-    show = (
-        # twice is as once
-        "import os, workbench.base.params; workbench.base.environment.exclude_loopback_from_proxies(); "
-        "print(*(os.environ[n] for n in ('no_proxy', 'NO_PROXY', 'no_grpc_proxy')), sep='|')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", show], env={**environment, **stated}, capture_output=True, text=True
-    )
-    assert done.stdout.strip().split("|") == [plain, plain, grpc], done.stderr
+    for _ in range(2):  # twice is as once
+        stated = environment.proxy_exceptions(stated)
+    assert [*stated.values()] == [plain, plain, grpc]
+    assert [*stated] == ["no_proxy", "NO_PROXY", "no_grpc_proxy"]
 
 
 def test_the_variables_of_libpq_are_left_to_worlds_of_others_services(monkeypatch):
     monkeypatch.setenv("PGSERVICE", "cloud")
     monkeypatch.setenv("PGSSLMODE", "require")
-    on_aws.world()
+    with params.activate(on_aws.world()):
+        assert os.environ["PGSERVICE"] == "cloud"
+    with params.activate(params.load("local")):
+        assert [n for n in os.environ if n.startswith("PG")] == []
     assert os.environ["PGSERVICE"] == "cloud"
-    params.load("local")
-    assert [n for n in os.environ if n.startswith("PG")] == []
 
 
 def test_instances_have_folders_of_their_own(monkeypatch):
@@ -391,49 +383,59 @@ def test_instances_have_folders_of_their_own(monkeypatch):
 
 @pytest.fixture
 def spaced(tmp_path, monkeypatch):
-    """A folder with a space in its path, and the place for links moved to where a test may spoil
-    it."""
+    """The checkout as a folder with a space in its path, and the place for links moved to where a
+    test may spoil it."""
     monkeypatch.setattr(paths, "USER_RUNTIME_DIR", tmp_path / "links")
-    (tmp_path / "x y").mkdir()
-    return tmp_path / "x y"
+    monkeypatch.setattr(paths, "ROOT", tmp_path / "x y")
+    monkeypatch.setattr(paths, "SAFE_ROOT", paths._shell_safe_path(paths.ROOT))
+    paths.ROOT.mkdir()
+    return paths.ROOT
 
 
 def test_a_folder_with_a_space_is_reached_by_one_link_of_ours(spaced):
-    link = paths._shell_safe_link(spaced)
-    assert (
-        " " not in str(link) and link.resolve() == spaced and paths._shell_safe_link(spaced) == link
-    )
+    link = paths.SAFE_ROOT
+    assert " " not in str(link) and not paths.USER_RUNTIME_DIR.exists(), "a name changes nothing"
+    for _ in range(2):
+        paths.link_safe_root()
+        assert link.resolve() == spaced and paths._shell_safe_path(spaced) == link
     assert paths.USER_RUNTIME_DIR.stat().st_mode & 0o777 == 0o700
     link.unlink()
     link.symlink_to("/nowhere")
-    assert paths._shell_safe_link(spaced).resolve() == spaced, "a stale one is made anew"
+    paths.link_safe_root()
+    assert link.resolve() == spaced, "a stale one is made anew"
     assert (
-        paths._shell_safe_link(paths.USER_RUNTIME_DIR) == paths.USER_RUNTIME_DIR
+        paths._shell_safe_path(paths.USER_RUNTIME_DIR) == paths.USER_RUNTIME_DIR
         and len(list(paths.USER_RUNTIME_DIR.iterdir())) == 1
     )
+    link.unlink()
+    paths.write_private_file(link / "var" / "file", b"text")
+    assert (spaced / "var" / "file").read_bytes() == b"text", "no folder in place of the link"
 
 
 def test_a_place_for_links_that_others_may_enter_or_that_leads_elsewhere_is_not_used(
     spaced, tmp_path
 ):
     paths.USER_RUNTIME_DIR.mkdir(mode=0o755)
-    assert paths._shell_safe_link(spaced) == spaced
+    assert paths._shell_safe_path(spaced) == spaced
+    with pytest.raises(ParamsError, match="open to other users"):  # and so from now on
+        paths.link_safe_root()
     paths.USER_RUNTIME_DIR.rmdir()
     (tmp_path / "trap").mkdir(mode=0o700)
     paths.USER_RUNTIME_DIR.symlink_to(tmp_path / "trap")
-    assert paths._shell_safe_link(spaced) == spaced and list((tmp_path / "trap").iterdir()) == []
+    assert paths._shell_safe_path(spaced) == spaced
+    with pytest.raises(ParamsError, match="open to other users"):
+        paths.link_safe_root()
+    assert list((tmp_path / "trap").iterdir()) == []
 
 
-def test_a_folder_that_services_cannot_take_is_told(monkeypatch, spaced):
-    monkeypatch.setattr(paths, "SAFE_ROOT", spaced)
+def test_a_folder_that_services_cannot_take_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "SAFE_ROOT", tmp_path / "x y")
     with pytest.raises(ParamsError, match="cannot work in this folder") as error:
         params.load("local")
     assert "move the checkout" in error.value.hint and on_aws.world().name == "aws"
 
 
-def test_services_get_paths_without_the_space(monkeypatch, spaced):
-    monkeypatch.setattr(paths, "ROOT", spaced)
-    monkeypatch.setattr(paths, "SAFE_ROOT", paths._shell_safe_link(spaced))
+def test_services_get_paths_without_the_space(spaced):
     assert paths.service_path(spaced / "a" / "b") == paths.SAFE_ROOT / "a" / "b" and " " not in str(
         paths.SAFE_ROOT
     )

@@ -7,7 +7,7 @@ import socket
 import on_aws
 import pytest
 from workbench import stack
-from workbench.base import aws
+from workbench.base import params
 from workbench.base.errors import StackError
 from workbench.stack import remote
 from worlds import with_settings
@@ -46,17 +46,18 @@ def near():
         there.bind(("127.0.0.1", 0))
         there.listen()
         port = there.getsockname()[1]
-        yield with_settings(
+        world = with_settings(
             on_aws.world(),
             postgres={"host": "127.0.0.1", "port": port},
             kafka={"bootstrap": f"127.0.0.1:{port},b-2.example:9098"},
         )
+        with params.activate(world):  # the clients of a test are those of this world
+            yield world
 
 
 @pytest.fixture
-def answering(monkeypatch):
+def answering(near):
     """AWS's services, each of which answers once."""
-    aws.client.cache_clear()
     with contextlib.ExitStack() as held:
         stubs = {service: held.enter_context(on_aws.stubbed_client(service)) for service in ANSWERS}
         for service, (operation, answer, given) in ANSWERS.items():

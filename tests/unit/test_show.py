@@ -6,6 +6,7 @@ from decimal import Decimal
 import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from workbench import params
 from workbench.base.errors import LakeError
 from workbench.display import show
 
@@ -160,7 +161,7 @@ def test_a_long_text_is_shown_whole_up_to_600_characters():
 def test_a_notebook_shows_every_frame_like_a_table(monkeypatch):
     shell = InteractiveShell()
     monkeypatch.setattr(show, "get_ipython", lambda: shell)
-    show.install_dataframe_formatter()
+    show.set_up(params.load("local"))
 
     def shown(frame):
         return shell.display_formatter.format(frame)[0]["text/html"]

@@ -7,13 +7,12 @@ Secrets Manager. deploy/README.md lists all of them.
 """
 
 import contextlib
-import functools
 import json
 import re
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TypeVar
 
-from . import yaml_files
+from . import environment, yaml_files
 from .errors import StackError, WorkbenchError, did_you_mean
 from .wait import wait_until
 
@@ -29,9 +28,8 @@ CATALOG = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # properties of a Java Kafka client for MSK with IAM
 
 
-@functools.cache
 def client(region: str, service: str) -> Any:
-    """Return the boto3 client of a service; one client per region and service is cached.
+    """Return the boto3 client of a service. The active world's state keeps it.
 
     Args:
         region: AWS region.
@@ -40,6 +38,12 @@ def client(region: str, service: str) -> Any:
     Raises:
         StackError: there are no credentials, or there is no such region.
     """
+    return environment.active_state().get(
+        (client, region, service), lambda: _create_client(region, service), lambda c: c.close()
+    )
+
+
+def _create_client(region: str, service: str) -> Any:
     import boto3
     from botocore.config import Config
 

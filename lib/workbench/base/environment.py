@@ -1,26 +1,31 @@
-"""Environment variables of this process that would change how our own services are reached."""
+"""The settings of this process that a library reads from nowhere else, for the active world.
 
+Nothing else in the library changes `os.environ`. `params.activate` calls this module.
+"""
+
+import contextlib
 import os
 import re
+import threading
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Iterator, Mapping, Optional
 
-_applied: dict[str, str] = {}  # the variables that the last loaded world has set
-_saved: dict[str, Optional[str]] = {}  # the previous values of these variables
+from .state import State
+
+# {variable: value}; None: the variable must not be set
+Variables = dict[str, Optional[str]]
 
 
-def clear_libpq_environment() -> None:
-    """Remove libpq's variables (PGSSLMODE, PGSERVICE, PGOPTIONS …) from the environment.
+def libpq_variables(user_environment: Mapping[str, str]) -> Variables:
+    """Remove libpq's variables (PGSSLMODE, PGSERVICE, PGTZ …).
 
     The user has set them for another database. They would change or break every connection to the
-    embedded PostgreSQL, and some of them override the arguments of a connection.
+    embedded PostgreSQL. Some of them, such as PGSERVICE, override the arguments of a connection.
     """
-    for name in list(os.environ):
-        if name.startswith("PG"):
-            del os.environ[name]
+    return {name: None for name in user_environment if name.startswith("PG")}
 
 
-def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path]) -> dict[str, str]:
+def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path]) -> Variables:
     """Return the variables with which clients reach a lake in S3.
 
     They are read by boto3, pyarrow (also in Spark's Python workers), the Java SDKs and hudi-rs.
@@ -30,11 +35,8 @@ def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path])
         region: AWS region, may be empty.
         credentials_file: the file with the key of an embedded endpoint. The variables of the user's
             own keys are then removed.
-
-    Returns:
-        The value of each variable; an empty value means that the variable must not be set.
     """
-    settings = {}
+    settings: Variables = {}
     if region or endpoint:
         settings["AWS_REGION"] = region or "us-east-1"
     if endpoint:
@@ -42,7 +44,7 @@ def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path])
         settings["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
     if credentials_file:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-            settings[name] = ""
+            settings[name] = None
         for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
             settings[name] = "default"
         for name in (
@@ -54,41 +56,83 @@ def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path])
     return settings
 
 
-def apply_environment(settings: dict[str, str]) -> bool:
-    """Set the variables of `s3_environment`, and first undo the previous call.
+def proxy_exceptions(user_environment: Mapping[str, str]) -> dict[str, str]:
+    """Exclude loopback from the proxies of the environment; the user's own exceptions stay.
 
-    Returns:
-        Whether anything has changed.
+    hudi-rs, botocore and gRPC take proxies from the environment. gRPC reads lower-case variables
+    only, and does not support `*`. Therefore no_grpc_proxy is set as well, which only gRPC reads.
     """
-    if settings == _applied:
-        return False
-    for name, value in _saved.items():
-        os.environ.pop(name, None)
-        if value is not None:
-            os.environ[name] = value
-    _saved.clear()
-    _applied.clear()
-    _applied.update(settings)
-    for name, value in settings.items():
-        _saved[name] = os.environ.pop(name, None)
-        if value:
-            os.environ[name] = value
-    return True
-
-
-def exclude_loopback_from_proxies() -> None:
-    """Exclude loopback from the proxies of the environment, for this process and its children.
-
-    The user's own exceptions stay. gRPC reads lower-case variables only, and does not support `*`.
-    Therefore no_grpc_proxy is set as well, which only gRPC reads.
-    """
-    text = f"{os.environ.get('no_proxy', '')},{os.environ.get('NO_PROXY', '')}"
+    text = f"{user_environment.get('no_proxy', '')},{user_environment.get('NO_PROXY', '')}"
     hosts = re.split(r"[\s,]+", text)
     with_loopback = ",".join(dict.fromkeys(filter(None, [*hosts, "127.0.0.1", "localhost"])))
     # clients support `*` only as the whole value, not in a list
     no_proxy = "*" if "*" in hosts else with_loopback
-    os.environ.update(no_proxy=no_proxy, NO_PROXY=no_proxy, no_grpc_proxy=with_loopback)
+    return {"no_proxy": no_proxy, "NO_PROXY": no_proxy, "no_grpc_proxy": with_loopback}
 
 
-# Called at import: every module that calls a service imports params, which imports this module.
-exclude_loopback_from_proxies()
+def _set(name: str, value: Optional[str]) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+@contextlib.contextmanager
+def replaced(name: str, value: str) -> Iterator[None]:
+    """Set a variable in this block, for this process and its children."""
+    previous = os.environ.get(name)
+    _set(name, value)
+    try:
+        yield
+    finally:
+        _set(name, previous)
+
+
+Settings = tuple[State, Callable[[Mapping[str, str]], Variables]]
+# The state of the process, and no variables: in force while no world is active.
+NO_WORLD: Settings = (State(), lambda user_environment: {})
+_lock = threading.Lock()
+_active = NO_WORLD
+_user_values: Variables = {}  # the user's own values of the variables that are changed now
+
+
+def active_state() -> State:
+    """Return the state of the active world, or that of the process if none is active."""
+    return _active[0]
+
+
+def _apply(settings: Settings) -> None:
+    """Replace the active settings. Variables that both set alike never change."""
+    global _active, _user_values
+    with _lock:
+        values = {**os.environ, **_user_values}
+        own = {name: value for name, value in values.items() if value is not None}
+        changes = settings[1](own)
+        for name in {*_user_values, *changes}:
+            _set(name, changes[name] if name in changes else _user_values[name])
+        _user_values = {name: own.get(name) for name in changes}
+        _active = settings
+
+
+class Activation:
+    """The settings of a world, in force from the creation of this object on.
+
+    As the context of a `with` statement it restores the previous settings at the end of the block.
+    """
+
+    def __init__(self, settings: Settings):
+        """Put the settings in force.
+
+        Args:
+            settings: state of the world, which has the clients that depend on its variables; and
+                the function that returns these variables, given the user's own environment.
+        """
+        self._previous = _active
+        _apply(settings)
+
+    def __enter__(self) -> None:
+        """Keep the settings until the end of the block."""
+
+    def __exit__(self, *error: object) -> None:
+        """Restore the previous settings."""
+        _apply(self._previous)

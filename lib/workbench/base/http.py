@@ -9,6 +9,7 @@ from urllib3.util import Retry
 
 from . import tls
 from .errors import StackError
+from .paths import LOOPBACK_ADDRESS
 
 
 class RequestAbandoned(Exception):
@@ -57,6 +58,13 @@ RETRY_POLICY = CappedRetry(
 )
 
 
+def session(url: str) -> requests.Session:
+    """Return a session for the service at a URL; one on loopback is called without a proxy."""
+    session = requests.Session()
+    session.trust_env = not LOOPBACK_ADDRESS.fullmatch(url)
+    return session
+
+
 def call(
     service: str,
     method: str,
@@ -90,10 +98,10 @@ def call(
     retries.should_retry = should_retry
     adapter = HTTPAdapter(max_retries=retries)
     try:
-        with requests.Session() as session:
-            session.mount("http://", adapter)
-            session.mount("https://", adapter)
-            return session.request(
+        with session(url) as client:
+            client.mount("http://", adapter)
+            client.mount("https://", adapter)
+            return client.request(
                 method,
                 url,
                 json=body,

@@ -1,8 +1,9 @@
 """Logging of the library; without the variable WORKBENCH_LOG it is silent.
 
 Every module logs with `logging.getLogger(__name__)`. The loggers are below `workbench`, which has a
-NullHandler. With WORKBENCH_LOG=info (or debug) the records go to the standard error of the process,
-one line each. In a notebook this is the log of the kernel, not the output of the cell.
+NullHandler. The commands and `stack.ensure_running` call `configure`. With WORKBENCH_LOG=info (or
+debug) the records then go to the standard error of the process, one line each. In a notebook this is
+the log of the kernel, not the output of the cell.
 """
 
 import logging
@@ -19,11 +20,8 @@ def configure() -> None:
     An unknown value of WORKBENCH_LOG counts as info, so that a typing error stops no program.
     """
     logger = logging.getLogger("workbench")
-    if logger.handlers:
-        return
     value = os.environ.get("WORKBENCH_LOG")
-    if not value:
-        logger.addHandler(logging.NullHandler())
+    if not value or any(isinstance(h, logging.StreamHandler) for h in logger.handlers):
         return
     handler = logging.StreamHandler(_process_stderr())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

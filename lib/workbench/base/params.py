@@ -15,23 +15,23 @@ import html
 import os
 import re
 import typing
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Optional
+from typing import Any, Literal, Mapping, Optional
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 
 from . import aws, environment, paths, pidfiles, terminal
 from .errors import ParamsError, did_you_mean, redact_credentials
+from .paths import LOOPBACK_ADDRESS
 from .secrets import Secret, s3_credentials_file
+from .state import State
 
 # The errors of YAML's loader: ValueError for a date that does not exist, RecursionError for deep
 # nesting, AttributeError for the tag !!timestamp on other text.
 YAML_LOAD_ERRORS = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
-# A URI, or a host, on this machine.
-LOOPBACK_ADDRESS = re.compile(r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?")
 OWN_SERVERS_HINT = (
     "to use your own servers, copy params/local.yaml to a new name, set stack.embedded: false, and set "
     'the address of every service there (docs/trouble.md, "A server of your own")'
@@ -169,6 +169,18 @@ class World(ConfigModel):
     spark: Spark
     query: Query
     file: Path = Path()  # the path of the file; not a key
+    _state: State = PrivateAttr(default_factory=State)
+
+    @property
+    def state(self) -> State:
+        """The clients, sessions and caches of this world; `close()` closes all of them."""
+        return self._state
+
+    def __copy__(self) -> "World":
+        """Return a copy with a state of its own."""
+        copy = super().__copy__()
+        copy._state = State()
+        return copy
 
     @property
     def uses_embedded_s3(self) -> bool:
@@ -213,8 +225,7 @@ def world_names() -> list[str]:
 def load(name: str) -> World:
     """Load params/<name>.yaml.
 
-    An embedded world removes the variables PG… from the environment of this process. For a lake in
-    S3 the variables AWS_… are set until another world is loaded (see environment.s3_environment).
+    Nothing outside the world changes (see `activate`).
 
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not
@@ -297,11 +308,6 @@ def load_file(path: Path) -> World:
         raise _to_params_error(e, file) from None  # pydantic's text would show secrets
     if world.stack.embedded:
         _validate_embedded(world, file)
-        environment.clear_libpq_environment()
-    credentials_file = s3_credentials_file() if world.uses_embedded_s3 else None
-    _apply_s3_environment(
-        environment.s3_environment(world.lake.endpoint, world.region, credentials_file)
-    )
     spark, kind = world.spark, os.environ.get("WORKBENCH_SPARK")
     # set in jobs on EMR and on the nodes of its cluster: they use the Spark that is installed there
     if kind and not world.stack.embedded:
@@ -309,6 +315,39 @@ def load_file(path: Path) -> World:
         spark = spark.model_copy(update={"kind": kind, "master": ""})
     stack = world.stack.model_copy(update={"port_base": port_base})
     return world.model_copy(update={"file": Path(file), "stack": stack, "spark": spark})
+
+
+def activate(world: World) -> environment.Activation:
+    """Put in force the few settings that libraries read from this process only.
+
+    They are environment variables: AWS_… for a lake in S3, exceptions from the user's proxies for
+    loopback, the mode of pyspark; and in an embedded world libpq's PG… are removed. The clients of
+    AWS that are created meanwhile belong to `world.state`.
+
+    In a `with` statement the previous settings are restored at the end of the block. Otherwise they
+    stay until another world is activated. `stack.ensure_running` and the commands call this function.
+
+    Raises:
+        ParamsError: other users can enter the folder of the link to the checkout.
+    """
+    paths.link_safe_root()
+    return environment.Activation((world.state, partial(_variables, world)))
+
+
+def _variables(world: World, user_environment: Mapping[str, str]) -> environment.Variables:
+    variables = {**environment.proxy_exceptions(user_environment), **lake_variables(world)}
+    if world.stack.embedded:
+        variables |= environment.libpq_variables(user_environment)
+    if world.spark.kind in ("connect", "emr_serverless"):
+        # SparkSession.builder.remote(…) sets it, too; it does not accept the options of a channel
+        variables["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    return variables
+
+
+def lake_variables(world: World) -> environment.Variables:
+    """Return the variables with which clients reach the lake (see environment.s3_environment)."""
+    credentials_file = s3_credentials_file() if world.uses_embedded_s3 else None
+    return environment.s3_environment(world.lake.endpoint, world.region, credentials_file)
 
 
 def _validate_embedded(world: World, file: str) -> None:
@@ -357,12 +396,6 @@ def _validate_embedded(world: World, file: str) -> None:
             f"{paths.USER_RUNTIME_DIR} that only this user can enter (mode 0700)",
             hint="move the checkout to such a path",
         )
-
-
-def _apply_s3_environment(settings: dict[str, str]) -> None:
-    if environment.apply_environment(settings):
-        # the clients were created for the previous endpoint, region and key
-        aws.client.cache_clear()
 
 
 def _reject_duplicate_keys(node: Optional[yaml.Node], file: str, path: str = "") -> None:
@@ -426,8 +459,8 @@ class ReferenceResolver:
     @cached_property
     def parameters(self) -> dict[str, str]:
         """The SSM parameters of the deployment."""
-        _apply_s3_environment({})  # AWS is called with the user's own key
-        return aws.parameters(self.region, self.deployment)
+        with environment.Activation(environment.NO_WORLD):  # AWS is called with the user's own key
+            return aws.parameters(self.region, self.deployment)
 
     def resolve(self, reference: str, location: str) -> str:
         """Return the value of a reference.

@@ -11,30 +11,39 @@ from typing import Optional
 from .errors import LakeError, ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
+# A URI, or a host, on this machine.
+LOOPBACK_ADDRESS = re.compile(r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?")
 # TMPDIR and XDG_RUNTIME_DIR are not used: they can differ between two terminals of the same user.
 USER_RUNTIME_DIR = Path("/tmp") / f"workbench-{os.geteuid()}"
 
 
-def _shell_safe_link(folder: Path) -> Path:
-    """Return a shell-safe path (see `is_shell_safe`) that leads to a folder.
+def _shell_safe_path(folder: Path) -> Path:
+    """Return a shell-safe path (see `is_shell_safe`) for a folder.
 
     Spark splits its Java options at blanks, and Hudi cannot create a table at a path with a blank.
-    So the result is the folder if its path is safe, else a symbolic link to it. The link is in
-    `user_runtime_dir`, and its name is a hash of the folder, so all processes use the same link. If
-    the link cannot be created, the result is the folder; `params.load_file` then rejects embedded
-    worlds.
+    So the result is the folder if its path is safe, else that of a symbolic link to it, which
+    `link_safe_root` creates. The link is in USER_RUNTIME_DIR, and its name is a hash of the folder,
+    so all processes use the same link. If other users can enter that folder, the result is the
+    folder itself; `params.load_file` then rejects embedded worlds.
     """
-    if is_shell_safe(folder):
+    if is_shell_safe(folder) or (os.path.lexists(USER_RUNTIME_DIR) and not _is_private()):
         return folder
-    try:
-        link = user_runtime_dir() / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-        if not link.is_symlink() or os.readlink(link) != str(folder):
-            scratch = link.with_suffix(f".{os.getpid()}")
-            scratch.symlink_to(folder)
-            scratch.replace(link)
-    except (OSError, ParamsError):
-        return folder
-    return link
+    return USER_RUNTIME_DIR / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+
+
+def link_safe_root() -> None:
+    """Create the link SAFE_ROOT to the checkout, if there is none and one is needed.
+
+    Raises:
+        ParamsError: see `user_runtime_dir`.
+    """
+    if is_shell_safe(ROOT) or SAFE_ROOT == ROOT:
+        return
+    user_runtime_dir()
+    if not SAFE_ROOT.is_symlink() or os.readlink(SAFE_ROOT) != str(ROOT):
+        scratch = SAFE_ROOT.with_suffix(f".{os.getpid()}")
+        scratch.symlink_to(ROOT)
+        scratch.replace(SAFE_ROOT)
 
 
 def user_runtime_dir() -> Path:
@@ -44,9 +53,7 @@ def user_runtime_dir() -> Path:
         ParamsError: the folder belongs to another user, or other users can enter it.
     """
     USER_RUNTIME_DIR.mkdir(mode=0o700, exist_ok=True)
-    info = USER_RUNTIME_DIR.lstat()
-    is_own_dir = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
-    if not is_own_dir or info.st_mode & 0o077:
+    if not _is_private():
         raise ParamsError(
             f"{USER_RUNTIME_DIR} is open to other users",
             expected="a folder of this user, mode 0700",
@@ -55,12 +62,19 @@ def user_runtime_dir() -> Path:
     return USER_RUNTIME_DIR
 
 
+def _is_private() -> bool:
+    """Return whether USER_RUNTIME_DIR is a folder of this user that others cannot enter."""
+    info = USER_RUNTIME_DIR.lstat()
+    is_own_dir = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+    return is_own_dir and not info.st_mode & 0o077
+
+
 def is_shell_safe(path: Path) -> bool:
     """Return whether a path contains letters, digits and _ . / - only."""
     return re.fullmatch(r"[\w./-]+", str(path), re.ASCII) is not None
 
 
-SAFE_ROOT = _shell_safe_link(ROOT)  # the path of ROOT for services; messages show ROOT
+SAFE_ROOT = _shell_safe_path(ROOT)  # the path of ROOT for services; messages show ROOT
 VAR_DIR = SAFE_ROOT / "var"
 
 
@@ -102,6 +116,7 @@ def ensure_private_dir(folder: Path) -> Path:
     Used for var/ and runs/, which contain rows of the source, also in logs and notebooks. A folder
     behind a symbolic link was chosen by the user, so its mode stays.
     """
+    link_safe_root()  # otherwise `mkdir` would create a folder in its place
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = folder.stat()
     if not folder.is_symlink() and info.st_uid == os.geteuid() and info.st_mode & 0o077:

@@ -9,7 +9,7 @@ import typer
 
 from ..base import WorkbenchError, aws, params
 from ..deployment import cloud
-from .options import YES, CommandGroup, parse_key_values
+from .options import YES, CommandGroup, open_world, parse_key_values
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -115,7 +115,7 @@ def _drop_replication_objects(world: str) -> None:
     from ..source import postgres
 
     try:
-        loaded = params.load(world)
+        loaded = open_world(world)
         existing = postgres.databases(loaded)
         for flow in walkthroughs.ALL:
             database = flow.database or loaded.postgres.database

@@ -5,9 +5,8 @@ Modules that are slow to import are imported when their command runs.
 
 import typer
 
-from ..base import params
 from ..base.terminal import echo, escape_unprintable
-from .options import WORLD
+from .options import WORLD, open_world
 
 app = typer.Typer(
     no_args_is_help=True, help="Show messages that could not be decoded, and replay them."
@@ -21,7 +20,7 @@ def list_(world: str = WORLD) -> None:
     """Count dead letters by location (topic or folder), origin and reason."""
     from ..topic import dlq
 
-    for row in dlq.summary(params.load(world)).itertuples():
+    for row in dlq.summary(open_world(world)).itertuples():
         echo(
             f"{escape_unprintable(row.location)}: {row.dead_letters} from "
             f"{escape_unprintable(row.origin)}, {row.replayed} replayed\n    {row.reason!r}"
@@ -37,7 +36,7 @@ def show(
     """Show dead letters: origin, reason, and the message with its headers."""
     from ..topic import dlq
 
-    rows = dlq.read(params.load(world), topic)
+    rows = dlq.read(open_world(world), topic)
     for row in rows.head(limit).itertuples():
         replayed = ", replayed" if row.replayed else ""
         echo(f"offset {row.offset}{replayed}: {row.reason!r}")
@@ -57,4 +56,4 @@ def replay(
     """Publish dead letters that were not replayed yet to their original topics, unchanged."""
     from ..topic import dlq
 
-    echo(f"dead letters replayed: {dlq.replay(params.load(world), topic, offsets=offset)}")
+    echo(f"dead letters replayed: {dlq.replay(open_world(world), topic, offsets=offset)}")

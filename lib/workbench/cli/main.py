@@ -3,6 +3,7 @@
 Modules that are slow to import are imported when their command runs.
 """
 
+import contextlib
 import errno
 import os
 import shutil
@@ -14,7 +15,7 @@ from typing import Optional
 import typer
 
 from .. import stack
-from ..base import WorkbenchError, did_you_mean, params, paths, pidfiles
+from ..base import WorkbenchError, did_you_mean, environment, logs, params, paths, pidfiles
 from ..base.errors import redact_credentials
 from ..base.terminal import echo, escape_unprintable
 from ..run import export, run_record
@@ -22,7 +23,7 @@ from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
 from . import aws, dlq, storefront
-from .options import WORLD, YES, CommandGroup, parse_key_values
+from .options import WORLD, YES, CommandGroup, open_world, parse_key_values
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -57,6 +58,8 @@ def main(arguments: Optional[list[str]] = None) -> None:
         arguments: command and options; by default those of the process.
     """
     try:
+        logs.configure()
+        paths.link_safe_root()
         app(arguments)
     except Exception as e:  # noqa: BLE001 - the text may come from a service or from data, and is escaped
         error = e if isinstance(e, WorkbenchError) else _to_user_error(e) or _unexpected_error(e)
@@ -67,7 +70,7 @@ def main(arguments: Optional[list[str]] = None) -> None:
 @app.command()
 def install(world: str = WORLD) -> None:
     """Fetch the jars and binaries of a world, pinned by checksum. Existing ones are kept."""
-    count = _install(params.load(world))
+    count = _install(open_world(world))
     echo(f"{count} files fetched" if count else "all files are up to date")
 
 
@@ -78,7 +81,7 @@ def _install(world: params.World) -> int:
 @app.command()
 def demo(world: str = WORLD, source: Optional[Path] = FROM_DIR) -> None:
     """Check the machine, install, start the stack, run the first walkthrough, write its report."""
-    loaded = params.load(world)
+    loaded = open_world(world)
     findings = [
         finding
         for finding in machine_check.examine(loaded)
@@ -109,7 +112,7 @@ def up(
     world: str = WORLD,
 ) -> None:
     """Start the services that are not running, and wait until they are ready."""
-    _print_status(stack.up(params.load(world), services or (), progress=echo))
+    _print_status(stack.up(open_world(world), services or (), progress=echo))
 
 
 @app.command()
@@ -117,7 +120,7 @@ def status(world: str = WORLD) -> None:
     """Show the services with their state, port and memory, and the WAL of replication slots."""
     from ..source import capture_health
 
-    loaded = params.load(world)
+    loaded = open_world(world)
     _print_status(stack.status(loaded))
     for line in capture_health.describe_slots(loaded):
         echo(line)
@@ -152,26 +155,24 @@ def run(
 
     The default is all notebooks. The storefront notebooks need an embedded world.
     """
-    if verbose:
-        os.environ["WORKBENCH_LOG"] = "info"  # kernels and their child processes inherit it
-    if not targets and not params.load(world).stack.embedded:
+    if not targets and not open_world(world).stack.embedded:
         from .. import walkthroughs
 
         local = {flow.folder.name for flow in walkthroughs.ALL if flow.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
-    raise typer.Exit(
-        _run_notebooks(
+    # kernels and their child processes inherit the variable
+    log = environment.replaced("WORKBENCH_LOG", "info") if verbose else contextlib.nullcontext()
+    with log:
+        code = _run_notebooks(
             targets or [], world, values, resume=resume, timeout=timeout, executor=executor
         )
-    )
+    raise typer.Exit(code)
 
 
 @app.command()
 def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
     """Open JupyterLab at the first notebook, on loopback only and with a token."""
-    # Without JUPYTER_TOKEN Jupyter creates a token. All kernels would inherit the variable.
-    os.environ.pop("JUPYTER_TOKEN", None)
     arguments = [
         sys.executable,
         "-m",
@@ -186,7 +187,9 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
     ]
     if os.geteuid() == 0:
         arguments.append("--allow-root")
-    os.execv(sys.executable, arguments)
+    # Without JUPYTER_TOKEN Jupyter creates a token. All kernels would inherit the variable.
+    variables = {name: value for name, value in os.environ.items() if name != "JUPYTER_TOKEN"}
+    os.execve(sys.executable, arguments, variables)
 
 
 @app.command()
@@ -197,7 +200,7 @@ def doctor(world: str = WORLD) -> None:
     """
     from ..source import capture_health
 
-    loaded = params.load(world)
+    loaded = open_world(world)
     _print_findings([*machine_check.examine(loaded), *capture_health.examine(loaded)])
 
 
@@ -269,7 +272,7 @@ def load(
         raise WorkbenchError(
             f"there is no walkthrough {name!r} to load", expected=did_you_mean(name, LOADERS)
         )
-    loaded = params.load(world)
+    loaded = open_world(world)
     stack.ensure_running(loaded, "postgres")
     if scale is not None and scale.is_integer():
         scale = int(scale)
@@ -321,7 +324,7 @@ def ingest(
     if source:
         params.require_choice("--source", source, *capture.SOURCE_KINDS)
     walkthroughs.find_captured_table(name)  # reject an unknown name before anything starts
-    loaded = params.load(world)
+    loaded = open_world(world)
     if executor == "here":
         raise typer.Exit(ingest_job.ingest(loaded, name, source, continuous, echo))
     arguments = ["ingest", name, "--world", world]
@@ -344,7 +347,7 @@ def trace(
     from .. import trace as traces
     from .. import walkthroughs
 
-    loaded = params.load(world)
+    loaded = open_world(world)
     traces.show(traces.row(loaded, walkthroughs.traced_table(loaded, table), key))
 
 

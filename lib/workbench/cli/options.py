@@ -6,10 +6,19 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from ..base import params
+
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 YES = typer.Option(False, "--yes", "-y", help="Do not ask for confirmation.")
 # {old name: new name}. The old names are accepted for one release.
 RENAMED_OPTIONS = {"--mine": "--take-ownership", "--no-mine": "--no-take-ownership"}
+
+
+def open_world(name: str) -> params.World:
+    """Load a world, and activate it for the rest of the process."""
+    world = params.load(name)
+    params.activate(world)
+    return world
 
 
 class CommandGroup(TyperGroup):

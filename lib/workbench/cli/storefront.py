@@ -7,8 +7,7 @@ import time
 
 import typer
 
-from ..base import params
-from .options import WORLD
+from .options import WORLD, open_world
 
 app = typer.Typer(
     no_args_is_help=True, help="Run three eventually consistent services (notebooks 71 to 74)."
@@ -26,7 +25,7 @@ def up(
     """Create missing stores and topics, and start the services that are not running."""
     from ..storefront import client
 
-    loaded = params.load(world)
+    loaded = open_world(world)
     client.up(loaded, instances)
     if outbox:
         client.enable_outbox_connectors(loaded)
@@ -42,7 +41,7 @@ def load(
     """Send random changes, different in each call, and show the replication lag."""
     from ..storefront import audit, client, domain, load
 
-    loaded = params.load(world)
+    loaded = open_world(world)
     client.require_created(loaded)
     for name in domain.ALL:  # raises an error for a service that is down
         client.call(loaded, name, "GET", "health")
@@ -62,7 +61,7 @@ def status(world: str = WORLD) -> None:
     """Show the state of each service, its unpublished events and its consumer lag."""
     from ..storefront import audit, client
 
-    loaded = params.load(world)
+    loaded = open_world(world)
     client.require_created(loaded)
     lag, pending = audit.lag(loaded), audit.pending_events(loaded)
     for name, address, state in client.instance_states(loaded):
@@ -80,6 +79,6 @@ def down(world: str = WORLD) -> None:
     """
     from ..storefront import client
 
-    params.load(world)
+    open_world(world)
     client.stop()
     print("stopped")

@@ -33,8 +33,6 @@ SECURITY_SETTINGS = {
 }
 # {state of MSK Connect: state of Kafka Connect}. All other states have the same name.
 STATE_NAMES = {"CREATING": "UNASSIGNED", "UPDATING": "UNASSIGNED"}
-# {(deployment, connector): time.monotonic() until which the connector counts as healthy}
-_healthy_until: dict[tuple[str, str], float] = {}
 
 
 @dataclass(frozen=True)
@@ -212,8 +210,8 @@ class MskConnect(MskApi):
         Loops call this method several times a second, but AWS limits the rate of requests. So a
         healthy connector is checked again only after POLL_INTERVAL seconds.
         """
-        key = self.world.stack.deployment, name
-        if time.monotonic() < _healthy_until.get(key, 0):
+        healthy_until = self._healthy_until()
+        if time.monotonic() < healthy_until.get(name, 0):
             return None
         try:
             connector = self.describe(name)
@@ -224,8 +222,13 @@ class MskConnect(MskApi):
                 raise
             return None  # the request failed, not the connector
         if not message:
-            _healthy_until[key] = time.monotonic() + POLL_INTERVAL
+            healthy_until[name] = time.monotonic() + POLL_INTERVAL
         return message
+
+    def _healthy_until(self) -> dict[str, float]:
+        """Return {connector: time.monotonic() until which it counts as healthy}."""
+        healthy_until: dict[str, float] = self.world.state.get("healthy connectors", dict)
+        return healthy_until
 
     def wait_running(self, name: str, stable_for: float) -> ConnectorStatus:
         return wait_for_operation(
@@ -252,7 +255,7 @@ class MskConnect(MskApi):
             )
         self.run_operation(name, "restart_connector", onlyFailedTasks=True)
         # for this long CloudWatch may report the state before the restart
-        _healthy_until[self.world.stack.deployment, name] = time.monotonic() + METRIC_DELAY
+        self._healthy_until()[name] = time.monotonic() + METRIC_DELAY
 
     def delete(self, name: str) -> None:
         """Delete a connector, and the offsets of a source connector.

@@ -14,7 +14,7 @@ from IPython import get_ipython
 from IPython.display import HTML, Code
 from rich.filesize import decimal as format_size
 
-from ..base import LakeError, did_you_mean, files, paths
+from ..base import LakeError, World, did_you_mean, files, paths
 from ..base.text import plural
 from ..hudi.tables import Table
 from ..hudi.timeline import timeline_files
@@ -97,15 +97,15 @@ def row(df: pd.DataFrame, caption: str = "") -> HTML:
     return table(columns, caption, limit=len(df.columns))
 
 
-def install_dataframe_formatter() -> None:
-    """Show every frame in a notebook as `table` does; a wide one scrolls in its own box.
+def set_up(world: World) -> World:
+    """Show every frame in this notebook as `table` does from now on; return the world, to show it.
 
-    The index is shown if it has a meaning. The import of this module calls the function; outside
-    IPython it has no effect.
+    A wide frame scrolls in its own box. The index is shown if it has a meaning.
     """
     shell = get_ipython()
     if shell is not None:
         shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _dataframe_html)
+    return world
 
 
 def _dataframe_html(df: pd.DataFrame) -> str:
@@ -347,6 +347,3 @@ def field_mapping(event: dict[str, Any], record: dict[str, Any], added: str) -> 
 
 def _format_null(value: Any) -> str:
     return "null" if value is None else str(value)
-
-
-install_dataframe_formatter()

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ..base import LakeError, files
-from ..spark import query_engine
+from ..spark import query_engine, state_of
 from .tables import Table, catalog_names
 from .timeline import (
     check_type,
@@ -22,8 +22,11 @@ from .timeline import (
     write_stats,
 )
 
-# {base: the partitions and schemas that this process has registered, and the instants that had them}
-catalog_synced: dict[str, set[str]] = {}
+
+def catalog_synced(spark: SparkSession) -> dict[str, set[str]]:
+    """Return {base: the partitions and schemas that this process has registered, and their instants}."""
+    synced: dict[str, set[str]] = state_of(spark).get("catalog", dict)
+    return synced
 
 
 def create_database(spark: SparkSession, name: str) -> None:
@@ -93,7 +96,7 @@ def sync_catalog(spark: SparkSession, table: Table) -> None:
     actions = completed_actions(table)
     if not actions or query_engine(spark) != "athena" or not is_registered(spark, table):
         return
-    synced = catalog_synced.setdefault(table.base, set())
+    synced = catalog_synced(spark).setdefault(table.base, set())
     # A compaction inside a commit is the last action, and has not written the commit's new partitions.
     new = [action for action in actions if action.instant not in synced]
     partitions = {partition for action in new for partition, _ in write_stats(action.metadata)}

@@ -28,7 +28,7 @@ def drop(spark: SparkSession | None, world: World, table: Table) -> None:
         if spark is not None:
             for entry in all_catalog_names(table):
                 unregister(spark, entry)
-            catalog_synced.pop(table.base, None)
+            catalog_synced(spark).pop(table.base, None)
         # labels first: after an interrupted removal no label may be left without its table
         paths = (table_state_dir(world, table), dead_letters_path(world, table), table.base)
         for path in paths:

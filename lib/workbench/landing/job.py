@@ -31,8 +31,6 @@ from .writing import COUNTERS
 LOGGER = logging.getLogger(__name__)
 # number of rounds in which the registry may have none of the requested schemas
 MAX_UNKNOWN_ROUNDS = 3
-# {Glue's schema id: JSON of the schema} for all landings of this process; an entry never changes
-_glue_schema_cache: dict[str, str] = {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,7 +137,10 @@ def _land_available(
     round per hundred ids.
     """
     deadline = time.monotonic() + timeout
-    cache = _glue_schema_cache if world.registry.kind == "glue" else {}
+    # {Glue's schema id: JSON of the schema} for all landings of this world; an entry never changes
+    cache: dict[str, str] = (
+        world.state.get("Glue schemas", dict) if world.registry.kind == "glue" else {}
+    )
     schemas = dict(cache)
     requested: set[str] = set()
     if sink.message_format == "avro":

@@ -6,7 +6,7 @@ overflow or an index out of bounds is an error, as in Athena.
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Optional, Union
 from weakref import WeakKeyDictionary
 
 import pandas
@@ -17,8 +17,8 @@ from pyspark.sql.types import TimestampNTZType
 from sqlglot import exp
 
 from ..base import LakeError, World
-from ..spark import is_remote, session, translate_errors
-from ..spark.sessions import configure_client
+from ..spark import is_remote, session, state_of, translate_errors, world_of
+from ..spark.sessions import adopt, configure_client
 from ..spark.settings import session_conf
 from . import athena_types, dialect
 
@@ -33,8 +33,6 @@ ANSI_SETTINGS = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",  # of map_concat
     "spark.sql.ansi.enabled": "true",
 }
-# Maps a session to its sibling with ANSI rules
-_ansi_sessions: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -75,14 +73,18 @@ def translate(text: str, spark: SparkSession) -> str:
 
 def _ansi_session(spark: SparkSession) -> SparkSession:
     """Return the sibling of a session, with the same catalog and Athena's rules."""
-    ansi = _ansi_sessions.get(spark)
+    siblings = state_of(spark).get("ANSI sessions", WeakKeyDictionary)
+    ansi: Optional[SparkSession] = siblings.get(spark)
     if ansi is None and is_remote(spark):
         remote: Any = spark
         ansi = type(remote)(remote.client._builder)
         configure_client(ansi.client)
     elif ansi is None:
         ansi = spark.newSession()
-    _ansi_sessions[spark] = ansi
+    world = world_of(spark)
+    if world:
+        adopt(ansi, world)
+    siblings[spark] = ansi
     # The session is new, or the server has dropped its state (after an hour)
     if ansi.conf.get("spark.sql.ansi.enabled") != "true":
         for key, value in {**session_conf(), **ANSI_SETTINGS}.items():

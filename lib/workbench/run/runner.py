@@ -113,6 +113,7 @@ def run(
         )
     reporter = ProgressReporter(progress)
     with _run_lock(), wait.stop_on_signal(raise_interrupt=True), contextlib.ExitStack() as at_end:
+        at_end.enter_context(params.activate(loaded))
         resumed = None
         if resume:
             resumed = run_record.find_resumable(books, world, converted, reporter.echo)

@@ -18,6 +18,7 @@ from psycopg import sql
 
 from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
+from ..stack.databases import libpq_defaults
 from . import column_types
 from .names import format_sql, require_result, role_credentials, role_secret
 from .names import identifier as identifier
@@ -43,6 +44,7 @@ def connect(
     name = database or server.database
     try:
         return psycopg.connect(
+            libpq_defaults() if world.stack.embedded else "",
             host=server.host,
             port=server.port,
             dbname=name,

@@ -29,7 +29,6 @@ TOKEN_REFRESH_MARGIN = dt.timedelta(minutes=5)
 IDLE_TIMEOUT_MINUTES = 15
 READY_STATES = ("STARTED", "IDLE", "BUSY")
 ALIVE_STATES = ("SUBMITTED", "STARTING", *READY_STATES)
-_started_sessions: dict[str, World] = {}  # sessions that this process has started and must end
 
 
 def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
@@ -129,15 +128,20 @@ def _start_session(world: World, progress: Callable[[str], None]) -> str:
         tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
         configurationOverrides={"runtimeConfiguration": [conf]},
     )["sessionId"]
-    if not _started_sessions:
-        atexit.register(_terminate_started_sessions)
-    _started_sessions[session_id] = world
+    _started_sessions(world).add(session_id)
+    atexit.register(world.state.close)
     return session_id
 
 
-def _terminate_started_sessions() -> None:
-    for session_id, world in list(_started_sessions.items()):
-        terminate_session(world, session_id)
+def _started_sessions(world: World) -> set[str]:
+    """Return the sessions that this process has started, and ends with the world or at its exit."""
+
+    def terminate(sessions: set[str]) -> None:
+        while sessions:
+            _request_end(world, sessions.pop())
+
+    sessions: set[str] = world.state.get("EMR sessions", set, terminate)
+    return sessions
 
 
 def _describe_state(session: dict[str, Any]) -> str:
@@ -166,7 +170,11 @@ def _wait_until_ready(world: World, session_id: str) -> None:
 
 def terminate_session(world: World, session_id: str) -> None:
     """End a session, which need not exist."""
-    _started_sessions.pop(session_id, None)
+    _started_sessions(world).discard(session_id)
+    _request_end(world, session_id)
+
+
+def _request_end(world: World, session_id: str) -> None:
     with aws.ignore_error_codes("ResourceNotFound|^ValidationException$"):
         _call(world, "terminate_session", sessionId=session_id)
 
@@ -195,7 +203,7 @@ class Channel(ChannelBuilder):
             _wait_until_ready(world, session_id)
             endpoint = self._renew_token()
         except BaseException:  # also Ctrl-C during the start
-            if session_id in _started_sessions:
+            if session_id in _started_sessions(world):
                 terminate_session(world, session_id)
             raise
         url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")

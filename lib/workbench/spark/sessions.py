@@ -2,19 +2,28 @@
 
 import contextlib
 import itertools
-import os
 import re
 import socket
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Optional, Protocol, Union
-from weakref import WeakKeyDictionary
+from typing import Any, Callable, Iterable, Iterator, Optional, Protocol, Union
+from weakref import WeakKeyDictionary, WeakSet
 
 import pyspark
 from pyspark.sql import SparkSession
 
 from .. import stack
-from ..base import LakeError, StackError, WorkbenchError, World, split_host_port, wait_until
+from ..base import (
+    LakeError,
+    StackError,
+    WorkbenchError,
+    World,
+    environment,
+    params,
+    split_host_port,
+    wait_until,
+)
+from ..base.state import State
 from .settings import hudi_conf, session_conf
 
 # Limit of the metadata of a gRPC response, in bytes. It contains Java's stack trace
@@ -34,8 +43,8 @@ SESSION_LOST_ERRORS = re.compile(
     re.I,
 )
 _lock = threading.Lock()
-# {session: number of active `java_stacktraces` blocks} and {session: world}
-_holders: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+# {session: world}. Functions that get a session have no other way to its world. `_close_sessions`
+# removes the entries of a world.
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 
 
@@ -136,7 +145,7 @@ def session(world: World) -> SparkSession:
 
 def _connect_session(world: World, channel: Any) -> SparkSession:
     # as SparkSession.builder.remote(…) does, which does not accept channel options
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    params.activate(world)  # sets pyspark's mode
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     builder: Any = ConnectSession.builder
@@ -180,8 +189,26 @@ def _configure(spark: SparkSession, world: World) -> SparkSession:
             _require_same_version(spark)
     for key, value in session_conf().items():
         spark.conf.set(key, value)
-    _worlds[spark] = world
+    adopt(spark, world)
     return spark
+
+
+def adopt(spark: Any, world: World) -> None:
+    """Make a session one of a world, which closes it with its state."""
+    _worlds[spark] = world
+
+    def close(sessions: Iterable[Any]) -> None:
+        for session in list(sessions):
+            # a world that was opened later may share the session
+            if _worlds.get(session) is world:
+                del _worlds[session]
+                # a classic session belongs to the process
+                if is_remote(session):
+                    with contextlib.suppress(Exception):  # the server may be down
+                        session.stop()
+
+    # weak: the world must not keep sessions that Spark has lost
+    world.state.get("sessions", WeakSet, close).add(spark)
 
 
 def _require_same_version(spark: Any) -> None:
@@ -226,6 +253,12 @@ def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
     with contextlib.suppress(TypeError):  # an object without weak references is not a session
         return _worlds.get(session_or_world)
     return None
+
+
+def state_of(session: SparkSession) -> State:
+    """Return the state of a session's world; that of the process if `session` did not create it."""
+    world = world_of(session)
+    return world.state if world else environment.active_state()
 
 
 def query_engine(session_or_world: Union[SparkSession, World]) -> str:
@@ -361,12 +394,14 @@ def java_stacktraces(spark: SparkSession) -> Iterator[None]:
 
 
 def _set_stacktraces(spark: SparkSession, change: int) -> None:
+    # {session: number of active `java_stacktraces` blocks}
+    holders = state_of(spark).get("stack traces", WeakKeyDictionary)
     with _lock:  # the last of several concurrent jobs disables the stack traces
-        _holders[spark] = _holders.get(spark, 0) + change
+        holders[spark] = holders.get(spark, 0) + change
         # if the session has ended meanwhile, the block itself raises an error
         with contextlib.suppress(Exception):
             if not unreachable_reason(spark):
-                enabled = str(_holders[spark] > 0).lower()
+                enabled = str(holders[spark] > 0).lower()
                 spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", enabled)
 
 

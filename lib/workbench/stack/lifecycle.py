@@ -12,7 +12,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Callable, ContextManager, Optional, Sequence, TypeVar
 
-from ..base import ServiceLost, StackError, World, params, paths, pidfiles, secrets, tls
+from ..base import ServiceLost, StackError, World, logs, params, paths, pidfiles, secrets, tls
 from ..base.wait import RESTART_GRACE_SECONDS, file_lock
 from . import addresses, artifacts, cds, process, remote, services
 from .artifacts import Progress
@@ -28,11 +28,14 @@ def _silent(text: str) -> None:
 
 def _stack_lock() -> ContextManager[str]:
     """Hold the lock of this instance's stack while services are started or stopped."""
+    paths.link_safe_root()
     return file_lock(paths.state_dir() / "up.lock")
 
 
 def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) -> list[Status]:
     """Start services in parallel, and wait until each is ready. Missing jars are fetched first.
+
+    The world stays active afterwards (see `params.activate`).
 
     Args:
         world: the world of the services.
@@ -45,6 +48,7 @@ def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) ->
     Raises:
         StackError: the first service that failed, after all others have started or failed.
     """
+    params.activate(world)
     if not world.stack.embedded:
         return remote.check_reachable(world, names or remote.service_names(world))
     selected = _with_dependencies(world, names or services.default_services(world))
@@ -104,13 +108,16 @@ def _run_parallel(function: Callable[[str], T], names: list[str]) -> list[T]:
 def ensure_running(world: World, *names: str) -> None:
     """Start those of these services that are not ready for this world.
 
-    The first cell of a notebook calls this function, which prints a line for each restarted service.
+    The first cell of a notebook calls this function, which prints a line for each restarted service,
+    and activates the world (see `params.activate`) until another one is.
 
     Raises:
         ParamsError: the environment sets a password that is not the instance's.
         StackError: a service cannot be started or reached, or the world refers to a resource that
             does not exist yet.
     """
+    logs.configure()
+    params.activate(world)
     if not world.stack.embedded:
         up(world, names)
         return
@@ -249,7 +256,7 @@ def service_down_error(world: World, name: str, address: str) -> Optional[StackE
         None if the service is up, or is not a service of this instance: the world is not embedded,
         or the address is not on this machine.
     """
-    if not world.stack.embedded or not params.LOOPBACK_ADDRESS.fullmatch(address.split(",")[0]):
+    if not world.stack.embedded or not paths.LOOPBACK_ADDRESS.fullmatch(address.split(",")[0]):
         return None
     reason = process.down_reason(name)
     if not reason:

@@ -27,6 +27,7 @@ from ..base import (
     state_dir,
     wait_until,
 )
+from ..base.environment import proxy_exceptions
 from . import cds
 from .artifacts import CONF_DIR
 
@@ -378,6 +379,7 @@ def _spawn(service: Service, world: World) -> None:
             cwd=state_dir(),
             env={
                 **inherited,
+                **proxy_exceptions(inherited),
                 # Java ignores TMPDIR. Every `java` that the service starts reads JDK_JAVA_OPTIONS,
                 # and Spark uses SPARK_LOCAL_DIRS.
                 "TMPDIR": str(scratch),

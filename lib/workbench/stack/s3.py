@@ -1,7 +1,7 @@
 """The S3 endpoint of an embedded world: moto's server on loopback, limited to S3.
 
 The server keeps all objects in memory, so the lake is lost when it ends. moto verifies the signatures of the
-requests (option INITIAL_NO_AUTH_ACTION_COUNT). A user with the instance's key and a policy is
+requests, because the service row sets INITIAL_NO_AUTH_ACTION_COUNT. A user with the instance's key and a policy is
 created before the first request.
 """
 
@@ -9,7 +9,6 @@ import io
 import ipaddress
 import json
 import logging
-import os
 import re
 import sys
 import threading
@@ -41,7 +40,6 @@ def is_loopback(host: str) -> bool:
 
 def create_application(bucket: str) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application that serves a new bucket to clients on loopback."""
-    os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "0"  # read when moto is imported
     from botocore import auth
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.core.authorization import ActionAuthenticatorMixin

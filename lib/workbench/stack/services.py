@@ -23,7 +23,8 @@ from ..base import (
     StackError,
     World,
     did_you_mean,
-    environment,
+    http,
+    params,
     paths,
     secrets,
     split_host_port,
@@ -145,9 +146,7 @@ def java_command(
 
 
 def _request(url: str, auth: Any = None, method: str = "GET") -> Any:
-    import requests
-
-    return requests.request(method, url, timeout=2, auth=auth, verify=tls.verify(url))
+    return http.session(url).request(method, url, timeout=2, auth=auth, verify=tls.verify(url))
 
 
 # --- Kafka and Kafka Connect
@@ -347,17 +346,14 @@ def _apicurio_command(world: World) -> list[str]:
 
 
 def _s3_env(world: World) -> dict[str, str]:
-    """Return the environment for access to a lake in S3 (see environment.s3_environment).
+    """Return the environment for access to a lake in S3.
 
     The key of the embedded endpoint is created at the first call.
     """
-    credentials = None
     if world.uses_embedded_s3:
         secrets.ensure([S3_KEY])
         secrets.write_s3_credentials(S3_KEY_ID, secrets.read()[S3_KEY])
-        credentials = secrets.s3_credentials_file()
-    variables = environment.s3_environment(world.lake.endpoint, world.region, credentials)
-    return {name: value for name, value in variables.items() if value}
+    return {name: value for name, value in params.lake_variables(world).items() if value}
 
 
 def _lake_location(world: World) -> tuple[str, str]:
@@ -420,6 +416,7 @@ def _spark_ready(world: World) -> bool:
 
     # The default delay between two attempts is a second.
     options = [(f"grpc.{kind}_reconnect_backoff_ms", 20) for kind in ("initial", "min", "max")]
+    options.append(("grpc.enable_http_proxy", 0))
     host, port = split_host_port(world.spark.url)
     with grpc.insecure_channel(f"{host}:{port}", options=options) as channel:
         grpc.channel_ready_future(channel).result(timeout=5)
@@ -549,6 +546,7 @@ SERVICES: dict[str, Service] = {
             _s3_command,
             # The endpoint accepts only signed requests: a rejection shows that it is running.
             lambda w: _request(w.lake.endpoint).status_code == 403,
+            env=lambda w: {"INITIAL_NO_AUTH_ACTION_COUNT": "0"},  # read when moto is imported
             initialize=_s3_env,
             config_fingerprint=lambda w: (w.lake.endpoint, w.lake.root),
             startup_notice="it holds the lake in memory: the lake is empty now",

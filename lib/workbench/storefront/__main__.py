@@ -5,7 +5,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from ..base import WorkbenchError, params, wait
+from ..base import WorkbenchError, logs, params, wait
 from .domain import ALL
 from .http import create_server
 from .service import Service
@@ -17,7 +17,10 @@ def main(world_name: str, context: str, url: str) -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.Formatter.converter = time.gmtime
-    service = Service(params.load(world_name), ALL[context])
+    logs.configure()
+    world = params.load(world_name)
+    params.activate(world)
+    service = Service(world, ALL[context])
     with wait.stop_on_signal() as stop:
         with service.store.transaction():  # fails at once if the store does not exist
             pass

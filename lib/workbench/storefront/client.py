@@ -82,8 +82,10 @@ def instance_names(names: Sequence[str] = (), instances: int = 2) -> list[str]:
     return [service_name(n, i + 1) for i in range(instances) for n in names or ALL]
 
 
-# services that `supervised` restarts: a caller may wait for them after a crash
-_supervised: set[str] = set()
+def _supervised(world: World) -> set[str]:
+    """Return the services that `supervised` restarts: a caller may wait for them after a crash."""
+    names: set[str] = world.state.get("supervised services", set)
+    return names
 
 
 @contextmanager
@@ -107,11 +109,11 @@ def supervised(world: World, instances: int = 1) -> Iterator[list[str]]:
 
     with ThreadPoolExecutor(1) as pool:
         supervisor = pool.submit(supervise)
-        _supervised.update(names)
+        _supervised(world).update(names)
         try:
             yield restarted
         finally:
-            _supervised.difference_update(names)
+            _supervised(world).difference_update(names)
             stop_event.set()
         supervisor.result()
 
@@ -120,7 +122,7 @@ def raise_if_lost(world: World, *services: str) -> None:
     """Raise ServiceLost if one of these services is lost, and not supervised."""
     for service in services:
         error = stack.process_down_error(world, service)
-        if error and service not in _supervised:
+        if error and service not in _supervised(world):
             raise error
 
 
@@ -185,7 +187,7 @@ def request(
             error = wait_until(
                 lambda: stack.service_down_error(world, name, url), "", timeout=1, error=StackError
             )
-        error_class = StackError if name in _supervised else type(error)
+        error_class = StackError if name in _supervised(world) else type(error)
         raise error_class(
             error.message,
             location=f"{method} {url}/{path}",

@@ -5,7 +5,6 @@ certificates are signed by Amazon Trust Services, which the truststores of Java 
 systems contain. (The published walkthroughs configure a copy of Java's truststore.)
 """
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 from ..base import World, aws
@@ -31,11 +30,11 @@ def settings(world: World) -> dict[str, Any]:
         StackError: there are no credentials, or they have expired. (Otherwise the client would report
             a missing token after ten seconds, without the reason.)
     """
-    token(world.region)
-    return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: token(world.region)}
+    token(world)
+    return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: token(world)}
 
 
-def token(region: str) -> tuple[str, float]:
+def token(world: World) -> tuple[str, float]:
     """Return a token, which is a signed URL, and its expiry in seconds since 1970.
 
     The token is signed locally. Only the broker can report that the credentials have expired.
@@ -47,13 +46,13 @@ def token(region: str) -> tuple[str, float]:
         generate_auth_token_from_credentials_provider as sign,
     )
 
-    with aws.translate_errors(f"{CONNECT_ACTION} in {region}"):
-        url, expiry_ms = sign(region, _credentials())
+    with aws.translate_errors(f"{CONNECT_ACTION} in {world.region}"):
+        provider = world.state.get("credentials of MSK", _create_credentials)
+        url, expiry_ms = sign(world.region, provider)
     return url, expiry_ms / 1000
 
 
-@functools.cache
-def _credentials() -> Any:
+def _create_credentials() -> Any:
     """Return a provider of boto3's credentials, which botocore renews.
 
     The signer's default provider searches for credentials again for each token, and does not report

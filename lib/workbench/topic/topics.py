@@ -150,7 +150,7 @@ def _unavailable_error(world: World, message: str, location: str, hint: str) -> 
     the cause.
     """
     if uses_iam(world):
-        kafka_iam.token(world.region)  # raises an error if there are no valid credentials
+        kafka_iam.token(world)  # raises an error if there are no valid credentials
         hint = kafka_iam.ACCESS_HINT
     return stack.service_down_error(world, "kafka", world.kafka.bootstrap) or StackError(
         message, location=location, hint=hint

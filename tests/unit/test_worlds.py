@@ -1,0 +1,366 @@
+"""A world is a value: several are open in one process, and none changes the process but by `activate`."""
+
+import ast
+import copy
+import gc
+import json
+import os
+import pickle
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+from types import SimpleNamespace
+
+import aws_double
+import on_aws
+import pytest
+import workbench
+from workbench import connect, params
+from workbench.base import aws, environment, files, http, paths
+from workbench.base.state import State
+from workbench.query import spark_sql
+from workbench.spark import sessions, state_of, world_of
+from workbench.stack import databases
+
+LIB = Path(workbench.__file__).parent
+NAME = "movies_source"
+
+
+@pytest.fixture
+def account(monkeypatch):
+    """MSK Connect, which a double answers for, with one connector."""
+    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
+    operations = aws_double.msk_connect(
+        aws_double.Remembers(),
+        on_aws.REGION,
+        on_aws.ACCOUNT,
+        aws_double.EMBEDDED,
+        ["workbench-debezium-mysql"],
+    )
+    double = aws_double.Double("http://127.0.0.1:9", operations)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", double.url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    yield double
+    double.close()
+
+
+def test_two_worlds_are_open_and_one_is_closed(account, tmp_path):
+    local, first, second = params.load("local"), on_aws.world(), on_aws.world()
+    before = dict(os.environ)
+    connect.apply(first, NAME, connect.config(first, NAME))
+    for world in (first, second):
+        assert connect.names(world) == [NAME] and connect.failure(world, NAME) is None
+    files.write_text(f"file:{tmp_path}/a", local.name)
+    kept = {"local": local.state.get("kept", list)}
+    healthy = dict(second.state.get("healthy connectors", dict))
+    assert healthy and before == os.environ
+    first.state.close()
+    assert first.state.get("healthy connectors", dict) == {}
+    assert second.state.get("healthy connectors", dict) == healthy and before == os.environ
+    assert local.state.get("kept", list) is kept["local"]
+    assert connect.names(second) == connect.names(first) == [NAME]
+    assert files.read_text(f"file:{tmp_path}/a") == "local"
+
+
+def test_the_clients_of_an_active_world_are_its_own_and_go_with_it(account, monkeypatch):
+    monkeypatch.setattr(
+        aws,
+        "_create_client",
+        lambda region, service: SimpleNamespace(close=lambda: closed.append(region)),
+    )
+    worlds = [on_aws.world().model_copy(update={"region": name}) for name in ("one", "two")]
+    closed, made = [], []
+    for world in worlds:
+        with params.activate(world):
+            made.append(aws.client(world.region, "s3"))
+            assert aws.client(world.region, "s3") is made[-1]
+    worlds[0].state.close()
+    assert closed == ["one"]
+    with params.activate(worlds[1]):
+        assert aws.client("two", "s3") is made[1]
+    with params.activate(worlds[0]):
+        assert aws.client("one", "s3") is not made[0], "a closed world can be used again"
+
+
+def test_a_state_closes_the_newest_first_and_is_no_part_of_a_value():
+    world, closed = params.load("local"), []
+    shown = repr(world)
+    for name in ("a", "b", "c"):
+        assert world.state.get(name, lambda name=name: [name], closed.extend) == [name]
+        assert world.state.get(name, dict) == [name], "created once"
+    other = params.load("local")
+    assert world == other and hash(world) == hash(other) and repr(world) == shown
+    for copied in (world.model_copy(), copy.deepcopy(world), pickle.loads(pickle.dumps(world))):
+        assert copied == world and copied.state is not world.state
+        assert copied.state.get("a", list) == []
+    assert "state" not in str(world.model_dump()) and dict(params.flatten(world))["name"] == "local"
+    world.state.close()
+    world.state.close()
+    assert closed == ["c", "b", "a"] and world.state.get("a", list) == []
+
+
+def test_what_fails_to_close_keeps_nothing_else_open():
+    state, closed = State(), []
+    state.get("a", list, lambda _: closed.append("a"))
+    state.get("b", list, lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        state.close()
+    assert closed == ["a"] and state.get("b", dict) == {}
+
+
+# --- what importing and loading leave as it was
+
+CHILD = """
+import importlib, json, os, pkgutil, sys
+import IPython, pandas
+from IPython.core.interactiveshell import InteractiveShell
+sys.path.insert(0, sys.argv[1])
+for name in json.loads(sys.argv[2]):  # what other libraries do at import is not ours
+    importlib.import_module(name)
+
+WRITES = "os.mkdir os.symlink os.link os.rename os.remove os.rmdir os.chmod os.truncate".split()
+written = []
+
+def watch(event, arguments):
+    if event in WRITES:
+        written.append([event, str(arguments[0])])
+    elif event == "open" and isinstance(arguments[2], int) and arguments[2] & 3:
+        written.append([event, str(arguments[0])])
+
+def options():
+    registered = pandas._config.config._registered_options
+    return {name: pandas.get_option(name) for name in registered}
+
+def shown():
+    shell = InteractiveShell.instance()
+    return {k: set(f.type_printers) for k, f in shell.display_formatter.formatters.items()}
+
+before = dict(os.environ), options(), shown()
+sys.addaudithook(watch)
+import workbench
+for module in pkgutil.walk_packages(workbench.__path__, "workbench."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+import on_aws
+from workbench import params
+names = params.world_names()
+worlds = [on_aws.world(name) for name in names]
+after = dict(os.environ), options(), shown()
+root = str(params.paths.ROOT)
+print(json.dumps([names, root, [a == b for a, b in zip(before, after)], written]))
+"""
+FOREIGN = "pyspark.sql papermill botocore.session sqlglot psycopg pyarrow matplotlib.pyplot".split()
+
+
+def test_imports_and_loads_change_nothing(tmp_path):
+    """In a checkout whose path needs a link."""
+    root = tmp_path / "x y"
+    root.mkdir()
+    for name in ("params", "data", "notebooks", "deploy"):
+        (root / name).symlink_to(paths.ROOT / name)
+    user = {"PGSSLMODE": "require", "AWS_PROFILE": "mine", "NO_PROXY": "a.example"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(paths.ROOT / "tests/help"), json.dumps(FOREIGN)],
+        env={
+            **os.environ,
+            **user,
+            "WORKBENCH_ROOT": str(root),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "WORKBENCH_SECRET_CONNECT_ADMIN": "x",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    names, used, same, written = json.loads(done.stdout.splitlines()[-1])
+    assert (names, used) == (params.world_names(), str(root))
+    assert same == [True, True, True], "os.environ, pandas options, IPython's formatters"
+    assert [w for w in written if not w[1].startswith("/dev/")] == []
+
+
+def test_only_activate_changes_the_environment():
+    """Elsewhere a change of `os.environ` is made for a child process, in a dict."""
+    writers = {"pop", "update", "setdefault", "clear", "popitem", "__setitem__", "__delitem__"}
+
+    def is_environ(node):
+        return ast.unparse(node) in ("os.environ", "environ")
+
+    found = set()
+    for path in LIB.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            changed = (
+                isinstance(node, ast.Subscript)
+                and is_environ(node.value)
+                and not isinstance(node.ctx, ast.Load)
+            ) or (
+                isinstance(node, ast.Attribute)
+                and (
+                    (is_environ(node.value) and node.attr in writers)
+                    or ast.unparse(node) in ("os.putenv", "os.unsetenv")
+                )
+            )
+            if changed:
+                found.add(str(path.relative_to(LIB)))
+    # a WSGI request's own `environ` is a dict
+    assert found - {"stack/s3.py"} == {"base/environment.py"}
+    assert "os.environ" not in (LIB / "stack/s3.py").read_text(encoding="utf-8")
+
+
+# --- activate
+
+
+@pytest.fixture
+def user(monkeypatch):
+    """The environment of a user with settings of his own."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "PG", "SPARK_CONNECT"))]:
+        monkeypatch.delenv(name)
+    for name, value in {
+        "PGSERVICE": "cloud",
+        "AWS_PROFILE": "mine",
+        "AWS_ACCESS_KEY_ID": "AKID",
+        "AWS_SESSION_TOKEN": "",
+        "NO_PROXY": "corp.example",
+        "no_grpc_proxy": "corp.example",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("no_proxy", raising=False)
+    return environment_now()
+
+
+def environment_now():
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+def changes(user):
+    now = environment_now()
+    return {name: now.get(name) for name in {*user, *now} if user.get(name) != now.get(name)}
+
+
+def test_activate_restores_also_after_an_error_and_nests(user):
+    local, s3, cloud = params.load("local"), params.load("s3"), on_aws.world()
+    proxies = {
+        "no_proxy": "corp.example,127.0.0.1,localhost",
+        "NO_PROXY": "corp.example,127.0.0.1,localhost",
+        "no_grpc_proxy": "corp.example,127.0.0.1,localhost",
+    }
+    remote = {**proxies, "SPARK_CONNECT_MODE_ENABLED": "1"}
+    region = {"AWS_REGION": on_aws.REGION}
+    with pytest.raises(ZeroDivisionError), params.activate(cloud):
+        assert changes(user) == {**remote, **region}
+        with pytest.raises(KeyError), params.activate(s3):
+            inside = changes(user)
+            assert inside["AWS_ACCESS_KEY_ID"] is inside["PGSERVICE"] is None
+            assert inside["AWS_ENDPOINT_URL_S3"] == s3.lake.endpoint
+            assert inside["AWS_PROFILE"] == "default" and "AWS_SHARED_CREDENTIALS_FILE" in inside
+            with params.activate(local):
+                assert changes(user) == {**remote, "PGSERVICE": None}
+            assert changes(user) == inside
+            raise KeyError
+        assert changes(user) == {**remote, **region}
+        raise ZeroDivisionError
+    assert changes(user) == {}
+
+
+def test_activate_without_a_block_stays_until_another_world_is_activated(user):
+    with environment.Activation(environment.NO_WORLD):
+        for world in (params.load("s3"), params.load("s3"), params.load("local"), on_aws.world()):
+            params.activate(world)
+            assert environment.active_state() is world.state
+        activations = [weakref.ref(params.activate(world)) for _ in range(3)]
+        gc.collect()
+        assert [one() for one in activations] == [None] * 3, "a call for each cell keeps nothing"
+        assert "AWS_ENDPOINT_URL_S3" not in os.environ and os.environ["AWS_PROFILE"] == "mine"
+    assert changes(user) == {} and environment.active_state() is environment.NO_WORLD[0]
+
+
+def test_an_activation_that_changes_nothing_touches_nothing(user):
+    """Another thread may be reading the environment."""
+    world = params.load("s3")
+    with params.activate(world):
+        seen, inside = [], dict(os.environ)
+        with pytest.MonkeyPatch.context() as patch, params.activate(params.load("s3")):
+            patch.setattr(environment, "_set", lambda *given: seen.append(given))
+            with params.activate(params.load("s3")):
+                pass
+        assert seen and all(inside.get(name) == value for name, value in seen)
+
+
+def test_world_aws_is_read_with_the_users_own_key(user, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        aws, "parameters", lambda *_: seen.append(environment_now()) or on_aws.PARAMETERS
+    )
+    with params.activate(params.load("s3")):
+        inside = dict(os.environ)
+        params.load("aws")
+        assert inside == os.environ
+    assert seen and all(given == user for given in seen)
+
+
+# --- settings that are passed to a client
+
+
+def test_postgres_is_reached_in_spite_of_variables_for_another_database(monkeypatch):
+    from psycopg import pq
+
+    assert databases.libpq_defaults() == ""
+    for name, value in {
+        "PGSSLMODE": "verify-full",
+        "PGHOSTADDR": "192.0.2.1",
+        "PGOPTIONS": "-c no=1",
+        "PGMINPROTOCOLVERSION": "3.2",
+    }.items():
+        monkeypatch.setenv(name, value)
+    parsed = {o.keyword: o.val for o in pq.Conninfo.parse(databases.libpq_defaults().encode())}
+    assert (parsed[b"sslmode"], parsed[b"hostaddr"], parsed[b"options"]) == (b"prefer", b"", b"")
+    assert parsed[b"min_protocol_version"] is None
+
+
+def test_loopback_is_called_without_the_users_proxy(monkeypatch, answering):
+    server = answering({"/x": (200, "here")})
+    for name in ("http_proxy", "HTTP_PROXY", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert http.call("it", "GET", f"{server.url}/x").text == "here"
+    assert http.session("http://h.example/x").trust_env
+
+
+# --- sessions of Spark
+
+
+class Session:
+    """A session of Spark Connect, as far as closing it goes."""
+
+    def __init__(self, builder=None):
+        self.client = SimpleNamespace(_retry_policy={}, _execute_and_fetch=None, _builder=builder)
+        self.conf = SimpleNamespace(set=lambda *_: None, get=lambda _: "true")
+        self.stopped = []
+
+    def stop(self):
+        self.stopped.append(True)
+        raise RuntimeError("the server is down")
+
+
+def test_a_world_closes_its_sessions_and_not_those_of_another():
+    worlds = [params.load("local") for _ in range(3)]
+    spark = [sessions._configure(Session(), world) for world in worlds[:2]]
+    shared = sessions._configure(Session(), worlds[0])
+    sessions._configure(shared, worlds[2])
+    sibling = spark_sql._ansi_session(spark[0])
+    assert spark_sql._ansi_session(spark[0]) is sibling is not spark[0]
+    worlds[0].state.close()
+    assert (spark[0].stopped, sibling.stopped) == ([True], [True])
+    assert (spark[1].stopped, shared.stopped) == ([], [])
+    assert world_of(spark[0]) is None and state_of(spark[0]) is environment.NO_WORLD[0]
+    assert world_of(spark[1]) is worlds[1] and world_of(shared) is worlds[2]
+    assert worlds[0].state is not worlds[1].state
+
+
+def test_a_world_keeps_no_session_that_nobody_else_has():
+    world = params.load("local")
+    address = id(sessions._configure(Session(), world))
+    gc.collect()
+    assert address not in map(id, sessions._worlds)
