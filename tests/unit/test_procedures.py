@@ -131,8 +131,11 @@ def test_only_a_list_or_a_map_beside_a_small_decimal_is_compacted_by_records(
     assert options(extra={BY_RECORDS: "true"})[BY_RECORDS] == "true"
 
 
-def test_a_plan_waits_for_the_commit_under_way_and_what_is_planned_does_not(written):
+@pytest.mark.parametrize("extra", [{"hoodie.compact.inline": "false"}, {}])
+def test_a_plan_waits_for_the_commit_under_way_and_what_is_planned_does_not(written, extra):
+    """Unless commits compact, too: they would roll back the plan and execute it again."""
     held, spark = [], Spark()
+    by_hand = bool(extra)
     answer, lock = spark.sql, written / ".hoodie" / ".writing.lock"
 
     def sql(text):
@@ -143,10 +146,10 @@ def test_a_plan_waits_for_the_commit_under_way_and_what_is_planned_does_not(writ
         return answer(text)
 
     spark.sql = sql
-    hudi.compact(spark, table(written))
-    assert held == [(True, True), (False, False)]
+    hudi.compact(spark, table(written, extra=extra))
+    assert held == [(True, True), (False, not by_hand)]
     (written / ".hoodie" / "20260101120000002.compaction.requested").unlink()
-    hudi.compact(spark, table(written), "run")
+    hudi.compact(spark, table(written, extra=extra), "run")
     assert held[2:] == [(False, True)], "Hudi plans where nothing is planned"
     with tables.commit_lock(table(written)):
         waiting = threading.Thread(target=hudi.compact, args=(spark, table(written), "schedule"))

@@ -30,6 +30,7 @@ NAME = "movies_source"
 @pytest.fixture
 def account(monkeypatch):
     """MSK Connect, which a double answers for, with one connector."""
+    environment.active_state().close()  # clients of another test, with another address
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     operations = aws_double.msk_connect(
         aws_double.Remembers(),
@@ -43,6 +44,7 @@ def account(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
     yield double
+    environment.active_state().close()
     double.close()
 
 
