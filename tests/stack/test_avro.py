@@ -19,12 +19,13 @@ from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, stack
 from workbench.base.errors import CheckFailed, ConnectorError, LakeError, StackError
+from workbench.base.registries import AVRO_CONVERTER
 from workbench.base.wait import wait_until
 from workbench.checks import check
 from workbench.hudi import changes
 from workbench.source import postgres
 from workbench.stack import process
-from workbench.stack.services import AVRO_CONVERTER, SERVICES
+from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
 from worlds import with_settings
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from ..base import ROOT, ConnectorError, World, aws, did_you_mean, local_path, state_dir, yaml_files
 from ..base.errors import URI_LOGIN
+from ..base.registries import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from ..source import postgres
-from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
 CONNECTORS_DIR = ROOT / "params" / "connectors"
 CONNECTOR_CATALOG = yaml_files.load(Path(__file__).with_name("catalog.yaml"))

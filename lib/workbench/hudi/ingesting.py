@@ -26,8 +26,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from ..base import LakeError, World, files
-from ..landing.batch import Counts
 from ..spark import innermost_cause, is_session_lost, java_stacktraces, translate_errors
+from ..spark.batch import Counts
 from . import changes, ddl, evolution, moves
 from .changes import SourceProgress
 from .loading import write_batch

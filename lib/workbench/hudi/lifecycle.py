@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from ..base import World, files
-from ..landing.batch import read_dead_letters
+from ..spark.batch import read_dead_letters
 from ..topic import dlq
 from .changes import Topic
 from .ddl import catalog_synced, unregister

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 from ..base import LakeError, World, did_you_mean, files
 from ..base.paths import join_uri
 from ..spark import java_stacktraces, translate_errors
+from ..spark.batch import Counts, read_dead_letters
 from ..topic import dlq, registry, topics, wire
 from . import writing
-from .batch import Counts, read_dead_letters
 from .formats import AvroContainer, FileFormat, JsonLines, MessageConverter, RecordEncoder
 from .messages import AvroConverter, JsonConverter, parse_unresolved
 from .parquet import Parquet

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
 
-from ..stack.services import AVRO_CONVERTER
+from ..base.registries import AVRO_CONVERTER
 from .partitioners import to_strftime
 from .settings import Boolean, Ignored, Integer, List, PositiveInteger, Settings, Text
 

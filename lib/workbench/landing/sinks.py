@@ -12,7 +12,7 @@ from typing import Iterable, Optional
 
 from ..base import World
 from ..base.paths import is_safe_relative_path
-from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
+from ..base.registries import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from . import models, transforms
 from .partitioners import (
     FieldPartitioner,

@@ -3,7 +3,7 @@
 import socket
 from typing import Any, Optional, Sequence
 
-from ..base import StackError, World, aws, paths, split_host_port
+from ..base import StackError, World, aws, paths, registries, split_host_port
 from . import services
 from .process import Status
 
@@ -73,7 +73,7 @@ def api_request(world: World, name: str) -> Optional[tuple[str, str, dict[str, A
     if name == "connect" and world.connect.kind == "msk":
         return "kafkaconnect", "list_connectors", {"maxResults": 1}
     if name == "apicurio" and world.registry.kind == "glue":
-        registry = {"RegistryName": services.glue_registries(world)["value"]}
+        registry = {"RegistryName": registries.glue_registries(world)["value"]}
         return "glue", "get_registry", {"RegistryId": registry}
     if name == "spark" and world.spark.kind == "emr_serverless":
         return "emr-serverless", "get_application", {"applicationId": world.spark.url}

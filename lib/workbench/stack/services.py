@@ -30,6 +30,7 @@ from ..base import (
     split_host_port,
     tls,
 )
+from ..base.registries import AVRO_CONVERTER, REGISTRY_V2
 from . import artifacts, cds, databases
 from .process import Service, data_dir, log_file, render_conf, run_command, temp_dir
 
@@ -70,16 +71,6 @@ AVRO_LIMITS = [
     f"-Dorg.apache.avro.limits.bytes.maxLength={MAX_TEXT_BYTES}",
     f"-Dorg.apache.avro.limits.collectionItems.maxLength={MAX_LIST_ITEMS}",
 ]
-AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
-REGISTRY_V2 = "/apis/registry/v2"
-
-
-def glue_registries(world: World) -> dict[str, str]:
-    """Return Glue's registries of a deployment for the schemas of keys and of values.
-
-    deploy/2-lake.yaml creates them.
-    """
-    return {side: f"{world.stack.deployment}-{side}s" for side in ("key", "value")}
 
 
 def java_options(compiler: str) -> list[str]:

@@ -13,7 +13,7 @@ import pandas
 import requests
 
 from ..base import LakeError, StackError, World, did_you_mean, http
-from ..stack.services import REGISTRY_V2
+from ..base.registries import REGISTRY_V2
 from . import avro
 from .wire import CCOMPAT, CONTENT_ID, GLOBAL_ID, SchemaId
 

@@ -344,7 +344,7 @@ def publish(
     Args:
         world: the environment profile.
         topic: name of the dead-letter topic.
-        uri: folder of the files (see landing.batch.DEAD_LETTER_COLUMNS). Records that come from a
+        uri: folder of the files (see spark.batch.DEAD_LETTER_COLUMNS). Records that come from a
             landed file are not published.
         state_uri: the file that lists which files were published. A file that was rewritten since
             is published again.

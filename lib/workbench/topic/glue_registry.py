@@ -1,6 +1,6 @@
 """The AWS Glue Schema Registry as the schema registry.
 
-One registry has the schemas of keys, another one the schemas of values (services.glue_registries), as
+One registry has the schemas of keys, another one the schemas of values (base.registries.glue_registries), as
 in the published walkthrough on schema evolution (S4).
 
 By default AWS's converter gives the schemas of keys and of values the name of the topic (library
@@ -17,7 +17,7 @@ from typing import Any, Optional, Sequence
 import pandas
 
 from ..base import LakeError, StackError, World, aws, did_you_mean
-from ..stack.services import glue_registries
+from ..base.registries import glue_registries
 from . import avro
 from .wire import GLOBAL_ID, SchemaId
 
