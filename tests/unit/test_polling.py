@@ -12,6 +12,8 @@ from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import polling, settings, sources
 from workbench.landing.transforms import PACKAGE_PREFIX
+from workbench.source.databases import PostgreSQL
+from workbench.source.snapshot import Column, PollSummary
 
 
 @pytest.fixture(scope="module")
@@ -213,9 +215,7 @@ def column(kind, precision=None, scale=None, optional=True, mapping="none"):
     numeric = settings.SUPPORTED["source"][sources.JDBC]["settings"]["numeric.mapping"]["enum"][
         mapping
     ]
-    return sources.connect_field(
-        SimpleNamespace(name="n", precision=precision, scale=scale), kind, optional, numeric
-    )
+    return sources.connect_field(Column("n", kind, optional, precision, scale), numeric)
 
 
 @pytest.mark.parametrize(
@@ -324,15 +324,17 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
     """An error of the sending, or of the database's cursor, says what it is."""
     schema = {"fields": [{"field": "n", "name": "org.apache.kafka.connect.data.Decimal"}]}
     values = polling.sql.SQL("n")
+    snapshot = SimpleNamespace(
+        time=lambda *_: "now",
+        summarize=lambda *_, **__: PollSummary(1, [0], 0),
+        json_rows=lambda *_: ['{"n": "NaN"}'],
+    )
     for name, given in {
         "_poll_lock": lambda *_: nullcontext(),
-        "_begin_snapshot": lambda *_: "now",
-        "_inspect": lambda *_: (1, [0], 0),
         "_describe_columns": lambda *_: (schema, values),
-        "_fetch_rows": lambda *_: ['{"n": "NaN"}'],
     }.items():
         monkeypatch.setattr(polling, name, given)
-    monkeypatch.setattr(polling.postgres, "session", lambda *_: nullcontext())
+    monkeypatch.setattr(PostgreSQL, "snapshot", staticmethod(lambda *_: nullcontext(snapshot)))
     monkeypatch.setattr(polling.files, "read_text", lambda _: None)
     monkeypatch.setattr(polling.topics, "create", lambda *_: None)
     monkeypatch.setattr(polling.topics, "produce", lambda world, topic, messages: list(messages))

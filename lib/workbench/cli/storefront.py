@@ -44,7 +44,9 @@ def load(
 
     loaded = params.load(world)
     storefront.require_created(loaded)
-    for name in storefront.flow.service_databases:  # raises an error for a service that is down
+    for name in (
+        storefront.walkthrough.resources.service_databases
+    ):  # raises an error for a service that is down
         storefront.call(loaded, name, "GET", "health")
     operations = storefront_load.random_operations(int(time.time()), changes)
     seconds = storefront_load.load(loaded, operations, rate=rate)

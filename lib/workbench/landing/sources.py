@@ -1,6 +1,6 @@
 """The configuration of a source connector, Confluent's JDBC source, parsed from its JSON.
 
-The database is PostgreSQL. A setting that the poll does not support raises an error that names the
+A setting that the poll does not support raises an error that names the
 setting. The SQL statements are the connector's, with literals in place of its parameters.
 settings.yaml has the statements and the supported types of columns.
 """
@@ -9,10 +9,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from psycopg import Column, sql
+from psycopg import sql
 
 from ..base import ConnectorError, World
-from ..source.postgres import identifier
+from ..source.databases import POSTGRESQL, PolledDatabase
+from ..source.names import identifier
+from ..source.snapshot import Column
 from . import settings as settings_
 from . import transforms
 from .settings import Settings
@@ -74,7 +76,7 @@ class Source:
         return self.select_all(table) + condition.format(**columns, **last, end=sql.Literal(end))
 
 
-def parse(config: dict[str, str], world: World) -> Source:
+def parse(config: dict[str, str], world: World, source: PolledDatabase = POSTGRESQL) -> Source:
     """Read a JDBC source's JSON.
 
     poll.interval.ms and tasks.max are accepted and have no effect.
@@ -84,7 +86,7 @@ def parse(config: dict[str, str], world: World) -> Source:
             password is in plain text; or the database is not the environment's.
     """
     settings = settings_.validate("source", config, config.get("name", "the JDBC source's JSON"))
-    database = _require_connection(settings, world)
+    database = _require_connection(settings, world, source)
     names, query = settings["table.whitelist"], settings["query"]
     if bool(query) == bool(names):
         raise settings.error_for(
@@ -100,7 +102,7 @@ def parse(config: dict[str, str], world: World) -> Source:
     return Source(settings, database, tables, transforms.parse(config, settings.location))
 
 
-def _require_connection(settings: Settings, world: World) -> str:
+def _require_connection(settings: Settings, world: World, source: PolledDatabase) -> str:
     """Return the name of the database in connection.url.
 
     Raises:
@@ -108,9 +110,8 @@ def _require_connection(settings: Settings, world: World) -> str:
     """
     address: str = settings["connection.url"]
     server, _, database = address.rpartition("/")
-    postgres = world.postgres
-    url = f"jdbc:postgresql://{postgres.host}:{postgres.port}"
-    user, password = postgres.replication_user, world.connect.password_reference
+    url, user = source.jdbc_login(world)
+    password = world.connect.password_reference
     is_url = server == url and re.fullmatch(r"[^?&;]+", database)
     for key, is_valid, expected in (
         ("connection.url", is_url, f"{url}/<database>"),
@@ -145,14 +146,12 @@ def topic_name(config: dict[str, str], table: str) -> str:
 
 
 def connect_field(
-    described: Column, kind: str, optional: bool, mapping: list[int]
+    described: Column, mapping: list[int]
 ) -> Optional[tuple[dict[str, Any], sql.Composed]]:
     """Return a column's field in the Connect schema, as the connector defines it, and the SQL of its value.
 
     Args:
         described: the column.
-        kind: PostgreSQL's type (pg_type.typname), "enum" for any enum.
-        optional: whether the column may be null.
         mapping: parsed value of numeric.mapping: maximum digits of an integer and of a double.
 
     Returns:
@@ -160,13 +159,14 @@ def connect_field(
         interval, …), for a numeric with a negative scale, and for one without precision, which the
         connector would publish with scale 127.
     """
-    rule = (
-        _numeric_type(described, *mapping) if kind == "numeric" else JDBC_RULES["types"].get(kind)
-    )
+    if described.kind == "numeric":
+        rule = _numeric_type(described, *mapping)
+    else:
+        rule = JDBC_RULES["types"].get(described.kind)
     if rule is None:
         return None
     logical, name = rule.get("logical", {}), described.name
-    field = {"type": rule["type"], "optional": optional, **logical, "field": name}
+    field = {"type": rule["type"], "optional": described.optional, **logical, "field": name}
     value = sql.SQL(rule.get("value", "{0}") + " AS {0}")
     return field, value.format(sql.Identifier(name))
 

@@ -23,6 +23,8 @@ from ..storefront.contexts import DLQ_TOPIC, PUBLICATION, Document
 from ..storefront.events import EventIds
 from ..storefront.store import Store
 from ..topic import groups, topics
+from .resources import OwnedResources
+from .steps import Product, Step, Steps
 from .storefront_pictures import delivery, picture  # noqa: F401 - for the notebooks
 from .storefront_stores import (  # noqa: F401 - for the notebooks
     compare,
@@ -136,8 +138,8 @@ def stop(*names: str) -> None:
 def restart_clean(world: World) -> None:
     """Start one instance of each service with empty stores and topics."""
     require_embedded(world)
-    stack.ensure_running(world, *flow.services)
-    flow.reset(world)
+    stack.ensure_running(world, *walkthrough.steps.services)
+    walkthrough.reset(world)
     up(world)
 
 
@@ -393,7 +395,7 @@ def enable_outbox_connectors(world: World) -> None:
         statement = format_sql(grant, name, world.postgres.replication_user)
         postgres.execute(world, statement, database=name)
         postgres.create_publication(world, PUBLICATION, ["outbox"], name)
-        connect.apply(world, connector, flow.config(world, connector))
+        connect.apply(world, connector, walkthrough.resources.config(world, connector))
     for connector in CONNECTORS:
         connect.wait_running(world, connector)
 
@@ -417,17 +419,20 @@ def _is_created(world: World) -> bool:
     return {*contexts.TOPICS} <= {*topics.names(world)}
 
 
-flow = Walkthrough(
-    captures=(),
-    watermark=False,
-    folder=ROOT / "notebooks" / "70_eventual_consistency",
-    config=_config,
-    extra_connectors=CONNECTORS,
-    own_topics=(*contexts.TOPICS, DLQ_TOPIC),
-    completion_checks={"71_stores": _is_created},
-    services=("postgres", "kafka", "connect"),
-    owned_services=tuple(_instances()),
-    consumer_groups=tuple(c.group for c in contexts.ALL.values() if c.subscribed_topics),
-    service_databases=CONTEXTS,
-    local_only=True,
+walkthrough = Walkthrough(
+    "70_eventual_consistency",
+    Steps(
+        ROOT / "notebooks" / "70_eventual_consistency",
+        (Step("71_stores", Product.SOURCE, _is_created),),
+        services=("postgres", "kafka", "connect"),
+        local_only=True,
+    ),
+    OwnedResources(
+        config=_config,
+        extra_connectors=CONNECTORS,
+        own_topics=(*contexts.TOPICS, DLQ_TOPIC),
+        services=tuple(_instances()),
+        consumer_groups=tuple(c.group for c in contexts.ALL.values() if c.subscribed_topics),
+        service_databases=CONTEXTS,
+    ),
 )
