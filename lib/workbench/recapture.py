@@ -10,7 +10,6 @@ import re
 import zlib
 from dataclasses import dataclass, replace
 from itertools import count
-from types import ModuleType
 from typing import Any, Callable, Iterator, Optional, TypedDict, Union
 
 from psycopg import sql
@@ -32,7 +31,7 @@ from .hudi.ingesting import (
 from .hudi.rewriting import finish_rewrite, rewrite
 from .hudi.timeline import PROGRESS_KEY, SCHEMA_CHANGE_KEY, completed_actions
 from .landing.sources import topic_name
-from .source import mariadb, postgres
+from .source import databases
 from .source.names import identifier
 from .topic import registry, topics
 
@@ -66,7 +65,7 @@ JOURNAL_KEYS = (
     "database.dbname",
     HISTORY_TOPIC,
 )
-ENGINES = {"PostgresConnector": postgres, "MariaDbConnector": mariadb, "MySqlConnector": mariadb}
+ENGINES = databases.BY_CONNECTOR_CLASS
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def _connector_class(config: ConnectorConfig) -> str:
 
 def _slot_name(config: ConnectorConfig) -> str:
     """Return the replication slot that a connector reads, "" for a database without slots."""
-    if ENGINES.get(_connector_class(config)) is not postgres:
+    if not isinstance(ENGINES.get(_connector_class(config)), databases.SlotDatabase):
         return ""
     return config.get("slot.name", DEFAULT_SLOT)
 
@@ -266,7 +265,7 @@ class _Recapture:
                 f"connector {self.connector!r} cannot be recaptured: its class is {kind!r}",
                 expected=f"one of {', '.join(ENGINES)}",
             )
-        self.engine: ModuleType = ENGINES[kind]
+        self.engine = ENGINES[kind]
         file = f"{tables.safe_file_name(self.connector)}.json"
         self.journal_uri = f"{self.world.lake.checkpoints}/recapture/{file}"
         self.sources = list(dict.fromkeys(each.source for each in self.captured))
@@ -435,8 +434,9 @@ class _Recapture:
         names = [*topics.names(self.world)]
         if self.format == "avro":
             names += registry.names(self.world)
-        slots = postgres.all_slots(self.world)["slot_name"] if self.engine is postgres else ()
-        used_names = {*connect.names(self.world), *slots}
+        used_names = {*connect.names(self.world)}
+        if isinstance(self.engine, databases.SlotDatabase):
+            used_names.update(self.engine.all_slots(self.world)["slot_name"])
         current = re.search(r"_r(\d+)$", self.config["topic.prefix"])
         for number in count(int(current[1]) + 1 if current else 2):
             suffix = f"_r{number}"
@@ -459,8 +459,8 @@ class _Recapture:
             )
         elif not remaining:
             connect.delete(self.world, self.connector)
-            if self.engine is postgres:
-                postgres.drop_slot(self.world, _slot_name(self.config), self.database)
+            if isinstance(self.engine, databases.SlotDatabase):
+                self.engine.drop_slot(self.world, _slot_name(self.config), self.database)
             self.progress(f"connector {self.connector} is deleted")
         elif self.connector in connect.names(self.world):
             config = {**self.config, INCLUDE_LIST: remaining}

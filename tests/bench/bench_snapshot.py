@@ -14,7 +14,7 @@ from workbench.source import postgres
 from workbench.topic import topics
 from workbench.walkthroughs import pagila
 from workbench.walkthroughs.capture import Capture
-from workbench.walkthroughs.flow import Flow
+from workbench.walkthroughs.flow import CaptureFlow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +71,7 @@ def _config(world: World, name: str, variant: str = "Avro") -> dict[str, str]:
     }
 
 
-FLOW = Flow(
+FLOW = CaptureFlow(
     (
         Capture(
             f"public.{NAME}",

@@ -22,7 +22,7 @@ def converged(world: World, _: SparkSession) -> list[Line]:
     direct = _apart(world, seed=1)
     storefront.enable_outbox_connectors(world)
     outbox = _apart(world, seed=2)
-    storefront.flow.reset(world)
+    storefront.walkthrough.reset(world)
     what = f"a change → in all stores, at {RATE} changes/s, p95 of {COUNT:,}"
     return [
         Line(

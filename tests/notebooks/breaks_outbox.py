@@ -552,7 +552,7 @@ from workbench.connect import rest
 one = walkthroughs.ALL[0]
 def stop(*asked):
     type(one).ensure(one, *asked)
-    rest.KafkaConnect(world).stop(one.captures[0].connector)
+    rest.KafkaConnect(world).stop(one.flow.captures[0].connector)
 vars(one)["ensure"] = stop""",
             {"a slot in use cannot be dropped": "no failure"},
         ),
@@ -565,8 +565,8 @@ from workbench.walkthroughs import log_based, movies, museum, outbox, query_base
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 for each in (query_based, log_based, movies):
-    each.flow.ensure(world, "source_database", "connectors")
-storefront.flow.reset(world)
+    each.walkthrough.ensure(world, "source_database", "connectors")
+storefront.walkthrough.reset(world)
 for each in walkthroughs.ALL:
     vars(each)["reset"] = lambda *asked: None
 own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}

@@ -132,7 +132,7 @@ def printed(path):
     "name", [p.stem for p in sorted((NOTEBOOKS / "10_outbox").glob("*.ipynb"))]
 )
 def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
-    outbox.flow.reset(world, "11_source_database")
+    outbox.walkthrough.reset(world, "11_source_database")
     for _ in range(2):
         result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
@@ -182,17 +182,17 @@ def test_nbval_compares_the_reference_tables(world, tmp_path):
 
 
 OTHERS = {
-    path.stem: flow
-    for flow in walkthroughs.ALL
-    if flow is not outbox.flow
-    for path in sorted(flow.folder.glob("*.ipynb"))
+    path.stem: each
+    for each in walkthroughs.ALL
+    if each is not outbox.walkthrough
+    for path in sorted(each.steps.folder.glob("*.ipynb"))
 }
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_notebook_of_another_walkthrough_runs_alone_on_an_empty_stack_and_again(world, name):
-    stack.ensure_running(world, *OTHERS[name].services)
+    stack.ensure_running(world, *OTHERS[name].steps.services)
     OTHERS[name].reset(world)
     for _ in range(2):  # what it changed is set back by itself
         result = runner.run([name], "local", progress=False)
@@ -218,18 +218,15 @@ def test_the_original_film_rental(world):
         {"from_dir": os.environ["PAGILA_DIR"]},
         progress=False,
     )
-    for flow in (
-        query_based.flow,
-        log_based.flow,
-    ):  # the next tests are to begin with the generated rows
-        flow.reset(world, "source_database")
+    for each in (query_based, log_based):  # the next tests are to begin with the generated rows
+        each.walkthrough.reset(world, "source_database")
     assert result.status == "passed", failures(result)
 
 
 @pytest.mark.drill
 def test_the_museum_twice_in_a_row(world):
     stack.ensure_running(world, "apicurio")
-    museum.flow.reset(world, "51_source_database")
+    museum.walkthrough.reset(world, "51_source_database")
     for _ in range(2):
         result = runner.run(["50_time_travel"], "local", progress=False)
         assert result.status == "passed", failures(result)
@@ -260,8 +257,8 @@ def what_is_there(world):
     return [
         connect.names(world),
         topics.names(world),
-        [t.name for t in museum.flow.resources(world).remaining_tables()],
-        outbox.flow.resources(world).remaining_tables(),
+        museum.walkthrough.resources.remaining(world)["tables in the lake"],
+        outbox.walkthrough.resources.remaining(world)["tables in the lake"],
         rows,
     ]
 
@@ -395,8 +392,8 @@ def without_bad_dates(folder):
 def test_the_published_collection(world, tmp_path):
     """Its bad dates are named at once and nothing is removed. Without them all notebooks pass, and
     what differs from the published tables is shown."""
-    museum.flow.reset(world, "51_source_database")
-    museum.flow.ensure(world, "51_source_database", "52_connectors")
+    museum.walkthrough.reset(world, "51_source_database")
+    museum.walkthrough.ensure(world, "51_source_database", "52_connectors")
     before = [museum.flow.count(world, "artists"), connect.names(world), topics.names(world)]
     bad = published_files(tmp_path)
     result = runner.run(
@@ -417,7 +414,7 @@ def test_the_published_collection(world, tmp_path):
         ["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False
     )
     checks = [c for n in result.notebooks for c in n["checks"]]
-    museum.flow.reset(
+    museum.walkthrough.reset(
         world, "51_source_database"
     )  # the next tests are to begin with the small collection
     assert result.status == "passed", failures(result)
@@ -466,12 +463,12 @@ def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
     name, cell, before, says = BROKEN[what]
     seen = errors(*execute_changed(name, cell, before=before), tmp_path)
     if name != "56_time_travel":  # it sets its own labels anew when it is run again
-        outbox.flow.reset(world, "13_hudi_ingest")
+        outbox.walkthrough.reset(world, "13_hudi_ingest")
     assert seen and all(text in seen[0] for text in says), seen
 
 
 def test_the_teardown_leaves_nothing(world):
-    before = museum.flow.remaining_resources(world)
+    before = museum.walkthrough.resources.remaining(world)
     assert before["topics"] and before["tables in the lake"], (
         "the series has left nothing to tear down"
     )
@@ -480,6 +477,6 @@ def test_the_teardown_leaves_nothing(world):
     assert connect.names(world) == [] and len(postgres.slots(world)) == 0
     assert not [t for t in topics.names(world) if "cdc_events" in t]
     assert (
-        not any(museum.flow.remaining_resources(world).values())
+        not any(museum.walkthrough.resources.remaining(world).values())
         and postgres.connector_slots(world, museum.DATABASE) == []
     )

@@ -1,12 +1,17 @@
 """An invented walkthrough, a museum's loans: one table, one connector, one sink, one lake table."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from workbench import connect
 from workbench.source import postgres
 from workbench.source.loading import Loader
+from workbench.walkthroughs.baseline import Baseline
 from workbench.walkthroughs.capture import Capture
+from workbench.walkthroughs.flow import CaptureFlow
+from workbench.walkthroughs.resources import OwnedResources
+from workbench.walkthroughs.steps import Steps, connectors, hudi_ingest, source_database
 from workbench.walkthroughs.walkthrough import Walkthrough
 
 DATABASE = "loans_lab"
@@ -41,12 +46,12 @@ def load(world):
           FROM generate_series(1, 30) n""",
         database=DATABASE,
     )
-    flow.save_baseline(world)
+    baseline.save(world)
     postgres.create_publication(world, flow.publication, ["public.loans"], database=DATABASE)
     postgres.grant_replication(world, ["public.loans"], database=DATABASE)
 
 
-flow = Walkthrough(
+flow = CaptureFlow(
     captures=(
         Capture(
             "public.loans",
@@ -66,8 +71,27 @@ flow = Walkthrough(
     ),
     database=DATABASE,
     config=config,
-    folder=Path(tempfile.gettempdir()) / "70_loans",
     publication="loans",
     loader=Loader("loans", "public", ("loans",), lambda scale, from_dir: (), DATABASE),
-    services=("postgres", "kafka", "connect", "spark", "apicurio"),
 )
+baseline = Baseline(("public.loans",), DATABASE)
+walkthrough = Walkthrough(
+    "70_loans",
+    Steps(
+        Path(tempfile.gettempdir()) / "70_loans",
+        (
+            source_database("71_source_database"),
+            connectors("72_connectors"),
+            hudi_ingest("73_hudi_ingest"),
+        ),
+        services=("postgres", "kafka", "connect", "spark", "apicurio"),
+    ),
+    OwnedResources(flow, baseline),
+    flow,
+    baseline,
+)
+
+
+def in_folder(folder):
+    """Return the walkthrough with the notebooks of another folder."""
+    return replace(walkthrough, steps=replace(walkthrough.steps, folder=folder))

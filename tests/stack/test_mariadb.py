@@ -13,10 +13,14 @@ from workbench.base import files, secrets
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
 from workbench.source import loading, mariadb
+from workbench.source.databases import MARIADB
 from workbench.stack import process
 from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
 from workbench.walkthroughs.capture import Capture
+from workbench.walkthroughs.flow import CaptureFlow
+from workbench.walkthroughs.resources import OwnedResources
+from workbench.walkthroughs.steps import Steps, connectors, source_database
 from workbench.walkthroughs.walkthrough import Walkthrough
 
 MOVIES, TOPIC, HISTORY = "sampledatabase.movies", "db1.sampledatabase.movies", "dbhistory.demo1"
@@ -548,24 +552,32 @@ def test_the_form_for_aurora_is_judged_by_mysqls_own_plugin(lab, movies):
 
 
 def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
-    for step in ("71_source_database", "72_connectors"):
-        (tmp_path / f"{step}.ipynb").touch()
-    flow = Walkthrough(
+    flow = CaptureFlow(
         (Capture(MOVIES, "movie_id", "movies_source", format="avro"),),
         database="sampledatabase",
         watermark=False,
-        engine="mariadb",
-        folder=tmp_path,
-        services=("mariadb", "kafka", "apicurio"),
+        db=MARIADB,
     )
-    assert not flow.is_done(lab, "source_database")
-    flow.reset(lab)
-    assert flow.is_done(lab, "source_database") and not any(flow.remaining_resources(lab).values())
-    assert not flow.is_done(lab, "connectors")
+    walkthrough = Walkthrough(
+        "70_movies",
+        Steps(
+            tmp_path,
+            (source_database("71_source_database"), connectors("72_connectors")),
+            services=("mariadb", "kafka", "apicurio"),
+        ),
+        OwnedResources(flow),
+        flow,
+    )
+    assert not walkthrough.is_done(lab, "source_database")
+    walkthrough.reset(lab)
+    assert walkthrough.is_done(lab, "source_database") and not any(
+        walkthrough.resources.remaining(lab).values()
+    )
+    assert not walkthrough.is_done(lab, "connectors")
     mariadb.grant_replication(lab, [MOVIES])
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931), (2, 'Zwei', 1984)")
-    assert flow.deploy(lab) == {TOPIC: 2} and flow.is_done(lab, "connectors")
+    assert flow.deploy(lab) == {TOPIC: 2} and walkthrough.is_done(lab, "connectors")
     flow.change(lab, "movies", 2, title="Zwo 🎬", release_year=1985)
     flow.delete(lab, "movies", 1)
     with pytest.raises(SourceError, match="no row of movies was changed"):
@@ -585,7 +597,7 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
     )  # it has read its schema history, as a consumer group
     replayed = f"{lab.lake.checkpoints}/replayed/{TOPIC}"
     files.write_text(f"{replayed}/an id/0-0.json", "[[0, 0]]")
-    left = {what: names for what, names in flow.remaining_resources(lab).items() if names}
+    left = {what: names for what, names in walkthrough.resources.remaining(lab).items() if names}
     assert left == {
         "connectors": ["movies_source"],
         "tables in the source": [MOVIES],
@@ -596,6 +608,8 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
             f"{t}-{side}" for t in ("__debezium-heartbeat.db1", TOPIC) for side in ("key", "value")
         ],
     }
-    flow.reset(lab, "connectors")
-    assert flow.is_done(lab, "source_database") and not any(flow.remaining_resources(lab).values())
+    walkthrough.reset(lab, "connectors")
+    assert walkthrough.is_done(lab, "source_database") and not any(
+        walkthrough.resources.remaining(lab).values()
+    )
     mariadb.execute(lab, "DROP DATABASE sampledatabase")

@@ -6,7 +6,7 @@ from workbench.base.errors import ConnectorError, SourceError
 from workbench.source import capture_health, postgres
 from workbench.topic import topics
 from workbench.walkthroughs.capture import Capture
-from workbench.walkthroughs.flow import Flow
+from workbench.walkthroughs.flow import CaptureFlow
 
 DATABASE = "partitions_lab"
 TABLE = "public.sales"
@@ -32,7 +32,7 @@ def config(world, name=""):
 
 # ids are unique over all partitions: so a row that moves to another partition is the same row of
 # the lake
-FLOW = Flow(
+FLOW = CaptureFlow(
     (
         Capture(
             TABLE,

@@ -13,7 +13,7 @@ from workbench.walkthroughs import log_based, museum, outbox, storefront
 
 QUIET, FOREIGN = "slots_test", "slots_test_foreign"
 LIMIT = 32 << 20  # bytes
-WALKTHROUGHS = (outbox.flow, log_based.flow, museum.flow)
+WALKTHROUGHS = (outbox.walkthrough, log_based.walkthrough, museum.walkthrough)
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def test_status_and_doctor_report_what_a_slot_retains(world, foreign, monkeypatc
 def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
     """The connectors of notebooks 12, 32, 52 and 74, and six large inserts into a table that
     nothing captures."""
-    for flow in WALKTHROUGHS:
-        flow.ensure(world, "connectors")
+    for each in WALKTHROUGHS:
+        each.ensure(world, "connectors")
     storefront.restart_clean(world)
     storefront.enable_outbox_connectors(world)
     storefront.wait_until_consistent(world)
@@ -163,6 +163,7 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
         f"at most {most >> 20} MiB behind; less than {LIMIT >> 20} after {time.monotonic() - written:.0f} s"
     )
     assert {topic: topics.offset_span(world, topic) for topic in captured} == captured
-    for flow in (storefront.flow, *WALKTHROUGHS):
-        flow.reset(world)
-        assert not any(flow.remaining_resources(world).values()), flow.remaining_resources(world)
+    for each in (storefront.walkthrough, *WALKTHROUGHS):
+        each.reset(world)
+        remaining = each.resources.remaining(world)
+        assert not any(remaining.values()), remaining

@@ -896,7 +896,8 @@ def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthrough
         outbox.flow, database="test_release", publication="released_publication"
     )
     away = dataclasses.replace(flow, database="test_release_never_made")
-    monkeypatch.setattr(walkthroughs, "ALL", (away, flow))
+    ours = [dataclasses.replace(outbox.walkthrough, flow=each) for each in (away, flow)]
+    monkeypatch.setattr(walkthroughs, "ALL", ours)
     monkeypatch.setattr(params, "load", lambda name: theirs)
     postgres.create_database(theirs, flow.database)
     try:

@@ -39,9 +39,9 @@ PUBLISHED = {name: JOHN[name] for name in domain.PUBLISHED_FIELDS["customers"]}
 def shop(world):
     storefront.restart_clean(world)
     yield world
-    stack.ensure_running(world, *storefront.flow.services)
-    storefront.flow.reset(world)
-    left = storefront.flow.remaining_resources(world)
+    stack.ensure_running(world, *storefront.walkthrough.steps.services)
+    storefront.walkthrough.reset(world)
+    left = storefront.walkthrough.resources.remaining(world)
     assert not any(left.values()), left
 
 
@@ -93,7 +93,7 @@ def send(world, key, value, topic=CUSTOMERS, **headers):
 
 
 def test_a_service_without_its_store_ends_with_an_error(world):
-    storefront.flow.reset(world)
+    storefront.walkthrough.reset(world)
     for context in domain.ALL.values():
         topics.create(world, context.topic, client.PARTITIONS)
     with pytest.raises(
@@ -711,7 +711,9 @@ def disturb(world, chance, stop, counts):
     """Until `stop` is set: kill a service, suspend one, or publish events again."""
     while not stop.wait(chance.uniform(0.3, 1.5)):
         running = [
-            name for name in storefront.flow.owned_services if process.running_process(name)
+            name
+            for name in storefront.walkthrough.resources.services
+            if process.running_process(name)
         ] or ["orders"]
         name, action = chance.choice(running), chance.choice(("kill", "stand", "double"))
         with contextlib.suppress(psutil.Error, ProcessLookupError, AttributeError):

@@ -29,13 +29,13 @@ SOURCE = sales.SCRATCH_TOPIC
 @pytest.fixture
 def till(world):
     """The schemas, and nothing tried yet."""
-    stack.ensure_running(world, *sales.flow.services)
+    stack.ensure_running(world, *sales.walkthrough.steps.services)
     sales.register_schemas(world)
     sales.delete_scratch_queries(session(world), world)
     yield world
-    stack.ensure_running(world, *sales.flow.services)
-    sales.flow.reset(world)
-    left = sales.flow.remaining_resources(world)
+    stack.ensure_running(world, *sales.walkthrough.steps.services)
+    sales.walkthrough.reset(world)
+    left = sales.walkthrough.resources.remaining(world)
     sales.delete_scratch_queries(session(world), world)
     registry.delete(world, *sales.SCHEMAS)
     assert not any(left.values()), left

@@ -1,6 +1,5 @@
 """A third walkthrough, declared in loans.py, gets from that what the others have: on real parts."""
 
-import dataclasses
 from pathlib import Path
 
 import loans
@@ -11,10 +10,10 @@ from workbench.base.errors import SourceError, WorkbenchError
 from workbench.checks import check
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.walkthroughs import baseline
+from workbench.walkthroughs.baseline import Baseline
 
 STEPS = {
-    "71_source_database": "loans.flow.reset(world)\nloans.load(world)",
+    "71_source_database": "loans.walkthrough.reset(world)\nloans.load(world)",
     "72_connectors": "loans.flow.deploy(world)",
     "73_hudi_ingest": 'loans.flow.sync(session(world), world, kind="landed")',
     "74_look": "1 / 0",
@@ -22,13 +21,12 @@ STEPS = {
 BEGIN = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-import dataclasses
 from pathlib import Path
 import loans
 from workbench.base import params
 from workbench.spark import session
 world = params.load(world)
-loans.flow = dataclasses.replace(loans.flow, folder=Path.cwd())
+loans.walkthrough = loans.in_folder(Path.cwd())
 """
 
 
@@ -39,15 +37,15 @@ def databases(world):
 
 
 @pytest.fixture
-def flow(world, tmp_path, monkeypatch):
-    stack.ensure_running(world, *loans.flow.services)
+def walkthrough(world, tmp_path, monkeypatch):
+    stack.ensure_running(world, *loans.walkthrough.steps.services)
     for name, code in STEPS.items():
         cells = [
             nbformat.v4.new_code_cell('world = "local"', metadata={"tags": ["parameters"]}),
             nbformat.v4.new_code_cell(BEGIN + code),
         ]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
-    made = dataclasses.replace(loans.flow, folder=tmp_path)
+    made = loans.in_folder(tmp_path)
     monkeypatch.setattr(walkthroughs, "ALL", (*walkthroughs.ALL, made))
     yield made
     made.reset(world)
@@ -56,24 +54,25 @@ def flow(world, tmp_path, monkeypatch):
     )
 
 
-def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
+def test_a_walkthrough_is_a_declaration(world, spark, walkthrough, capsys):
+    flow = walkthrough.flow
     steps = ("71_source_database", "72_connectors", "73_hudi_ingest")
     before = databases(world), topics.names(world)
-    assert not any(flow.is_done(world, step) for step in steps)
+    assert not any(walkthrough.is_done(world, step) for step in steps)
     assert (databases(world), topics.names(world)) == before, "a question changes nothing"
     with pytest.raises(WorkbenchError, match="(?s)no step '74_look'.*valid: .*73_hudi_ingest"):
-        flow.ensure(world, "74_look")  # nothing hangs on it
+        walkthrough.ensure(world, "74_look")  # nothing hangs on it
 
-    flow.ensure(world, *reversed(steps))
+    walkthrough.ensure(world, *reversed(steps))
     assert [
         line.split()[0]
         for line in capsys.readouterr().out.splitlines()
         if "running it first" in line
     ] == [*steps]
-    assert all(flow.is_done(world, step) for step in (*steps, "connectors"))
-    flow.ensure(world, *steps)
+    assert all(walkthrough.is_done(world, step) for step in (*steps, "connectors"))
+    walkthrough.ensure(world, *steps)
     assert "running it first" not in capsys.readouterr().out
-    left = flow.remaining_resources(world)
+    left = walkthrough.resources.remaining(world)
     for none in (
         "databases in the catalog",
         "stores of its services",
@@ -107,9 +106,9 @@ def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
     ]
     assert life.changes["landed"].str.startswith("loans/loans.public.loans/").all()
 
-    flow.reset(world, "73_hudi_ingest")
+    walkthrough.reset(world, "73_hudi_ingest")
     check.same_rows(loaded, flow.rows(world), key="loan_id", claim="set back")
-    assert [flow.is_done(world, step) for step in steps] == [True, True, False]
+    assert [walkthrough.is_done(world, step) for step in steps] == [True, True, False]
     assert topics.offset_span(world, flow.topic(world)) == len(loaded), "a snapshot, nothing else"
     assert flow.sync(spark, world, kind="landed")["loans"].upserts == len(loaded) + 1, (
         "and the watermark"
@@ -117,17 +116,14 @@ def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
     flow.compare(spark, world)
 
     stack.ensure_running(
-        world, *{service for walkthrough in walkthroughs.ALL for service in walkthrough.services}
+        world, *{service for each in walkthroughs.ALL for service in each.steps.services}
     )
-    for walkthrough in walkthroughs.ALL:
-        walkthrough.reset(world)
-    left = {
-        walkthrough.folder.name: walkthrough.remaining_resources(world)
-        for walkthrough in walkthroughs.ALL
-    }
+    for each in walkthroughs.ALL:
+        each.reset(world)
+    left = {each.name: each.resources.remaining(world) for each in walkthroughs.ALL}
     assert not any(names for found in left.values() for names in found.values()), left
     assert not [a for a in registry.artifacts(world)["artifact"] if a.startswith("loans.")]
-    assert not any(flow.is_done(world, step) for step in steps)
+    assert not any(walkthrough.is_done(world, step) for step in steps)
 
 
 SCRIPT = """
@@ -144,17 +140,15 @@ def test_a_source_is_set_back_to_what_was_kept(world):
     """Keys of several columns, foreign keys, triggers, generated columns, columns added since; rows
     that are as they were are not written."""
     tables, database = ("public.items", "public.heads"), "kept_lab"
+    baseline = Baseline(tables, database)
     postgres.create_database(world, database)
     try:
         postgres.execute(world, SCRIPT, database=database)
         with pytest.raises(SourceError, match="kept"):
-            baseline.restore(world, tables, database)
-        assert not baseline.exists(world, tables, database)
-        baseline.save(world, tables, database)
-        assert (
-            baseline.exists(world, tables, database)
-            and baseline.restore(world, tables, database) == 0
-        )
+            baseline.restore(world)
+        assert not baseline.exists(world)
+        baseline.save(world)
+        assert baseline.exists(world) and baseline.restore(world) == 0
 
         def rows():
             return {
@@ -173,7 +167,7 @@ def test_a_source_is_set_back_to_what_was_kept(world):
             ALTER TABLE heads ADD COLUMN later text""",
             database=database,
         )
-        assert baseline.restore(world, tables, database) == 7
+        assert baseline.restore(world) == 7
         now = rows()
         now["public.heads"] = now["public.heads"].drop(columns="later")
         for table in tables:
@@ -191,10 +185,8 @@ def test_a_source_is_set_back_to_what_was_kept(world):
         postgres.execute(
             world, "DROP TABLE items; CREATE TABLE items (n int PRIMARY KEY)", database=database
         )
-        assert not baseline.exists(world, tables, database), (
-            "the copy is of another table of that name"
-        )
-        baseline.delete(world, tables, database)
-        assert not baseline.exists(world, ["public.heads"], database)
+        assert not baseline.exists(world), "the copy is of another table of that name"
+        baseline.delete(world)
+        assert not Baseline(("public.heads",), database).exists(world)
     finally:
         postgres.execute(world, f"DROP DATABASE {database} WITH (FORCE)", database="postgres")

@@ -638,9 +638,9 @@ def read():
     )  # connect/msk.py, of each connector that it is told to apply: all of the walkthroughs
     deployed = {
         name
-        for flow in walkthroughs.ALL
-        if not flow.local_only
-        for name in (*flow.connectors, *flow.sinks)
+        for each in walkthroughs.ALL
+        if not each.steps.local_only
+        for name in (*each.resources.connectors, *(each.flow.sinks if each.flow else ()))
     }
     return names | {f"connect/role/{name}" for name in deployed - on_aws.EMBEDDED_ONLY}
 
@@ -694,16 +694,16 @@ def test_11_the_catalogs_databases_are_made_with_the_lake():
     ]
     made = {database["Name"]: database["LocationUri"] for database in databases}
     assert {"datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"} <= made.keys()
-    used = {name for walkthrough in walkthroughs.ALL for name in walkthrough.catalog_databases}
-    captures = [capture for walkthrough in walkthroughs.ALL for capture in walkthrough.captures]
+    used = {name for each in walkthroughs.ALL for name in each.resources.catalog_databases}
+    captures = [capture for each in walkthroughs.ALL if each.flow for capture in each.flow.captures]
     used |= {
         table.get("database", hudi.Table.database) for capture in captures for table in capture.lake
     }
     world = on_aws.world()
     used |= {
         table.database
-        for walkthrough in walkthroughs.ALL
-        for table in walkthrough.scratch_tables(world)
+        for each in walkthroughs.ALL
+        for table in each.resources.scratch_tables(world)
     }
     assert used <= made.keys()
     assert cloudformation.ORDER.index("lake") < cloudformation.ORDER.index("emr")

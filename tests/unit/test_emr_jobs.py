@@ -413,7 +413,7 @@ def ingested(monkeypatch):
         return then.pop(0)(stop) if then else {}
 
     monkeypatch.setattr(here, "session", lambda world: None)
-    monkeypatch.setattr(walkthroughs.walkthrough.Walkthrough, "ingest", ingest)
+    monkeypatch.setattr(walkthroughs.walkthrough.CaptureFlow, "ingest", ingest)
     return SimpleNamespace(asked=asked, then=then)
 
 

@@ -19,6 +19,7 @@ from workbench.landing import job, messages
 from workbench.run import notebooks
 from workbench.topic import registry, wire
 from workbench.topic.glue_registry import GlueRegistry
+from workbench.walkthroughs import resources
 
 pytestmark = pytest.mark.aws
 
@@ -263,18 +264,19 @@ def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
     monkeypatch.setattr(
         recapture, "connectors_of_recaptures", lambda *_: {}
     )  # its journals lie in the lake
-    for flow in (
-        flow for flow in walkthroughs.ALL if "apicurio" in flow.services and flow.captures
-    ):
+    for each in (each for each in walkthroughs.ALL if "apicurio" in each.steps.services):
+        if not each.flow:
+            continue
+        flow, schemas = each.flow, resources.connector_schemas(each.resources, WORLD)
         wanted = {
             f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")
         }
-        assert wanted and wanted <= flow.resources(WORLD).schemas
-        topics = sorted({artifact.rpartition("-")[0] for artifact in flow.resources(WORLD).schemas})
+        assert wanted and wanted <= schemas
+        topics = sorted({artifact.rpartition("-")[0] for artifact in schemas})
         with on_aws.stubbed_client("glue") as stub:
             listed(stub, KEYS, *topics)
             listed(stub, VALUES, *topics)
-            assert set(registry.names(WORLD)) == flow.resources(WORLD).schemas
+            assert set(registry.names(WORLD)) == schemas
 
 
 def test_a_notebook_asks_for_what_glue_has_not_only_where_there_is_more():

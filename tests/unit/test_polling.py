@@ -12,6 +12,8 @@ from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import polling, sources
 from workbench.landing.models import TRANSFORM_PACKAGE as PACKAGE_PREFIX
+from workbench.source.databases import PostgreSQL
+from workbench.source.snapshot import Column, PollSummary
 
 
 @pytest.fixture(scope="module")
@@ -210,9 +212,7 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
 
 
 def column(kind, precision=None, scale=None, optional=True, mapping="none"):
-    return sources.connect_field(
-        SimpleNamespace(name="n", precision=precision, scale=scale), kind, optional, mapping
-    )
+    return sources.connect_field(Column("n", kind, optional, precision, scale), mapping)
 
 
 @pytest.mark.parametrize(
@@ -321,15 +321,17 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
     """An error of the sending, or of the database's cursor, says what it is."""
     schema = {"fields": [{"field": "n", "name": "org.apache.kafka.connect.data.Decimal"}]}
     values = polling.sql.SQL("n")
+    snapshot = SimpleNamespace(
+        time=lambda *_: "now",
+        summarize=lambda *_, **__: PollSummary(1, [0], 0),
+        json_rows=lambda *_: ['{"n": "NaN"}'],
+    )
     for name, given in {
         "_poll_lock": lambda *_: nullcontext(),
-        "_begin_snapshot": lambda *_: "now",
-        "_inspect": lambda *_: (1, [0], 0),
         "_describe_columns": lambda *_: (schema, values),
-        "_fetch_rows": lambda *_: ['{"n": "NaN"}'],
     }.items():
         monkeypatch.setattr(polling, name, given)
-    monkeypatch.setattr(polling.postgres, "session", lambda *_: nullcontext())
+    monkeypatch.setattr(PostgreSQL, "snapshot", staticmethod(lambda *_: nullcontext(snapshot)))
     monkeypatch.setattr(polling.files, "read_text", lambda _: None)
     monkeypatch.setattr(polling.topics, "create", lambda *_: None)
     monkeypatch.setattr(polling.topics, "produce", lambda world, topic, messages: list(messages))

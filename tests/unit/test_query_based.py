@@ -46,11 +46,11 @@ def test_a_table_may_be_polled_several_times(world):
         *query_based.SOURCES,
         *query_based.SINKS,
     ] and log_based.flow.deployed_connectors == ["pagila_source"]
-    assert flow.baseline_tables == (
+    assert query_based.baseline.tables == (
         "public.customer",
         *(f"public.{name}" for name in query_based.TABLES),
     )
-    assert flow.resources(world).topics >= {
+    assert query_based.walkthrough.resources.topics(world) >= {
         *query_based.POLLED_TOPICS.values(),
         query_based.ALT_TOPIC,
         query_based.QUERY_TOPIC,
@@ -76,7 +76,7 @@ def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):
     monkeypatch.setattr(
         flows.landing, "run_once", lambda spark, world, *names: did.append(("step", *names))
     )
-    monkeypatch.setattr(flows.Flow, "count", lambda self, world, name: 7)
+    monkeypatch.setattr(flows.CaptureFlow, "count", lambda self, world, name: 7)
     monkeypatch.setattr(flows.topics, "wait_for_messages", lambda world, topic, n, connector: n)
     assert query_based.flow.deploy(world) == dict.fromkeys(
         [*query_based.POLLED_TOPICS.values(), query_based.ALT_TOPIC, query_based.QUERY_TOPIC], 7
@@ -101,10 +101,13 @@ def test_both_walkthroughs_on_pagila_are_loaded_by_name_into_their_own_databases
         "pagila",
         "pagila_polled",
     )
-    assert query_based.flow.catalog_databases != log_based.flow.catalog_databases, (
-        "a reset drops its own tables of the catalog"
-    )
+    assert (
+        query_based.walkthrough.resources.catalog_databases
+        != log_based.walkthrough.resources.catalog_databases
+    ), "a reset drops its own tables of the catalog"
 
 
 def test_no_two_loaders_have_one_name():
-    assert len(walkthroughs.LOADERS) == len([flow for flow in walkthroughs.ALL if flow.loader])
+    assert len(walkthroughs.LOADERS) == len(
+        [each for each in walkthroughs.ALL if each.flow and each.flow.loader]
+    )

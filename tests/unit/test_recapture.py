@@ -16,7 +16,7 @@ from workbench.base.errors import LakeError
 from workbench.hudi import ingesting, rewriting
 from workbench.hudi.ingesting import PROGRESS_KEY, REPLACED_BY
 from workbench.hudi.timeline import completed_actions
-from workbench.source import postgres
+from workbench.source.databases import PostgreSQL
 from worlds import with_settings
 
 POSTGRES = {
@@ -117,8 +117,8 @@ class Lab:
             (recapture.topics, "names", lambda _: ["shop.public.b"]),
             (recapture.topics, "wait_for_messages", lambda *_, **__: 1),
             (recapture.hudi, "read", lambda *_: SimpleNamespace(count=lambda: 3)),
-            (recapture.postgres, "all_slots", lambda _: pd.DataFrame({"slot_name": []})),
-            (recapture.postgres, "query", lambda *_, **__: pd.DataFrame({"n": [self.rows]})),
+            (PostgreSQL, "all_slots", staticmethod(lambda _: pd.DataFrame({"slot_name": []}))),
+            (PostgreSQL, "query", staticmethod(lambda *_, **__: pd.DataFrame({"n": [self.rows]}))),
         ):
             monkeypatch.setattr(module, name, answer)
 
@@ -270,7 +270,9 @@ def test_a_former_name_within_a_pattern_stays_with_the_old_connector(lab, monkey
 def test_a_former_name_is_no_other_tables(lab, monkeypatch, tables):
     """The old connector would no longer capture that other table."""
     job, table = renamed_table(lab)
-    monkeypatch.setattr(postgres, "query", lambda *args: pd.DataFrame({"n": [tables]}))
+    monkeypatch.setattr(
+        PostgreSQL, "query", staticmethod(lambda *args: pd.DataFrame({"n": [tables]}))
+    )
     if tables:
         with pytest.raises(
             LakeError, match="public.a is a table of its own, not the former name of public.b"
@@ -350,7 +352,7 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
         asked.append(1)
         return pd.DataFrame({"id": [1, 2, 3]})
 
-    monkeypatch.setattr(recapture.postgres, "query", frame)
+    monkeypatch.setattr(PostgreSQL, "query", staticmethod(frame))
     monkeypatch.setattr(
         recapture.topics,
         "wait_for_messages",

@@ -400,7 +400,8 @@ def test_it_runs_on_one_machine_only():
     elsewhere = local.model_copy(
         update={"stack": local.stack.model_copy(update={"embedded": False})}
     )
-    assert storefront.flow in for_world(local) and storefront.flow not in for_world(elsewhere)
+    assert storefront.walkthrough in for_world(local)
+    assert storefront.walkthrough not in for_world(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
         client.require_embedded(elsewhere)
 

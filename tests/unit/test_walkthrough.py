@@ -10,9 +10,12 @@ from workbench import connect, hudi, landing, walkthroughs
 from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
 from workbench.source import postgres
+from workbench.source.databases import MARIADB, PostgreSQL
 from workbench.walkthroughs import flow as flows
-from workbench.walkthroughs import log_based, movies, museum, outbox, resources, walkthrough
-from workbench.walkthroughs.resources import Resources
+from workbench.walkthroughs import log_based, movies, museum, outbox, resources, steps, walkthrough
+from workbench.walkthroughs.baseline import Baseline
+from workbench.walkthroughs.flow import CaptureFlow
+from workbench.walkthroughs.steps import Product
 from worlds import with_settings
 
 
@@ -21,15 +24,40 @@ def world():
     return params.load("local")
 
 
+REMOVED = ["tables removed", "topics removed", "source removed"]
+
+
+def replace_kinds(monkeypatch, calls):
+    """Have one kind of resource for each product, whose removal is recorded."""
+    kinds = [
+        resources.Kind(
+            product.name, product, lambda *_: [], None, lambda *_, text=text: calls.append(text)
+        )
+        for product, text in zip(sorted(Product, reverse=True), REMOVED)
+    ]
+    monkeypatch.setattr(resources, "KINDS", kinds)
+
+
+def kind_of(title):
+    return next(kind for kind in resources.KINDS if kind.title == title)
+
+
+def without_catalog(monkeypatch):
+    """Leave out the kinds of the catalog and the source tables, which need Spark and a database."""
+    titles = ("databases in the catalog", resources.SOURCE_TABLES)
+    kinds = [kind for kind in resources.KINDS if kind.title not in titles]
+    monkeypatch.setattr(resources, "KINDS", kinds)
+
+
 # --- names
 
 
 def test_a_misspelled_name_is_rejected_with_a_suggestion(world, monkeypatch):
     """Before any query, and before any notebook runs."""
     for call in (
-        lambda: outbox.flow.ensure(world, "11_source_database", "12_connector"),
-        lambda: outbox.flow.is_done(world, "12_connector"),
-        lambda: outbox.flow.reset(world, "12_connector"),
+        lambda: outbox.walkthrough.ensure(world, "11_source_database", "12_connector"),
+        lambda: outbox.walkthrough.is_done(world, "12_connector"),
+        lambda: outbox.walkthrough.reset(world, "12_connector"),
     ):
         with pytest.raises(
             WorkbenchError, match="(?s)no step '12_connector'.*did you mean '12_connectors'"
@@ -68,11 +96,11 @@ def test_tables_that_can_be_traced(world):
 
 
 def test_two_walkthroughs_may_have_a_table_of_the_same_name(world, monkeypatch):
-    other = dataclasses.replace(
+    flow = dataclasses.replace(
         museum.flow,
-        folder=museum.flow.folder.with_name("60_other"),
         captures=tuple(dataclasses.replace(c, key="id") for c in museum.flow.captures),
     )
+    other = dataclasses.replace(museum.walkthrough, name="60_other", flow=flow)
     monkeypatch.setattr(walkthroughs, "ALL", (*walkthroughs.ALL, other))
     with pytest.raises(
         LakeError, match="(?s)2 walkthroughs .*'artists'.*50_time_travel/artists, 60_other/artists"
@@ -130,15 +158,15 @@ def test_a_lake_table_has_its_own_capture_even_if_keys_have_the_same_name(world)
 def test_the_source_is_complete_when_all_captured_tables_are_published(
     world, monkeypatch, published, is_complete
 ):
-    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
+    monkeypatch.setattr(CaptureFlow, "has_database", lambda *_: True)
     publications = pd.DataFrame(
         {"publication": [museum.flow.publication] * len(published), "table": published}
     )
-    monkeypatch.setattr(walkthrough.postgres, "publications", lambda *_: publications)
-    monkeypatch.setattr(walkthrough.baseline, "exists", lambda *_: True)
-    assert museum.flow.is_done(world, "51_source_database") is is_complete
-    monkeypatch.setattr(walkthrough.baseline, "exists", lambda *_: False)
-    assert not museum.flow.is_done(world, "51_source_database"), "no baseline"
+    monkeypatch.setattr(postgres, "publications", lambda *_: publications)
+    monkeypatch.setattr(Baseline, "exists", lambda *_: True)
+    assert museum.walkthrough.is_done(world, "51_source_database") is is_complete
+    monkeypatch.setattr(Baseline, "exists", lambda *_: False)
+    assert not museum.walkthrough.is_done(world, "51_source_database"), "no baseline"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +192,7 @@ def test_the_movies_are_reset_if_the_source_has_the_column_whatever_the_lake_has
     )
     movies.reset_if_evolved(world)
     assert calls == ["42_connectors"] * is_reset + [("41_source_database", "42_connectors")]
-    assert movies.flow.is_done(world, "43_evolve") is (lake and "COUNTRY" in columns)
+    assert movies.walkthrough.is_done(world, "43_evolve") is (lake and "COUNTRY" in columns)
 
 
 def test_a_connector_with_outdated_addresses_is_not_done(world, monkeypatch):
@@ -182,13 +210,13 @@ def test_a_connector_with_outdated_addresses_is_not_done(world, monkeypatch):
     plain = with_settings(world, registry={"url": world.registry.url.replace("https:", "http:")})
     for of, done in ((earlier, False), (plain, False), (world, True)):
         monkeypatch.setattr(
-            walkthrough.addresses,
+            steps.addresses,
             "deployed_configs",
             lambda world, of=of: {
                 museum.CONNECTOR: {**connect.config(of, museum.CONNECTOR), "name": museum.CONNECTOR}
             },
         )
-        assert museum.flow.is_done(world, "52_connectors") is done
+        assert museum.walkthrough.is_done(world, "52_connectors") is done
 
 
 @pytest.mark.parametrize("stays", [False, True])
@@ -218,19 +246,19 @@ def test_a_connector_that_failed_without_the_registry_is_restarted(world, monkey
     )
     monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: 5)
     monkeypatch.setattr(
-        walkthrough.addresses,
+        steps.addresses,
         "deployed_configs",
         lambda world: {museum.CONNECTOR: connect.config(world, museum.CONNECTOR)},
     )
     with pytest.raises(ConnectorError, match="registry away"):
-        museum.flow.is_done(world, "52_connectors")
+        museum.walkthrough.is_done(world, "52_connectors")
     assert calls == [], "is_done changes nothing"
     if stays:
         with pytest.raises(ConnectorError, match="registry away"):
-            museum.flow.ensure(world, "52_connectors")
+            museum.walkthrough.ensure(world, "52_connectors")
     else:
-        museum.flow.ensure(world, "52_connectors")
-        assert museum.flow.is_done(world, "52_connectors")
+        museum.walkthrough.ensure(world, "52_connectors")
+        assert museum.walkthrough.is_done(world, "52_connectors")
     assert calls == [museum.CONNECTOR]
 
 
@@ -245,24 +273,18 @@ def test_a_failed_connector_does_not_prevent_a_clean_start(world, monkeypatch):
         "names",
         lambda world: [museum.flow.topic(world, n) for n in ("artists", "artworks")],
     )
-    for name, stub in (
-        ("_has_source", lambda *_: True),
-        ("restore_baseline", lambda *_: calls.append("source restored") or 1),
-        ("deploy", lambda *_: calls.append("deployed")),
-    ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, stub)
-    for name, stub in (
-        ("remaining_tables", lambda *_: [museum.scratch_table(world)]),
-        ("drop_connectors", lambda *_, **options: calls.append("connector dropped")),
-    ):
-        monkeypatch.setattr(Resources, name, stub)
-    monkeypatch.setattr(resources, "session", lambda world: None)
-    monkeypatch.setattr(hudi, "drop", lambda *_: calls.append("table dropped"))
-    museum.flow.reset(world, "52_connectors")
-    assert calls == ["source restored", "table dropped", "connector dropped"]
+    monkeypatch.setattr(steps, "has_source", lambda *_: True)
+    monkeypatch.setattr(Baseline, "restore", lambda *_: calls.append("source restored") or 1)
+    monkeypatch.setattr(CaptureFlow, "deploy", lambda *_: calls.append("deployed"))
+    replace_kinds(monkeypatch, calls)
+    museum.walkthrough.reset(world, "52_connectors")
+    assert calls == ["source restored", *REMOVED[:2]]
     calls.clear()
-    museum.flow.reset(world, "53_hudi_ingest")
-    assert calls == ["source restored", "table dropped", "connector dropped", "deployed"]
+    museum.walkthrough.reset(world, "53_hudi_ingest")
+    assert calls == ["source restored", *REMOVED[:2], "deployed"]
+    calls.clear()
+    museum.walkthrough.reset(world, "source_database")
+    assert calls == REMOVED, "the source is loaded again"
 
 
 @pytest.mark.parametrize("changed, messages, renewed", [(0, 5, False), (1, 5, True), (0, 7, True)])
@@ -270,34 +292,34 @@ def test_the_topics_restart_if_they_hold_more_than_the_loaded_rows(
     world, monkeypatch, changed, messages, renewed
 ):
     """Also if a user changed a row and changed it back. With `watermark` only changed rows count."""
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: True)
-    monkeypatch.setattr(walkthrough.Walkthrough, "restore_baseline", lambda *_: changed)
-    monkeypatch.setattr(walkthrough.Walkthrough, "count", lambda *_: 5)
+    monkeypatch.setattr(steps, "has_source", lambda *_: True)
+    monkeypatch.setattr(Baseline, "restore", lambda *_: changed)
+    monkeypatch.setattr(CaptureFlow, "count", lambda *_: 5)
     monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: messages)
-    all_topics = [f.topic(world, n) for f in walkthroughs.ALL for n in f.names]
+    all_topics = [w.flow.topic(world, n) for w in walkthroughs.ALL for n in w.captured_names]
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: all_topics)
-    assert museum.flow._restore_source(world) is renewed
-    assert outbox.flow._restore_source(world) is bool(changed)
+    assert museum.walkthrough._restore_source(world) is renewed
+    assert outbox.walkthrough._restore_source(world) is bool(changed)
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: all_topics[:1])
-    assert not museum.flow._restore_source(world), "there are no topics to restart"
+    assert not museum.walkthrough._restore_source(world), "there are no topics to restart"
 
 
 def test_restored_tables_are_read_from_their_earlier_source(world, monkeypatch):
     calls = []
     changed = SimpleNamespace(where=lambda _: changed, limit=lambda _: changed, collect=lambda: [1])
-    for name, stub in (
-        ("events", lambda *_: changed),
-        ("reset", lambda self, world, step: calls.append(step)),
-        ("sync", lambda self, spark, world, kind, label: calls.append((kind, label))),
+    for owner, name, stub in (
+        (CaptureFlow, "events", lambda *_: changed),
+        (walkthrough.Walkthrough, "reset", lambda self, world, step: calls.append(step)),
+        (CaptureFlow, "sync", lambda self, spark, world, kind, label: calls.append((kind, label))),
     ):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, stub)
+        monkeypatch.setattr(owner, name, stub)
     for kind in ("topic", "landed"):
         monkeypatch.setattr(
-            walkthrough.Walkthrough,
+            CaptureFlow,
             "source_kind",
             lambda self, world, table, kind=kind: kind if table.type == "mor" else "topic",
         )
-        assert museum.flow.reset_if_changed(None, world, "artists", 299)
+        assert museum.walkthrough.reset_if_changed(None, world, "artists", 299)
     assert calls == [
         "hudi_ingest",
         ("topic", "after_load"),
@@ -307,31 +329,30 @@ def test_restored_tables_are_read_from_their_earlier_source(world, monkeypatch):
 
 
 def test_a_walkthrough_without_publication_drops_none(world, monkeypatch):
-    polled = dataclasses.replace(museum.flow, publication="")
     calls = []
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: [])
-    for name in ("remaining_tables", "drop_connectors"):
-        monkeypatch.setattr(Resources, name, lambda *_, **options: [])
     monkeypatch.setattr(
-        walkthrough.postgres, "create_database", lambda *_: calls.append("database")
+        PostgreSQL, "create_database", staticmethod(lambda *_: calls.append("database"))
     )
     monkeypatch.setattr(
-        walkthrough.postgres, "drop_publication", lambda _, name, __: calls.append(f"drop {name!r}")
+        postgres, "drop_publication", lambda _, name, __: calls.append(f"drop {name!r}")
     )
-    monkeypatch.setattr(walkthrough.baseline, "delete", lambda *_: calls.append("baseline deleted"))
-    dataclasses.replace(polled, loader=None).reset(world)
-    assert calls == ["database", "baseline deleted"]
+    monkeypatch.setattr(Baseline, "delete", lambda *_: calls.append("baseline deleted"))
+    loader = SimpleNamespace(unload=lambda world: calls.append("tables unloaded"))
+    polled = dataclasses.replace(museum.flow, publication="", loader=loader)
+    dataclasses.replace(museum.walkthrough.resources, flow=polled).remove(world, Product.SOURCE)
+    assert calls == ["database", "tables unloaded", "baseline deleted"]
 
 
 def test_a_source_without_publication_is_complete_with_its_baseline(world, monkeypatch):
-    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
+    monkeypatch.setattr(CaptureFlow, "has_database", lambda *_: True)
     monkeypatch.setattr(
-        walkthrough.postgres,
+        postgres,
         "publications",
         lambda *_: pd.DataFrame(columns=["publication", "table"]),
     )
-    monkeypatch.setattr(walkthrough.baseline, "exists", lambda *_: True)
-    assert dataclasses.replace(museum.flow, publication="").is_done(world, "51_source_database")
+    monkeypatch.setattr(Baseline, "exists", lambda *_: True)
+    flow = dataclasses.replace(museum.flow, publication="")
+    assert dataclasses.replace(museum.walkthrough, flow=flow).is_done(world, "51_source_database")
 
 
 def test_the_topics_are_those_of_tables_connectors_and_heartbeats(
@@ -339,16 +360,27 @@ def test_the_topics_are_those_of_tables_connectors_and_heartbeats(
 ):
     tables = {"moma.public.artists", "moma.public.artworks", "moma_envelope.public.artists"}
     heartbeats = {"__debezium-heartbeat.moma", "__debezium-heartbeat.moma_envelope"}
-    assert museum.flow.resources(world).topics == tables | heartbeats
-    assert (
-        "moma.public.artists-value" in museum.flow.resources(world).schemas
-        and len(museum.flow.resources(world).schemas) == 10
+    assert museum.walkthrough.resources.topics(world) == tables | heartbeats
+    schemas = resources.connector_schemas(museum.walkthrough.resources, world)
+    assert "moma.public.artists-value" in schemas and len(schemas) == 10
+    assert resources.connector_schemas(outbox.walkthrough.resources, world) == set(), (
+        "without schemas no registry is needed"
     )
-    assert outbox.flow.resources(world).schemas == set(), "without schemas no registry is needed"
 
 
-def test_topics_of_mariadb_do_not_restart(world):
-    assert not dataclasses.replace(museum.flow, engine="mariadb")._restore_source(world)
+def test_topics_of_a_source_without_baseline_do_not_restart(world):
+    assert movies.flow.db is MARIADB
+    assert not movies.walkthrough._restore_source(world)
+
+
+def test_the_declared_steps_are_notebooks_in_their_order():
+    for each in walkthroughs.ALL:
+        notebooks = [step.notebook for step in each.steps.steps]
+        assert notebooks == sorted(notebooks) and each.steps.folder.name == each.name
+        assert all((each.steps.folder / f"{name}.ipynb").is_file() for name in notebooks)
+        products = [step.product for step in each.steps.steps]
+        assert products == sorted(products) and products[0] == Product.SOURCE
+        assert (each.flow, each.baseline) == (each.resources.flow, each.resources.baseline)
 
 
 # --- changes
@@ -381,14 +413,14 @@ def test_the_change_log_as_of_a_position():
 
 def test_a_change_of_no_row_is_an_error(world, monkeypatch):
     monkeypatch.setattr(flows.topics, "end_offsets", lambda *_: {0: 5})
-    monkeypatch.setattr(postgres, "execute", lambda *_: 0)
+    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_: 0))
     monkeypatch.setattr(
         flows.topics, "wait_for_messages", lambda *_, **__: pytest.fail("waited for nothing")
     )
     with pytest.raises(SourceError, match="no row of artists was changed"):
         museum.flow.change(world, "artists", 7, name="x")
     waited = []
-    monkeypatch.setattr(postgres, "execute", lambda *_: 3)
+    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_: 3))
     monkeypatch.setattr(flows.topics, "wait_for_messages", lambda *a, **__: waited.append(a[2]))
     assert museum.flow.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [
         5 + 3 * 2
@@ -412,7 +444,7 @@ def sync_table(monkeypatch, tmp_path):
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))
             files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
-        monkeypatch.setattr(postgres, "log_position", lambda *_: "0/0")
+        monkeypatch.setattr(PostgreSQL, "log_position", staticmethod(lambda *_: "0/0"))
         monkeypatch.setattr(
             flows,
             "last_ingest_commit",
@@ -484,17 +516,18 @@ def test_a_reset_removes_databases_and_folders_of_sql_tables(world, monkeypatch,
     lake = with_settings(world, lake={"tables": f"file:{tmp_path}"})
     (tmp_path / "refined").mkdir()
     (tmp_path / "refined" / "part-0.parquet").write_text("x")
-    monkeypatch.setattr(walkthrough.Walkthrough, "_has_source", lambda *_: [])
-    monkeypatch.setattr(Resources, "remaining_tables", lambda *_: [])
-    flow = dataclasses.replace(
-        museum.flow, catalog_databases=("made", "gone"), lake_folders=("refined",)
+    monkeypatch.setattr(steps, "has_source", lambda *_: False)
+    owned = dataclasses.replace(
+        museum.walkthrough.resources, catalog_databases=("made", "gone"), lake_folders=("refined",)
     )
-    flow.reset(lake, "53_hudi_ingest")
+    dataclasses.replace(museum.walkthrough, resources=owned).reset(lake, "53_hudi_ingest")
     assert statements == ["DROP DATABASE `made` CASCADE"] and not (tmp_path / "refined").exists()
 
 
 def test_a_reset_removes_topics_and_offsets_of_polling_connectors(world, monkeypatch):
-    polling = dataclasses.replace(log_based.flow, extra_connectors=("pagila_poll",))
+    polling = dataclasses.replace(
+        log_based.walkthrough.resources, extra_connectors=("pagila_poll",)
+    )
     existing = [
         "pagila.polled.actor",
         "pagila.polled.other",
@@ -503,22 +536,22 @@ def test_a_reset_removes_topics_and_offsets_of_polling_connectors(world, monkeyp
     ]
     reset_prefixes = []
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: existing)
-    assert polling.resources(world).remaining_topics() == [
+    assert kind_of("topics").remaining(polling, world) == [
         "pagila.polled.actor",
         "pagila.public.film",
     ]
     monkeypatch.setattr(resources.landing, "names", lambda world: [])
-    monkeypatch.setattr(walkthrough.postgres, "databases", lambda _: [])
+    monkeypatch.setattr(postgres, "databases", lambda _: [])
     for module, name in (("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
         monkeypatch.setattr(getattr(resources, module), name, lambda *_, **__: None)
-    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
+    monkeypatch.setattr(CaptureFlow, "has_database", lambda *_: True)
     monkeypatch.setattr(resources.landing, "drop", lambda *_: None)
     monkeypatch.setattr(
         resources.landing,
         "reset_offsets",
         lambda _, config: reset_prefixes.append(config["topic.prefix"]),
     )
-    polling.resources(world).drop_connectors()
+    polling.remove(world, Product.TOPICS)
     assert reset_prefixes == ["pagila.polled."]
 
 
@@ -540,9 +573,8 @@ def test_a_reset_removes_files_of_further_sinks_and_connectors(world, tmp_path, 
         (resources.groups, "delete", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, stub=stub: stub)
-    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: False)
-    for name in ("remaining_catalog_databases", "remaining_source_tables"):
-        monkeypatch.setattr(Resources, name, lambda *_: [])
+    monkeypatch.setattr(CaptureFlow, "has_database", lambda *_: False)
+    without_catalog(monkeypatch)
     sink = landing.parse(movies.poisoned_sink(lab))
     paths = [
         connect.config(lab, movies.FILE_SINK)["file"],
@@ -558,25 +590,25 @@ def test_a_reset_removes_files_of_further_sinks_and_connectors(world, tmp_path, 
             )
         ),
     ]
-    assert not any(movies.flow.remaining_resources(lab).values())
+    assert not any(movies.walkthrough.resources.remaining(lab).values())
     for path in paths:
         files.write_text(f"file:{path}", "x")
     remaining = {
-        kind: names for kind, names in movies.flow.remaining_resources(lab).items() if names
+        kind: names for kind, names in movies.walkthrough.resources.remaining(lab).items() if names
     }
     assert remaining == {
         "files": [
+            f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['lake']}",
+            f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
             f"file:{tmp_path}/checkpoints/landing/{sink.state_path}",
             f"file:{tmp_path}/landing/topics/{movies.POISONED_TOPIC}",
             f"file:{tmp_path}/dead_letters/landing/{sink.state_path}",
-            f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['lake']}",
-            f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
             paths[0],
         ]
     }
     files.write_text(f"file:{tmp_path}/checkpoints/replayed/others.dlq/an id/0-0.json", "[]")
-    movies.flow.resources(lab).drop_connectors()
-    assert not any(movies.flow.remaining_resources(lab).values())
+    movies.walkthrough.resources.remove(lab, Product.TOPICS)
+    assert not any(movies.walkthrough.resources.remaining(lab).values())
     files.remove(
         f"file:{tmp_path}/checkpoints/replayed/others.dlq"
     )  # of another walkthrough, or of yours
@@ -625,21 +657,20 @@ def test_a_reset_removes_the_resources_of_a_recapture(world, tmp_path, monkeypat
             lambda _: pd.DataFrame({"artifact": existing["schemas"]}),
         ),
         (resources.registry, "delete", remove("schemas")),
-        (walkthrough.postgres, "drop_slot", remove("slots")),
-        (walkthrough.postgres, "connector_slots", lambda *_: existing["slots"]),
-        (walkthrough.postgres, "databases", lambda _: ["moma"]),
-        (walkthrough.postgres, "publications", lambda *_: pd.DataFrame({"publication": []})),
+        (postgres, "drop_slot", remove("slots")),
+        (postgres, "connector_slots", lambda *_: existing["slots"]),
+        (postgres, "databases", lambda _: ["moma"]),
+        (postgres, "publications", lambda *_: pd.DataFrame({"publication": []})),
     ):
         monkeypatch.setattr(module, name, stub)
-    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: True)
-    for name in ("remaining_catalog_databases", "remaining_source_tables"):
-        monkeypatch.setattr(Resources, name, lambda *_: [])
+    monkeypatch.setattr(CaptureFlow, "has_database", lambda *_: True)
+    without_catalog(monkeypatch)
     files.write_text(journal, json.dumps({"made": {f"{museum.CONNECTOR}_r2": config}}))
     files.write_text(
         journal.replace(museum.CONNECTOR, "other"), json.dumps({"made": {"other_r2": config}})
     )
     assert {
-        kind: names for kind, names in museum.flow.remaining_resources(lab).items() if names
+        kind: names for kind, names in museum.walkthrough.resources.remaining(lab).items() if names
     } == {
         "connectors": [f"{museum.CONNECTOR}_r2"],
         "replication slots": ["local_moma_r2"],
@@ -647,8 +678,8 @@ def test_a_reset_removes_the_resources_of_a_recapture(world, tmp_path, monkeypat
         "schemas in the registry": [f"{topic}-value"],
         "files": [journal],
     }
-    museum.flow.resources(lab).drop_connectors()
-    assert not any(museum.flow.remaining_resources(lab).values())
+    museum.walkthrough.resources.remove(lab, Product.TOPICS)
+    assert not any(museum.walkthrough.resources.remaining(lab).values())
     assert existing["connectors"] == ["other_r2"] and existing["topics"] == [
         "other_r2.public.artists"
     ], "resources of others stay"
@@ -668,12 +699,11 @@ def test_a_reset_removes_the_consumer_groups_of_schema_histories(world, monkeypa
         (landing, "drop", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, stub=stub: stub)
-    monkeypatch.setattr(walkthrough.Walkthrough, "has_database", lambda *_: False)
-    for name in ("remaining_catalog_databases", "remaining_source_tables"):
-        monkeypatch.setattr(Resources, name, lambda *_: [])
-    assert movies.flow.remaining_resources(world)["consumer groups"] == existing[:2]
-    movies.flow.resources(world).drop_connectors()
+    monkeypatch.setattr(CaptureFlow, "has_database", lambda *_: False)
+    without_catalog(monkeypatch)
+    assert movies.walkthrough.resources.remaining(world)["consumer groups"] == existing[:2]
+    movies.walkthrough.resources.remove(world, Product.TOPICS)
     assert (
         existing == ["others-schemahistory"]
-        and not movies.flow.remaining_resources(world)["consumer groups"]
+        and not movies.walkthrough.resources.remaining(world)["consumer groups"]
     )

@@ -158,7 +158,7 @@ def run(
     if not targets and not open_world(world).stack.embedded:
         from .. import walkthroughs
 
-        local = {flow.folder.name for flow in walkthroughs.ALL if flow.local_only}
+        local = {each.name for each in walkthroughs.ALL if each.steps.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
     # kernels and their child processes inherit the variable

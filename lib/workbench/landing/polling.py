@@ -16,15 +16,14 @@ import logging
 import re
 import time
 from dataclasses import dataclass, field
-from typing import Any, ContextManager, Iterator, NamedTuple, Optional
+from typing import Any, ContextManager, NamedTuple, Optional
 
-import psycopg
 from psycopg import sql
 
 from ..base import LakeError, SourceError, World, did_you_mean, files
 from ..base.paths import join_uri
-from ..source import postgres
-from ..source.queries import QUERIES
+from ..source.databases import POSTGRESQL, PolledDatabase
+from ..source.snapshot import Snapshot
 from ..topic import topics
 from . import transforms
 from .sources import Source, connect_field, parse, topic_name
@@ -32,10 +31,7 @@ from .sources import Source, connect_field, parse, topic_name
 LOGGER = logging.getLogger(__name__)
 NUMBER_MARK = "\0"  # marks a text value as a number, until the JSON is written
 MARKED_NUMBER = re.compile(r'"\\u0000(-?[\d.]+)"')
-# m.*, because a column may also have the name m
-JSON_ROWS_QUERY = sql.SQL(
-    "SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m"
-)
+ROWS_QUERY = sql.SQL("SELECT {} FROM ({}) AS polled")
 
 
 @dataclass(frozen=True)
@@ -72,12 +68,13 @@ class TableColumns(NamedTuple):
     values: sql.Composed
 
 
-def poll(world: World, config: dict[str, str]) -> Polled:
+def poll(world: World, config: dict[str, str], database: PolledDatabase = POSTGRESQL) -> Polled:
     """Produce the new rows of the tables, or of the query, of a JDBC source.
 
     Args:
         world: the environment profile.
         config: the source connector's JSON (see connect.config).
+        database: the kind of database that is polled.
 
     Raises:
         ConnectorError: a setting is not supported.
@@ -86,44 +83,52 @@ def poll(world: World, config: dict[str, str]) -> Polled:
         LakeError: another poll of this connector is running, or a row cannot be encoded.
         StackError: Kafka does not accept the messages. The next poll produces them again.
     """
-    source, polled = parse(config, world), Polled()
+    source, polled = parse(config, world, database), Polled()
     path = _offsets_path(world, source)
-    with _poll_lock(world, source), postgres.session(world, source.database, "replication") as c:
-        end = _begin_snapshot(c, source)
+    with _poll_lock(world, source), database.snapshot(world, source.database) as snapshot:
+        end = snapshot.time(source.settings.timestamp_delay_interval_ms)
         # {table ("" for a query): {"timestamp": …, "incrementing": …}}; this poll reads later rows
         offsets = json.loads(files.read_text(path) or "{}")
-        columns = {table: _describe_columns(c, source, table) for table in source.tables}
+        columns = {table: _describe_columns(snapshot, source, table) for table in source.tables}
         for table, (schema, values) in columns.items():
             started, topic = time.monotonic(), topic_name(config, table)
             statement = source.statement(table, offsets.get(table, {}), end)
-            count, last, null_key_rows = _inspect(c, source, table, statement)
+            summary = snapshot.summarize(
+                statement,
+                source.select_all(table),
+                [*source.offset_columns.values()],
+                count_nulls=not table or not source.settings.validate_non_null,
+            )
             topics.create(world, topic)
-            if count:
-                rows = _fetch_rows(c, source, JSON_ROWS_QUERY.format(values, statement))
+            if summary.rows:
+                query = ROWS_QUERY.format(values, statement)
+                rows = snapshot.json_rows(query, source.settings.batch_max_rows)
                 messages = (_encode_row(path, text, topic, schema, source) for text in rows)
                 topics.produce(world, topic, messages)
-                offsets[table] = dict(zip(source.offset_columns, last[1:]))
+                offsets[table] = dict(zip(source.offset_columns, summary.last))
                 files.write_text(path, json.dumps(offsets, indent=1))
-            polled.messages[topic] = count
-            polled.statements[topic] = statement.as_string(c)
-            polled.null_key_rows[topic] = null_key_rows
+            polled.messages[topic] = summary.rows
+            polled.statements[topic] = statement.as_string(None)
+            polled.null_key_rows[topic] = summary.null_rows
             LOGGER.info(
                 "%s: %d rows to %s in %.1f s",
                 source.location,
-                count,
+                summary.rows,
                 topic,
                 time.monotonic() - started,
             )
     return polled
 
 
-def reset_offsets(world: World, config: dict[str, str]) -> None:
+def reset_offsets(
+    world: World, config: dict[str, str], database: PolledDatabase = POSTGRESQL
+) -> None:
     """Delete the offsets, so that the next poll starts from the beginning.
 
     Raises:
         LakeError: a poll of this connector is running.
     """
-    source = parse(config, world)
+    source = parse(config, world, database)
     with _poll_lock(world, source):
         files.remove(_offsets_path(world, source))
 
@@ -140,44 +145,21 @@ def _poll_lock(world: World, source: Source) -> ContextManager[object]:
     )
 
 
-def _begin_snapshot(c: psycopg.Connection, source: Source) -> str:
-    """Begin the snapshot of a poll; return the database's time minus timestamp.delay.interval.ms.
-
-    As in the connector, the time is the database's, so a wrong clock of this machine loses no row.
-    """
-    c.autocommit, c.read_only = False, True
-    c.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    # the role may have other defaults
-    c.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")
-    [[end]] = c.execute(
-        "SELECT (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
-        [source.settings.timestamp_delay_interval_ms],
-    )
-    return str(end)
-
-
-def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> TableColumns:
+def _describe_columns(snapshot: Snapshot, source: Source, table: str) -> TableColumns:
     """Return the columns of a table, or of the query if `table` is empty.
 
     Raises:
         SourceError: a column has an unsupported type, or a configured column does not exist or may be
             null.
     """
-    # binary=True selects the extended protocol, which accepts only one statement
-    cursor = c.execute(source.select_all(table) + sql.SQL(" LIMIT 0"), binary=True)
-    described = cursor.description or []
-    kinds: dict[int, str] = dict(
-        c.execute(QUERIES["type_names"], [[column.type_code for column in described]]).fetchall()
-    )
-    # any column of a query may be null, for example in an outer join
-    identifier = postgres.identifier(table).as_string(c) if table else None
-    not_null = {name for (name,) in c.execute(QUERIES["not_null_columns"], [identifier])}
+    described = {
+        column.name: column for column in snapshot.columns(source.select_all(table), table)
+    }
     fields, values, unsupported = {}, [], []
-    for column in described:
-        kind, is_optional = kinds[column.type_code], column.name not in not_null
-        field_and_value = connect_field(column, kind, is_optional, source.settings.numeric_mapping)
+    for column in described.values():
+        field_and_value = connect_field(column, source.settings.numeric_mapping)
         if field_and_value is None:
-            unsupported.append(f"{column.name} ({kind})")
+            unsupported.append(f"{column.name} ({column.kind})")
         else:
             fields[column.name], value = field_and_value
             values.append(value)
@@ -194,7 +176,7 @@ def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> Tabl
             raise SourceError(
                 f"there is no column {name}", location=location, expected=did_you_mean(name, fields)
             )
-        if table and source.settings.validate_non_null and name not in not_null:
+        if table and source.settings.validate_non_null and described[name].optional:
             raise SourceError(
                 f"{name} may be null: a row with a null there would never be polled",
                 location=location,
@@ -205,34 +187,6 @@ def _describe_columns(c: psycopg.Connection, source: Source, table: str) -> Tabl
     if table:
         schema["name"] = table.rpartition(".")[2]
     return TableColumns(schema, sql.SQL(", ").join(values))
-
-
-def _inspect(
-    c: psycopg.Connection, source: Source, table: str, statement: sql.Composable
-) -> tuple[int, list[Any], int]:
-    """Return the numbers of rows, and the last offset, of the next poll.
-
-    Returns:
-        (number of rows that the statement reads; [0, values of the offset columns in the last row];
-        number of rows that no poll reads). The 0 is there because mode bulk has no offset columns,
-        and PostgreSQL has no empty ROW.
-    """
-    names = map(sql.Identifier, source.offset_columns.values())
-    query = sql.SQL(QUERIES["poll_summary"]).format(
-        keys=sql.SQL(", ").join([sql.SQL("0"), *names]),
-        statement=statement,
-        all=source.select_all(table),
-        may_be_null=not table or not source.settings.validate_non_null,
-    )
-    [(count, last, null_key_rows)] = c.execute(query)
-    return count, last, null_key_rows
-
-
-def _fetch_rows(c: psycopg.Connection, source: Source, query: sql.Composed) -> Iterator[str]:
-    """Yield the rows of a query in their order; at most batch.max.rows are in memory at a time."""
-    with c.cursor("polled") as cursor:
-        cursor.itersize = source.settings.batch_max_rows
-        yield from (text for (text,) in cursor.execute(query))
 
 
 def _encode_row(

@@ -1,6 +1,6 @@
 """The configuration of a source connector, Confluent's JDBC source, parsed from its JSON.
 
-The database is PostgreSQL. A setting that the poll does not support raises an error that names the
+A setting that the poll does not support raises an error that names the
 setting. The SQL statements are the connector's, with literals in place of its parameters.
 column_types.yaml has the supported types of columns.
 """
@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from psycopg import Column, sql
+from psycopg import sql
 
 from ..base import ConnectorError, World, yaml_files
-from ..source.postgres import identifier
+from ..source.databases import POSTGRESQL, PolledDatabase
+from ..source.names import identifier
+from ..source.snapshot import Column
 from . import models, transforms
 from .models import JDBC as JDBC
 from .settings import ConnectorConfig
@@ -91,7 +93,7 @@ class Source:
         return self.select_all(table) + condition.format(**columns, **last, end=sql.Literal(end))
 
 
-def parse(values: dict[str, str], world: World) -> Source:
+def parse(values: dict[str, str], world: World, source: PolledDatabase = POSTGRESQL) -> Source:
     """Read a JDBC source's JSON.
 
     poll.interval.ms and tasks.max are accepted and have no effect.
@@ -114,7 +116,7 @@ def parse(values: dict[str, str], world: World) -> Source:
         if values.get(column) and not has_effect:
             expected = f"no value: the setting has no effect with mode={settings.mode}"
             raise config.error(column, expected, "remove the setting")
-    database = _require_connection(config, settings, world)
+    database = _require_connection(config, settings, world, source)
     names, query = settings.table_whitelist, settings.query
     if bool(query) == bool(names):
         raise config.error("query" if query else "table.whitelist", "either a query or tables")
@@ -136,16 +138,17 @@ def parse(values: dict[str, str], world: World) -> Source:
     )
 
 
-def _require_connection(config: ConnectorConfig, settings: models.JdbcSource, world: World) -> str:
+def _require_connection(
+    config: ConnectorConfig, settings: models.JdbcSource, world: World, source: PolledDatabase
+) -> str:
     """Return the name of the database in connection.url.
 
     Raises:
         ConnectorError: the server, user or password differs from the environment's.
     """
     server, _, database = settings.connection_url.rpartition("/")
-    postgres = world.postgres
-    url = f"jdbc:postgresql://{postgres.host}:{postgres.port}"
-    user, password = postgres.replication_user, world.connect.password_reference
+    url, user = source.jdbc_login(world)
+    password = world.connect.password_reference
     is_url = server == url and re.fullmatch(r"[^?&;]+", database)
     for key, is_valid, expected in (
         ("connection.url", is_url, f"{url}/<database>"),
@@ -179,15 +182,11 @@ def topic_name(config: dict[str, str], table: str) -> str:
     return prefix if config.get("query") else prefix + table.rpartition(".")[2]
 
 
-def connect_field(
-    described: Column, kind: str, optional: bool, mapping: str
-) -> Optional[tuple[dict[str, Any], sql.Composed]]:
+def connect_field(described: Column, mapping: str) -> Optional[tuple[dict[str, Any], sql.Composed]]:
     """Return a column's field in the Connect schema, as the connector defines it, and the SQL of its value.
 
     Args:
         described: the column.
-        kind: PostgreSQL's type (pg_type.typname), "enum" for any enum.
-        optional: whether the column may be null.
         mapping: numeric.mapping.
 
     Returns:
@@ -195,14 +194,14 @@ def connect_field(
         interval, …), for a numeric with a negative scale, and for one without precision, which the
         connector would publish with scale 127.
     """
-    if kind == "numeric":
+    if described.kind == "numeric":
         rule = _numeric_type(described, mapping)
     else:
-        rule = COLUMN_TYPES.get(kind)
+        rule = COLUMN_TYPES.get(described.kind)
     if rule is None:
         return None
     logical, name = rule.get("logical", {}), described.name
-    field = {"type": rule["type"], "optional": optional, **logical, "field": name}
+    field = {"type": rule["type"], "optional": described.optional, **logical, "field": name}
     value = sql.SQL(rule.get("value", "{0}") + " AS {0}")
     return field, value.format(sql.Identifier(name))
 

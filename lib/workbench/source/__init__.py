@@ -1,3 +1,3 @@
 """The source databases: connections, loaders, and the health of change data capture."""
 
-from .loading import sql_file
+from .loading import sql_file as sql_file

@@ -230,13 +230,13 @@ class Loader:
             self.database,
         ).loc[0, "text"]
         if comment and comment.startswith(ORIGIN_COMMENT_PREFIX):
-            return comment[len(ORIGIN_COMMENT_PREFIX) :]
+            return str(comment[len(ORIGIN_COMMENT_PREFIX) :])
         return ""
 
 
 def _count_rows(connection: psycopg.Connection, table: str) -> int:
     (row,) = connection.execute(postgres.format_sql("SELECT count(*) FROM {}", table)).fetchall()
-    return row[0]
+    return int(row[0])
 
 
 def _run_steps(connection: psycopg.Connection, schema: str, steps: Steps) -> None:

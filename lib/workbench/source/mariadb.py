@@ -139,7 +139,7 @@ def execute(
         SourceError: the server rejects the statement.
     """
     with session(world, database) as connection:
-        return connection.execute(statement, params).rowcount
+        return int(connection.execute(statement, params).rowcount)
 
 
 def query(
@@ -183,6 +183,14 @@ def create_database(world: World, database: Optional[str] = None) -> None:
     if not database:
         raise SourceError("the database has no name", expected="the name of a database")
     execute(world, format_sql("CREATE DATABASE IF NOT EXISTS {} CHARACTER SET utf8mb4", database))
+
+
+def existing_tables(
+    world: World, tables: Sequence[str], database: Optional[str] = None
+) -> list[str]:
+    """Return the existing ones of these tables (`database.table`)."""
+    statement = "SELECT concat(table_schema, '.', table_name) FROM information_schema.tables"
+    return sorted({*tables} & {*query(world, statement).iloc[:, 0]})
 
 
 def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:

@@ -20,8 +20,9 @@ from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
 from ..stack.databases import libpq_defaults
 from . import column_types
-from .names import format_sql, require_result, role_credentials, role_secret
+from .names import format_sql as format_sql
 from .names import identifier as identifier
+from .names import require_result, role_credentials, role_secret
 from .queries import QUERIES
 
 
@@ -160,6 +161,15 @@ def create_database(world: World, database: Optional[str] = None) -> None:
     name = database or world.postgres.database
     if name not in databases(world):
         execute(world, format_sql("CREATE DATABASE {}", name), database="postgres")
+
+
+def existing_tables(
+    world: World, tables: Sequence[str], database: Optional[str] = None
+) -> list[str]:
+    """Return the existing ones of these tables (`schema.table`), and of their schemas except public."""
+    schemas = {table.partition(".")[0] for table in tables} - {"public"}
+    values = [[*schemas], [*tables]]
+    return list(query(world, QUERIES["existing_objects"], values, database)["name"])
 
 
 def create_service_database(world: World, name: str) -> None:
@@ -517,7 +527,9 @@ def log_position(world: World, database: Optional[str] = None) -> str:
 
     All databases of a server share one WAL.
     """
-    return query(world, "SELECT pg_current_wal_lsn()::text AS lsn", database=database)["lsn"][0]
+    return str(
+        query(world, "SELECT pg_current_wal_lsn()::text AS lsn", database=database)["lsn"][0]
+    )
 
 
 def position_to_int(position: str) -> int:

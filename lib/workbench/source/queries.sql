@@ -120,4 +120,4 @@ SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)
 -- offset column, which no poll reads.
 WITH polled AS ({statement})
 SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
-    (SELECT count(*) FROM ({all}) AS q WHERE {may_be_null} AND num_nulls({keys}) > 0)
+    (SELECT count(*) FROM ({all}) AS q WHERE {count_nulls} AND num_nulls({keys}) > 0)

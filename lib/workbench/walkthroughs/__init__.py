@@ -1,6 +1,6 @@
 """The walkthroughs: one module for each, and shared modules.
 
-The module of a walkthrough declares it as `flow`, and ALL lists each `flow`. The teardown, `workbench
+The module of a walkthrough declares it as `walkthrough`, and ALL lists each. The teardown, `workbench
 trace` and `workbench load` read ALL.
 """
 
@@ -11,21 +11,23 @@ from . import log_based, movies, museum, outbox, query_based, sales, storefront
 from .walkthrough import Walkthrough
 
 ALL: tuple[Walkthrough, ...] = (
-    outbox.flow,
-    query_based.flow,
-    log_based.flow,
-    movies.flow,
-    museum.flow,
-    sales.flow,
-    storefront.flow,
+    outbox.walkthrough,
+    query_based.walkthrough,
+    log_based.walkthrough,
+    movies.walkthrough,
+    museum.walkthrough,
+    sales.walkthrough,
+    storefront.walkthrough,
 )
 # {name for `workbench load`: loader}
-LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
+LOADERS = {
+    each.flow.loader.name: each.flow.loader for each in ALL if each.flow and each.flow.loader
+}
 
 
 def for_world(world: World) -> list[Walkthrough]:
     """Return the walkthroughs that can run in a world."""
-    return [flow for flow in ALL if world.stack.embedded or not flow.local_only]
+    return [each for each in ALL if world.stack.embedded or not each.steps.local_only]
 
 
 def traced_table(world: World, name: str) -> TracedTable:
@@ -38,8 +40,12 @@ def traced_table(world: World, name: str) -> TracedTable:
     Raises:
         LakeError: no walkthrough has such a table, or several have it.
     """
-    flow, table = find_captured_table(name)
-    return flow.traced_table(world, table)
+    walkthrough, table = find_captured_table(name)
+    if not walkthrough.flow:
+        raise LakeError(
+            f"{name} has no captured tables", expected="a walkthrough that captures tables"
+        )
+    return walkthrough.flow.traced_table(world, table)
 
 
 def find_captured_table(name: str) -> tuple[Walkthrough, str]:
@@ -56,16 +62,16 @@ def find_captured_table(name: str) -> tuple[Walkthrough, str]:
         LakeError: no walkthrough has such a table, or several have it.
     """
     folder, _, table = name.rpartition("/")
-    if table in [flow.folder.name for flow in ALL]:
+    if table in [each.name for each in ALL]:
         folder, table = table, ""
     matches = [
-        flow for flow in ALL if folder in ("", flow.folder.name) and table in ("", *flow.names)
+        each for each in ALL if folder in ("", each.name) and table in ("", *each.captured_names)
     ]
     if not matches:
-        names = [name for flow in ALL for name in (*flow.names, flow.folder.name)]
+        names = [name for each in ALL for name in (*each.captured_names, each.name)]
         raise LakeError(f"there is no captured table {name!r}", expected=did_you_mean(table, names))
     if len(matches) > 1:
-        candidates = ", ".join(f"{flow.folder.name}/{table}" for flow in matches)
+        candidates = ", ".join(f"{each.name}/{table}" for each in matches)
         raise LakeError(
             f"{len(matches)} walkthroughs have a table {name!r}", expected=f"one of {candidates}"
         )

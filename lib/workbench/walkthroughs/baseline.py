@@ -6,6 +6,7 @@ source's log; unchanged rows are not. Serial and identity columns continue after
 that new rows get the same numbers again.
 """
 
+from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
 import psycopg
@@ -19,45 +20,59 @@ from ..source.queries import QUERIES
 SCHEMA = "kept"
 
 
-def save(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Copy the current rows of these tables (`schema.table`), and replace earlier copies."""
-    with postgres.session(world, database) as c, c.transaction():
-        c.execute(format_sql("CREATE SCHEMA IF NOT EXISTS {}", SCHEMA))
-        _drop(c, tables)
-        for table in tables:
-            copy, source = _copy_name(table), identifier(table)
-            c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, source))
-            # recognizes a table that was dropped and loaded again, which has another oid
-            oid = _scalar(c, "SELECT to_regclass(%s)::oid::text", source)
-            c.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(copy, sql.Literal(oid)))
+@dataclass(frozen=True)
+class Baseline:
+    """The rows of source tables as loaded.
 
-
-def exists(world: World, tables: Sequence[str], database: Optional[str] = None) -> bool:
-    """Return whether each of these tables has a copy."""
-    query = "SELECT obj_description(to_regclass(%s), 'pg_class') = to_regclass(%s)::oid::text"
-    with postgres.session(world, database) as c:
-        return all(_scalar(c, query, _copy_name(t), identifier(t)) for t in tables)
-
-
-def restore(world: World, tables: Sequence[str], database: Optional[str] = None) -> int:
-    """Restore the copied rows of these tables. Columns that were added since stay.
-
-    Returns:
-        The number of changed rows.
-
-    Raises:
-        SourceError: there is no copy; nothing is changed.
+    Attributes:
+        tables: names of the tables (`schema.table`).
+        database: their database, by default the world's.
     """
-    with postgres.session(world, database) as c, c.transaction():
-        # without triggers and foreign keys: the rows are restored as they were
-        c.execute("SET LOCAL session_replication_role = replica")
-        return sum(_restore_table(c, table) for table in tables)
 
+    tables: tuple[str, ...]
+    database: Optional[str] = None
 
-def delete(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Remove the copies of these tables, if they exist."""
-    with postgres.session(world, database) as c, c.transaction():
-        _drop(c, tables)
+    @property
+    def copies(self) -> list[str]:
+        """The names of the copies, which include the schemas of the tables."""
+        return [f"{SCHEMA}.{table}" for table in self.tables]
+
+    def save(self, world: World) -> None:
+        """Copy the current rows of the tables, and replace earlier copies."""
+        with postgres.session(world, self.database) as c, c.transaction():
+            c.execute(format_sql("CREATE SCHEMA IF NOT EXISTS {}", SCHEMA))
+            _drop(c, self.tables)
+            for table in self.tables:
+                copy, source = _copy_name(table), identifier(table)
+                c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, source))
+                # recognizes a table that was dropped and loaded again, which has another oid
+                oid = _scalar(c, "SELECT to_regclass(%s)::oid::text", source)
+                c.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(copy, sql.Literal(oid)))
+
+    def exists(self, world: World) -> bool:
+        """Return whether each of the tables has a copy."""
+        query = "SELECT obj_description(to_regclass(%s), 'pg_class') = to_regclass(%s)::oid::text"
+        with postgres.session(world, self.database) as c:
+            return all(_scalar(c, query, _copy_name(t), identifier(t)) for t in self.tables)
+
+    def restore(self, world: World) -> int:
+        """Restore the copied rows of the tables. Columns that were added since stay.
+
+        Returns:
+            The number of changed rows.
+
+        Raises:
+            SourceError: there is no copy; nothing is changed.
+        """
+        with postgres.session(world, self.database) as c, c.transaction():
+            # without triggers and foreign keys: the rows are restored as they were
+            c.execute("SET LOCAL session_replication_role = replica")
+            return sum(_restore_table(c, table) for table in self.tables)
+
+    def delete(self, world: World) -> None:
+        """Remove the copies of the tables, if they exist."""
+        with postgres.session(world, self.database) as c, c.transaction():
+            _drop(c, self.tables)
 
 
 def _drop(c: psycopg.Connection, tables: Sequence[str]) -> None:

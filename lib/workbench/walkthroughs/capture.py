@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, Callable, Mapping, Optional
 
 from psycopg import sql
@@ -12,11 +11,11 @@ from .. import connect, hudi, landing
 from ..base import LakeError, World, did_you_mean
 from ..hudi import changes
 from ..landing.sources import topic_name
-from ..source import mariadb, postgres
+from ..source.databases import POSTGRESQL, SourceDatabase
+from ..source.loading import Loader
 from ..trace import TracedTable
 
 SOURCE_KINDS = ("topic", "landed")
-ENGINES = {"postgres": postgres, "mariadb": mariadb}
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,11 @@ class CaptureSet:
             events, and for MariaDB, whose log has no event for an UPDATE without a change.
         polled: whether connectors poll the tables instead of reading the log. Tracing and syncing
             need the log.
-        engine: the kind of database, a key of ENGINES.
+        db: the kind of database.
+        publication: name of the publication of the captured tables; "" for no publication.
+        loader: fills the source tables. None if the notebook on connectors creates them: then they
+            are removed with the connectors.
+        label: the label of each table's first commit.
     """
 
     captures: tuple[Capture, ...]
@@ -88,12 +91,10 @@ class CaptureSet:
     config: Callable[[World, str], dict[str, str]] = connect.config
     watermark: bool = True
     polled: bool = False
-    engine: str = "postgres"
-
-    @property
-    def db(self) -> ModuleType:
-        """The module with the functions of the database: `postgres` or `mariadb`."""
-        return ENGINES[self.engine]
+    db: SourceDatabase = POSTGRESQL
+    publication: str = ""
+    loader: Optional[Loader] = None
+    label: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -4,15 +4,17 @@ Unlike the notebooks, the job does not query the source database. It needs Kafka
 so it can run on EMR.
 """
 
-from typing import Callable
+from typing import Callable, Optional
 
+from .. import hudi
 from ..base import LakeError, World
 from ..base.text import plural
 from ..base.wait import stop_on_signal
 from ..query import streams
 from ..spark import session
 from . import ALL, find_captured_table
-from .declaration import StartQuery
+from .flow import CaptureFlow
+from .walkthrough import StartQuery
 
 # seconds between two polls; S3 bills the requests of each poll
 POLL_INTERVAL = 10
@@ -46,20 +48,10 @@ def ingest(
             is lost, and no partial batch is visible.
         StackError: Spark or Kafka is unavailable.
     """
-    flow, table = find_captured_table(name)
-    if flow.start_query:
-        return _run_stream(world, flow.start_query, continuous, progress)
-    lake_tables = flow.tables(world, *([table] if table else ()))
-    if not lake_tables:
-        names = [
-            f"{walkthrough.folder.name}/{capture.name}"
-            for walkthrough in ALL
-            for capture in walkthrough.captures
-            if capture.lake
-        ]
-        raise LakeError(
-            f"{name} has no Hudi table to ingest into", expected=f"one of {', '.join(names)}"
-        )
+    walkthrough, table = find_captured_table(name)
+    if walkthrough.start_query:
+        return _run_stream(world, walkthrough.start_query, continuous, progress)
+    flow, lake_tables = _lake_tables(world, name, walkthrough.flow, table)
     with stop_on_signal() as stop:
         spark = session(world)
         while True:
@@ -71,6 +63,22 @@ def ingest(
                 return 130 if stop.is_set() else 0
             if stop.wait(POLL_INTERVAL):
                 return 0
+
+
+def _lake_tables(
+    world: World, name: str, flow: Optional[CaptureFlow], table: str
+) -> tuple[CaptureFlow, list[hudi.Table]]:
+    """Return the captured tables of `ingest`, and their lake tables.
+
+    Raises:
+        LakeError: there are none.
+    """
+    lake_tables = flow.tables(world, *([table] if table else ())) if flow else []
+    if flow and lake_tables:
+        return flow, lake_tables
+    captures = [(each.name, c) for each in ALL if each.flow for c in each.flow.captures if c.lake]
+    names = ", ".join(f"{folder}/{capture.name}" for folder, capture in captures)
+    raise LakeError(f"{name} has no Hudi table to ingest into", expected=f"one of {names}")
 
 
 def _run_stream(

@@ -18,7 +18,11 @@ from ..source import sql_file
 from ..spark import session
 from ..topic import registry, topics
 from . import pagila
+from .baseline import Baseline
 from .capture import Capture
+from .flow import CaptureFlow
+from .resources import OwnedResources
+from .steps import Product, Step, Steps, connectors, source_database
 from .walkthrough import Walkthrough
 
 DATABASE = pagila.loader.database
@@ -127,7 +131,7 @@ def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
 
 def _changes_made(world: World) -> bool:
     """Return whether notebook 33 has made its changes: the last one deletes film 5."""
-    return flow.rows(world, "film", "film_id = 5").empty
+    return bool(flow.rows(world, "film", "film_id = 5").empty)
 
 
 def _tables_cataloged(world: World) -> bool:
@@ -135,7 +139,7 @@ def _tables_cataloged(world: World) -> bool:
     return all(session(world).catalog.tableExists(catalog_table(name)) for name in flow.names)
 
 
-flow = Walkthrough(
+flow = CaptureFlow(
     captures=tuple(
         Capture(
             f"public.{name}", key, CONNECTOR, SINK, "avro", expected_sql=EXPECTED_SQL.get(name, "")
@@ -144,13 +148,30 @@ flow = Walkthrough(
     ),
     database=DATABASE,
     watermark=False,  # the notebooks count the events
-    folder=ROOT / "notebooks" / "30_log_based_cdc",
     publication="pagila_publication",
     loader=pagila.loader,
-    extra_connectors=(POLLING_CONNECTOR,),
-    restorable_tables=("public.inventory",),  # film 5 can be deleted if no shop has a copy
-    catalog_databases=(CATALOG,),
-    lake_folders=(REFINED_FOLDER,),
-    completion_checks={"33_changes": _changes_made, "34_latest": _tables_cataloged},
-    services=("postgres", "kafka", "connect", "spark", "apicurio"),
+)
+# film 5 can be deleted if no shop has a copy
+baseline = Baseline(("public.inventory", *(c.source for c in flow.captures)), DATABASE)
+walkthrough = Walkthrough(
+    "30_log_based_cdc",
+    Steps(
+        ROOT / "notebooks" / "30_log_based_cdc",
+        (
+            source_database("31_source_database"),
+            connectors("32_connectors"),
+            Step("33_changes", Product.TABLES, _changes_made),
+            Step("34_latest", Product.TABLES, _tables_cataloged),
+        ),
+        services=("postgres", "kafka", "connect", "spark", "apicurio"),
+    ),
+    OwnedResources(
+        flow,
+        baseline,
+        extra_connectors=(POLLING_CONNECTOR,),
+        catalog_databases=(CATALOG,),
+        lake_folders=(REFINED_FOLDER,),
+    ),
+    flow,
+    baseline,
 )

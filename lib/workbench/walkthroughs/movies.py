@@ -7,7 +7,11 @@ import yaml
 from .. import connect, hudi
 from ..base import ROOT, World
 from ..source import mariadb
+from ..source.databases import MARIADB
 from .capture import Capture
+from .flow import CaptureFlow
+from .resources import OwnedResources
+from .steps import Product, Step, Steps, connectors, source_database
 from .walkthrough import Walkthrough
 
 DATABASE = "sampledatabase"
@@ -91,11 +95,11 @@ def poisoned_sink(world: World) -> dict[str, str]:
 def reset_if_evolved(world: World) -> None:
     """Restore the state after notebook 42, before notebook 43 changes the source."""
     if "COUNTRY" in source_columns(world):
-        flow.reset(world, "42_connectors")
-    flow.ensure(world, "41_source_database", "42_connectors")
+        walkthrough.reset(world, "42_connectors")
+    walkthrough.ensure(world, "41_source_database", "42_connectors")
 
 
-flow = Walkthrough(
+flow = CaptureFlow(
     captures=(
         Capture(TABLE, "movie_id", CONNECTOR, SINK, "avro"),
         Capture(
@@ -108,15 +112,28 @@ flow = Walkthrough(
         ),
     ),
     database=DATABASE,
-    engine="mariadb",
+    db=MARIADB,
     watermark=False,
-    folder=ROOT / "notebooks" / "40_schema_evolution",
-    extra_connectors=(FILE_SINK,),
-    extra_sinks=lambda world: [poisoned_sink(world)],
-    own_topics=(POISONED_TOPIC, SCRATCH_TOPIC, *DLQ_TOPICS.values()),
-    scratch_tables=lambda world: [scratch_table(world), poisoned_table(world)],
-    catalog_databases=(DATABASE,),
-    completion_checks={"43_evolve": _is_evolved},
-    services=("mariadb", "kafka", "connect", "spark", "apicurio"),
-    plugins=("filestream",),
+)
+walkthrough = Walkthrough(
+    "40_schema_evolution",
+    Steps(
+        ROOT / "notebooks" / "40_schema_evolution",
+        (
+            source_database("41_source_database"),
+            connectors("42_connectors"),
+            Step("43_evolve", Product.TABLES, _is_evolved),
+        ),
+        services=("mariadb", "kafka", "connect", "spark", "apicurio"),
+        plugins=("filestream",),
+    ),
+    OwnedResources(
+        flow,
+        extra_connectors=(FILE_SINK,),
+        extra_sinks=lambda world: [poisoned_sink(world)],
+        own_topics=(POISONED_TOPIC, SCRATCH_TOPIC, *DLQ_TOPICS.values()),
+        scratch_tables=lambda world: [scratch_table(world), poisoned_table(world)],
+        catalog_databases=(DATABASE,),
+    ),
+    flow,
 )

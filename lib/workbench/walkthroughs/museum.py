@@ -5,7 +5,11 @@ from typing import Any
 from .. import hudi
 from ..base import ROOT, World, yaml_files
 from . import moma
+from .baseline import Baseline
 from .capture import Capture
+from .flow import CaptureFlow
+from .resources import OwnedResources
+from .steps import Product, Step, Steps, connectors, hudi_ingest, source_database
 from .walkthrough import Walkthrough
 
 DATABASE = moma.loader.database
@@ -99,24 +103,41 @@ def _simple_table(world: World, name: str, extra: dict[str, str]) -> hudi.Table:
     )
 
 
-flow = Walkthrough(
+flow = CaptureFlow(
     captures=(
         _capture("artists", "artist_id", "nationality"),
         _capture("artworks", "artwork_id", "classification"),
     ),
     database=DATABASE,
     watermark=False,  # the notebooks count the events
-    folder=ROOT / "notebooks" / "50_time_travel",
     publication="moma_publication",
     loader=moma.loader,
-    extra_connectors=(ENVELOPE_CONNECTOR,),
-    scratch_tables=lambda world: [
-        scratch_table(world),
-        scratch_table(world, "cow"),
-        column_stats_table(world),
-        cdc_table(world),
-    ],
     label=LOADED_LABEL,
-    completion_checks={"56_time_travel": _has_history_labels},
-    services=("postgres", "kafka", "connect", "spark", "apicurio"),
+)
+baseline = Baseline(tuple(c.source for c in flow.captures), DATABASE)
+walkthrough = Walkthrough(
+    "50_time_travel",
+    Steps(
+        ROOT / "notebooks" / "50_time_travel",
+        (
+            source_database("51_source_database"),
+            connectors("52_connectors"),
+            hudi_ingest("53_hudi_ingest"),
+            Step("56_time_travel", Product.TABLES, _has_history_labels),
+        ),
+        services=("postgres", "kafka", "connect", "spark", "apicurio"),
+    ),
+    OwnedResources(
+        flow,
+        baseline,
+        extra_connectors=(ENVELOPE_CONNECTOR,),
+        scratch_tables=lambda world: [
+            scratch_table(world),
+            scratch_table(world, "cow"),
+            column_stats_table(world),
+            cdc_table(world),
+        ],
+    ),
+    flow,
+    baseline,
 )

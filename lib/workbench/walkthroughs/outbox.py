@@ -4,7 +4,11 @@ from .. import hudi
 from ..base import ROOT, World
 from ..source import sql_file
 from . import northwind
+from .baseline import Baseline
 from .capture import Capture
+from .flow import CaptureFlow
+from .resources import OwnedResources
+from .steps import Steps, connectors, hudi_ingest, source_database
 from .walkthrough import Walkthrough
 
 TABLE = "datalake.cdc_events"  # in PostgreSQL and, with the same name, in the lake's catalog
@@ -29,7 +33,7 @@ CDC_EVENTS = {
 }
 
 
-flow: Walkthrough = Walkthrough(
+flow = CaptureFlow(
     captures=(
         Capture(
             TABLE,
@@ -40,13 +44,29 @@ flow: Walkthrough = Walkthrough(
             expected_sql=sql_file("northwind/queries/cdc_events"),
         ),
     ),
-    folder=ROOT / "notebooks" / "10_outbox",
     publication="cdc_publication",
     loader=northwind.loader,
-    extra_connectors=(ENVELOPE_CONNECTOR,),
-    scratch_tables=lambda world: [flow.table(world, name=name) for name in SCRATCH_TABLES],
-    # their triggers fill the outbox
-    restorable_tables=("datalake.orders", "datalake.order_details"),
+)
+# the triggers of the first two fill the outbox
+baseline = Baseline(("datalake.orders", "datalake.order_details", TABLE))
+walkthrough = Walkthrough(
+    "10_outbox",
+    Steps(
+        ROOT / "notebooks" / "10_outbox",
+        (
+            source_database("11_source_database"),
+            connectors("12_connectors"),
+            hudi_ingest("13_hudi_ingest"),
+        ),
+    ),
+    OwnedResources(
+        flow,
+        baseline,
+        extra_connectors=(ENVELOPE_CONNECTOR,),
+        scratch_tables=lambda world: [flow.table(world, name=name) for name in SCRATCH_TABLES],
+    ),
+    flow,
+    baseline,
 )
 
 

@@ -9,7 +9,11 @@ from dataclasses import replace
 from ..base import ROOT, World
 from ..spark import session
 from . import pagila
+from .baseline import Baseline
 from .capture import Capture
+from .flow import CaptureFlow
+from .resources import OwnedResources
+from .steps import Product, Step, Steps, connectors, source_database
 from .walkthrough import Walkthrough
 
 # separate from the database of the log-based walkthrough, so that neither changes the other's rows
@@ -32,7 +36,7 @@ def _changes_made(world: World) -> bool:
     return deleted and session(world).catalog.tableExists(f"{CATALOG}.pagila_query")
 
 
-flow = Walkthrough(
+flow = CaptureFlow(
     captures=(
         *(Capture(f"public.{name}", f"{name}_id", *PAIRS[0]) for name in TABLES),
         Capture("public.address", "address_id", *PAIRS[1], alias="alt"),
@@ -41,11 +45,27 @@ flow = Walkthrough(
     database=DATABASE,
     watermark=False,  # polling has no events to wait for
     polled=True,
-    folder=ROOT / "notebooks" / "20_query_based_cdc",
     loader=replace(pagila.loader, name=DATABASE, database=DATABASE),
-    extra_connectors=(LOG_CONNECTOR,),
-    restorable_tables=("public.customer",),  # a notebook moves one customer
-    catalog_databases=(CATALOG,),
-    lake_folders=(PROCESSED_FOLDER,),
-    completion_checks={"23_changes": _changes_made},
+)
+# a notebook moves one customer
+baseline = Baseline(("public.customer", *(f"public.{name}" for name in TABLES)), DATABASE)
+walkthrough = Walkthrough(
+    "20_query_based_cdc",
+    Steps(
+        ROOT / "notebooks" / "20_query_based_cdc",
+        (
+            source_database("21_source_database"),
+            connectors("22_connectors"),
+            Step("23_changes", Product.TABLES, _changes_made),
+        ),
+    ),
+    OwnedResources(
+        flow,
+        baseline,
+        extra_connectors=(LOG_CONNECTOR,),
+        catalog_databases=(CATALOG,),
+        lake_folders=(PROCESSED_FOLDER,),
+    ),
+    flow,
+    baseline,
 )

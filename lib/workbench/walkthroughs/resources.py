@@ -1,48 +1,85 @@
-"""The resources of a walkthrough in a world: names, existing resources, removal."""
+"""The resources of a walkthrough: for each kind, which ones exist, and how they are removed."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Collection, Iterable
+from typing import Callable, Collection, Iterable, NamedTuple, Optional, Sequence
 
-from .. import hudi, landing, recapture, stack
+from .. import connect, hudi, landing, recapture, stack
 from ..base import World, files
 from ..connect.configs import SCHEMA_HISTORY_PREFIX
 from ..hudi import ddl
 from ..landing.sources import JDBC, topic_name
 from ..query import streams
-from ..source import mariadb, postgres
-from ..source.queries import QUERIES
+from ..source import postgres
+from ..source.names import format_sql
 from ..spark import session
 from ..topic import dlq, groups, registry, topics
-from . import baseline
-from .declaration import Declaration
+from .baseline import Baseline
+from .flow import CaptureFlow
+from .steps import Product
 
 HISTORY_TOPIC = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
-MARIADB_TABLES = (
-    "SELECT concat(table_schema, '.', table_name) AS name FROM information_schema.tables"
-)
+SCHEMAS, SOURCE_TABLES, FILES = "schemas in the registry", "tables in the source", "files"
 
 
-class Resources:
-    """The resources that connectors and notebooks of a walkthrough create in a world."""
+@dataclass(frozen=True)
+class OwnedResources:
+    """Everything that the connectors and notebooks of a walkthrough may leave behind.
 
-    def __init__(self, flow: Declaration, world: World):
-        """Store the declaration and the world, without any query."""
-        self.flow, self.world = flow, world
+    The resources of the captured tables follow from `flow`. The other fields are further ones.
 
-    # --- names
+    Attributes:
+        flow: the captured tables.
+        baseline: the baseline of the source tables.
+        extra_connectors: names of further connectors, which notebooks use for demonstrations.
+        extra_sinks: returns the configurations of further sinks that notebooks use.
+        config: returns the configuration of a further connector, if there is no `flow`.
+        own_topics: topics that notebooks create.
+        own_schemas: schemas that notebooks register.
+        streaming_queries: names of streaming queries. Their checkpoints are in the lake's
+            checkpoints, in `streams/`.
+        scratch_tables: returns further lake tables that notebooks create.
+        catalog_databases: catalog databases for the tables that notebooks create with SQL.
+        lake_folders: the folders of these tables, relative to the lake's tables.
+        services: the services of the stack that only this walkthrough uses.
+        consumer_groups: its consumer groups.
+        service_databases: its databases with a role of the same name each (see
+            `postgres.create_service_database`).
+    """
+
+    flow: Optional[CaptureFlow] = None
+    baseline: Optional[Baseline] = None
+    extra_connectors: tuple[str, ...] = ()
+    extra_sinks: Callable[[World], Sequence[dict[str, str]]] = lambda world: ()
+    config: Callable[[World, str], dict[str, str]] = connect.config
+    own_topics: tuple[str, ...] = ()
+    own_schemas: tuple[str, ...] = ()
+    streaming_queries: tuple[str, ...] = ()
+    scratch_tables: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
+    catalog_databases: tuple[str, ...] = ()
+    lake_folders: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    consumer_groups: tuple[str, ...] = ()
+    service_databases: tuple[str, ...] = ()
 
     @property
-    def configs(self) -> dict[str, dict[str, str]]:
-        """{connector: configuration}, including the connectors that recaptures have deployed."""
-        configs = {name: self.flow.config(self.world, name) for name in self.flow.connectors}
-        return {**configs, **recapture.connectors_of_recaptures(self.world, *configs)}
+    def connectors(self) -> list[str]:
+        """The names of the connectors of the captures, and of the extra connectors."""
+        captures = [c.connector for c in self.flow.captures] if self.flow else []
+        return list(dict.fromkeys([*captures, *self.extra_connectors]))
 
-    @property
-    def topics(self) -> set[str]:
-        """The topics of notebooks, tables, heartbeats and (for MariaDB) schema histories."""
-        flow = self.flow
-        names = {*flow.own_topics, *(flow.topic(self.world, name) for name in flow.names)}
-        for config in self.configs.values():
+    def configs(self, world: World) -> dict[str, dict[str, str]]:
+        """Return {connector: configuration}, including the connectors that recaptures have deployed."""
+        config = self.flow.config if self.flow else self.config
+        configs = {name: config(world, name) for name in self.connectors}
+        return {**configs, **recapture.connectors_of_recaptures(world, *configs)}
+
+    def topics(self, world: World) -> set[str]:
+        """Return the topics of notebooks, tables, heartbeats and (for MariaDB) schema histories."""
+        flow, names = self.flow, {*self.own_topics}
+        if flow:
+            names |= {flow.topic(world, name) for name in flow.names}
+        for config in self.configs(world).values():
             if "topic.prefix" in config:
                 tables = config.get("table.include.list", config.get("table.whitelist", ""))
                 names |= {topic_name(config, table.strip()) for table in tables.split(",")}
@@ -51,184 +88,52 @@ class Resources:
                 names.add(config[HISTORY_TOPIC])
         return names
 
-    @property
-    def schemas(self) -> set[str]:
-        """The schemas that notebooks and connectors may register."""
-        registered = self.topics if "apicurio" in self.flow.services else set()
-        connector_schemas = {f"{topic}-{side}" for topic in registered for side in ("key", "value")}
-        return {*self.flow.own_schemas, *connector_schemas}
-
-    @property
-    def history_groups(self) -> list[str]:
-        """The consumer groups with which Debezium reads its schema histories at a restart."""
-        return [
-            f"{config['topic.prefix']}-schemahistory"
-            for config in self.configs.values()
-            if HISTORY_TOPIC in config
-        ]
-
-    @property
-    def lake_folders(self) -> list[str]:
-        """The URIs of the folders of tables that notebooks create with SQL."""
-        return [f"{self.world.lake.tables}/{name}" for name in self.flow.lake_folders]
-
-    @property
-    def checkpoints(self) -> list[str]:
-        """The URIs of the checkpoints of streaming queries."""
-        folder = f"{self.world.lake.checkpoints}/streams"
-        return [f"{folder}/{query}" for query in self.flow.streaming_queries]
-
-    # --- what exists
-
-    def remaining(self) -> dict[str, list[str]]:
+    def remaining(self, world: World) -> dict[str, list[str]]:
         """Return the existing resources, {kind: names}. After a full reset each list is empty."""
-        flow, world = self.flow, self.world
-        has_source = bool(flow.captures) and flow.has_database(world)
-        landed = [flow.landing_folder(world, c.name) for c in flow.captures if c.sink]
-        for config in flow.extra_sinks(world):
-            landed += landing.folders(world, config)
-        databases = _existing(self.world, flow.service_databases, postgres.databases)
-        slots: list[str] = []
-        publications: list[str] = []
-        if has_source and flow.engine == "postgres":
-            slots += postgres.connector_slots(world, flow.database)
-            publications = [*postgres.publications(world, flow.database)["publication"]]
-        for database in databases:
-            slots += postgres.connector_slots(world, database)
-        return {
-            "connectors": self.remaining_connectors(),
-            "replication slots": slots,
-            "topics": self.remaining_topics(),
-            "schemas in the registry": _existing(
-                self.world, self.schemas, lambda world: registry.artifacts(world)["artifact"]
-            ),
-            "files": [
-                *filter(files.list_files, [*landed, *self.lake_folders, *self.checkpoints]),
-                *self.replay_records(),
-                *map(str, self.local_sink_files()),
-                *recapture.journals(world, *self.flow.connectors),
-            ],
-            "tables in the lake": [table.name for table in self.remaining_tables()],
-            "databases in the catalog": self.remaining_catalog_databases(),
-            "publications": sorted({flow.publication} & {*publications}),
-            "tables in the source": self.remaining_source_tables() if has_source else [],
-            "stores of its services": databases,
-            "processes": sorted({*flow.owned_services} & {*stack.running()}),
-            "consumer groups": _existing(
-                self.world, [*flow.consumer_groups, *self.history_groups], groups.names
-            ),
-        }
+        names: dict[str, list[str]] = {}
+        for kind in KINDS:
+            names.setdefault(kind.title, []).extend(kind.remaining(self, world))
+        return names
 
-    def remaining_connectors(self) -> list[str]:
+    def remaining_connectors(self, world: World) -> list[str]:
         """Return the deployed connectors of this walkthrough; the Connect cluster may have others."""
-        names = self.flow.connectors
-        recaptures = recapture.connectors_of_recaptures(self.world, *names)
-        return _existing(self.world, {*names, *recaptures, *self.flow.sinks}, landing.names)
+        names = {*self.connectors, *(self.flow.sinks if self.flow else ())}
+        names |= {*recapture.connectors_of_recaptures(world, *self.connectors)}
+        return _existing(world, names, landing.names)
 
-    def remaining_topics(self) -> list[str]:
-        """Return the existing topics of this walkthrough."""
-        return _existing(self.world, self.topics, topics.names)
-
-    def remaining_tables(self) -> list[hudi.Table]:
-        """Return the lake tables that have files, scratch tables included."""
-        flow, world = self.flow, self.world
-        tables = [*flow.tables(world), *flow.scratch_tables(world)]
-        return [table for table in tables if files.list_dir(table.base)]
-
-    def remaining_catalog_databases(self) -> list[str]:
-        """Return the existing catalog databases of this walkthrough."""
-        names = self.flow.catalog_databases
-        return [name for name in names if session(self.world).catalog.databaseExists(name)]
-
-    def remaining_source_tables(self) -> list[str]:
-        """Return the existing source tables, their baselines, and their schemas."""
-        flow, world = self.flow, self.world
-        if flow.engine == "mariadb":
-            existing = mariadb.query(world, MARIADB_TABLES)["name"]
-            return sorted({c.source for c in flow.captures} & {*existing})
-        tables = flow.baseline_tables
-        schemas = {table.partition(".")[0] for table in tables} - {"public"}
-        copies = [f"{baseline.SCHEMA}.{table}" for table in tables]
-        values = [[*schemas], [*tables, *copies]]
-        return [*postgres.query(world, QUERIES["existing_objects"], values, flow.database)["name"]]
-
-    def local_sink_files(self) -> list[Path]:
-        """Return the files that connectors wrote on this machine, if Connect is embedded."""
-        flow = self.flow
-        configs = [flow.config(self.world, name) for name in flow.extra_connectors]
-        return [path for path in (Path(c.get("file", "")) for c in configs) if path.is_file()]
-
-    def replay_records(self) -> list[str]:
-        """Return the URIs of the records of replays (see `dlq.replay`) of these topics."""
-        names = self.topics
-        return [uri for uri, topic in dlq.replay_state_dirs(self.world).items() if topic in names]
-
-    # --- removal
-
-    def drop_tables(self) -> None:
-        """Remove the lake tables, catalog databases, checkpoints and folders."""
-        for table in self.remaining_tables():
-            hudi.drop(session(self.world), self.world, table)
-        for database in self.remaining_catalog_databases():
-            session(self.world).sql(f"DROP DATABASE {ddl.identifier(database)} CASCADE")
-        for checkpoint in self.checkpoints:
-            streams.delete_checkpoint(session(self.world), checkpoint)
-        for folder in self.lake_folders:
-            files.remove(folder)
-
-    def drop_connectors(self, *, schemas: bool = True) -> None:
-        """Remove the connectors with their slots, topics, landed files and records.
+    def remove(self, world: World, *products: Product, keep: Collection[str] = ()) -> None:
+        """Remove the resources that belong to these products; missing ones are ignored.
 
         Args:
-            schemas: also remove the schemas from the registry.
+            world: the world.
+            *products: the products.
+            keep: titles of kinds that are not removed.
         """
-        flow, world = self.flow, self.world
-        for name in self.remaining_connectors():
-            landing.delete(world, name)
-        for config in self.configs.values():
-            if config.get("connector.class") == JDBC:
-                # notebooks may poll with a connector that is not deployed
-                landing.reset_offsets(world, config)
-            if "slot.name" in config and config["database.dbname"] in postgres.databases(world):
-                postgres.drop_slot(world, config["slot.name"], database=config["database.dbname"])
-        registry.delete(world, *(self.schemas if schemas else ()))
-        topics.delete(world, *self.remaining_topics())
-        for group in self.history_groups:
-            groups.delete(world, group)
-        for uri in self.replay_records():
-            files.remove(uri)
-        for name in flow.sinks:
-            landing.drop(world, flow.config(world, name))
-        for config in flow.extra_sinks(world):
-            landing.drop(world, config)
-        for path in self.local_sink_files():
-            path.unlink()
-        # the journals are removed last, because they name the connectors of recaptures
-        for journal in recapture.journals(world, *flow.connectors):
-            files.remove(journal)
+        for kind in KINDS:
+            if kind.product in products and kind.title not in keep:
+                if kind.remove:
+                    kind.remove(self, world)
+                elif kind.delete:
+                    for name in kind.remaining(self, world):
+                        kind.delete(world, name)
 
-    def drop_service_data(self) -> None:
-        """Remove the consumer groups and the databases of services."""
-        for group in self.flow.consumer_groups:
-            groups.delete(self.world, group)
-        postgres.drop_service_databases(self.world, *self.flow.service_databases)
 
-    def drop_source(self) -> None:
-        """Remove the source tables, the publication and the baseline; the database stays."""
-        flow, world = self.flow, self.world
-        flow.db.create_database(world, flow.database)  # the next notebook loads into it
-        if flow.loader:
-            flow.loader.unload(world)
-        if flow.publication:
-            postgres.drop_publication(world, flow.publication, flow.database)
-        if flow.engine == "postgres":
-            baseline.delete(world, flow.baseline_tables, flow.database)
+class Kind(NamedTuple):
+    """A kind of resource.
 
-    def drop_mariadb_tables(self) -> None:
-        """Remove the captured tables of MariaDB, which notebooks create and which have no baseline."""
-        for name in self.remaining_source_tables():
-            statement = mariadb.format_sql("DROP TABLE {}", tuple(name.split(".")))
-            mariadb.execute(self.world, statement)
+    Attributes:
+        title: its name in `remaining`.
+        product: the product to which it belongs.
+        remaining: returns the names of the existing resources.
+        delete: removes an existing resource, by its name.
+        remove: removes all resources, for kinds of which more may exist than `remaining` finds.
+    """
+
+    title: str
+    product: Product
+    remaining: Callable[[OwnedResources, World], Iterable[str]]
+    delete: Optional[Callable[[World, str], object]] = None
+    remove: Optional[Callable[[OwnedResources, World], object]] = None
 
 
 def _existing(
@@ -236,3 +141,240 @@ def _existing(
 ) -> list[str]:
     """Return the existing names among `names`. Without names, no service is queried."""
     return sorted({*names} & {*list_names(world)}) if names else []
+
+
+# --- products: tables
+
+
+def _tables(owned: OwnedResources, world: World) -> list[hudi.Table]:
+    """Return the lake tables that have files, scratch tables included."""
+    tables = [*(owned.flow.tables(world) if owned.flow else ()), *owned.scratch_tables(world)]
+    return [table for table in tables if files.list_dir(table.base)]
+
+
+def _remove_tables(owned: OwnedResources, world: World) -> None:
+    for table in _tables(owned, world):
+        hudi.drop(session(world), world, table)
+
+
+def _catalog_databases(owned: OwnedResources, world: World) -> list[str]:
+    names = owned.catalog_databases
+    return [name for name in names if session(world).catalog.databaseExists(name)]
+
+
+def _drop_catalog_database(world: World, name: str) -> None:
+    session(world).sql(f"DROP DATABASE {ddl.identifier(name)} CASCADE")
+
+
+def _checkpoints(owned: OwnedResources, world: World) -> Iterable[str]:
+    """Return the URIs of the checkpoints of streaming queries."""
+    folder = f"{world.lake.checkpoints}/streams"
+    return filter(files.list_files, (f"{folder}/{query}" for query in owned.streaming_queries))
+
+
+def _delete_checkpoint(world: World, uri: str) -> None:
+    streams.delete_checkpoint(session(world), uri)
+
+
+def _lake_folders(owned: OwnedResources, world: World) -> Iterable[str]:
+    """Return the URIs of the folders of tables that notebooks create with SQL."""
+    folders = (f"{world.lake.tables}/{name}" for name in owned.lake_folders)
+    return filter(files.list_files, folders)
+
+
+def _remove_file(world: World, uri: str) -> None:
+    files.remove(uri)
+
+
+# --- products: topics
+
+
+def _remove_connectors(owned: OwnedResources, world: World) -> None:
+    for name in owned.remaining_connectors(world):
+        landing.delete(world, name)
+    for config in owned.configs(world).values():
+        if config.get("connector.class") == JDBC:
+            # notebooks may poll with a connector that is not deployed
+            landing.reset_offsets(world, config)
+
+
+def _slots(owned: OwnedResources, world: World) -> list[str]:
+    """Return the slots in the databases of the connectors, also those of connectors of the user."""
+    configs = owned.configs(world).values()
+    databases = {config["database.dbname"] for config in configs if "slot.name" in config}
+    existing = _existing(world, databases, postgres.databases)
+    return [slot for name in existing for slot in postgres.connector_slots(world, name)]
+
+
+def _remove_slots(owned: OwnedResources, world: World) -> None:
+    for config in owned.configs(world).values():
+        if "slot.name" in config and config["database.dbname"] in postgres.databases(world):
+            postgres.drop_slot(world, config["slot.name"], database=config["database.dbname"])
+
+
+def connector_schemas(owned: OwnedResources, world: World) -> set[str]:
+    """Return the schemas that connectors may register."""
+    if not owned.flow or all(capture.format == "json" for capture in owned.flow.captures):
+        return set()
+    return {f"{topic}-{side}" for topic in owned.topics(world) for side in ("key", "value")}
+
+
+def _registered(names: Collection[str], world: World) -> list[str]:
+    return _existing(world, names, lambda world: registry.artifacts(world)["artifact"])
+
+
+def _topics(owned: OwnedResources, world: World) -> list[str]:
+    return _existing(world, owned.topics(world), topics.names)
+
+
+def _groups(owned: OwnedResources, world: World) -> list[str]:
+    """Return the consumer groups; Debezium reads its schema histories with groups at a restart."""
+    configs = [config for config in owned.configs(world).values() if HISTORY_TOPIC in config]
+    names = [*owned.consumer_groups, *(f"{c['topic.prefix']}-schemahistory" for c in configs)]
+    return _existing(world, names, groups.names)
+
+
+def _replay_records(owned: OwnedResources, world: World) -> list[str]:
+    """Return the URIs of the records of replays (see `dlq.replay`) of the topics."""
+    names = owned.topics(world)
+    return [uri for uri, topic in dlq.replay_state_dirs(world).items() if topic in names]
+
+
+def _landed(owned: OwnedResources, world: World) -> Iterable[str]:
+    flow = owned.flow
+    folders = [flow.landing_folder(world, c.name) for c in flow.captures if c.sink] if flow else []
+    for config in owned.extra_sinks(world):
+        folders += landing.folders(world, config)
+    return filter(files.list_files, folders)
+
+
+def _remove_landed(owned: OwnedResources, world: World) -> None:
+    flow = owned.flow
+    sinks = [flow.config(world, name) for name in flow.sinks] if flow else []
+    for config in (*sinks, *owned.extra_sinks(world)):
+        landing.drop(world, config)
+
+
+def _local_sink_files(owned: OwnedResources, world: World) -> list[str]:
+    """Return the files that connectors wrote on this machine, if Connect is embedded."""
+    paths = [Path(config.get("file", "")) for config in owned.configs(world).values()]
+    return [str(path) for path in paths if path.is_file()]
+
+
+# --- products: source
+
+
+def _created_tables(owned: OwnedResources, world: World) -> list[str]:
+    """Return the existing source tables that the notebook on connectors creates."""
+    flow = owned.flow
+    if not flow or flow.loader or not flow.has_database(world):
+        return []
+    return flow.db.existing_tables(world, [c.source for c in flow.captures], flow.database)
+
+
+def _drop_created_tables(owned: OwnedResources, world: World) -> None:
+    for name in _created_tables(owned, world):
+        statement = format_sql("DROP TABLE {}", tuple(name.split(".")))
+        if owned.flow:
+            owned.flow.db.execute(world, statement, database=owned.flow.database)
+
+
+def _loaded_tables(owned: OwnedResources, world: World) -> list[str]:
+    """Return the existing source tables, their schemas, and their baselines."""
+    flow, baseline = owned.flow, owned.baseline
+    if not flow or not baseline or not flow.has_database(world):
+        return []
+    tables = flow.db.existing_tables(world, baseline.tables, flow.database)
+    copies = {*flow.db.existing_tables(world, baseline.copies, flow.database)}
+    return tables + sorted(copies & {*baseline.copies})
+
+
+def _remove_loaded_tables(owned: OwnedResources, world: World) -> None:
+    """Remove the source tables, the publication and the baseline; the database stays."""
+    flow = owned.flow
+    if not flow:
+        return
+    flow.db.create_database(world, flow.database)  # the next notebook loads into it
+    if flow.loader:
+        flow.loader.unload(world)
+    if flow.publication:
+        postgres.drop_publication(world, flow.publication, flow.database)
+    if owned.baseline:
+        owned.baseline.delete(world)
+
+
+def _publications(owned: OwnedResources, world: World) -> list[str]:
+    flow = owned.flow
+    if not flow or not flow.publication or not flow.has_database(world):
+        return []
+    publications = postgres.publications(world, flow.database)["publication"]
+    return sorted({flow.publication} & {*publications})
+
+
+# in the order in which they are removed
+KINDS = (
+    Kind(
+        "processes",
+        Product.TABLES,
+        lambda owned, world: sorted({*owned.services} & {*stack.running()}),
+        remove=lambda owned, world: stack.stop(*owned.services) if owned.services else None,
+    ),
+    Kind(
+        "tables in the lake",
+        Product.TABLES,
+        lambda owned, world: [table.name for table in _tables(owned, world)],
+        remove=_remove_tables,
+    ),
+    Kind("databases in the catalog", Product.TABLES, _catalog_databases, _drop_catalog_database),
+    Kind(FILES, Product.TABLES, _checkpoints, _delete_checkpoint),
+    Kind(FILES, Product.TABLES, _lake_folders, _remove_file),
+    Kind(
+        "connectors",
+        Product.TOPICS,
+        OwnedResources.remaining_connectors,
+        remove=_remove_connectors,
+    ),
+    Kind("replication slots", Product.TOPICS, _slots, remove=_remove_slots),
+    Kind(
+        SCHEMAS,
+        Product.TOPICS,
+        lambda owned, world: _registered(connector_schemas(owned, world), world),
+        remove=lambda owned, world: registry.delete(world, *connector_schemas(owned, world)),
+    ),
+    Kind(
+        SCHEMAS,
+        Product.SOURCE,
+        lambda owned, world: _registered(owned.own_schemas, world),
+        remove=lambda owned, world: registry.delete(world, *owned.own_schemas),
+    ),
+    Kind(
+        "topics",
+        Product.TOPICS,
+        _topics,
+        remove=lambda owned, world: topics.delete(world, *_topics(owned, world)),
+    ),
+    Kind(
+        "stores of its services",
+        Product.TOPICS,
+        lambda owned, world: _existing(world, owned.service_databases, postgres.databases),
+        remove=lambda owned, world: postgres.drop_service_databases(
+            world, *owned.service_databases
+        ),
+    ),
+    Kind(
+        "consumer groups", Product.TOPICS, _groups, lambda world, name: groups.delete(world, name)
+    ),
+    Kind(FILES, Product.TOPICS, _replay_records, _remove_file),
+    Kind(FILES, Product.TOPICS, _landed, remove=_remove_landed),
+    Kind(FILES, Product.TOPICS, _local_sink_files, lambda world, path: Path(path).unlink()),
+    # after the other resources of recaptures, because the journals name their connectors
+    Kind(
+        FILES,
+        Product.TOPICS,
+        lambda owned, world: recapture.journals(world, *owned.connectors),
+        _remove_file,
+    ),
+    Kind(SOURCE_TABLES, Product.TOPICS, _created_tables, remove=_drop_created_tables),
+    Kind("publications", Product.SOURCE, _publications),
+    Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables, remove=_remove_loaded_tables),
+)

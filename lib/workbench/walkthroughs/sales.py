@@ -23,6 +23,8 @@ from ..query import streams
 from ..source import csv_files
 from ..spark import translate_errors
 from ..topic import avro, registry, topics
+from .resources import OwnedResources
+from .steps import Product, Step, Steps
 from .walkthrough import Walkthrough
 
 if TYPE_CHECKING:
@@ -372,19 +374,27 @@ def _all_sales_streamed(world: World) -> bool:
 
 _SCRATCH_TOPICS = (SCRATCH_TOPIC, *(f"{SCRATCH_TOPIC}.{name}" for name in SCRATCH_QUERIES))
 
-flow = Walkthrough(
-    captures=(),
-    watermark=False,
-    folder=ROOT / "notebooks" / "60_streaming_sales",
-    own_topics=(SALES_TOPIC, SUMMARY_TOPIC, *_SCRATCH_TOPICS),
-    own_schemas=(*CSV_FILES, *(f"{artifact}-value" for artifact in CSV_FILES)),
-    streaming_queries=(QUERY_NAME, *SCRATCH_QUERIES),
+_TOPICS = (SALES_TOPIC, SUMMARY_TOPIC, *_SCRATCH_TOPICS)
+walkthrough = Walkthrough(
+    "60_streaming_sales",
+    Steps(
+        ROOT / "notebooks" / "60_streaming_sales",
+        (
+            Step("61_schemas", Product.SOURCE, _schemas_registered),
+            Step("62_streaming_query", Product.TOPICS, _all_sales_streamed),
+        ),
+        services=("kafka", "spark", "apicurio"),
+    ),
+    OwnedResources(
+        own_topics=_TOPICS,
+        own_schemas=(
+            *CSV_FILES,
+            *(f"{topic}-key" for topic in _TOPICS),
+            *(f"{name}-value" for name in (*CSV_FILES, *_TOPICS)),
+        ),
+        streaming_queries=(QUERY_NAME, *SCRATCH_QUERIES),
+        scratch_tables=lambda world: [summary_table(world)],
+        catalog_databases=(DATABASE,),
+    ),
     start_query=start_query,
-    scratch_tables=lambda world: [summary_table(world)],
-    catalog_databases=(DATABASE,),
-    completion_checks={
-        "61_schemas": _schemas_registered,
-        "62_streaming_query": _all_sales_streamed,
-    },
-    services=("kafka", "spark", "apicurio"),
 )

@@ -33,27 +33,32 @@ from ..storefront.client import (  # noqa: F401 - for the notebooks
 )
 from ..storefront.domain import ALL, DLQ_TOPIC, TOPICS
 from ..storefront.pictures import delivery, picture  # noqa: F401 - for the notebooks
+from .resources import OwnedResources
+from .steps import Product, Step, Steps
 from .walkthrough import Walkthrough
 
-flow = Walkthrough(
-    captures=(),
-    watermark=False,
-    folder=ROOT / "notebooks" / "70_eventual_consistency",
-    config=outbox_config,
-    extra_connectors=CONNECTORS,
-    own_topics=(*TOPICS, DLQ_TOPIC),
-    completion_checks={"71_stores": is_created},
-    services=("postgres", "kafka", "connect"),
-    owned_services=tuple(instance_names()),
-    consumer_groups=tuple(c.group for c in ALL.values() if c.subscribed_topics),
-    service_databases=(*ALL,),
-    local_only=True,
+walkthrough = Walkthrough(
+    "70_eventual_consistency",
+    Steps(
+        ROOT / "notebooks" / "70_eventual_consistency",
+        (Step("71_stores", Product.SOURCE, is_created),),
+        services=("postgres", "kafka", "connect"),
+        local_only=True,
+    ),
+    OwnedResources(
+        config=outbox_config,
+        extra_connectors=CONNECTORS,
+        own_topics=(*TOPICS, DLQ_TOPIC),
+        services=tuple(instance_names()),
+        consumer_groups=tuple(c.group for c in ALL.values() if c.subscribed_topics),
+        service_databases=(*ALL,),
+    ),
 )
 
 
 def restart_clean(world: World) -> None:
     """Start one instance of each service with empty stores and topics."""
     require_embedded(world)
-    stack.ensure_running(world, *flow.services)
-    flow.reset(world)
+    stack.ensure_running(world, *walkthrough.steps.services)
+    walkthrough.reset(world)
     up(world)
