@@ -347,7 +347,8 @@ class _Recapture:
     # --- which connector
 
     def _read_journal(self) -> Journal:
-        return json.loads(files.read_text(self.journal_uri) or "{}")
+        journal: Journal = json.loads(files.read_text(self.journal_uri) or "{}")
+        return journal
 
     def _write_journal(self, *, is_done: bool) -> None:
         config = {key: value for key, value in self.new_config.items() if key in JOURNAL_KEYS}

@@ -17,21 +17,3 @@ from .errors import (
 from .params import World, split_host_port
 from .paths import ROOT, local_path, state_dir
 from .wait import wait_until
-
-__all__ = (
-    "ROOT",
-    "ConnectorError",
-    "LakeError",
-    "ParamsError",
-    "ServiceLost",
-    "SourceError",
-    "StackError",
-    "WorkbenchError",
-    "World",
-    "did_you_mean",
-    "first_line",
-    "local_path",
-    "split_host_port",
-    "state_dir",
-    "wait_until",
-)

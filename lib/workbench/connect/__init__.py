@@ -16,19 +16,3 @@ from .operations import (
     validate,
     wait_running,
 )
-
-__all__ = (
-    "CONNECTORS_DIR",
-    "apply",
-    "config",
-    "delete",
-    "deployed",
-    "failure",
-    "names",
-    "placeholders",
-    "plugins",
-    "restart",
-    "status",
-    "validate",
-    "wait_running",
-)

@@ -211,7 +211,7 @@ def _price(prices: Json, resource: Json, location: str) -> float:
     if price is None:
         raise StackError(f"there is no price of {resource['Type']}", location=location)
     if not isinstance(price, list):
-        return price
+        return float(price)
     total = 0.0
     for component in price:
         size = jmespath.search(component.get("by", "`1`"), resource["Properties"])
@@ -237,7 +237,8 @@ def _call(deployment: Deployment, operation: str, stack: str, **params: Any) -> 
 
 def _describe_stack(deployment: Deployment, name: str) -> Json:
     with aws.ignore_error_codes("^ValidationError$"):  # "Stack with id … does not exist"
-        return _call(deployment, "describe_stacks", name)["Stacks"][0]
+        described: Json = _call(deployment, "describe_stacks", name)["Stacks"][0]
+        return described
     return {"StackStatus": STACK_MISSING}
 
 
@@ -328,7 +329,7 @@ def _check_owner(deployment: Deployment, stacks: dict[str, Json], take_ownership
                 hint="choose another name: `stack.deployment` in a params file of your own. If the "
                 "stack is yours all the same: --take-ownership",
             )
-    return caller
+    return str(caller)
 
 
 def _create_or_update(deployment: Deployment, name: str, parameters: Parameters, owner: str) -> str:

@@ -10,36 +10,3 @@ from .lifecycle import dead_letters, drop, publish_dead_letters
 from .reading import as_of, between, read, read_independent, read_with_all_engines
 from .tables import Table, catalog_names, dead_letters_path, spark_reader, table
 from .timeline import commits, exists, properties, schema_changes
-
-__all__ = (
-    "Ingested",
-    "Landed",
-    "Stream",
-    "Table",
-    "Topic",
-    "as_of",
-    "between",
-    "call_procedure",
-    "catalog_names",
-    "commits",
-    "compact",
-    "dead_letters",
-    "dead_letters_path",
-    "drop",
-    "exists",
-    "ingest",
-    "is_registered",
-    "label",
-    "labels",
-    "properties",
-    "publish_dead_letters",
-    "read",
-    "read_independent",
-    "read_with_all_engines",
-    "reader_schema",
-    "register",
-    "schema_changes",
-    "spark_reader",
-    "stream",
-    "table",
-)

@@ -9,21 +9,3 @@ from .builtin_runner import apply, delete, names, run_once, status
 from .job import LandingCounts, dead_letters, dead_letters_path, drop, folders, run
 from .polling import Polled, poll, reset_offsets
 from .sinks import parse
-
-__all__ = (
-    "LandingCounts",
-    "Polled",
-    "apply",
-    "dead_letters",
-    "dead_letters_path",
-    "delete",
-    "drop",
-    "folders",
-    "names",
-    "parse",
-    "poll",
-    "reset_offsets",
-    "run",
-    "run_once",
-    "status",
-)

@@ -77,7 +77,7 @@ def _start_execution(
         aws.parameter(world.region, world.stack.deployment, name) for name in REQUIRED_PARAMETERS
     )
     with emr.submitting_to(cluster, "notebook"):
-        return aws.call(
+        execution = aws.call(
             world.region,
             "emr",
             "start_notebook_execution",
@@ -95,7 +95,8 @@ def _start_execution(
             NotebookInstanceSecurityGroupId=notebook_group,
             ServiceRole=role,
             Tags=[{"Key": aws.DEPLOYMENT_TAG, "Value": world.stack.deployment}],
-        )["NotebookExecutionId"]
+        )
+    return str(execution["NotebookExecutionId"])
 
 
 def _final_execution(world: World, execution_id: str) -> dict[str, Any]:

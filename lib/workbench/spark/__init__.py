@@ -13,17 +13,3 @@ from .sessions import (
     unreachable_reason,
     world_of,
 )
-
-__all__ = (
-    "innermost_cause",
-    "is_remote",
-    "is_session_lost",
-    "java_stacktraces",
-    "query_engine",
-    "session",
-    "session_lost_error",
-    "state_of",
-    "translate_errors",
-    "unreachable_reason",
-    "world_of",
-)

@@ -107,7 +107,8 @@ def _runner_configs(state: dict[str, Any]) -> Configs:
 
 
 def _load_runner_state(world: World) -> dict[str, Any]:
-    return json.loads(files.read_text(_runner_state_uri(world)) or "{}")
+    state: dict[str, Any] = json.loads(files.read_text(_runner_state_uri(world)) or "{}")
+    return state
 
 
 def update_connectors(world: World, progress: Progress) -> None:
@@ -158,7 +159,8 @@ def _update_configs(
     def old_addresses(kind: str, name: str, config: Config) -> Addresses:
         for update in unfinished_updates:
             if update[kind].get(name) == config:
-                return update["addresses"]
+                found: Addresses = update["addresses"]
+                return found
         return previous.get(name, previous[""]) if kind == "connectors" else previous[""]
 
     def updated(kind: str, configs: Configs) -> Configs:

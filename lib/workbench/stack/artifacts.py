@@ -67,7 +67,8 @@ class Artifact:
 
 def versions() -> dict[str, Any]:
     """Return params/versions.yaml."""
-    return yaml_files.load(ROOT / "params" / "versions.yaml")
+    loaded: dict[str, Any] = yaml_files.load(ROOT / "params" / "versions.yaml")
+    return loaded
 
 
 def locked_artifacts() -> list[Artifact]:

@@ -41,8 +41,8 @@ def is_loopback(host: str) -> bool:
 def create_application(bucket: str) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application that serves a new bucket to clients on loopback."""
     from botocore import auth
-    from moto.core import DEFAULT_ACCOUNT_ID
     from moto.core.authorization import ActionAuthenticatorMixin
+    from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.iam.models import iam_backends
     from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.models import s3_backends

@@ -444,7 +444,10 @@ def _web_ports(world: World, number: int) -> tuple[int, int]:
 
 def _web_status(world: World, number: int = 0) -> dict[str, Any]:
     """Return the state that the master (0) or a worker reports at its web port."""
-    return _request(f"https://127.0.0.1:{_web_ports(world, number)[1]}/json/").json()
+    status: dict[str, Any] = _request(
+        f"https://127.0.0.1:{_web_ports(world, number)[1]}/json/"
+    ).json()
+    return status
 
 
 def _worker_service(number: int) -> Service:

@@ -151,7 +151,8 @@ def call(
             f"{service} rejected the request: {response.json()['error']}",
             location=f"{method} /{path}",
         )
-    return response.json()
+    document: Document = response.json()
+    return document
 
 
 def request(
@@ -180,7 +181,10 @@ def request(
     """
     name, url = service_name(service, instance), address(world, service, instance)
     try:
-        return client.request(method, f"{url}/{path}", json=body, timeout=(5, 30))
+        response: requests.Response = client.request(
+            method, f"{url}/{path}", json=body, timeout=(5, 30)
+        )
+        return response
     except requests.RequestException as e:
         error = StackError(f"{service} does not respond: {type(e).__name__}")
         with suppress(StackError):  # a killed process may exist for another moment

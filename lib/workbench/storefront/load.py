@@ -20,7 +20,8 @@ WORKERS = 12  # threads; all operations of a document run in one thread, in orde
 
 def sample_documents() -> Document:
     """Return the published customer and his orders: {"customer": …, "orders": […]}."""
-    return json.loads((DATA / "john_doe.json").read_text(encoding="utf-8"))
+    documents: Document = json.loads((DATA / "john_doe.json").read_text(encoding="utf-8"))
+    return documents
 
 
 class Operation(NamedTuple):

@@ -33,7 +33,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, wait_until

@@ -93,6 +93,7 @@ def draw(history: RowHistory) -> Any:
         A matplotlib figure.
     """
     import matplotlib.pyplot as plt
+    from cycler import cycler
     from matplotlib.ticker import MaxNLocator
 
     from ..display import draw as charts
@@ -101,9 +102,9 @@ def draw(history: RowHistory) -> Any:
     times = sorted({time for stage in stages.values() for time in stage})
     # after the last color the line style changes, after the last line style the marker
     styles = (
-        plt.cycler(marker="os^D")
-        * plt.cycler(linestyle=["-", "--", ":"])
-        * plt.cycler(color=[*charts.PALETTE, charts.INK])
+        cycler(marker="os^D")
+        * cycler(linestyle=["-", "--", ":"])
+        * cycler(color=[*charts.PALETTE, charts.INK])
     )
     legend_rows = (len(changes) + 1) // 2  # the legend has two columns
     height = 1.4 + 0.75 * len(stages) + 0.25 * (legend_rows + 1)  # inches

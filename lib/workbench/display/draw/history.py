@@ -103,7 +103,7 @@ def _draw_commits(ax: Axes, frame: pd.DataFrame, labels: Mapping[str, str]) -> N
 
 
 def _operation_color(operation: str) -> str:
-    return OPERATION_COLORS.get(operation, PALETTE[4])
+    return str(OPERATION_COLORS.get(operation, PALETTE[4]))
 
 
 def _operation_text(operation: str) -> str:

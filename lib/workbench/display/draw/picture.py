@@ -48,7 +48,7 @@ class Picture(Figure):
         return " ".join(self.get_suptitle().split()) or super().__repr__()
 
     def _repr_png_(self) -> bytes:  # called by IPython
-        return print_figure(self, "png")
+        return bytes(print_figure(self, "png"))
 
 
 def label_lanes(ax: Axes, names: Iterable[Any], top: float = 0.6, bottom: float = 0.5) -> None:
