@@ -100,8 +100,8 @@ def parts(model: type[Settings], plugin: str) -> list[str]:
         found.append(
             "No effect: `producer.override.*`, the settings of the producer of dead letters."
         )
-    if model.REFUSED:
-        reasons = [f"- `{name}`: {reason}." for name, reason in model.REFUSED.items()]
+    if model.REJECTED:
+        reasons = [f"- `{name}`: {reason}." for name, reason in model.REJECTED.items()]
         found += ["Rejected, although a published connector has it:", "\n".join(reasons)]
     return found
 

@@ -37,7 +37,7 @@ class Fruit(Settings):
     """a text"""
     label: Ignored
     """fruit is sold without"""
-    REFUSED = {"colour": "fruit has none"}
+    REJECTED = {"colour": "fruit has none"}
     SECTIONS = ["kind.", "key."]
 
 
@@ -169,7 +169,7 @@ def test_the_page_names_each_setting_and_each_reason():
             assert re.search(rf"`[\w.]*{re.escape(field.alias)}`", page), (model, field.alias)
             if field.exclude and not issubclass(models.KeyConverter, model):
                 assert f"no effect: {field.description}" in page, (model, field.alias)
-        for name, reason in model.REFUSED.items():
+        for name, reason in model.REJECTED.items():
             assert f"`{name}`" in page and reason in page
 
 
@@ -194,7 +194,7 @@ def test_the_schema_accepts_our_connectors_and_refuses_what_they_do_not_have():
 def test_a_setting_on_the_page_is_one_of_a_model():
     page = listed["PAGE"].read_text(encoding="utf-8")
     names = {field.alias for model in all_models() for field in model.model_fields.values()}
-    names |= {name for model in all_models() for name in model.REFUSED}
+    names |= {name for model in all_models() for name in model.REJECTED}
     sections = r"(key\.converter|value\.converter|errors\.deadletterqueue|parquet)\."
     for shown in re.findall(r"^\| `([^`]+)` \|", page, re.M):
         assert {shown, re.sub(f"^{sections}", "", shown)} & names, shown

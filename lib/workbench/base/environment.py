@@ -106,11 +106,11 @@ def _apply(settings: Settings) -> None:
     global _active, _user_values
     with _lock:
         values = {**os.environ, **_user_values}
-        own = {name: value for name, value in values.items() if value is not None}
-        changes = settings[1](own)
+        user_values = {name: value for name, value in values.items() if value is not None}
+        changes = settings[1](user_values)
         for name in {*_user_values, *changes}:
             _set(name, changes[name] if name in changes else _user_values[name])
-        _user_values = {name: own.get(name) for name in changes}
+        _user_values = {name: user_values.get(name) for name in changes}
         _active = settings
 
 

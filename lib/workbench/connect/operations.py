@@ -107,7 +107,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
     validate(world, config, name)
     cluster = backend(world)
     if "slot.name" in config:
-        deployed_configs = {other: cluster.deployed(other) for other in cluster.names()}
+        deployed_configs = {each: cluster.deployed(each) for each in cluster.names()}
         validation.require_free_slot(name, config, deployed_configs)
     validation.require_root_publication(world, name, config)
     return cluster.deploy(name, config)

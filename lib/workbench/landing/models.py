@@ -108,7 +108,7 @@ class SinkSettings(ConnectorSettings):
     """rejected messages are always reported"""
     # producer.override.* are settings of the producer of dead letters, without an effect
     SECTIONS = [*ConnectorSettings.SECTIONS, "errors.deadletterqueue.", "producer.override."]
-    REFUSED = {
+    REJECTED = {
         "table.name.format": "table.name.format belongs to the JDBC sink. The published walkthrough has "
         "it here, where Connect ignores it"
     }
@@ -146,8 +146,8 @@ class LensesSink(SinkSettings):
     """the environment defines the location of the lake"""
     connect_s3_aws_region: Ignored
     """the environment defines the location of the lake"""
-    REFUSED = {
-        **SinkSettings.REFUSED,
+    REJECTED = {
+        **SinkSettings.REJECTED,
         "schema.enable": "no Connect worker knows schema.enable: value.converter.schemas.enable was meant. "
         "The published walkthrough has this mistake: Connect ignores the setting and removes the "
         "envelope all the same",
@@ -294,7 +294,7 @@ class JdbcSource(ConnectorSettings):
     quote_sql_identifiers: Literal["always"] = "always"
     poll_interval_ms: Ignored
     """the caller decides when the next poll starts"""
-    REFUSED = {
+    REJECTED = {
         "catalog.pattern": "schema.pattern: a catalog of PostgreSQL is a database, and the driver ignores "
         "it. The published walkthrough has a schema here"
     }

@@ -40,11 +40,11 @@ class Settings(
 
     Attributes:
         SECTIONS: prefixes of settings that other models have.
-        REFUSED: settings of published connectors that the plugin does not have, {name: reason}.
+        REJECTED: settings of published connectors that the plugin does not have, {name: reason}.
     """
 
     SECTIONS: ClassVar[list[str]] = []
-    REFUSED: ClassVar[dict[str, str]] = {}
+    REJECTED: ClassVar[dict[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -108,18 +108,18 @@ class ConnectorConfig:
             ConnectorError: a setting is unknown, missing or without effect, or its value is not
                 supported.
         """
-        given = {
+        own_values = {
             k: text for k, text in self.values.items() if not k.startswith(tuple(model.SECTIONS))
         }
         try:
-            return model.model_validate(given)
+            return model.model_validate(own_values)
         except ValidationError as e:
             fields = {str(field.alias): field for field in model.model_fields.values()}
             # an unknown setting first: it may be the misspelled name of a missing one
             problem = min(e.errors(), key=lambda error: error["type"] != "extra_forbidden")
             key = str(problem["loc"][0])
             if key not in fields:
-                expected = model.REFUSED.get(key) or did_you_mean(key, fields)
+                expected = model.REJECTED.get(key) or did_you_mean(key, fields)
                 reason = f"is not supported with {plugin}"
                 raise self.error(key, expected, REMOVE_HINT, reason) from None
             expected = valid_values(fields[key], self.values.get(key, ""))

@@ -88,8 +88,8 @@ def _hash(sql: str) -> Translation:
     return lambda x: f"UNHEX({sql.format(x)})"
 
 
-def _url_part(part: str) -> Translation:
-    return lambda x: f"PARSE_URL({x}, '{part}')"
+def _url_part(name: str) -> Translation:
+    return lambda x: f"PARSE_URL({x}, '{name}')"
 
 
 def _quoted(text: str) -> str:
@@ -155,9 +155,11 @@ FUNCTIONS: dict[str, Translation] = {
     "sha1": _hash("SHA1({})"),
     "sha256": _hash("SHA2({}, 256)"),
     "sha512": _hash("SHA2({}, 512)"),
-    "split": lambda x, by, *limit: _call("SPLIT")(x, _quoted(by), *limit),
-    "split_part": lambda x, by, n: f"TRY_ELEMENT_AT(SPLIT({x}, {_quoted(by)}), {n})",
-    "split_to_map": lambda x, by, eq: f"STR_TO_MAP({x}, {_quoted(by)}, {_quoted(eq)})",
+    "split": lambda x, separator, *limit: _call("SPLIT")(x, _quoted(separator), *limit),
+    "split_part": lambda x, separator, n: f"TRY_ELEMENT_AT(SPLIT({x}, {_quoted(separator)}), {n})",
+    "split_to_map": lambda x, separator, eq: (
+        f"STR_TO_MAP({x}, {_quoted(separator)}, {_quoted(eq)})"
+    ),
     # Addresses
     "url_extract_fragment": _url_part("REF"),
     "url_extract_host": _url_part("HOST"),

@@ -115,7 +115,7 @@ def _annotate_unnest(annotator: TypeAnnotator, unnest: exp.Expr) -> None:
     """Set the type to a struct of the columns."""
     items = [argument.type.expressions for argument in unnest.expressions if argument.type]
     names = unnest.alias_column_names
-    columns = [some[-1] for some in items if some]
+    columns = [each[-1] for each in items if each]
     if len(names) > len(items) == len(columns) == 1:  # the fields of rows, or the pairs of a map
         pairs = items[0] if len(items[0]) == 2 else columns[0].expressions
         columns = [getattr(item, "kind", item) for item in pairs]
@@ -203,6 +203,6 @@ def annotate(tree: exp.Expr, schema: Schema, values: Mapping[str, Any]) -> None:
         if "position" in node.meta:
             calls[node.meta["position"]].type = decisive.type
     # `qualify` replaces an expression of ORDER BY by the column that is equal
-    known = {call: call.type for call in calls if call.type}
+    types = {call: call.type for call in calls if call.type}
     for call in calls:
-        call.type = call.type or known.get(call)
+        call.type = call.type or types.get(call)

@@ -159,8 +159,8 @@ def _update_configs(
     def old_addresses(kind: str, name: str, config: Config) -> Addresses:
         for update in unfinished_updates:
             if update[kind].get(name) == config:
-                found: Addresses = update["addresses"]
-                return found
+                addresses: Addresses = update["addresses"]
+                return addresses
         return previous.get(name, previous[""]) if kind == "connectors" else previous[""]
 
     def updated(kind: str, configs: Configs) -> Configs:

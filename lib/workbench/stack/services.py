@@ -592,7 +592,7 @@ def get_service(name: str) -> Service:
 def dependencies(name: str) -> set[str]:
     """Return the direct and indirect dependencies of a service."""
     direct = get_service(name).depends_on
-    return {*direct, *(each for other in direct for each in dependencies(other))}
+    return {*direct, *(each for dependency in direct for each in dependencies(dependency))}
 
 
 def default_services(world: World) -> list[str]:

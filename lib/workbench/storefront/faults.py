@@ -19,7 +19,7 @@ class FaultPoints:
         self._names = FAULT_POINTS if context.subscribed_topics else FAULT_POINTS[:1]
         self._armed: dict[str, int] = {}
 
-    def arm(self, name: Any, after: Any) -> dict[str, Any]:
+    def set_point(self, name: Any, after: Any) -> dict[str, Any]:
         """Make the process kill itself when it reaches a fault point for the n-th time.
 
         Args:

@@ -103,7 +103,7 @@ def _create_app(service: Service, port: int) -> Starlette:
             route(
                 "/faults",
                 "POST",
-                lambda _, body: service.faults.arm(body.get("at"), body.get("after", 1)),
+                lambda _, body: service.faults.set_point(body.get("at"), body.get("after", 1)),
             ),
             *(command_route(method, path) for method, path in context.commands),
         ],
