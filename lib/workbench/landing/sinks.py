@@ -243,7 +243,7 @@ def _lenses_sink(config: ConnectorConfig, settings: models.LensesSink) -> Sink:
             "INSERT INTO", "bucket:prefix, a prefix below the landing: no part of it empty, . or .."
         )
     return Sink(
-        "json",
+        kcql.store_as.lower(),
         prefix,
         kcql.flush_count,
         re.escape(kcql.from_),
