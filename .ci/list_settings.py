@@ -127,8 +127,10 @@ def json_schema(model: type[Settings], prefix: str = "") -> dict[str, Any]:
     properties = {}
     for name, schema in model.model_json_schema()["properties"].items():
         schema.pop("title")
-        if "ge" in schema:
-            schema["contentSchema"]["minimum"] = schema.pop("ge")
+        if schema.get("type") == "integer":
+            schema = {"type": "string", "pattern": "^-?[0-9]+$"} | {
+                key: schema[key] for key in ("description",) if key in schema
+            }
         if schema.get("type") == "array":  # names in one text, separated by commas
             schema = {"type": "string", "description": schema.get("description", "names")}
         schema.pop("default", None)

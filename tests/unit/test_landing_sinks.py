@@ -50,7 +50,7 @@ def test_the_sink_of_the_walkthrough(world, good):
 
 def test_topics_by_name_and_another_folder(good):
     del good["topics.regex"]
-    sink = landing.parse({**good, "topics": "a, b", "topics.dir": "raw/avro", "flush.size": "3"})
+    sink = landing.parse({**good, "topics": "a, b", "topics.dir": "raw/avro", "flush.size": "003"})
     assert (sink.description, sink.topic_pattern, sink.flush_count, sink.prefix_of("a")) == (
         "a,b",
         "a|b",
@@ -77,6 +77,7 @@ def test_topics_by_name_and_another_folder(good):
             "value.converter is.*apicurio.*JsonConverter",
         ),
         ({"flush.size": "0"}, "flush.size is '0'"),
+        ({"flush.size": " 3"}, "flush.size is ' 3'"),
         ({"flush.size": None}, "flush.size is missing.*from 1"),
         ({"flush.sise": "3"}, "flush.sise is not supported.*did you mean 'flush.size'"),
         (

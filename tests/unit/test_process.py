@@ -630,6 +630,13 @@ VERBS = (
 )
 
 
+def test_a_service_of_a_package_that_is_not_imported_is_stopped(by_base, monkeypatch):
+    stack.ensure_running(params.load("local"), "web")
+    monkeypatch.setattr(services, "SERVICES", {})
+    assert stack.running() == ["web"]
+    assert stack.down() == ["web"] and stack.running() == []
+
+
 def test_a_running_instance_keeps_its_ports(by_base, monkeypatch):
     """In a second terminal the variable may differ or be unset."""
     stack.ensure_running(params.load("local"), "web")

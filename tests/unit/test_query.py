@@ -23,6 +23,12 @@ COLUMNS = {
     "zoned": types.TimestampNTZType(),
     "grid": types.ArrayType(types.ArrayType(types.IntegerType())),
     "m": types.MapType(types.StringType(), types.DoubleType()),
+    "st": types.StructType(
+        [
+            types.StructField("p q: (,", types.IntegerType()),
+            types.StructField("p", types.IntegerType()),
+        ]
+    ),
     "items": types.ArrayType(
         types.StructType(
             [
@@ -63,6 +69,11 @@ def translated(text, **values):
             "SELECT CAST(ELEMENT_AT(x, 'd') AS DECIMAL(6, 2)) AS d FROM t",
         ),
         ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
+        (
+            "SELECT date_add('MONTH', d, a) AS d FROM t",
+            "SELECT ((a) + (d) * INTERVAL '1' MONTH) AS d FROM t",
+        ),
+        ("SELECT random() AS r, rand() AS s", "SELECT RAND() AS r, RAND() AS s"),
         (
             "SELECT date_add('day', d, date '1970-01-01') AS d FROM t",
             "SELECT ((CAST('1970-01-01' AS DATE)) + CAST((d) * INTERVAL '1' DAY AS INTERVAL DAY)) AS d FROM t",
@@ -105,6 +116,7 @@ def decimal_sql(a, b):
     "athena, spark",
     [
         ("n / 2", "((n) DIV (2))"),
+        ("st.p / 2", "((st.p) DIV (2))"),
         ("d / n", decimal_sql("d", "n")),
         ("7.0 / 2", decimal_sql("7.0", "2")),
         ("d * f / 2", "((d * f) / (2))"),
@@ -212,6 +224,16 @@ def test_a_function_is_in_one_table():
         ("SELECT date_add('eon', 1, a)", "date_add of 3"),
         ("SELECT date_add(day, 1, a)", "date_add of 3"),
         ("SELECT checksum(a)", "checksum"),
+        ("SELECT random(5)", "random of 1"),
+        ("SELECT rand(1, 3)", "rand of 2"),
+        ("SELECT cardinality(a, 1)", "cardinality of 2"),
+        ("SELECT contains(a, 1, 2)", "contains of 3"),
+        ("SELECT from_utf8(a, '?')", "from_utf8 of 2"),
+        ("SELECT log(8)", "log of 1"),
+        ("SELECT date_diff('century', a, b)", "date_diff of 3"),
+        ("SELECT date_diff(c, a, b)", "date_diff of 3"),
+        ("SELECT extract(century FROM a)", "(?s)this field.*a"),
+        ("SELECT extract(timezone_hour FROM a)", "(?s)this field.*a"),
         ("SELECT truncate(a, 2)", "truncate of 2"),
         ("SELECT split_part(a, 'b')", "split_part of 2"),
         ("SELECT array_agg(a, TRUE)", "array_agg of 2"),

@@ -1,6 +1,7 @@
 """A world is a value: several are open in one process, and none changes the process but by `activate`."""
 
 import ast
+import contextlib
 import copy
 import gc
 import json
@@ -263,6 +264,18 @@ def test_activate_restores_also_after_an_error_and_nests(user):
         assert changes(user) == {**remote, **region}
         raise ZeroDivisionError
     assert changes(user) == {}
+
+
+def test_blocks_of_two_threads_end_in_any_order(user):
+    s3, cloud = params.load("s3"), on_aws.world()
+    first, second = contextlib.ExitStack(), contextlib.ExitStack()
+    first.enter_context(params.activate(s3))
+    second.enter_context(params.activate(cloud))
+    first.close()
+    assert environment.active_state() is cloud.state
+    assert os.environ["AWS_REGION"] == on_aws.REGION
+    second.close()
+    assert changes(user) == {} and environment.active_state() is environment.NO_WORLD[0]
 
 
 def test_activate_without_a_block_stays_until_another_world_is_activated(user):

@@ -3,6 +3,8 @@
 Nothing else in the library changes `os.environ`. `params.activate` calls this module.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
@@ -91,9 +93,12 @@ def replaced(name: str, value: str) -> Iterator[None]:
 Settings = tuple[State, Callable[[Mapping[str, str]], Variables]]
 # The state of the process, and no variables: in force while no world is active.
 NO_WORLD: Settings = (State(), lambda user_environment: {})
-_lock = threading.Lock()
+_lock = threading.RLock()
 _active = NO_WORLD
 _user_values: Variables = {}  # the user's own values of the variables that are changed now
+
+
+_blocks: list[Activation] = []  # the `with` blocks that have not ended, in their order
 
 
 def active_state() -> State:
@@ -127,12 +132,21 @@ class Activation:
             settings: state of the world, which has the clients that depend on its variables; and
                 the function that returns these variables, given the user's own environment.
         """
-        self._previous = _active
-        _apply(settings)
+        with _lock:
+            self._previous = _active
+            _apply(settings)
 
     def __enter__(self) -> None:
         """Keep the settings until the end of the block."""
+        with _lock:
+            _blocks.append(self)
 
     def __exit__(self, *error: object) -> None:
-        """Restore the previous settings."""
-        _apply(self._previous)
+        """Restore the previous settings; a block of another thread that began later keeps its own."""
+        with _lock:
+            index = _blocks.index(self)
+            _blocks.pop(index)
+            if index < len(_blocks):
+                _blocks[index]._previous = self._previous
+            else:
+                _apply(self._previous)

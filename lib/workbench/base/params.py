@@ -225,7 +225,8 @@ def world_names() -> list[str]:
 def load(name: str) -> World:
     """Load params/<name>.yaml.
 
-    Nothing outside the world changes (see `activate`).
+    Nothing outside the world changes (see `activate`). A value of `${ssm:…}` is requested with the user's
+    own variables: those of an active world are away during the request, for all threads.
 
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not

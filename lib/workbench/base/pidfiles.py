@@ -35,8 +35,13 @@ def read(pid_file: Path) -> dict[str, Any]:
         return {"pid": -1, "born": -1}
 
 
+def names() -> list[str]:
+    """Return the names of the services that have a pid file."""
+    return sorted(file.stem for file in pid_file("any").parent.glob("*.json"))
+
+
 def _records() -> Iterator[dict[str, Any]]:
-    return map(read, sorted(pid_file("any").parent.glob("*.json")))
+    return (read(pid_file(name)) for name in names())
 
 
 def recorded_ports() -> set[int]:

@@ -174,6 +174,9 @@ class MskConnect(MskApi):
     def deployed(self, name: str) -> dict[str, str]:
         return dict((self.describe(name) or {}).get("connectorConfiguration", {}))
 
+    def configs(self) -> dict[str, dict[str, str]]:
+        return {name: self.deployed(name) for name in self.names()}
+
     def status(self, name: str) -> ConnectorStatus:
         """Return the status of a connector, with the states of Kafka Connect.
 

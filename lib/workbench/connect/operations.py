@@ -36,6 +36,9 @@ class ConnectBackend(Protocol):
 
     def deployed(self, name: str) -> dict[str, str]: ...
 
+    def configs(self) -> dict[str, dict[str, str]]:
+        """Return {connector: configuration} of all connectors."""
+
     def status(self, name: str) -> ConnectorStatus: ...
 
     def failure(self, name: str) -> Optional[str]: ...
@@ -107,8 +110,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
     validate(world, config, name)
     cluster = backend(world)
     if "slot.name" in config:
-        deployed_configs = {each: cluster.deployed(each) for each in cluster.names()}
-        validation.require_free_slot(name, config, deployed_configs)
+        validation.require_free_slot(name, config, cluster.configs())
     validation.require_root_publication(world, name, config)
     return cluster.deploy(name, config)
 

@@ -79,6 +79,9 @@ class KafkaConnect:
     def deployed(self, name: str) -> dict[str, str]:
         return self.call("GET", f"{_connector_path(name)}/config", none_if_missing=True) or {}
 
+    def configs(self) -> dict[str, dict[str, str]]:
+        return connect_api.configurations(self.call("GET", connect_api.CONNECTORS_PATH))
+
     def status(self, name: str) -> ConnectorStatus:
         """Return the status of a connector; errors are summaries of stack traces."""
         status = self._find_status(name)

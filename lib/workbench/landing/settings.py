@@ -4,8 +4,9 @@
 validates a JSON by such a model. Its errors name the setting and what was expected.
 """
 
+import re
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Mapping, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Mapping, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -13,7 +14,6 @@ from pydantic import (
     Field,
     Json,
     StrictBool,
-    StrictInt,
     ValidationError,
 )
 from pydantic.fields import FieldInfo
@@ -144,5 +144,14 @@ List = Annotated[tuple[T, ...], BeforeValidator(split_list)]
 Text = Annotated[str, Field(min_length=1)]
 Ignored = Annotated[str, Field("", exclude=True)]  # accepted, without an effect
 Boolean = Annotated[Json[StrictBool], Field(description="true or false")]
-Integer = Json[StrictInt]
+
+
+def _whole_number(text: Any) -> int:
+    """Read a number as Kafka does, by Java's `Integer.parseInt`."""
+    if not re.fullmatch("-?[0-9]+", str(text)):
+        raise ValueError("a whole number")
+    return int(text)
+
+
+Integer = Annotated[int, BeforeValidator(_whole_number)]
 PositiveInteger = Annotated[Integer, Field(ge=1, description="a whole number from 1")]

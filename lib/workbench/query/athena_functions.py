@@ -20,7 +20,7 @@ WINDOW_PLACEHOLDER = "\0"  # where FILTER and OVER go, if they do not go to the 
 # Functions that sqlglot translates correctly
 SQLGLOT_FUNCTIONS = frozenset(
     """
-    abs acos asin atan atan2 cbrt cos cosh degrees exp ln log pi pow power radians rand random round
+    abs acos asin atan atan2 cbrt cos cosh degrees exp ln log pi pow power radians round
     sin sinh sqrt tan tanh width_bucket is_nan coalesce nullif row
     chr concat concat_ws length levenshtein_distance lower lpad ltrim replace reverse rpad rtrim
     soundex starts_with strpos substr substring translate trim upper regexp_extract_all regexp_split
@@ -34,6 +34,18 @@ SQLGLOT_FUNCTIONS = frozenset(
     cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
     """.split()
 )
+
+# {function of these: the numbers of its arguments}, where sqlglot or Spark takes other numbers with another
+# meaning. Spark rejects wrong numbers of the rest.
+ARGUMENT_COUNTS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(["cardinality", "from_base64", "from_hex", "from_utf8", "is_nan"], (1,)),
+    **dict.fromkeys(["to_base64", "to_hex", "to_utf8", "week", "week_of_year", "doy"], (1,)),
+    **dict.fromkeys(["contains", "levenshtein_distance", "log", "starts_with", "strpos"], (2,)),
+    **dict.fromkeys(["regexp_extract_all", "replace"], (2, 3)),
+    "date_diff": (3,),
+    "regexp_split": (2,),
+    "width_bucket": (4,),
+}
 
 # Functions that have the same name in Spark
 SAME_NAMES = """
@@ -133,6 +145,7 @@ FUNCTIONS: dict[str, Translation] = {
     **{name: _call(name.upper()) for name in SAME_NAMES},
     **{name: _call(spark_name) for name, spark_name in RENAMES.items()},
     # Mathematical functions
+    **dict.fromkeys(["rand", "random"], lambda: "RAND()"),
     "bitwise_and": _operator("&"),
     "bitwise_not": lambda a: f"(~ ({a}))",
     "bitwise_or": _operator("|"),
@@ -172,7 +185,7 @@ FUNCTIONS: dict[str, Translation] = {
     "url_extract_query": _url_part("QUERY"),
     # Dates and times
     "at_timezone": lambda x, zone: f"FROM_UTC_TIMESTAMP({x}, {zone})",
-    "date_add": lambda unit, n, x: f"(({x}) + {INTERVALS[unit].format(n)})",
+    "date_add": lambda unit, n, x: f"(({x}) + {INTERVALS[unit.lower()].format(n)})",
     "date_format": lambda x, pattern: f"DATE_FORMAT({x}, {pattern})",
     "date_parse": lambda x, pattern: f"TO_TIMESTAMP({x}, {pattern})",
     **dict.fromkeys(["day_of_week", "dow"], lambda x: f"(WEEKDAY({x}) + 1)"),

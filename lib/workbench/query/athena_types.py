@@ -1,15 +1,14 @@
 """Infer the types of an Athena query with sqlglot, from the types of its tables' columns."""
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from pyspark.sql.types import StructType
+from pyspark.sql import types as T
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.dialects.trino import Trino
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import TypeAnnotator, annotate_types
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import Schema
@@ -154,19 +153,33 @@ EXPRESSION_METADATA: ExprMetadataType = {
 }
 
 
-def column_types(columns: StructType) -> dict[str, exp.DataType]:
+def column_types(columns: T.StructType) -> dict[str, exp.DataType]:
     """Convert the types of a table's columns from Spark to Athena.
 
     A timestamp without zone is one with a zone in Athena (see `athena_functions`). Decimals have no
     size (see `_annotate_cast`).
     """
-    kinds = {}
-    for column in columns:
-        text = column.dataType.simpleString().lower().replace("timestamp_ntz", "timestamptz")
-        with contextlib.suppress(ParseError):  # a field name with special characters
-            text = re.sub(r"decimal\(\d+,\d+\)", "decimal", text)
-            kinds[column.name] = exp.DataType.build(text, dialect=Trino)
-    return kinds
+    return {column.name: _athena_type(column.dataType) for column in columns}
+
+
+def _athena_type(kind: T.DataType) -> exp.DataType:
+    """Convert a type of Spark. A field name may have any characters, so nested types are not parsed."""
+    if isinstance(kind, T.StructType):
+        fields = [
+            exp.ColumnDef(
+                this=exp.to_identifier(field.name.lower()), kind=_athena_type(field.dataType)
+            )
+            for field in kind
+        ]
+        return exp.DataType(this=exp.DType.STRUCT, expressions=fields, nested=True)
+    if isinstance(kind, T.ArrayType):
+        items = [_athena_type(kind.elementType)]
+        return exp.DataType(this=exp.DType.ARRAY, expressions=items, nested=True)
+    if isinstance(kind, T.MapType):
+        items = [_athena_type(kind.keyType), _athena_type(kind.valueType)]
+        return exp.DataType(this=exp.DType.MAP, expressions=items, nested=True)
+    text = kind.simpleString().partition("(")[0].replace("timestamp_ntz", "timestamptz")
+    return exp.DataType.build(text, dialect=Trino)
 
 
 def annotate(tree: exp.Expr, schema: Schema, values: Mapping[str, Any]) -> None:

@@ -17,7 +17,9 @@ from sqlglot.time import format_time
 from ..base import LakeError
 from . import athena_types
 from .athena_functions import (
+    ARGUMENT_COUNTS,
     FUNCTIONS,
+    INTERVALS,
     SQLGLOT_FUNCTIONS,
     TYPED_FUNCTIONS,
     WINDOW_PLACEHOLDER,
@@ -36,6 +38,22 @@ DATE_SPECIFIERS = set(re.findall("%.", "%a%b%c%d%e%f%H%h%I%i%j%k%l%M%m%p%r%S%s%T
 JAVA_SPECIFIERS = {"%j": "DDD", "%%": "%"}  # those that sqlglot translates differently
 
 
+def _parser_of(name: str) -> Callable[..., exp.Expr]:
+    """Return sqlglot's parser of a function; a call with other arguments than Athena's stays anonymous."""
+    parse = AthenaTrinoParser.FUNCTIONS[name.upper()]
+
+    def parse_checked(arguments: list[Any], **dialect: Any) -> exp.Expr:
+        is_valid = len(arguments) in ARGUMENT_COUNTS.get(name, [len(arguments)])
+        if name == "date_diff" and is_valid:
+            is_valid = arguments[0].sql().lower() in INTERVALS
+        if not is_valid:
+            return exp.Anonymous(this=name, expressions=arguments)
+        call: exp.Expr = parse(arguments, **dialect)
+        return call
+
+    return parse_checked
+
+
 class AthenaDialect(Trino):
     """Parse Athena SQL. A function that sqlglot does not translate correctly stays anonymous."""
 
@@ -48,10 +66,7 @@ class AthenaDialect(Trino):
         """A parser of the functions that are supported."""
 
         FUNCTIONS = {
-            **{
-                name.upper(): AthenaTrinoParser.FUNCTIONS[name.upper()]
-                for name in SQLGLOT_FUNCTIONS
-            },
+            **{name.upper(): _parser_of(name) for name in SQLGLOT_FUNCTIONS},
             "JSON_PARSE": exp.ParseJSON.from_arg_list,
         }
         FUNCTION_PARSERS = {
@@ -209,7 +224,10 @@ def _is_json(value: exp.Expr) -> bool:
 
 
 def _extract_sql(self: SparkGenerator, extract: exp.Extract) -> str:
-    return self.sql(exp.func(extract.name, extract.expression, dialect=AthenaDialect))
+    call = exp.func(extract.name, extract.expression, dialect=AthenaDialect)
+    if isinstance(call, exp.Anonymous) and call.name.lower() not in FUNCTIONS:
+        raise unsupported("this field", extract)
+    return self.sql(call)
 
 
 def _window_sql(self: SparkGenerator, node: Any) -> str:

@@ -43,8 +43,8 @@ SESSION_LOST_ERRORS = re.compile(
     re.I,
 )
 _lock = threading.Lock()
-# {session: world}. Functions that get a session have no other way to its world. `_close_sessions`
-# removes the entries of a world.
+# {session: world}. Functions that get a session have no other way to its world. `adopt`
+# removes the entries of a world that is closed.
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 
 

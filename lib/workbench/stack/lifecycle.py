@@ -193,7 +193,10 @@ def _plugins_in_use(world: World) -> list[str]:
 def down(progress: Progress = _silent) -> list[str]:
     """Stop every service of this instance, dependents first; return the names of those stopped."""
     with _stack_lock():
-        return _stop(list(services.SERVICES), progress)
+        # services of packages that this process has not imported; no other service depends on them
+        unregistered = [name for name in pidfiles.names() if name not in services.SERVICES]
+        stopped = [name for name in unregistered if process.stop(services.unregistered(name))]
+        return stopped + _stop(list(services.SERVICES), progress)
 
 
 def stop(*names: str) -> list[str]:
@@ -335,7 +338,8 @@ def run_watched(world: World, call: Callable[[Callable[[], bool]], T], *names: s
 
 def running() -> list[str]:
     """Return the names of the services of this instance that have a running process."""
-    return [name for name in services.SERVICES if process.running_process(name)]
+    names = dict.fromkeys([*services.SERVICES, *pidfiles.names()])
+    return [name for name in names if process.running_process(name)]
 
 
 def _with_dependencies(world: World, names: Sequence[str]) -> list[str]:

@@ -582,6 +582,11 @@ def register(*services: Service) -> None:
     REGISTERED_SERVICES.extend(service.name for service in services)
 
 
+def unregistered(name: str) -> Service:
+    """Return a service of a package that this process has not imported; it can only be stopped."""
+    return Service(name, lambda world: "", lambda world: [], lambda world: False)
+
+
 def get_service(name: str) -> Service:
     """Return the service of this name; raise StackError with a suggestion for an unknown name."""
     if name not in SERVICES:

@@ -3,13 +3,13 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator, Optional, Sequence
+from typing import Iterator, Optional, Sequence
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from .. import connect, stack
-from ..base import StackError, World, wait_until
+from ..base import StackError, World, http, wait_until
 from ..source import postgres
 from ..source.names import format_sql
 from ..topic import groups, topics
@@ -163,7 +163,7 @@ def request(
     body: Optional[Document] = None,
     *,
     instance: int = 1,
-    client: Any = requests,
+    client: Optional[requests.Session] = None,
 ) -> requests.Response:
     """Send a request to a service, and return its response, whatever the status.
 
@@ -174,17 +174,16 @@ def request(
         path: the path, without a leading slash.
         body: the JSON object to send.
         instance: number of the instance, 1 or 2.
-        client: `requests`, or a session of it.
+        client: a session for several requests to this instance, by default one of its own.
 
     Raises:
         StackError: the service does not respond.
     """
     name, url = service_name(service, instance), address(world, service, instance)
     try:
-        response: requests.Response = client.request(
+        return (client or http.session(url)).request(
             method, f"{url}/{path}", json=body, timeout=(5, 30)
         )
-        return response
     except requests.RequestException as e:
         error = StackError(f"{service} does not respond: {type(e).__name__}")
         with suppress(StackError):  # a killed process may exist for another moment

@@ -76,7 +76,7 @@ def _create_app(service: Service, port: int) -> Starlette:
 
     def command_route(method: str, path: str) -> Route:
         def run(request: Request, body: Document) -> Document:
-            key = request.path_params.get("key") or body.get(id_field)
+            key = request.path_params.get("key", body.get(id_field))
             if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_LENGTH:
                 raise CommandRejected(
                     f"a document needs its {id_field}, a text of at most {MAX_KEY_LENGTH} characters"
@@ -92,6 +92,9 @@ def _create_app(service: Service, port: int) -> Starlette:
         return JSONResponse({"error": first_line(error)}, status)
 
     def no_command(request: Request, error: Any) -> Response:  # 404 or 405
+        foreign = _foreign_reason(request, port)
+        if foreign:
+            return JSONResponse({"error": foreign}, 403)
         reason = f"{context.name} has no command {request.method} {request.url.path}"
         return JSONResponse({"error": reason}, error.status_code, error.headers)
 

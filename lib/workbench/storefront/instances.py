@@ -6,9 +6,7 @@ Each is a Python process that runs `workbench.storefront`. The import of this mo
 import sys
 from functools import partial
 
-import requests
-
-from ..base import World
+from ..base import World, http
 from ..stack.process import Service
 from ..stack.services import register
 from .domain import ALL
@@ -35,7 +33,7 @@ def _service(context: str, number: int) -> Service:
         service_name(context, number),
         url,
         command,
-        ready=lambda w: requests.get(url(w) + "/health", timeout=2).ok,
+        ready=lambda w: http.session(url(w)).get(url(w) + "/health", timeout=2).ok,
         depends_on=("postgres", "kafka"),
         config_fingerprint=lambda w: (w.kafka.model_dump(), w.postgres.host, w.postgres.port),
     )

@@ -10,9 +10,10 @@ from typing import Iterable, NamedTuple, Optional
 import pandas
 import requests
 
-from ..base import ROOT, StackError, World, wait_until
+from ..base import ROOT, StackError, World, http, wait_until
 from .client import raise_if_lost, request
 from .domain import ALL, PUBLISHED_FIELDS, STATUSES, Document
+from .instances import address
 
 DATA = ROOT / "data" / "storefront"
 WORKERS = 12  # threads; all operations of a document run in one thread, in order
@@ -158,7 +159,7 @@ def load(
     started, failed = time.monotonic(), threading.Event()
 
     def run(numbered: list[tuple[int, Operation]]) -> None:
-        session = requests.Session()
+        session = http.session(address(world, [*ALL][0], 1))
         for number, operation in numbered:
             due = started + number / rate - time.monotonic() if rate else 0
             if failed.wait(max(0, due)):
