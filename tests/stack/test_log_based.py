@@ -16,10 +16,10 @@ FLOW, SEED = log_based.flow, 7
 
 def load(world, **more):
     """What notebooks 31 and 32 do, without their looks."""
-    stack.ensure_running(world, *FLOW.services)
-    FLOW.reset(world)
+    stack.ensure_running(world, *log_based.walkthrough.steps.services)
+    log_based.walkthrough.reset(world)
     FLOW.loader.load(world, confirm=lambda question: True, **more)
-    FLOW.save_baseline(world)
+    log_based.baseline.save(world)
     # a null of a column with a default arrives as the default (see below)
     postgres.execute(
         world, "ALTER TABLE film ALTER COLUMN rating DROP DEFAULT", database=FLOW.database
@@ -40,7 +40,7 @@ def load(world, **more):
 def captured(world):
     load(world)
     yield world
-    FLOW.reset(world)
+    log_based.walkthrough.reset(world)
 
 
 def latest(spark, world, name):
@@ -157,4 +157,4 @@ def test_one_transaction_of_100_000_rows(world, spark):
         )
         as_the_source(spark, world)
     finally:
-        FLOW.reset(world)
+        log_based.walkthrough.reset(world)

@@ -277,6 +277,7 @@ def test_a_picture_bears_its_title_as_text(monkeypatch):
 
     assert shown() == f"<Picture size {figure.bbox.width:.0f}x{figure.bbox.height:.0f} with 0 Axes>"
     assert draw.pie_top(REVENUE)._repr_png_()[1:4] == b"PNG"  # also where pyplot has made no figure
+    assert draw.Picture(0.1)._repr_png_() is None, "nothing is drawn yet"
     select_figure_formats(shell, {"png"})
     figure.suptitle("Twice\nthe bytes")
     assert shown() == "Twice the bytes"

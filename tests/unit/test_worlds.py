@@ -320,6 +320,8 @@ def test_world_aws_is_read_with_the_users_own_key(user, monkeypatch):
 def test_postgres_is_reached_in_spite_of_variables_for_another_database(monkeypatch):
     from psycopg import pq
 
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        monkeypatch.delenv(name)
     assert databases.libpq_defaults() == ""
     for name, value in {
         "PGSSLMODE": "verify-full",

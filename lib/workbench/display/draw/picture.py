@@ -1,7 +1,7 @@
 """The figure, the style and the colors that all pictures share."""
 
 from pathlib import Path
-from typing import Any, Callable, Iterable, Sized, TypeVar, cast
+from typing import Any, Callable, Iterable, Optional, Sized, TypeVar, cast
 
 import matplotlib.pyplot as plt
 from IPython.core.pylabtools import print_figure
@@ -47,8 +47,9 @@ class Picture(Figure):
         """Return the title."""
         return " ".join(self.get_suptitle().split()) or super().__repr__()
 
-    def _repr_png_(self) -> bytes:  # called by IPython
-        return bytes(print_figure(self, "png"))
+    def _repr_png_(self) -> Optional[bytes]:  # called by IPython; None if nothing is drawn yet
+        png: Optional[bytes] = print_figure(self, "png")
+        return png
 
 
 def label_lanes(ax: Axes, names: Iterable[Any], top: float = 0.6, bottom: float = 0.5) -> None:
