@@ -181,7 +181,7 @@ class Loader:
                 location=f"database {connection.info.dbname}",
                 expected="a database without it",
                 hint="keep the loaded data, or remove it ('Start clean' in the walkthrough's first "
-                "notebook: flow.reset(world)) and load again",
+                "notebook: walkthrough.reset(world)) and load again",
             )
         if self.owns_schema:
             search_path = "ALTER DATABASE {} SET search_path TO {}"
