@@ -128,9 +128,8 @@ def json_schema(model: type[Settings], prefix: str = "") -> dict[str, Any]:
     for name, schema in model.model_json_schema()["properties"].items():
         schema.pop("title")
         if schema.get("type") == "integer":
-            schema = {"type": "string", "pattern": "^-?[0-9]+$"} | {
-                key: schema[key] for key in ("description",) if key in schema
-            }
+            description = schema["description"]
+            schema = {"type": "string", "pattern": "^-?[0-9]+$", "description": description}
         if schema.get("type") == "array":  # names in one text, separated by commas
             schema = {"type": "string", "description": schema.get("description", "names")}
         schema.pop("default", None)

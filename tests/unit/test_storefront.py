@@ -639,6 +639,21 @@ def test_a_request_of_a_foreign_page_is_rejected(shop, host, origin, status, req
     )
 
 
+@pytest.mark.parametrize("path", ["nothing", "customers"])  # no path, and no command of this path
+def test_a_foreign_page_does_not_learn_which_commands_exist(shop, path):
+    response = requests.get(
+        f"http://127.0.0.1:{shop[0]}/{path}", headers={"Host": "evil.example"}, timeout=10
+    )
+    assert (response.status_code, "command" in response.text) == (403, False)
+
+
+def test_an_empty_key_in_the_path_is_not_taken_from_the_body(shop):
+    port, fake_service = shop
+    url = f"http://127.0.0.1:{port}/customers/"
+    assert requests.patch(url, json={"id": "john"}, timeout=10).status_code == 400
+    assert not fake_service.done
+
+
 @pytest.mark.parametrize(
     "levels, status",
     [

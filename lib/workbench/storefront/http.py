@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # imported by `create_server`: only the process of a service 
     import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 MAX_BODY_BYTES = 1 << 20
 MAX_KEY_LENGTH = 200  # characters
@@ -40,7 +41,7 @@ def create_server(service: Service, url: str) -> uvicorn.Server:
 
     host, port = split_host_port(url)
     config = uvicorn.Config(
-        _create_app(service, port),
+        _only_own_pages(_create_app(service), port),
         host,
         port,
         http="h11",
@@ -52,7 +53,21 @@ def create_server(service: Service, url: str) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def _create_app(service: Service, port: int) -> Starlette:
+def _only_own_pages(app: ASGIApp, port: int) -> ASGIApp:
+    """Return an application that answers a request of a foreign web page with 403."""
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        is_request = scope["type"] == "http"  # the other events are those of the server's life
+        foreign = _foreign_reason(Request(scope), port) if is_request else ""
+        answer = JSONResponse({"error": foreign}, 403) if foreign else app
+        await answer(scope, receive, send)
+
+    return guard
+
+
+def _create_app(service: Service) -> Starlette:
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.responses import JSONResponse, Response
@@ -63,9 +78,6 @@ def _create_app(service: Service, port: int) -> Starlette:
 
     def route(path: str, method: str, run: Callable[[Request, Document], object]) -> Route:
         async def respond(request: Request) -> Response:
-            foreign = _foreign_reason(request, port)
-            if foreign:
-                return JSONResponse({"error": foreign}, 403)
             body = {} if method == "GET" else await _read_body(request)
             result = await run_in_threadpool(run, request, body)
             if isinstance(result, bytes):
@@ -92,9 +104,6 @@ def _create_app(service: Service, port: int) -> Starlette:
         return JSONResponse({"error": first_line(error)}, status)
 
     def no_command(request: Request, error: Any) -> Response:  # 404 or 405
-        foreign = _foreign_reason(request, port)
-        if foreign:
-            return JSONResponse({"error": foreign}, 403)
         reason = f"{context.name} has no command {request.method} {request.url.path}"
         return JSONResponse({"error": reason}, error.status_code, error.headers)
 
