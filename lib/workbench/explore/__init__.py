@@ -1,4 +1,4 @@
 """Explore the tables of the lake: their history, their rows at an instant, and what changed between two."""
 
-from .finding import find, register
-from .frames import Frame, at
+from .finding import find, register, row
+from .frames import Diff, Frame, at, diff
