@@ -25,6 +25,8 @@ from ..spark import session
 
 MAX_ROWS = 5_000_000  # of a table that is read into memory
 MAX_RESULT_ROWS = 1_000_000
+# Rows as of an instant never change. A slider asks for the same ones again.
+MAX_CACHED_INSTANTS, MAX_CACHED_BYTES = 8, 50_000_000
 # Columns that the capture or Hudi adds. They differ in each version of a row.
 TECHNICAL_PREFIXES = ("_hoodie_", "__")
 DELETED = "__deleted"  # "true" in the row of a soft delete
@@ -139,12 +141,20 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
         return None
     import duckdb
 
+    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore", dict)
+    rows = {}
     try:
-        rows = {one: hudi.read_arrow(table, as_of=(world, one)) for one in {before, after}}
+        for instant in {before, after}:
+            key = (table.base, instant)
+            rows[instant] = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
+            if rows[instant].nbytes <= MAX_CACHED_BYTES:  # the next frame compares with this one
+                cache[key] = rows[instant]
     except HistoryRemoved:
         raise
     except LakeError:
         return None
+    while len(cache) > MAX_CACHED_INSTANTS:
+        del cache[next(iter(cache))]
     connection = duckdb.connect(config={"enable_external_access": "false"})
     for instant, each in rows.items():  # DuckDB has no table without columns
         connection.register(instant, each if each.num_columns else pyarrow.table({DELETED: []}))
@@ -155,7 +165,7 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
 
     def run(text: str) -> pd.DataFrame:
         relation = connection.sql(text)  # None for a statement that is no query
-        arrow = relation.to_arrow_table() if relation else pyarrow.table({})
+        arrow = pyarrow.table({}) if relation is None else relation.to_arrow_table()
         frame: pd.DataFrame = arrow.to_pandas(types_mapper=INTEGERS.get)  # null is no NaN
         for field in arrow.schema:
             if pyarrow.types.is_nested(field.type):  # pandas has NaN in place of null, and floats
