@@ -132,9 +132,7 @@ def at(
     names = ", ".join(map(quoted, views.columns))
     key = ", ".join(map(quoted, table.key))
     rows = views.query(f"SELECT {names} FROM after ORDER BY {key}")
-    title = (
-        f"{table.name} at {labels.get(after, after)} ({parse_instant(after):%Y-%m-%d %H:%M:%S} UTC)"
-    )
+    title = f"{table.name} at {instant or labels.get(after, after)} ({parse_instant(after):%Y-%m-%d %H:%M:%S} UTC)"
     title += f": {plural(len(rows), 'row')}"
     changed = pd.DataFrame(False, rows.index, rows.columns)
     if before != after:
