@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Union
 
 import pandas as pd
+import pyarrow
 from pyarrow import types
 
 from .. import hudi
@@ -67,18 +68,7 @@ def profile(
 
 def _profile_column(views: Views, name: str) -> tuple[dict[str, Any], dict[str, bool]]:
     """Return the row of a column (see `profile`), and whether its figures differ between the views."""
-    kind, value = views.columns[name], quoted(name)
-    number = f"CAST({value} AS DOUBLE)"
-    if types.is_nested(kind):  # Spark does not count maps
-        value = f"CAST({value} AS TEXT)"
-    if types.is_timestamp(kind) or types.is_date(kind):
-        number = f"CAST(epoch(CAST({value} AS TIMESTAMP)) AS DOUBLE)"
-    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        number = "CAST(NULL AS DOUBLE)"
-    columns = f"{value} AS v, CASE WHEN {number} - {number} = 0 THEN {number} END AS x"  # no NaN
-    rows = (
-        f"(SELECT 0 AS side, {columns} FROM after UNION ALL SELECT 1, {columns} FROM before) AS r"
-    )
+    rows = _values_sql(name, views.columns[name])
     figures = (
         views.query(
             f"SELECT side, count(*) AS n, 1 - count(v) / count(*) AS nulls, count(DISTINCT v) AS d, "
@@ -86,7 +76,7 @@ def _profile_column(views: Views, name: str) -> tuple[dict[str, Any], dict[str, 
             f"min(x) AS first, max(x) AS last FROM {rows} GROUP BY side ORDER BY side"
         )
         .set_index("side")
-        .reindex([0, 1])
+        .reindex([0, 1])  # a view without rows
     )
 
     def count(value: str, limit: int) -> pd.DataFrame:
@@ -109,7 +99,7 @@ def _profile_column(views: Views, name: str) -> tuple[dict[str, Any], dict[str, 
     nulls, distinct = figures["nulls"], figures["d"]
     row = {
         "column": name,
-        "type": str(kind),
+        "type": str(views.columns[name]),
         "null_percent": round(100 * nulls[0], 1),
         "distinct": distinct[0],
         "min": figures["low"][0],
@@ -128,3 +118,18 @@ def _profile_column(views: Views, name: str) -> tuple[dict[str, Any], dict[str, 
         "drift": drift >= DRIFT,
         "sparkline": drift >= DRIFT,
     }
+
+
+def _values_sql(name: str, kind: pyarrow.DataType) -> str:
+    """Return the SQL of the values of a column: side (0: after, 1: before), v, and x (as a number)."""
+    value, number = quoted(name), "CAST(NULL AS DOUBLE)"
+    if types.is_nested(kind):  # Spark does not count maps
+        value = f"CAST({value} AS TEXT)"
+    elif types.is_timestamp(kind) or types.is_date(kind):
+        number = f"CAST(epoch(CAST({value} AS TIMESTAMP)) AS DOUBLE)"
+    elif types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        number = f"CAST({value} AS DOUBLE)"
+    columns = f"{value} AS v, CASE WHEN {number} - {number} = 0 THEN {number} END AS x"  # no NaN
+    return (
+        f"(SELECT 0 AS side, {columns} FROM after UNION ALL SELECT 1, {columns} FROM before) AS r"
+    )

@@ -141,20 +141,12 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
         return None
     import duckdb
 
-    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore", dict)
-    rows = {}
     try:
-        for instant in {before, after}:
-            key = (table.base, instant)
-            rows[instant] = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
-            if rows[instant].nbytes <= MAX_CACHED_BYTES:  # the next frame compares with this one
-                cache[key] = rows[instant]
+        rows = {instant: _read(world, table, instant) for instant in {before, after}}
     except HistoryRemoved:
         raise
     except LakeError:
         return None
-    while len(cache) > MAX_CACHED_INSTANTS:
-        del cache[next(iter(cache))]
     connection = duckdb.connect(config={"enable_external_access": "false"})
     for instant, each in rows.items():  # DuckDB has no table without columns
         connection.register(instant, each if each.num_columns else pyarrow.table({DELETED: []}))
@@ -175,6 +167,18 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
     # copied, because queries of many columns take much longer through views
     schema = connection.sql("FROM after_rows LIMIT 0").to_arrow_table().schema
     return "CREATE TABLE", schema, run
+
+
+def _read(world: World, table: hudi.Table, instant: str) -> pyarrow.Table:
+    """Read with hudi-rs; the last small results are cached."""
+    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore", dict)
+    key = (table.base, instant)
+    rows = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
+    if rows.nbytes <= MAX_CACHED_BYTES:
+        cache[key] = rows
+    while len(cache) > MAX_CACHED_INSTANTS:
+        del cache[next(iter(cache))]
+    return rows
 
 
 def _in_spark(world: World, table: hudi.Table, before: str, after: str) -> Reading:
