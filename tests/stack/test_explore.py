@@ -131,7 +131,7 @@ def test_every_difference_is_that_of_the_change_log(past, monkeypatch):
     for table, (one, other) in itertools.product(past.tables, PAIRS):
         found = explore.diff(past.lab, table, one, other)
         seen |= check_difference(found, contents[one], contents[other])
-    assert {change[1] for change in seen} == {"name", "nationality"}
+    assert {change[1] for change in seen} == {"name", "nationality", "birth_year"}
 
 
 def test_every_frame_has_the_rows_and_the_changes_since_the_one_before(past, monkeypatch):

@@ -197,15 +197,16 @@ def _compare(views: Views) -> Diff:
         for view in "abd"
     )
     is_added, is_removed = before[key[0]].isna(), after[key[0]].isna()
-    cells = [
-        after.loc[chosen, [*key]].assign(
-            column=name, before=before.loc[chosen, name], after=after.loc[chosen, name]
+    cells = []
+    for name in columns:
+        chosen = differs[name] & ~is_added & ~is_removed
+        values = {"column": name, "before": before[name], "after": after[name]}
+        cells.append(
+            after[[*key]]
+            .assign(**values)[chosen]
+            .astype(dict.fromkeys(("before", "after"), object))
         )
-        for name in columns
-        for chosen in [differs[name] & ~is_added & ~is_removed]
-    ]
-    changed = pd.concat([each.astype({"before": object, "after": object}) for each in cells])
-    changed = changed.sort_index(kind="stable").reset_index(drop=True)
+    changed = pd.concat(cells).sort_index(kind="stable").reset_index(drop=True)
     counts = is_added.sum(), is_removed.sum(), (~is_added & ~is_removed).sum()
     return Diff(
         "{:,} added, {:,} removed, {:,} changed".format(*counts),
