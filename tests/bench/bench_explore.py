@@ -74,7 +74,7 @@ def explored(world: World, spark: SparkSession) -> list[Line]:
         explore.profile(world, large)
 
     def uncached(work: Callable[[str], None], label: str) -> None:
-        world.state.get("explore", dict).clear()
+        world.state.get("explore.rows", dict).clear()
         work(label)
 
     lines = []

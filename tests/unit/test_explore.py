@@ -223,6 +223,21 @@ def test_soft_deleted_rows_are_removed_and_technical_columns_hidden(world):
     ]
 
 
+@pytest.mark.parametrize("reason", ["no DuckDB", "too many rows", "hudi-rs cannot"])
+def test_spark_reads_what_the_others_cannot(world, people, monkeypatch, reason):
+    def refuse(*args, **kwargs):
+        raise LakeError("hudi-rs cannot read it")
+
+    if reason == "no DuckDB":
+        monkeypatch.setattr(views.importlib.util, "find_spec", lambda name: None)
+    elif reason == "too many rows":
+        monkeypatch.setattr(views, "MAX_ROWS", 1)
+    else:
+        monkeypatch.setattr(views.hudi, "read_arrow", refuse)
+    with pytest.raises(AssertionError, match="a Spark job"):
+        explore.diff(world, people, "t0", "t1")
+
+
 # --- diff
 
 
@@ -438,6 +453,8 @@ def test_30_tables_within_two_seconds(world, people, monkeypatch):
 
 def test_tables_of_an_empty_lake_and_of_sources(world, monkeypatch):
     assert len(explore.tables(world)) == 0
+    (arrow_lake.local_path(world.lake.tables) / "datalake/new/.hoodie").mkdir(parents=True)
+    assert len(explore.tables(world)) == 0, "a table that is being created"
     rows = pd.DataFrame({"name": ["devdb.public.a"], "n": [3], "bytes": [8192]})
     monkeypatch.setattr("workbench.explore.overview.postgres.databases", lambda world: ["devdb"])
     monkeypatch.setattr("workbench.explore.overview.postgres.query", lambda *a, **k: rows)

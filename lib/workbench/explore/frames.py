@@ -200,11 +200,9 @@ def _compare(views: Views) -> Diff:
     cells = []
     for name in columns:
         chosen = differs[name] & ~is_added & ~is_removed
-        values = {"column": name, "before": before[name], "after": after[name]}
+        cell = {"column": name, "before": before[name], "after": after[name]}
         cells.append(
-            after[[*key]]
-            .assign(**values)[chosen]
-            .astype(dict.fromkeys(("before", "after"), object))
+            after[[*key]].assign(**cell)[chosen].astype(dict.fromkeys(("before", "after"), object))
         )
     changed = pd.concat(cells).sort_index(kind="stable").reset_index(drop=True)
     counts = is_added.sum(), is_removed.sum(), (~is_added & ~is_removed).sum()

@@ -171,7 +171,7 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
 
 def _read(world: World, table: hudi.Table, instant: str) -> pyarrow.Table:
     """Read with hudi-rs; the last small results are cached."""
-    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore", dict)
+    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore.rows", dict)
     key = (table.base, instant)
     rows = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
     if rows.nbytes <= MAX_CACHED_BYTES:
