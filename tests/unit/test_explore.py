@@ -179,6 +179,22 @@ def test_whole_numbers_stay_whole_beside_nulls(world):
     assert explore.diff(world, table, "t1", "t0").cells["after"].map(repr).tolist() == ["1906"]
 
 
+def test_times_are_utc_wherever_the_machine_is(world, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        table = arrow_lake.new_table(world, "times")
+        noon = pa.array([dt.datetime(2026, 1, 1, 12)], pa.timestamp("us", "UTC"))
+        arrow_lake.commit(world, table, pa.table({"id": [1], "at": noon}), 0, "t0")
+        assert explore.at(world, table).rows["at"].map(str).tolist() == [
+            "2026-01-01 12:00:00+00:00"
+        ]
+        assert explore.profile(world, table).rows["min"][1].startswith("2026-01-01 12:00:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_an_instant_that_was_cleaned_away(world, people):
     arrow_lake.remove_files(people, "20260101120000000")
     with pytest.raises(

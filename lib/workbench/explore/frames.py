@@ -131,7 +131,7 @@ def at(
         views = open_views(world, table, after, after, where)
     names = ", ".join(map(quoted, views.columns))
     key = ", ".join(map(quoted, table.key))
-    rows = views.query(f"SELECT {names} FROM after ORDER BY {key}")
+    rows = views.query(f"SELECT {names} FROM explore_after ORDER BY {key}")
     title = f"{table.name} at {instant or labels.get(after, after)} ({parse_instant(after):%Y-%m-%d %H:%M:%S} UTC)"
     title += f": {plural(len(rows), 'row')}"
     changed = pd.DataFrame(False, rows.index, rows.columns)
@@ -189,7 +189,8 @@ def _compare(views: Views) -> Diff:
     condition = " AND ".join("{} = {}".format(*pairs[name]) for name in key)
     order = ", ".join("coalesce({}, {})".format(*pairs[name]) for name in key)
     rows = views.query(
-        f"SELECT {', '.join([*values, *aliases])} FROM after AS a FULL JOIN before AS b ON {condition} "
+        f"SELECT {', '.join([*values, *aliases])} FROM explore_after AS a "
+        f"FULL JOIN explore_before AS b ON {condition} "
         f"WHERE {' OR '.join(flags)} ORDER BY {order}"
     )
     after, before, differs = (

@@ -56,7 +56,7 @@ def profile(
     views = open_views(world, table, against or at, at, where)
     result = pd.DataFrame([_profile_column(views, name) for name in views.columns])
     marked = pd.DataFrame(False, result.index, result.columns)
-    rows = int(views.query("SELECT count(*) AS n FROM after").loc[0, "n"])
+    rows = int(views.query("SELECT count(*) AS n FROM explore_after").loc[0, "n"])
     title = f"{table.name} at {at}: {plural(rows, 'row')}, {plural(len(result), 'column')}"
     if not against:
         return Frame(title, result.drop(columns="drift"), marked.drop(columns="drift"), len(result))
@@ -122,5 +122,6 @@ def _values_sql(name: str, kind: pyarrow.DataType) -> str:
         number = f"CAST({value} AS DOUBLE)"
     columns = f"{value} AS v, CASE WHEN {number} - {number} = 0 THEN {number} END AS x"  # no NaN
     return (
-        f"(SELECT 0 AS side, {columns} FROM after UNION ALL SELECT 1, {columns} FROM before) AS r"
+        f"(SELECT 0 AS side, {columns} FROM explore_after "
+        f"UNION ALL SELECT 1, {columns} FROM explore_before) AS r"
     )

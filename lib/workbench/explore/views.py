@@ -36,7 +36,7 @@ Reading = tuple[str, pyarrow.Schema, Callable[[str], pd.DataFrame]]
 
 @dataclass(frozen=True)
 class Views:
-    """The rows of a table as of two instants, as the views `before` and `after` in SQL.
+    """The rows of a table as of two instants, as the views `explore_before` and `explore_after`.
 
     Rows that are marked as deleted are left out. Both views have the same columns and types: a column
     that is missing at one instant is null.
@@ -120,7 +120,9 @@ def open_views(
         condition = f"({condition}) AND {DELETED} IS DISTINCT FROM 'true'"
     views, names = Views(table, columns, run), ", ".join(map(quoted, columns))
     for view in ("before", "after"):
-        views.execute(f"{create} {view} AS SELECT {names} FROM {view}_rows WHERE {condition}")
+        views.execute(
+            f"{create} explore_{view} AS SELECT {names} FROM {view}_rows WHERE {condition}"
+        )
     return views
 
 
@@ -148,6 +150,7 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
     except LakeError:
         return None
     connection = duckdb.connect(config={"enable_external_access": "false"})
+    connection.execute("SET TimeZone = 'UTC'")
     for instant, each in rows.items():  # DuckDB has no table without columns
         connection.register(instant, each if each.num_columns else pyarrow.table({DELETED: []}))
     for name, one, other in (("before", before, after), ("after", after, before)):
