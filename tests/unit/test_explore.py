@@ -272,6 +272,7 @@ def test_a_difference(world, people):
     assert (len(backwards.added), len(backwards.removed)) == (1, 1)
     html = found._repr_html_()
     assert "&lt;b&gt;Ada" in html and "<b>Ada" not in html and "before and after" in html
+    assert "no rows" not in html and found.title in html
     assert "before and after" in repr(found)
     nothing = explore.diff(world, people, "t1", "t1")
     assert (

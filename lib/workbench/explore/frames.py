@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, replace
 from typing import Any, Iterator, Union
 
@@ -93,8 +94,8 @@ class Diff:
         return "\n".join([self.title, *texts])
 
     def _repr_html_(self) -> str:
-        parts = [show.table(frame, name).data for name, frame in self._parts().items()]
-        return "".join([str(show.table(pd.DataFrame(), self.title).data), *parts])
+        parts = [str(show.table(frame, name).data) for name, frame in self._parts().items()]
+        return "".join([f"<b>{html.escape(self.title)}</b>", *parts])
 
 
 def at(
