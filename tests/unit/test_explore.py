@@ -482,6 +482,14 @@ def test_tables_of_an_empty_lake_and_of_sources(world, monkeypatch):
     assert found["last_commit"].isna().all()
 
 
+def test_a_long_history_is_drawn_in_part(world):
+    table = arrow_lake.new_table(world, "long")
+    for number in range(30):
+        arrow_lake.commit(world, table, [{"id": 1, "n": number}], number)
+    history = explore.history(world, table)
+    assert len(history.frame) == 30 and len(history.picture.axes[0].patches) == 24
+
+
 def test_a_history(world, people):
     hudi.label(world, people, "now")
     history = explore.history(world, "people")

@@ -20,6 +20,7 @@ from ..source import mariadb, postgres
 from .finding import find, lake_tables, relative_path
 from .views import stored_rows
 
+MAX_DRAWN = 24  # commits in the strip: the last ones
 THREADS = 8  # requests to S3 and to databases wait, and do not compute
 POSTGRES_TABLES = (
     "SELECT current_database() || '.' || schemaname || '.' || relname AS name, n_live_tup AS n, "
@@ -38,7 +39,7 @@ class History:
 
     Attributes:
         frame: a row for each commit (see `history`).
-        picture: the commits as a strip.
+        picture: the last commits as a strip.
     """
 
     frame: pd.DataFrame
@@ -130,7 +131,9 @@ def history(world: World, table: Union[hudi.Table, str]) -> History:
     labels = hudi.labels(world, table).groupby("instant")
     names = labels["label"].agg(", ".join)
     picture = draw.commits(
-        {table.name: frame}, {table.name: names.to_dict()}, f"history of {table.name}"
+        {table.name: frame.tail(MAX_DRAWN)},
+        {table.name: names.to_dict()},
+        f"history of {table.name}",
     )
     offsets = [
         " ".join(
