@@ -6,7 +6,7 @@ overflow or an index out of bounds is an error, as in Athena.
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 from weakref import WeakKeyDictionary
 
 import pandas
@@ -40,22 +40,32 @@ class SparkSql:
     """Spark with Athena's rules; a `QueryEngine`.
 
     Temporary views of the session are not visible: Athena has none.
+
+    Attributes:
+        target: the session or world.
+        instant_of: returns the instant as of which a table (`database.table`) is read; by default all
+            tables are read as they are.
     """
 
     target: Union[SparkSession, World]
+    instant_of: Optional[Callable[[str], str]] = None
 
     def sql(self, text: str, values: dict[str, Any]) -> pandas.DataFrame:
         """Translate and run one query or statement. See `query.sql`."""
         tree, create = dialect.parse_statement(text)
         dialect.require_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
+        if self.instant_of:
+            _read_as_of(tree, self.instant_of)
         spark = session(self.target) if isinstance(self.target, World) else self.target
         with translate_errors(
             spark, "the query failed", text.strip()[:1000], dialect.FAILED_QUERY_HINT
         ):
             ansi = _ansi_session(spark)
-            rows = ansi.sql(_to_spark_sql(ansi, tree, values), args=values or None)
-            rows = _zoned_to_instants(rows)
-            return _write_table(rows, create) if create else rows.toPandas()
+            statement = _to_spark_sql(ansi, tree, values)
+            rows = _zoned_to_instants(ansi.sql(statement, args=values or None))
+            frame = _write_table(rows, create) if create else rows.toPandas()
+            frame.attrs["statement"] = statement
+            return frame
 
 
 def translate(text: str, spark: SparkSession) -> str:
@@ -106,6 +116,16 @@ def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str
             spark.sql(f"REFRESH TABLE {name}")
             schema.add_table(table, athena_types.column_types(spark.table(name).schema))
     return dialect.to_spark_sql(tree, schema, values)
+
+
+def _read_as_of(tree: Any, instant_of: Callable[[str], str]) -> None:
+    """Add TIMESTAMP AS OF to the tables of a query. A name of its own (WITH) is no table."""
+    own_names = {cte.alias for cte in tree.find_all(exp.CTE)}
+    for table in tree.find_all(exp.Table):
+        if table.db or table.name not in own_names:
+            instant = instant_of(f"{table.db or athena_types.DATABASE}.{table.name}")
+            text = exp.Literal.string(instant)
+            table.set("version", exp.Version(this="TIMESTAMP", kind="AS OF", expression=text))
 
 
 def _zoned_to_instants(rows: DataFrame) -> DataFrame:
