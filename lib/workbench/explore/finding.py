@@ -1,22 +1,31 @@
-"""Find a table of the lake by name, and list all of them."""
+"""Find a table of the lake by name, and follow one of its rows."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Callable, Iterator, Union
+from dataclasses import replace
+from typing import Any, Callable, Iterable, Iterator, Mapping, Union
 
-from .. import hudi
+from .. import hudi, trace
 from ..base import LakeError, World, did_you_mean, files
 
 KEYLESS = ("_hoodie_record_key",)  # the key of a table whose keys Hudi made itself
 MAX_FOLDER_DEPTH = 3  # of a table below the lake's tables
-# Each returns the declared tables of a world by name, such as `50_time_travel/artists`.
-_declarations: list[Callable[[World], dict[str, list[hudi.Table]]]] = []
+Captured = Mapping[str, Iterable[hudi.Table]]
+_registered: list[
+    tuple[Callable[[World], Captured], Callable[[World, str], trace.TracedTable]]
+] = []
 
 
-def register(declaration: Callable[[World], dict[str, list[hudi.Table]]]) -> None:
-    """Add names of tables: a function from a world to {name: tables}."""
-    _declarations.append(declaration)
+def register(
+    captured: Callable[[World], Captured], traced: Callable[[World, str], trace.TracedTable]
+) -> None:
+    """Add the captured tables of a later package, such as the walkthroughs.
+
+    Args:
+        captured: returns {name such as `50_time_travel/artists`: its lake tables} of a world.
+        traced: returns the table of such a name for `trace.row`.
+    """
+    _registered.append((captured, traced))
 
 
 def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
@@ -25,66 +34,94 @@ def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
     Args:
         world: the world.
         table: the table itself, or a name: its folder (`artists_mor`, `moma/artists_mor`), its name in
-            the catalog (`moma_mor.artists_rt`) or in Hudi, or the name of a captured table
-            (`artists`, `50_time_travel/artists`).
+            Hudi or in the catalog (`moma_mor.artists_rt`), or the name of a captured table (`artists`,
+            `50_time_travel/artists`).
 
     Raises:
         LakeError: no table of the lake has this name, or several have it.
     """
     if isinstance(table, hudi.Table):
         return table
-    tables = {each.base: each for each in lake_tables(world)}
-    by_name: dict[str, set[str]] = {}
-    for base in tables:
-        for name in names(world, tables[base]):
-            by_name.setdefault(name, set()).add(base)
-    matches = sorted(by_name.get(table, ()))
-    if len(matches) == 1:
-        return tables[matches[0]]
-    if matches:
-        paths = ", ".join(relative_path(world, base) for base in matches)
+    by_name: dict[str, dict[str, hudi.Table]] = {}
+    tables = {relative_path(world, each): each for each in lake_tables(world)}
+    for path, each in tables.items():
+        for name in (path, path.rpartition("/")[2], each.name, *hudi.catalog_names(each)):
+            by_name.setdefault(name, {})[path] = each
+    for name, declared, _ in _captured(world):
+        path = relative_path(world, declared)
+        if path in tables:
+            for alias in (name, name.rpartition("/")[2], *hudi.catalog_names(declared)):
+                by_name.setdefault(alias, {})[path] = declared
+    matches = by_name.get(table, {})
+    if len(matches) > 1:
         raise LakeError(
-            f"{len(matches)} tables have the name {table!r}", expected=f"one of {paths}"
+            f"{len(matches)} tables have the name {table!r}",
+            expected=f"one of {', '.join(sorted(matches))}",
         )
+    if not matches:
+        raise LakeError(
+            f"the lake has no table {table!r}",
+            location=world.lake.tables,
+            expected=did_you_mean(table, by_name),
+            hint="explore.tables(world) lists the tables; a notebook on ingestion creates them",
+        )
+    return matches.popitem()[1]
+
+
+def row(world: World, table: Union[hudi.Table, str], key: Any) -> trace.RowHistory:
+    """Follow one row of a captured table from its source to the lake (see `trace.row`).
+
+    Raises:
+        LakeError: as `find` and `trace.row`; or no capture writes the table.
+    """
+    base = find(world, table).base
+    for name, declared, traced in _captured(world):
+        if declared.base == base:
+            return trace.row(world, traced(world, name), key)
     raise LakeError(
-        f"the lake has no table {table!r}",
-        location=world.lake.tables,
-        expected=did_you_mean(table, by_name),
-        hint="explore.tables(world) lists the tables; a notebook on ingestion makes them",
+        "no captured table is ingested into this one, so its rows have no messages",
+        location=base,
+        expected="a table of a walkthrough or of a captured flow",
+        hint="`from workbench import walkthroughs` declares them; explore.diff compares two instants",
     )
 
 
-def lake_tables(world: World) -> list[hudi.Table]:
-    """Return all tables of the lake: as they are declared, or else from their properties."""
-    declared = {table.base: table for _, table in _declared(world)}
-    return [
-        declared.get(base) or _from_properties(base)
-        for base in _table_folders(world.lake.tables, MAX_FOLDER_DEPTH)
-    ]
+def lake_tables(world: World) -> Iterator[hudi.Table]:
+    """Yield all tables of the lake, as their `hoodie.properties` describe them."""
+    for base in _table_folders(world.lake.tables, MAX_FOLDER_DEPTH):
+        database, _, name = base.rpartition("/")
+        table = hudi.Table(
+            name, base, KEYLESS, "_hoodie_commit_time", database=database.rpartition("/")[2]
+        )
+        stored = hudi.properties(table)
+
+        def fields(kind: str, stored: Mapping[str, str] = stored) -> tuple[str, ...]:
+            names = stored.get(f"hoodie.table.{kind}.fields", "").split(",")
+            return tuple(name.partition(":")[0] for name in names if name)  # after : is a type
+
+        yield replace(
+            table,
+            name=stored.get("hoodie.table.name", name),
+            key=fields("recordkey") or KEYLESS,
+            ordering=stored.get("hoodie.table.precombine.field") or table.ordering,
+            partition=fields("partition"),
+            database=stored.get("hoodie.database.name") or table.database,
+            type="mor" if stored.get("hoodie.table.type") == "MERGE_ON_READ" else "cow",
+        )
 
 
-def names(world: World, table: hudi.Table) -> set[str]:
-    """Return the names by which `find` knows a table."""
-    path = relative_path(world, table.base)
-    declared = {
-        alias
-        for name, each in _declared(world)
-        if each.base == table.base
-        for alias in (name, name.rpartition("/")[2])
-    }
-    return {path, path.rpartition("/")[2], table.name, *hudi.catalog_names(table), *declared}
-
-
-def relative_path(world: World, base: str) -> str:
+def relative_path(world: World, table: hudi.Table) -> str:
     """Return the path of a table below the lake's tables."""
-    return base[len(world.lake.tables) :].strip("/")
+    return table.base.removeprefix(world.lake.tables).strip("/")
 
 
-def _declared(world: World) -> Iterator[tuple[str, hudi.Table]]:
-    for declaration in _declarations:
-        for name, tables in declaration(world).items():
+def _captured(
+    world: World,
+) -> Iterator[tuple[str, hudi.Table, Callable[[World, str], trace.TracedTable]]]:
+    for captured, traced in _registered:
+        for name, tables in captured(world).items():
             for table in tables:
-                yield name, table
+                yield name, table, traced
 
 
 def _table_folders(folder: str, depth: int) -> Iterator[str]:
@@ -94,24 +131,3 @@ def _table_folders(folder: str, depth: int) -> Iterator[str]:
     elif depth:
         for name in sorted(entries):
             yield from _table_folders(f"{folder}/{name}", depth - 1)
-
-
-def _from_properties(base: str) -> hudi.Table:
-    """Return a table as its `hoodie.properties` describe it."""
-    database, _, name = base.rpartition("/")
-    table = hudi.Table(name, base, KEYLESS, "_hoodie_commit_time", database=database)
-    stored = hudi.properties(table)
-
-    def fields(key: str) -> tuple[str, ...]:
-        parts = stored.get(f"hoodie.table.{key}.fields", "").split(",")
-        return tuple(part.partition(":")[0] for part in parts if part)  # without a generator's type
-
-    return dataclasses.replace(
-        table,
-        name=stored.get("hoodie.table.name", name),
-        key=fields("recordkey") or KEYLESS,
-        ordering=stored.get("hoodie.table.precombine.field") or table.ordering,
-        partition=fields("partition"),
-        database=stored.get("hoodie.database.name") or database.rpartition("/")[2],
-        type="mor" if stored.get("hoodie.table.type") == "MERGE_ON_READ" else "cow",
-    )

@@ -1,13 +1,12 @@
-"""The rows of a table as of an instant, with the cells that changed since the frame before."""
+"""The rows of a table as of an instant, and the difference between two instants."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Union
+from dataclasses import dataclass, replace
+from typing import Any, Iterator, Union
 
 import pandas as pd
-import sqlglot
-from sqlglot import exp
+import pyarrow
 
 from .. import hudi
 from ..base import LakeError, World
@@ -15,8 +14,8 @@ from ..base.text import plural
 from ..display import show
 from ..hudi.labeling import resolve_instant
 from ..hudi.timeline import HistoryRemoved, parse_instant, require_commits
-from .finding import find
-from .views import MAX_RESULT_ROWS, Views, column, open_views, parse_condition
+from .finding import KEYLESS, find
+from .views import Views, open_views, quoted, require_small, stored_rows
 
 SHOWN_ROWS = 20
 
@@ -26,19 +25,15 @@ class Frame:
     """The rows of a table as of an instant.
 
     Attributes:
-        title: table, instant, rows, and what changed since the previous frame.
+        title: table, instant, number of rows, and what changed since the previous frame.
         rows: the rows in the order of their keys, with the columns of the source.
         changed: True for each cell of `rows` that is new, or has another value than in the previous
-            frame.
-        added: number of rows that the previous frame does not have.
-        removed: number of rows that only the previous frame has.
+            frame; with the index and columns of `rows`.
     """
 
     title: str
     rows: pd.DataFrame
     changed: pd.DataFrame
-    added: int
-    removed: int
 
     def _changed_first(self) -> pd.DataFrame:
         is_changed = self.changed.any(axis=1)
@@ -46,85 +41,180 @@ class Frame:
 
     def __repr__(self) -> str:
         """Return the title and the first rows; a changed cell ends with `*`."""
-        rows = self._changed_first().head(SHOWN_ROWS)
-        texts = rows.astype(str).mask(self.changed.loc[rows.index], rows.astype(str) + " *")
+        texts = self._changed_first().head(SHOWN_ROWS).astype(str)
+        texts = texts.mask(self.changed.loc[texts.index], texts + " *")
         return f"{self.title}\n{texts.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
-        html: str = show.table(self._changed_first(), self.title, SHOWN_ROWS, self.changed).data
-        return html
+        return str(show.table(self._changed_first(), self.title, SHOWN_ROWS, self.changed).data)
+
+
+@dataclass(frozen=True, eq=False)
+class Diff:
+    """The difference between the rows of a table as of two instants.
+
+    Attributes:
+        title: table, instants, and the numbers of added, removed and changed rows.
+        added: the rows that only the second instant has.
+        removed: the rows that only the first instant has.
+        cells: a row for each changed cell: the key, `column`, `before`, `after`.
+        moved: those of `cells` whose column is a partition field.
+    """
+
+    title: str
+    added: pd.DataFrame
+    removed: pd.DataFrame
+    cells: pd.DataFrame
+    moved: pd.DataFrame
+
+    @property
+    def columns(self) -> pd.DataFrame:
+        """The number of changed cells for each column, the largest first: `column`, `count`."""
+        return self.cells["column"].value_counts().reset_index()
+
+    def _parts(self) -> dict[str, pd.DataFrame]:
+        parts = {
+            "changes per column": self.columns,
+            "before and after": self.cells,
+            "moved to another partition": self.moved,
+            "added": self.added,
+            "removed": self.removed,
+        }
+        return {name: frame for name, frame in parts.items() if len(frame)}
+
+    def __repr__(self) -> str:
+        """Return the title, and the first rows of each part that is not empty."""
+        texts = [
+            f"{name}:\n{frame.head(SHOWN_ROWS).to_string(index=False)}"
+            for name, frame in self._parts().items()
+        ]
+        return "\n".join([self.title, *texts])
+
+    def _repr_html_(self) -> str:
+        parts = [show.table(frame, name).data for name, frame in self._parts().items()]
+        return "".join([str(show.table(pd.DataFrame(), self.title).data), *parts])
 
 
 def at(
     world: World, table: Union[hudi.Table, str], instant: str = "", *, where: str = "true"
 ) -> Frame:
-    """Return the rows of a table as of an instant, and mark what changed since the frame before.
+    """Return the rows of a table as of an instant, and mark what changed since the previous frame.
 
-    The frame before is that of the previous label, or else of the previous commit. If there is none, or
-    if its files were cleaned away, no cell is marked.
+    The previous frame is that of the label before, or else of the commit before. If there is none, or if
+    its files were cleaned away, no cell is marked.
 
     Args:
         world: the world.
         table: the table, or its name (see `find`).
         instant: label or instant; by default the last commit.
-        where: a condition on the rows in Athena's SQL, such as "birth_year > 1900".
+        where: a condition on the rows in Athena's SQL, such as "birth_year > 1900". A row that begins
+            to fulfill it is new.
 
     Raises:
-        LakeError: as `find` and `hudi.as_of`; the condition is invalid; or more than MAX_RESULT_ROWS
-            rows fulfill it.
+        LakeError: as `find` and `hudi.as_of`; the condition is invalid; or there are more than
+            MAX_RESULT_ROWS rows.
     """
     table = find(world, table)
-    actions = require_commits(table, "read")
-    until = resolve_instant(world, table, instant or actions[-1].instant)
+    instants = [action.instant for action in require_commits(table, "read")]
+    after = resolve_instant(world, table, instant or instants[-1])
+    if where == "true":
+        require_small(table, stored_rows(table))
     labels = dict(hudi.labels(world, table)[["instant", "label"]].to_numpy())
-    instants = [action.instant for action in actions]
-    previous = max(
-        [one for one in labels if one < until] or [one for one in instants if one < until],
-        default=until,
-    )
+    earlier = [one for one in labels if one < after] or [one for one in instants if one < after]
+    before = max(earlier, default=after)
     try:
-        views = open_views(world, table, explore_before=previous, explore_after=until)
+        views = open_views(world, table, before, after, where)
     except HistoryRemoved:
-        previous = until
-        views = open_views(world, table, explore_before=until, explore_after=until)
-    rows, changed, removed = _compare(views, table, where)
-    added = int(changed[table.key[0]].sum())
+        before = after
+        views = open_views(world, table, after, after, where)
+    names = ", ".join(map(quoted, views.columns))
+    key = ", ".join(map(quoted, table.key))
+    rows = views.query(f"SELECT {names} FROM after ORDER BY {key}")  # noqa: S608 - names are quoted
     title = (
-        f"{table.name} at {labels.get(until, until)} ({parse_instant(until):%Y-%m-%d %H:%M:%S} UTC)"
+        f"{table.name} at {labels.get(after, after)} ({parse_instant(after):%Y-%m-%d %H:%M:%S} UTC)"
     )
     title += f": {plural(len(rows), 'row')}"
-    if previous != until:
-        updated = int(changed.any(axis=1).sum()) - added
-        title += f"; since {labels.get(previous, previous)}: "
-        title += f"{added:,} added, {removed:,} removed, {updated:,} changed"
-    return Frame(title, rows, changed, added, removed)
+    changed = pd.DataFrame(False, rows.index, rows.columns)
+    if before != after:
+        difference = _compare(views)
+        title += f"; since {labels.get(before, before)}: {difference.title}"
+        positions = {key: number for number, key in enumerate(_keys(rows, table))}
+        changed.loc[[positions[key] for key in _keys(difference.added, table)]] = True
+        for name, cells in difference.cells.groupby("column"):
+            changed.loc[[positions[key] for key in _keys(cells, table)], name] = True
+    return Frame(title, rows, changed)
 
 
-def _compare(views: Views, table: hudi.Table, where: str) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-    """Return the chosen rows of `explore_after`, their changed cells, and the number of removed rows."""
-    condition = parse_condition(where)
-    chosen = sqlglot.select("*").from_("explore_after").where(condition).subquery("a")
-    count = int(views.query(sqlglot.select("count(*) AS n").from_(chosen)).loc[0, "n"])
-    if count > MAX_RESULT_ROWS:
+def diff(
+    world: World, table: Union[hudi.Table, str], since: str, until: str, *, where: str = "true"
+) -> Diff:
+    """Compare the rows of a table as of two instants, by key.
+
+    Columns of Hudi and of the capture, such as `__lsn`, are not compared, so that a row that was written
+    again with the same values has no change. A row that is marked as deleted is removed.
+
+    Args:
+        world: the world.
+        table: the table, or its name (see `find`).
+        since: label or instant.
+        until: label or instant.
+        where: a condition on the rows of both instants in Athena's SQL.
+
+    Raises:
+        LakeError: as `at`; or the table has no key.
+    """
+    table = find(world, table)
+    if table.key == KEYLESS:
         raise LakeError(
-            f"{count:,} rows of {table.name} are to be shown",
-            location=f"where: {where}",
-            expected=f"at most {MAX_RESULT_ROWS:,}",
-            hint='select rows with where="…"; explore.profile and query.sql read all of them',
+            f"table {table.name} has no record key: a changed row cannot be told from a new one",
+            location=f"{table.base}/.hoodie/hoodie.properties",
+            expected="hoodie.table.recordkey.fields",
+            hint='name the columns of a key: dataclasses.replace(explore.find(…), key=("id",)); or compare '
+            "the columns: explore.profile(…, against=…)",
         )
-    columns = list(views.columns)
-    key = tuple(exp.to_identifier(name, quoted=True) for name in table.key)
-    joined = views.query(
-        sqlglot.select(*[column(name, "a") for name in columns])
-        .select(*[views.differs(name).as_(f"changed {n}") for n, name in enumerate(columns)])
-        .from_(chosen)
-        .join("explore_before AS b", join_type="left", using=key)
-        .order_by(*[column(name, "a") for name in table.key])
+    result = _compare(open_views(world, table, since, until, where))
+    return replace(result, title=f"{table.name} from {since} to {until}: {result.title}")
+
+
+def _compare(views: Views) -> Diff:
+    key, columns = views.table.key, list(views.columns)
+    pairs = {name: (f"a.{quoted(name)}", f"b.{quoted(name)}") for name in columns}
+    values, flags = [], []
+    for number, (name, (a, b)) in enumerate(pairs.items()):
+        values.append(f"{a} AS a{number}, {b} AS b{number}")
+        if pyarrow.types.is_map(views.columns[name]):  # Spark does not compare maps
+            a, b = f"CAST({a} AS TEXT)", f"CAST({b} AS TEXT)"
+        flags.append(f"{a} IS DISTINCT FROM {b}")
+    aliases = [f"{flag} AS d{number}" for number, flag in enumerate(flags)]
+    condition = " AND ".join("{} = {}".format(*pairs[name]) for name in key)
+    order = ", ".join("coalesce({}, {})".format(*pairs[name]) for name in key)
+    rows = views.query(
+        f"SELECT {', '.join([*values, *aliases])} FROM after AS a FULL JOIN before AS b ON {condition} "  # noqa: S608 - names are quoted
+        f"WHERE {' OR '.join(flags)} ORDER BY {order}"
     )
-    removed = views.query(
-        sqlglot.select("count(*) AS n")
-        .from_(sqlglot.select("*").from_("explore_before").where(condition).subquery("b"))
-        .join("explore_after AS a", join_type="anti", using=key)
+    after, before, differs = (
+        rows[[f"{view}{n}" for n in range(len(columns))]].set_axis(columns, axis=1)
+        for view in "abd"
     )
-    changed = joined.iloc[:, len(columns) :].set_axis(columns, axis=1)
-    return joined.iloc[:, : len(columns)], changed, int(removed.loc[0, "n"])
+    is_added, is_removed = before[key[0]].isna(), after[key[0]].isna()
+    cells = [
+        after.loc[chosen, [*key]].assign(
+            column=name, before=before.loc[chosen, name], after=after.loc[chosen, name]
+        )
+        for name in columns
+        for chosen in [differs[name] & ~is_added & ~is_removed]
+    ]
+    changed = pd.concat([each.astype({"before": object, "after": object}) for each in cells])
+    changed = changed.sort_index(kind="stable").reset_index(drop=True)
+    counts = is_added.sum(), is_removed.sum(), (~is_added & ~is_removed).sum()
+    return Diff(
+        "{:,} added, {:,} removed, {:,} changed".format(*counts),
+        after[is_added].reset_index(drop=True),
+        before[is_removed].reset_index(drop=True),
+        changed,
+        changed[changed["column"].isin(views.table.partition)].reset_index(drop=True),
+    )
+
+
+def _keys(frame: pd.DataFrame, table: hudi.Table) -> Iterator[tuple[Any, ...]]:
+    yield from frame[[*table.key]].itertuples(index=False, name=None)

@@ -162,7 +162,7 @@ def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
 
 
 def _path(world: World, table: Union[hudi.Table, str]) -> str:
-    return relative_path(world, find(world, table).base)
+    return relative_path(world, find(world, table))
 
 
 def _argument(world: World, name: str, value: Any, code_of: Mapping[str, str]) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import Callable, Mapping
+from typing import Any, Callable, Mapping, Optional
 
 import pandas as pd
 import pyarrow
 import sqlglot
-from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
 
@@ -25,96 +24,112 @@ from ..hudi.timeline import HistoryRemoved
 from ..spark import session
 
 MAX_ROWS = 5_000_000  # of a table that is read into memory
-MAX_RESULT_ROWS = 1_000_000  # of a result
+MAX_RESULT_ROWS = 1_000_000
 # Columns that the capture or Hudi adds. They differ in each version of a row.
 TECHNICAL_PREFIXES = ("_hoodie_", "__")
 DELETED = "__deleted"  # "true" in the row of a soft delete
-INTEGER_TYPES = {pyarrow.int32(): pd.Int32Dtype(), pyarrow.int64(): pd.Int64Dtype()}
+Reading = tuple[dict[str, pyarrow.Schema], Callable[[str], pd.DataFrame]]
+INTEGERS = {pyarrow.int32(): pd.Int32Dtype(), pyarrow.int64(): pd.Int64Dtype()}
 
 
 @dataclass(frozen=True)
 class Views:
-    """Views of a table's rows, one for each instant, without the rows of soft deletes.
+    """The rows of a table as of two instants, as the views `before` and `after` in SQL.
+
+    Rows that are marked as deleted are left out. Both views have the same columns: one that is missing
+    is null, and one whose type has changed is a text.
 
     Attributes:
         table: the table.
         columns: {column of the source: pyarrow type}.
-        run: runs a query in the engine's dialect.
-        engine: "duckdb" or "spark".
+        definitions: {view: its query}.
+        run: runs a query in DuckDB's dialect.
     """
 
     table: hudi.Table
     columns: Mapping[str, pyarrow.DataType]
+    definitions: Mapping[str, str]
     run: Callable[[str], pd.DataFrame]
-    engine: str
 
-    def query(self, statement: exp.Query) -> pd.DataFrame:
-        """Run a query of the views, which have the names that `open_views` was given.
+    def query(self, text: str) -> pd.DataFrame:
+        """Run a query of the views in DuckDB's dialect.
 
         Raises:
-            LakeError: the query failed.
+            LakeError: the query failed, or its result is larger than MAX_RESULT_ROWS.
         """
+        views = ", ".join(f"{name} AS ({query})" for name, query in self.definitions.items())
         try:
-            return self.run(statement.sql(self.engine))
-        except Exception as e:  # noqa: BLE001 - the errors of two engines
+            frame = self.run(f"WITH {views} {text} LIMIT {MAX_RESULT_ROWS + 1}")
+        except Exception as e:  # noqa: BLE001 - of two engines
             raise LakeError(
                 f"a query of {self.table.name} failed: {first_line(e)}", location=self.table.base
             ) from None
-
-    def differs(self, name: str) -> exp.Expr:
-        """Return a condition: the views `a` and `b` have different values in a column."""
-        values = [column(name, view) for view in ("a", "b")]
-        if pyarrow.types.is_map(self.columns[name]):  # Spark does not compare maps
-            values = [exp.cast(value, "text") for value in values]
-        return exp.NullSafeNEQ(this=values[0], expression=values[1])
+        require_small(self.table, len(frame))
+        return frame
 
 
-def column(name: str, view: str) -> exp.Column:
-    """Return a column of a view in SQL."""
-    return exp.column(name, table=view, quoted=True)
+def require_small(table: hudi.Table, rows: int) -> None:
+    """Raise LakeError if a result has more than MAX_RESULT_ROWS rows."""
+    if rows > MAX_RESULT_ROWS:
+        raise LakeError(
+            f"the result has {rows:,} rows or more",
+            location=f"{table.base}, about {stored_rows(table):,} rows",
+            expected=f"at most {MAX_RESULT_ROWS:,} rows",
+            hint='where="…" selects rows; explore.profile and query.sql read all of them',
+        )
 
 
-def parse_condition(text: str) -> exp.Expr:
-    """Parse a condition in Athena's SQL.
-
-    Raises:
-        LakeError: it is not one condition.
-    """
-    try:
-        return exp.condition(text, dialect="athena")
-    except sqlglot.ParseError as e:
-        raise LakeError(f"{text!r} is not a condition in SQL: {first_line(e)}") from None
+def quoted(name: str) -> str:
+    """Return a name as an identifier in SQL."""
+    return '"{}"'.format(name.replace('"', '""'))
 
 
-def open_views(world: World, table: hudi.Table, **instants: str) -> Views:
-    """Read a table as of instants.
+def open_views(
+    world: World, table: hudi.Table, before: str, after: str, where: str = "true"
+) -> Views:
+    """Read a table as of two instants.
 
     Args:
         world: the world.
         table: the table.
-        instants: {name of the view: label or instant}. The last one decides the order of the columns.
+        before: label or instant.
+        after: label or instant.
+        where: a condition on the rows of both, in Athena's SQL.
 
     Raises:
-        LakeError: as `hudi.as_of`, or the table had no row at any of the instants.
+        LakeError: as `hudi.as_of`; the condition is invalid; or there was no row at either instant.
     """
-    resolved = {name: resolve_instant(world, table, one) for name, one in instants.items()}
-    if importlib.util.find_spec("duckdb") and stored_rows(table) <= MAX_ROWS:
-        try:
-            rows = {
-                name: hudi.read_arrow(table, as_of=(world, instant))
-                for name, instant in resolved.items()
-            }
-        except HistoryRemoved:
-            raise
-        except LakeError:
-            pass  # Spark reads it
-        else:
-            return _in_duckdb(table, rows)
-    spark = session(world)
-    return _in_spark(
-        table,
-        {name: hudi.as_of(spark, world, table, instant) for name, instant in resolved.items()},
-    )
+    instants = {
+        "before": resolve_instant(world, table, before),
+        "after": resolve_instant(world, table, after),
+    }
+    try:
+        condition = exp.condition(where, dialect="athena").sql("duckdb")
+    except sqlglot.ParseError as e:
+        raise LakeError(f"{where!r} is not a condition in SQL: {first_line(e)}") from None
+    rows, run = _read_in_memory(world, table, instants) or _read_in_spark(world, table, instants)
+    types: dict[str, pyarrow.DataType] = {}
+    for field in (*rows["after"], *rows["before"]):
+        is_same = types.setdefault(field.name, field.type) == field.type
+        types[field.name] = field.type if is_same else pyarrow.string()
+    if not types:
+        raise LakeError(f"table {table.name} had no row at that time", location=table.base)
+    views = {name: _view(f"{name}_rows", schema, types, condition) for name, schema in rows.items()}
+    kept = {*table.key, *table.partition}
+    columns = {n: t for n, t in types.items() if n in kept or not n.startswith(TECHNICAL_PREFIXES)}
+    return Views(table, columns, views, run)
+
+
+def _view(rows: str, schema: pyarrow.Schema, types: Mapping[str, Any], condition: str) -> str:
+    """Return the query of a view (see `Views`)."""
+    values = []
+    for name, kind in types.items():
+        value = quoted(name) if name in schema.names else "NULL"
+        if name in schema.names and schema.field(name).type != kind:
+            value = f"CAST({value} AS TEXT)"
+        values.append(f"{value} AS {quoted(name)}")
+    is_row = f"{DELETED} IS DISTINCT FROM 'true'" if DELETED in schema.names else "true"
+    return f"SELECT {', '.join(values)} FROM {rows} WHERE {is_row} AND ({condition})"  # noqa: S608 - names are quoted, the condition was parsed
 
 
 def stored_rows(table: hudi.Table) -> int:
@@ -123,66 +138,44 @@ def stored_rows(table: hudi.Table) -> int:
     return int(counts["inserted"].sum() - counts["deleted"].sum())
 
 
-def _in_duckdb(table: hudi.Table, rows: Mapping[str, pyarrow.Table]) -> Views:
+def _read_in_memory(
+    world: World, table: hudi.Table, instants: Mapping[str, str]
+) -> Optional[Reading]:
+    """Read with hudi-rs for DuckDB; None if the table is too large, or one of the two cannot read it."""
+    if not importlib.util.find_spec("duckdb") or stored_rows(table) > MAX_ROWS:
+        return None
     import duckdb
 
     connection = duckdb.connect(config={"enable_external_access": "false"})
-    columns, views = _definitions(table, {name: each.schema for name, each in rows.items()})
-    for name, definition in views.items():
-        has_columns = rows[name].num_columns
-        connection.register(f"{name}_rows", rows[name] if has_columns else pyarrow.table({"": []}))
-        connection.execute(f"CREATE VIEW {name} AS {definition.sql('duckdb')}")
+    schemas = {}
+    for name, instant in instants.items():
+        try:
+            rows = hudi.read_arrow(table, as_of=(world, instant))
+        except HistoryRemoved:
+            raise
+        except LakeError:
+            return None
+        schemas[name] = rows.schema
+        # DuckDB has no table without columns
+        connection.register(f"{name}_rows", rows if rows.num_columns else pyarrow.table({"": []}))
 
     def run(text: str) -> pd.DataFrame:
-        result = connection.sql(text).to_arrow_table()
-        frame: pd.DataFrame = result.to_pandas(types_mapper=INTEGER_TYPES.get)  # null is no NaN
+        frame: pd.DataFrame = (
+            connection.sql(text).to_arrow_table().to_pandas(types_mapper=INTEGERS.get)
+        )
         return frame
 
-    return Views(table, columns, run, "duckdb")
+    return schemas, run
 
 
-def _in_spark(table: hudi.Table, rows: Mapping[str, DataFrame]) -> Views:
-    spark = next(iter(rows.values())).sparkSession
-    schemas = {name: to_arrow_schema(each.schema) for name, each in rows.items()}
-    columns, views = _definitions(table, schemas)
-    for name, definition in views.items():
-        rows[name].createOrReplaceTempView(f"{name}_rows")
-        spark.sql(definition.sql("spark")).createOrReplaceTempView(name)
-    return Views(table, columns, lambda text: spark.sql(text).toPandas(), "spark")
+def _read_in_spark(world: World, table: hudi.Table, instants: Mapping[str, str]) -> Reading:
+    spark, schemas = session(world), {}
+    for name, instant in instants.items():
+        rows = hudi.as_of(spark, world, table, instant)
+        rows.createOrReplaceTempView(f"{name}_rows")
+        schemas[name] = to_arrow_schema(rows.schema)
 
+    def run(text: str) -> pd.DataFrame:
+        return spark.sql(sqlglot.transpile(text, read="duckdb", write="spark")[0]).toPandas()
 
-def _definitions(
-    table: hudi.Table, schemas: Mapping[str, pyarrow.Schema]
-) -> tuple[dict[str, pyarrow.DataType], dict[str, exp.Select]]:
-    """Return the columns of the source, and {view: its query}; all views have the same columns.
-
-    A column that a view does not have is null there. A column whose type has changed is a text.
-    """
-    types: dict[str, pyarrow.DataType] = {}
-    for schema in reversed([*schemas.values()]):
-        for field in schema:
-            is_same = types.setdefault(field.name, field.type) == field.type
-            types[field.name] = field.type if is_same else pyarrow.string()
-    if not types:
-        raise LakeError(f"table {table.name} had no row at that time", location=table.base)
-
-    def select(name: str, schema: pyarrow.Schema, view: str) -> exp.Expr:
-        value: exp.Expr = exp.null()
-        if name in schema.names:
-            value = column(name, view)
-            if schema.field(name).type != types[name]:
-                value = exp.cast(value, "text")
-        return value.as_(name, quoted=True)
-
-    views = {}
-    for name, schema in schemas.items():
-        rows = f"{name}_rows"
-        views[name] = sqlglot.select(*[select(each, schema, rows) for each in types]).from_(rows)
-        if DELETED in schema.names:
-            is_row = exp.NullSafeNEQ(
-                this=column(DELETED, rows), expression=exp.Literal.string("true")
-            )
-            views[name] = views[name].where(is_row)
-    kept = {*table.key, *table.partition}
-    columns = {n: t for n, t in types.items() if n in kept or not n.startswith(TECHNICAL_PREFIXES)}
-    return columns, views
+    return schemas, run
