@@ -19,7 +19,6 @@ from ..base import LakeError, ParamsError, World, paths
 from .finding import find, relative_path
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-OWN_NOTEBOOKS = paths.ROOT / "notebooks" / "own"
 INTRODUCTION = """\
 # Explore {}
 
@@ -95,7 +94,7 @@ def _parts(code: str, result: Any) -> dict[str, Any]:
     return {code: result, **{f"{code}.{name}": value for name, value in attributes.items()}}
 
 
-def save(name: str, folder: Union[str, Path] = OWN_NOTEBOOKS) -> Path:
+def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
     """Write a notebook with the calls of this session, and the figures that they showed as checks.
 
     Its steps are the calls of `explore` and the statements of `%%sql` in this kernel. Its parameters are
@@ -180,11 +179,13 @@ def _argument(world: World, name: str, value: Any, code_of: Mapping[str, str]) -
 
 
 def _figures(step: str, result: Any) -> dict[str, int]:
-    """Return {code: figure}: the whole numbers of a result, and the number of rows of its frames."""
+    """Return {code: figure}: the whole numbers of a result, and the sizes of its frames."""
     figures = {}
     for code, value in _parts(step, result).items():
         if isinstance(value, int):
             figures[code] = value
         elif isinstance(value, pd.DataFrame):
             figures[f"len({code})"] = len(value)
+            if (value.dtypes == "bool").all():  # of a frame that marks cells
+                figures[f"{code}.to_numpy().sum()"] = int(value.to_numpy().sum())
     return figures

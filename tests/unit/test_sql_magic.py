@@ -1,0 +1,208 @@
+"""The cell magic %%sql in a real shell of IPython; the engine is a double that keeps what it gets."""
+
+import datetime as dt
+import re
+from decimal import Decimal
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from browser import needs_browser, shown
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from workbench import hudi
+from workbench.base import params
+from workbench.base.errors import LakeError, ParamsError
+from workbench.explore import magic
+from workbench.query import dialect, spark_sql
+
+ROWS = pd.DataFrame({"id": range(50), "name": ["<script>alert(1)</script>", None] * 25})
+TABLE = hudi.Table("artists", "file:/lake/artists", ("id",), "__lsn")
+
+
+class Engine:
+    """Keeps the statements with their values, and returns ROWS."""
+
+    def __init__(self, world, instant_of=None):
+        self.world, self.instant_of, self.statements = world, instant_of, []
+
+    def sql(self, text, values):
+        dialect.require_values({token.text for token in dialect.placeholders(text)}, values)
+        self.statements.append((text, values))
+        frame = ROWS.copy()
+        frame.attrs.update(statement=text, bytes_scanned=2_000_000)
+        return frame
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A shell with `world` and `%%sql`; `engines` are those that were used."""
+    engines = []
+
+    def backend(world, instant_of=None):
+        engines.append(Engine(world, instant_of))
+        return engines[-1]
+
+    monkeypatch.setattr(magic, "backend", backend)
+    monkeypatch.setattr(magic, "SparkSql", backend)
+    shell = InteractiveShell.instance()
+    shell.user_ns["world"] = params.load("local")
+    with capture_output():
+        shell.run_line_magic("load_ext", "workbench.explore")
+        magic.load_ipython_extension(shell)  # the extension stays loaded in a second shell
+    yield SimpleNamespace(shell=shell, engines=engines)
+    InteractiveShell.clear_instance()
+
+
+def run(notebook, line, cell):
+    """Run a cell as a person does, and return its outputs; raise its error."""
+    with capture_output() as captured:
+        result = notebook.shell.run_cell(f"%%sql {line}\n{cell}", store_history=True)
+    if not result.success:
+        raise result.error_in_exec
+    return [output.data for output in captured.outputs]
+
+
+def statements(notebook):
+    return [statement for engine in notebook.engines for statement in engine.statements]
+
+
+def test_the_rows_are_shown_assigned_and_the_last_result(notebook):
+    (data,) = run(notebook, "rows <<", "SELECT * FROM lake.artists -- all of them")
+    assert notebook.shell.user_ns["rows"].equals(ROWS) and notebook.shell.user_ns["_"].equals(ROWS)
+    assert statements(notebook) == [("SELECT * FROM lake.artists -- all of them", {})], "run once"
+    assert "50 rows, 2.0 MB read" in data["text/html"] and "50 rows" in data["text/plain"]
+    assert "-- all of them</pre>" in data["text/html"]
+    run(notebook, "", "SELECT 1")
+    assert notebook.shell.user_ns["_"].equals(ROWS)
+
+
+def test_a_statement_may_end_with_a_semicolon(notebook):
+    """IPython shows no result of such a cell."""
+    assert len(run(notebook, "", "SELECT 1;")) == 1
+
+
+def test_variables_are_bound_and_never_part_of_the_text(notebook):
+    quote = "x' OR '1'='1"
+    notebook.shell.push(
+        {
+            "name": quote,
+            "year": np.int64(1900),
+            "day": dt.date(2026, 1, 2),
+            "price": Decimal("1.50"),
+            "at": np.datetime64("2026-01-02T03:04:05"),
+        }
+    )
+    text = "SELECT ':no', :name, :year, :day, :price, :at -- :neither"
+    (data,) = run(notebook, "", text)
+    ((statement, values),) = statements(notebook)
+    assert statement == text
+    assert values == {
+        "name": quote,
+        "year": 1900,
+        "day": dt.date(2026, 1, 2),
+        "price": Decimal("1.50"),
+        "at": dt.datetime(2026, 1, 2, 3, 4, 5),
+    }
+    assert type(values["year"]) is int and isinstance(values["at"], dt.datetime)
+    assert ":year = 1900" in data["text/html"]
+
+
+@pytest.mark.parametrize(
+    "line, cell, message",
+    [
+        ("rows <<", "  \n", "has no statement"),
+        ("--att t3", "SELECT 1", "unrecognized arguments: --att t3"),
+        ("--at", "SELECT 1", "--at: expected one argument"),
+        ("--on hive", "SELECT 1", "(?s)invalid choice: 'hive'.*athena.*spark"),
+        ("1x <<", "SELECT 1", "(?s)unrecognized arguments: 1x <<.*expected.*name <<"),
+        ("'", "SELECT 1", "No closing quotation"),
+        ("", "SELECT :yaer", "(?s)no variable 'yaer'.*did you mean 'year'"),
+        ("--on athena", "SELECT 1", "(?s)Athena cannot run.*query.kind"),
+        ("--on athena --at t3", "SELECT 1", "(?s)Athena cannot run.*no instant"),
+    ],
+)
+def test_a_wrong_cell_is_one_clear_error_and_runs_nothing(notebook, line, cell, message):
+    notebook.shell.user_ns["year"] = 1
+    with pytest.raises(ParamsError, match=message):
+        run(notebook, line, cell)
+    assert not statements(notebook)
+
+
+def test_without_a_world_the_error_names_the_variable(notebook):
+    notebook.shell.user_ns["world"] = "local"
+    with pytest.raises(ParamsError, match="(?s)`world` is no world.*params.load"):
+        run(notebook, "", "SELECT 1")
+    del notebook.shell.user_ns["world"]
+    with pytest.raises(ParamsError, match="no variable 'world'"):
+        run(notebook, "", "SELECT 1")
+
+
+def test_at_reads_each_table_as_of_its_own_instant(notebook, monkeypatch):
+    monkeypatch.setattr(magic, "find", lambda world, name: TABLE)
+    monkeypatch.setattr(magic, "resolve_instant", lambda world, table, label: f"2026{label}")
+    monkeypatch.setattr(magic, "check_readable", lambda table, instant: True)
+    run(notebook, "--at 1231", "SELECT 1")
+    assert notebook.engines[-1].instant_of("lake.artists") == "20261231"
+    monkeypatch.setattr(magic, "check_readable", lambda table, instant: False)
+    with pytest.raises(LakeError, match="lake.artists had no commit at 1231"):
+        notebook.engines[-1].instant_of("lake.artists")
+
+
+def test_a_variable_in_braces_is_a_label(notebook):
+    notebook.shell.user_ns["until"] = "t3"
+    run(notebook, "--at {until}", "SELECT 1")
+    assert notebook.engines[-1].instant_of.args[1] == "t3"
+
+
+def test_time_travel_is_part_of_the_statement():
+    text = (
+        "WITH a AS (SELECT * FROM artists) SELECT * FROM a JOIN lake.a AS b ON a.id = b.id "
+        "WHERE EXISTS (SELECT 1 FROM lake.c WHERE c.id = a.id)"
+    )
+    tree, _ = dialect.parse_statement(text)
+    spark_sql._read_as_of(tree, lambda name: f"instant of {name}")
+    statement = dialect.to_spark_sql(tree)
+    assert re.findall(r"(\S+) TIMESTAMP AS OF '(.*?)'", statement) == [
+        ("artists", "instant of default.artists"),
+        ("lake.a", "instant of lake.a"),
+        ("lake.c", "instant of lake.c"),
+    ]
+
+
+def test_the_grid_is_complete_without_scripts_and_escaped(notebook):
+    (data,) = run(notebook, "", "SELECT 1 < 2")
+    page = data["text/html"]
+    static = page[page.index("_fallback") :].partition("</table>")[0]
+    assert static.count("<tr><td style=\"border:1px") == 20 and "&lt;script&gt;alert" in static
+    assert "<script>alert" not in page and "1 &lt; 2" in page
+    assert "30 more rows not shown" in page and len(page) < 30_000
+    assert "http" not in re.sub(r"href=\S+|http://www.w3.org/\S+", "", page), "works offline"
+
+
+def test_a_statement_without_rows_has_no_grid(notebook, monkeypatch):
+    empty = pd.DataFrame()
+    empty.attrs["statement"] = "CREATE DATABASE x"
+    monkeypatch.setattr(Engine, "sql", lambda *_: empty)
+    (data,) = run(notebook, "", "CREATE DATABASE x")
+    assert "<table" not in data["text/html"] and "0 rows" in data["text/html"]
+
+
+@needs_browser
+def test_the_grid_sorts_filters_and_pages(notebook, tmp_path):
+    with capture_output() as captured:
+        magic.load_ipython_extension(notebook.shell)
+    script = "".join(output.data["text/html"] for output in captured.outputs)
+    assert len(script) < 1_100_000
+    (data,) = run(notebook, "", "SELECT 1")
+    search = """const wait = setInterval(() => {
+        const input = document.querySelector("input[type=search]");
+        if (!input) return;
+        input.value = "49"; input.dispatchEvent(new Event("input", {bubbles: true}));
+        clearInterval(wait);
+    }, 50);"""
+    before, after = (shown(tmp_path, script + data["text/html"], *a) for a in ((), (search,)))
+    assert "Showing 1 to 20 of 50 entries" in before and "dt-paging" in before
+    assert "Showing 1 to 1 of 1 entry" in after
+    assert "_fallback" in shown(tmp_path, data["text/html"], scripts=False)
