@@ -5,17 +5,20 @@ import re
 from decimal import Decimal
 from types import SimpleNamespace
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
 from browser import needs_browser, shown
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from nbformat.v4 import new_code_cell, new_notebook
 from workbench import hudi
 from workbench.base import params
 from workbench.base.errors import LakeError, ParamsError
 from workbench.explore import magic
 from workbench.query import dialect, spark_sql
+from workbench.run import execute
 
 ROWS = pd.DataFrame({"id": range(50), "name": ["<script>alert(1)</script>", None] * 25})
 TABLE = hudi.Table("artists", "file:/lake/artists", ("id",), "__lsn")
@@ -175,7 +178,7 @@ def test_the_grid_is_complete_without_scripts_and_escaped(notebook):
     (data,) = run(notebook, "", "SELECT 1 < 2")
     page = data["text/html"]
     static = page[page.index("_fallback") :].partition("</table>")[0]
-    assert static.count("<tr><td style=\"border:1px") == 20 and "&lt;script&gt;alert" in static
+    assert static.count('<tr><td style="border:1px') == 20 and "&lt;script&gt;alert" in static
     assert "<script>alert" not in page and "1 &lt; 2" in page
     assert "30 more rows not shown" in page and len(page) < 30_000
     assert "http" not in re.sub(r"href=\S+|http://www.w3.org/\S+", "", page), "works offline"
@@ -187,6 +190,16 @@ def test_a_statement_without_rows_has_no_grid(notebook, monkeypatch):
     monkeypatch.setattr(Engine, "sql", lambda *_: empty)
     (data,) = run(notebook, "", "CREATE DATABASE x")
     assert "<table" not in data["text/html"] and "0 rows" in data["text/html"]
+
+
+def test_a_magic_that_ipython_refuses_fails_a_headless_run(tmp_path):
+    """IPython prints its message, and nothing of the cell's outputs is an error."""
+    path = tmp_path / "book.ipynb"
+    cells = [new_code_cell("world = 'local'", metadata={"tags": ["parameters"]})]
+    cells += [new_code_cell("%%sql\nSELECT 1"), new_code_cell("print('later')")]
+    nbformat.write(new_notebook(cells=cells), path)
+    result = execute.execute_notebook(path, {"world": "local"})
+    assert "Cell magic `%%sql` not found" in result.reason and not result.notebook.cells[-1].outputs
 
 
 @needs_browser

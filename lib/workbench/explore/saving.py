@@ -137,8 +137,9 @@ def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
     table = statistics.mode(tables or [""])
     labels = list(hudi.labels(world, find(world, table))["label"]) if table else []
     arguments = [repr(value) for call in calls for value in call.arguments.values()]
-    named = [label for label in labels if repr(label) in arguments] or labels or [""]
-    names = {"table": table, "since": named[0], "until": named[-1]}
+    named = [label for label in labels if repr(label) in arguments]
+    since, until = [*(named[:-1] or labels), ""][0], ["", *labels, *named][-1]
+    names = {"table": table, "since": since, "until": until}
     parameters = {"world": world.name, **names}
     yield new_markdown_cell(INTRODUCTION.format(name.replace("_", " ")))
     source = "\n".join(f"{key} = {value!r}" for key, value in parameters.items())
