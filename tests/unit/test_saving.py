@@ -22,7 +22,7 @@ def at(world, table, instant="", *, where="true"):
 
 
 def diff(world, table, since, until, *, where="true"):
-    return SimpleNamespace(added=ROWS.head(1), count=7, title="3 added")
+    return SimpleNamespace(added=ROWS.head(1), title="3 added")
 
 
 def tables(world):
@@ -111,7 +111,7 @@ def test_figures_are_checks_in_folded_cells(session):
     assert "'a later state'" in folded[1] and "custom_data=changed" not in folded[1], (
         "as of no instant"
     )
-    assert "step_3.count, 7" in folded[2] and "len(step_3.added), 1" in folded[2]
+    assert "len(step_3.added), 1" in folded[2]
 
 
 def test_a_repeated_call_is_one_step_and_calls_inside_a_call_are_none(session):

@@ -15,20 +15,19 @@ from IPython.utils.capture import capture_output
 from nbformat.v4 import new_code_cell, new_notebook
 from workbench import hudi
 from workbench.base import params
-from workbench.base.errors import LakeError, ParamsError
+from workbench.base.errors import ParamsError
 from workbench.explore import magic
-from workbench.query import dialect, spark_sql
+from workbench.query import dialect
 from workbench.run import execute
 
 ROWS = pd.DataFrame({"id": range(50), "name": ["<script>alert(1)</script>", None] * 25})
-TABLE = hudi.Table("artists", "file:/lake/artists", ("id",), "__lsn")
 
 
 class Engine:
     """Keeps the statements with their values, and returns ROWS."""
 
-    def __init__(self, world, instant_of=None):
-        self.world, self.instant_of, self.statements = world, instant_of, []
+    def __init__(self, world, read_as_of=None):
+        self.world, self.read_as_of, self.statements = world, read_as_of, []
 
     def sql(self, text, values):
         dialect.require_values({token.text for token in dialect.placeholders(text)}, values)
@@ -43,8 +42,8 @@ def notebook(monkeypatch):
     """A shell with `world` and `%%sql`; `engines` are those that were used."""
     engines = []
 
-    def backend(world, instant_of=None):
-        engines.append(Engine(world, instant_of))
+    def backend(world, read_as_of=None):
+        engines.append(Engine(world, read_as_of))
         return engines[-1]
 
     monkeypatch.setattr(magic, "backend", backend)
@@ -142,36 +141,17 @@ def test_without_a_world_the_error_names_the_variable(notebook):
         run(notebook, "", "SELECT 1")
 
 
-def test_at_reads_each_table_as_of_its_own_instant(notebook, monkeypatch):
-    monkeypatch.setattr(magic, "find", lambda world, name: TABLE)
-    monkeypatch.setattr(magic, "resolve_instant", lambda world, table, label: f"2026{label}")
-    monkeypatch.setattr(magic, "check_readable", lambda table, instant: True)
-    run(notebook, "--at 1231", "SELECT 1")
-    assert notebook.engines[-1].instant_of("lake.artists") == "20261231"
-    monkeypatch.setattr(magic, "check_readable", lambda table, instant: False)
-    with pytest.raises(LakeError, match="lake.artists had no commit at 1231"):
-        notebook.engines[-1].instant_of("lake.artists")
-
-
-def test_a_variable_in_braces_is_a_label(notebook):
+def test_at_reads_each_table_as_of_the_label(notebook, monkeypatch):
+    """A label may be that of a variable."""
+    monkeypatch.setattr(magic, "find", lambda world, name: f"table {name}")
+    monkeypatch.setattr(hudi, "as_of", lambda session, world, table, label: (session, table, label))
     notebook.shell.user_ns["until"] = "t3"
-    run(notebook, "--at {until}", "SELECT 1")
-    assert notebook.engines[-1].instant_of.args[1] == "t3"
-
-
-def test_time_travel_is_part_of_the_statement():
-    text = (
-        "WITH a AS (SELECT * FROM artists) SELECT * FROM a JOIN lake.a AS b ON a.id = b.id "
-        "WHERE EXISTS (SELECT 1 FROM lake.c WHERE c.id = a.id)"
-    )
-    tree, _ = dialect.parse_statement(text)
-    spark_sql._read_as_of(tree, lambda name: f"instant of {name}")
-    statement = dialect.to_spark_sql(tree)
-    assert re.findall(r"(\S+) TIMESTAMP AS OF '(.*?)'", statement) == [
-        ("artists", "instant of default.artists"),
-        ("lake.a", "instant of lake.a"),
-        ("lake.c", "instant of lake.c"),
-    ]
+    for option in ("--at t3", "--at {until}", "--at $until --on spark"):
+        run(notebook, option, "SELECT 1")
+        read_as_of = notebook.engines[-1].read_as_of
+        assert read_as_of("session", "lake.artists") == ("session", "table lake.artists", "t3")
+    run(notebook, "", "SELECT 1")
+    assert notebook.engines[-1].read_as_of is None
 
 
 def test_the_grid_is_complete_without_scripts_and_escaped(notebook):

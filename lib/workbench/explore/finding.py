@@ -10,22 +10,19 @@ from ..base import LakeError, World, did_you_mean, files
 
 KEYLESS = ("_hoodie_record_key",)  # the key of a table whose keys Hudi made itself
 MAX_FOLDER_DEPTH = 3  # of a table below the lake's tables
-Captured = Mapping[str, Iterable[hudi.Table]]
-_registered: list[
-    tuple[Callable[[World], Captured], Callable[[World, str], trace.TracedTable]]
-] = []
+Declared = Callable[[World], Mapping[str, Iterable[hudi.Table]]]
+Traced = Callable[[World, str], trace.TracedTable]
+_registered: list[tuple[Declared, Traced]] = []
 
 
-def register(
-    captured: Callable[[World], Captured], traced: Callable[[World, str], trace.TracedTable]
-) -> None:
+def register(declared: Declared, traced: Traced) -> None:
     """Add the captured tables of a later package, such as the walkthroughs.
 
     Args:
-        captured: returns {name such as `50_time_travel/artists`: its lake tables} of a world.
+        declared: returns {name such as `50_time_travel/artists`: its lake tables} of a world.
         traced: returns the table of such a name for `trace.row`.
     """
-    _registered.append((captured, traced))
+    _registered.append((declared, traced))
 
 
 def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
@@ -42,16 +39,14 @@ def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
     """
     if isinstance(table, hudi.Table):
         return table
+    captured = _captured(world)
     by_name: dict[str, dict[str, hudi.Table]] = {}
-    tables = {relative_path(world, each): each for each in lake_tables(world)}
-    for path, each in tables.items():
-        for name in (path, path.rpartition("/")[2], each.name, *hudi.catalog_names(each)):
-            by_name.setdefault(name, {})[path] = each
-    for name, declared, _ in _captured(world):
-        path = relative_path(world, declared)
-        if path in tables:
-            for alias in (name, name.rpartition("/")[2], *hudi.catalog_names(declared)):
-                by_name.setdefault(alias, {})[path] = declared
+    for each in lake_tables(world):
+        path = relative_path(world, each)
+        declared, name, _ = captured.get(each.base, (each, path, None))
+        names = {each.name, *hudi.catalog_names(declared)}
+        for alias in names.union(*[(full, full.rpartition("/")[2]) for full in (path, name)]):
+            by_name.setdefault(alias, {})[path] = declared
     matches = by_name.get(table, {})
     if len(matches) > 1:
         raise LakeError(
@@ -75,9 +70,9 @@ def row(world: World, table: Union[hudi.Table, str], key: Any) -> trace.RowHisto
         LakeError: as `find` and `trace.row`; or no capture writes the table.
     """
     base = find(world, table).base
-    for name, declared, traced in _captured(world):
-        if declared.base == base:
-            return trace.row(world, traced(world, name), key)
+    _, name, traced = _captured(world).get(base, (None, "", None))
+    if traced:
+        return trace.row(world, traced(world, name), key)
     raise LakeError(
         "no captured table is ingested into this one, so its rows have no messages",
         location=base,
@@ -115,13 +110,14 @@ def relative_path(world: World, table: hudi.Table) -> str:
     return table.base.removeprefix(world.lake.tables).strip("/")
 
 
-def _captured(
-    world: World,
-) -> Iterator[tuple[str, hudi.Table, Callable[[World, str], trace.TracedTable]]]:
-    for captured, traced in _registered:
-        for name, tables in captured(world).items():
-            for table in tables:
-                yield name, table, traced
+def _captured(world: World) -> dict[str, tuple[hudi.Table, str, Traced]]:
+    """Return {base: (lake table, name of the captured table, function that returns it)}."""
+    return {
+        table.base: (table, name, traced)
+        for declared, traced in _registered
+        for name, tables in declared(world).items()
+        for table in tables
+    }
 
 
 def _table_folders(folder: str, depth: int) -> Iterator[str]:

@@ -22,18 +22,20 @@ SHOWN_ROWS = 20
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The rows of a table as of an instant.
+    """Rows with marked cells: those of a table as of an instant, or the profile of its columns.
 
     Attributes:
         title: table, instant, number of rows, and what changed since the previous frame.
         rows: the rows in the order of their keys, with the columns of the source.
         changed: True for each cell of `rows` that is new, or has another value than in the previous
             frame; with the index and columns of `rows`.
+        shown: number of rows that are displayed.
     """
 
     title: str
     rows: pd.DataFrame
     changed: pd.DataFrame
+    shown: int = SHOWN_ROWS
 
     def _changed_first(self) -> pd.DataFrame:
         is_changed = self.changed.any(axis=1)
@@ -41,12 +43,12 @@ class Frame:
 
     def __repr__(self) -> str:
         """Return the title and the first rows; a changed cell ends with `*`."""
-        texts = self._changed_first().head(SHOWN_ROWS).astype(str)
+        texts = self._changed_first().head(self.shown).astype(str)
         texts = texts.mask(self.changed.loc[texts.index], texts + " *")
         return f"{self.title}\n{texts.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
-        return str(show.table(self._changed_first(), self.title, SHOWN_ROWS, self.changed).data)
+        return str(show.table(self._changed_first(), self.title, self.shown, self.changed).data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +131,7 @@ def at(
         views = open_views(world, table, after, after, where)
     names = ", ".join(map(quoted, views.columns))
     key = ", ".join(map(quoted, table.key))
-    rows = views.query(f"SELECT {names} FROM after ORDER BY {key}")  # noqa: S608 - names are quoted
+    rows = views.query(f"SELECT {names} FROM after ORDER BY {key}")
     title = (
         f"{table.name} at {labels.get(after, after)} ({parse_instant(after):%Y-%m-%d %H:%M:%S} UTC)"
     )
@@ -189,7 +191,7 @@ def _compare(views: Views) -> Diff:
     condition = " AND ".join("{} = {}".format(*pairs[name]) for name in key)
     order = ", ".join("coalesce({}, {})".format(*pairs[name]) for name in key)
     rows = views.query(
-        f"SELECT {', '.join([*values, *aliases])} FROM after AS a FULL JOIN before AS b ON {condition} "  # noqa: S608 - names are quoted
+        f"SELECT {', '.join([*values, *aliases])} FROM after AS a FULL JOIN before AS b ON {condition} "
         f"WHERE {' OR '.join(flags)} ORDER BY {order}"
     )
     after, before, differs = (

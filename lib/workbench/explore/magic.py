@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import re
-from functools import partial
 from typing import Any, Mapping, Optional
 
 import pandas as pd
@@ -16,15 +15,16 @@ from IPython import get_ipython
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
+from pyspark.sql import DataFrame, SparkSession
 from rich.filesize import decimal as format_size
 
-from ..base import LakeError, ParamsError, World, did_you_mean
+from .. import hudi
+from ..base import ParamsError, World, did_you_mean
 from ..base.text import plural
-from ..hudi.labeling import resolve_instant
-from ..hudi.timeline import check_readable
 from ..query import dialect, readcost
 from ..query.engines import backend
 from ..query.spark_sql import SparkSql
+from .charting import chart
 from .finding import find
 from .saving import recorded
 
@@ -54,7 +54,8 @@ def sql(
     Args:
         world: the world.
         statement: the statement; `:name` is a placeholder for a value.
-        at: label or instant as of which all its tables are read, by Spark; by default as they are.
+        at: label or instant as of which all its tables are read, by Spark; by default as they are. A
+            view `…_ro` has the rows of `…_rt`.
         on: the engine, "athena" or "spark"; by default that of the world.
         values: {name: value} of the placeholders.
 
@@ -72,19 +73,14 @@ def sql(
             expected="a world whose query.kind is athena, and no instant: Athena has no time travel for Hudi",
             hint="Spark runs it, with Athena's rules",
         )
+
+    def read_as_of(session: SparkSession, name: str) -> DataFrame:
+        return hudi.as_of(session, world, find(world, name), at)
+
     engine = backend(world)
     if at or on == "spark":
-        engine = SparkSql(world, partial(_instant_of, world, at) if at else None)
+        engine = SparkSql(world, read_as_of if at else None)
     return engine.sql(statement, dict(values or {}))
-
-
-def _instant_of(world: World, label: str, name: str) -> str:
-    """Return the instant of a label on the timeline of a table of the catalog."""
-    table = find(world, name)
-    instant = resolve_instant(world, table, label)
-    if not check_readable(table, instant):
-        raise LakeError(f"{name} had no commit at {label}", location=table.base)
-    return instant
 
 
 def sql_cell(line: str, cell: str) -> None:
@@ -134,9 +130,7 @@ def sql_cell(line: str, cell: str) -> None:
     shell.displayhook.update_user_ns(frame)  # `_` and Out, without a second output
     _show(frame, values)
     if options.chart:
-        from .charts import chart
-
-        display(chart(frame))
+        display(recorded(chart)(frame))
 
 
 def _variable(shell: Any, name: str) -> Any:

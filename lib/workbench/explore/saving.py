@@ -180,13 +180,11 @@ def _argument(world: World, name: str, value: Any, code_of: Mapping[str, str]) -
 
 
 def _figures(step: str, result: Any) -> dict[str, int]:
-    """Return {code: figure}: the whole numbers of a result, and the sizes of its frames."""
+    """Return {code: number of rows} of the frames of a result; of one that marks cells also their number."""
     figures = {}
     for code, value in _parts(step, result).items():
-        if isinstance(value, int):
-            figures[code] = value
-        elif isinstance(value, pd.DataFrame):
+        if isinstance(value, pd.DataFrame):
             figures[f"len({code})"] = len(value)
-            if (value.dtypes == "bool").all():  # of a frame that marks cells
+            if (value.dtypes == "bool").all():
                 figures[f"{code}.to_numpy().sum()"] = int(value.to_numpy().sum())
     return figures

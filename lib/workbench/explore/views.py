@@ -1,4 +1,4 @@
-"""The rows of a table as of instants, as views in SQL: DuckDB over Arrow, or Spark.
+"""The rows of a table as of two instants, as views in SQL: DuckDB over Arrow, or Spark.
 
 hudi-rs and DuckDB answer in milliseconds, in this process. Spark reads what they cannot: tables of more
 than MAX_ROWS rows, commits after a pending compaction, and everything in a Python without the two.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 import pandas as pd
 import pyarrow
@@ -25,45 +25,48 @@ from ..spark import session
 
 MAX_ROWS = 5_000_000  # of a table that is read into memory
 MAX_RESULT_ROWS = 1_000_000
+# Rows as of an instant never change. A slider asks for the same ones again.
+MAX_CACHED_INSTANTS, MAX_CACHED_BYTES = 8, 50_000_000
 # Columns that the capture or Hudi adds. They differ in each version of a row.
 TECHNICAL_PREFIXES = ("_hoodie_", "__")
 DELETED = "__deleted"  # "true" in the row of a soft delete
-Reading = tuple[dict[str, pyarrow.Schema], Callable[[str], pd.DataFrame]]
 INTEGERS = {pyarrow.int32(): pd.Int32Dtype(), pyarrow.int64(): pd.Int64Dtype()}
+Reading = tuple[str, pyarrow.Schema, Callable[[str], pd.DataFrame]]
 
 
 @dataclass(frozen=True)
 class Views:
     """The rows of a table as of two instants, as the views `before` and `after` in SQL.
 
-    Rows that are marked as deleted are left out. Both views have the same columns: one that is missing
-    is null, and one whose type has changed is a text.
+    Rows that are marked as deleted are left out. Both views have the same columns and types: a column
+    that is missing at one instant is null.
 
     Attributes:
         table: the table.
         columns: {column of the source: pyarrow type}.
-        definitions: {view: its query}.
-        run: runs a query in DuckDB's dialect.
+        run: runs a statement in DuckDB's dialect.
     """
 
     table: hudi.Table
     columns: Mapping[str, pyarrow.DataType]
-    definitions: Mapping[str, str]
     run: Callable[[str], pd.DataFrame]
 
-    def query(self, text: str) -> pd.DataFrame:
-        """Run a query of the views in DuckDB's dialect.
-
-        Raises:
-            LakeError: the query failed, or its result is larger than MAX_RESULT_ROWS.
-        """
-        views = ", ".join(f"{name} AS ({query})" for name, query in self.definitions.items())
+    def execute(self, text: str) -> pd.DataFrame:
+        """Run a statement in DuckDB's dialect. Raises LakeError if it fails."""
         try:
-            frame = self.run(f"WITH {views} {text} LIMIT {MAX_RESULT_ROWS + 1}")
+            return self.run(text)
         except Exception as e:  # noqa: BLE001 - of two engines
             raise LakeError(
                 f"a query of {self.table.name} failed: {first_line(e)}", location=self.table.base
             ) from None
+
+    def query(self, text: str) -> pd.DataFrame:
+        """Run a query in DuckDB's dialect.
+
+        Raises:
+            LakeError: the query failed, or its result is larger than MAX_RESULT_ROWS.
+        """
+        frame = self.execute(f"{text} LIMIT {MAX_RESULT_ROWS + 1}")
         require_small(self.table, len(frame))
         return frame
 
@@ -99,37 +102,26 @@ def open_views(
     Raises:
         LakeError: as `hudi.as_of`; the condition is invalid; or there was no row at either instant.
     """
-    instants = {
-        "before": resolve_instant(world, table, before),
-        "after": resolve_instant(world, table, after),
-    }
+    instants = [resolve_instant(world, table, one) for one in (before, after)]
     try:
         condition = exp.condition(where, dialect="athena").sql("duckdb")
     except sqlglot.ParseError as e:
         raise LakeError(f"{where!r} is not a condition in SQL: {first_line(e)}") from None
-    rows, run = _read_in_memory(world, table, instants) or _read_in_spark(world, table, instants)
-    types: dict[str, pyarrow.DataType] = {}
-    for field in (*rows["after"], *rows["before"]):
-        is_same = types.setdefault(field.name, field.type) == field.type
-        types[field.name] = field.type if is_same else pyarrow.string()
-    if not types:
+    create, schema, run = _in_memory(world, table, *instants) or _in_spark(world, table, *instants)
+    columns = {
+        field.name: field.type
+        for field in schema
+        if field.name in (*table.key, *table.partition)
+        or not field.name.startswith(TECHNICAL_PREFIXES)
+    }
+    if not columns:
         raise LakeError(f"table {table.name} had no row at that time", location=table.base)
-    views = {name: _view(f"{name}_rows", schema, types, condition) for name, schema in rows.items()}
-    kept = {*table.key, *table.partition}
-    columns = {n: t for n, t in types.items() if n in kept or not n.startswith(TECHNICAL_PREFIXES)}
-    return Views(table, columns, views, run)
-
-
-def _view(rows: str, schema: pyarrow.Schema, types: Mapping[str, Any], condition: str) -> str:
-    """Return the query of a view (see `Views`)."""
-    values = []
-    for name, kind in types.items():
-        value = quoted(name) if name in schema.names else "NULL"
-        if name in schema.names and schema.field(name).type != kind:
-            value = f"CAST({value} AS TEXT)"
-        values.append(f"{value} AS {quoted(name)}")
-    is_row = f"{DELETED} IS DISTINCT FROM 'true'" if DELETED in schema.names else "true"
-    return f"SELECT {', '.join(values)} FROM {rows} WHERE {is_row} AND ({condition})"  # noqa: S608 - names are quoted, the condition was parsed
+    if DELETED in schema.names:
+        condition = f"({condition}) AND {DELETED} IS DISTINCT FROM 'true'"
+    views, names = Views(table, columns, run), ", ".join(map(quoted, columns))
+    for view in ("before", "after"):
+        views.execute(f"{create} {view} AS SELECT {names} FROM {view}_rows WHERE {condition}")
+    return views
 
 
 def stored_rows(table: hudi.Table) -> int:
@@ -138,44 +130,61 @@ def stored_rows(table: hudi.Table) -> int:
     return int(counts["inserted"].sum() - counts["deleted"].sum())
 
 
-def _read_in_memory(
-    world: World, table: hudi.Table, instants: Mapping[str, str]
-) -> Optional[Reading]:
-    """Read with hudi-rs for DuckDB; None if the table is too large, or one of the two cannot read it."""
+def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Optional[Reading]:
+    """Read with hudi-rs into DuckDB; None if the table is too large, or one of the two cannot read it.
+
+    Returns:
+        The statement that creates a view of `before_rows` or `after_rows`, their schema, and a function
+        that runs a statement.
+    """
     if not importlib.util.find_spec("duckdb") or stored_rows(table) > MAX_ROWS:
         return None
     import duckdb
 
+    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore", dict)
+    rows = {}
+    try:
+        for instant in {before, after}:
+            key = (table.base, instant)
+            rows[instant] = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
+            if rows[instant].nbytes <= MAX_CACHED_BYTES:  # the next frame compares with this one
+                cache[key] = rows[instant]
+    except HistoryRemoved:
+        raise
+    except LakeError:
+        return None
+    while len(cache) > MAX_CACHED_INSTANTS:
+        del cache[next(iter(cache))]
     connection = duckdb.connect(config={"enable_external_access": "false"})
-    schemas = {}
-    for name, instant in instants.items():
-        try:
-            rows = hudi.read_arrow(table, as_of=(world, instant))
-        except HistoryRemoved:
-            raise
-        except LakeError:
-            return None
-        schemas[name] = rows.schema
-        # DuckDB has no table without columns
-        connection.register(f"{name}_rows", rows if rows.num_columns else pyarrow.table({"": []}))
+    for instant, each in rows.items():  # DuckDB has no table without columns
+        connection.register(instant, each if each.num_columns else pyarrow.table({DELETED: []}))
+    for name, one, other in (("before", before, after), ("after", after, before)):
+        connection.execute(
+            f'CREATE VIEW {name}_rows AS FROM "{one}" UNION ALL BY NAME (FROM "{other}" LIMIT 0)'
+        )
 
     def run(text: str) -> pd.DataFrame:
-        frame: pd.DataFrame = (
-            connection.sql(text).to_arrow_table().to_pandas(types_mapper=INTEGERS.get)
-        )
+        relation = connection.sql(text)  # None for a statement that is no query
+        arrow = pyarrow.table({}) if relation is None else relation.to_arrow_table()
+        frame: pd.DataFrame = arrow.to_pandas(types_mapper=INTEGERS.get)  # null is no NaN
+        for field in arrow.schema:
+            if pyarrow.types.is_nested(field.type):  # pandas has NaN in place of null, and floats
+                frame[field.name] = arrow[field.name].to_pylist()
         return frame
 
-    return schemas, run
+    # copied, because queries of many columns take much longer through views
+    schema = connection.sql("FROM after_rows LIMIT 0").to_arrow_table().schema
+    return "CREATE TABLE", schema, run
 
 
-def _read_in_spark(world: World, table: hudi.Table, instants: Mapping[str, str]) -> Reading:
-    spark, schemas = session(world), {}
-    for name, instant in instants.items():
-        rows = hudi.as_of(spark, world, table, instant)
-        rows.createOrReplaceTempView(f"{name}_rows")
-        schemas[name] = to_arrow_schema(rows.schema)
+def _in_spark(world: World, table: hudi.Table, before: str, after: str) -> Reading:
+    spark = session(world)
+    one, other = (hudi.as_of(spark, world, table, instant) for instant in (before, after))
+    one.unionByName(other.limit(0), True).createOrReplaceTempView("before_rows")
+    last = other.unionByName(one.limit(0), True)
+    last.createOrReplaceTempView("after_rows")
 
     def run(text: str) -> pd.DataFrame:
         return spark.sql(sqlglot.transpile(text, read="duckdb", write="spark")[0]).toPandas()
 
-    return schemas, run
+    return "CREATE OR REPLACE TEMP VIEW", to_arrow_schema(last.schema), run
