@@ -1,6 +1,7 @@
 """The cell magic %%sql in a real shell of IPython; the engine is a double that keeps what it gets."""
 
 import datetime as dt
+import importlib.util
 import re
 from decimal import Decimal
 from types import SimpleNamespace
@@ -169,7 +170,24 @@ def test_a_statement_without_rows_has_no_grid(notebook, monkeypatch):
     empty.attrs["statement"] = "CREATE DATABASE x"
     monkeypatch.setattr(Engine, "sql", lambda *_: empty)
     (data,) = run(notebook, "", "CREATE DATABASE x")
-    assert "<table" not in data["text/html"] and "0 rows" in data["text/html"]
+    assert "_fallback" not in data["text/html"] and "0 rows" in data["text/html"]
+
+
+def test_without_itables_the_first_rows_are_a_table(notebook, monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        magic.importlib.util, "find_spec", lambda name: name != "itables" and find_spec(name)
+    )
+    with capture_output() as captured:
+        magic.load_ipython_extension(notebook.shell)
+    assert not captured.outputs
+    (data,) = run(notebook, "", "SELECT 1")
+    assert "first 20 of 50 rows" in data["text/html"] and "_fallback" not in data["text/html"]
+
+
+def test_chart_draws_the_rows(notebook):
+    _, picture = run(notebook, "--chart", "SELECT 1")
+    assert "image/png" in picture
 
 
 def test_a_magic_that_ipython_refuses_fails_a_headless_run(tmp_path):
