@@ -88,6 +88,8 @@ def lake_tables(world: World) -> Iterator[hudi.Table]:
         table = hudi.Table(
             name, base, KEYLESS, "_hoodie_commit_time", database=database.rpartition("/")[2]
         )
+        if not hudi.exists(table):  # another process is creating it
+            continue
         stored = hudi.properties(table)
 
         def fields(kind: str, stored: Mapping[str, str] = stored) -> tuple[str, ...]:
