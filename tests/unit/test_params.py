@@ -232,9 +232,7 @@ def test_an_embedded_world_has_no_service_on_another_machine(write, old, new, ke
         ParamsError, match=f"{key} is '.*', and an embedded stack starts its services"
     ) as error:
         params.load_file(write(old, new))
-    assert (
-        f"mine.yaml: {key}" in error.value.location and "stack.embedded: false" in error.value.hint
-    )
+    assert f"mine.yaml: {key}" in error.value.location and "managed: false" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -511,3 +509,97 @@ def test_values_of_parameters():
     for value in (0, 51, -1, 1.0, "20", True, 10**30):
         with pytest.raises(ParamsError, match="(?s)parameter top is .*from 1 to 50"):
             params.require_range("top", value, 1, 50)
+
+
+SOURCE = 'engine: postgres, host: db.example.com, port: 5432, database: bikes, user: ada, password: "${secret:bikes}"'
+
+
+def own_world(monkeypatch, tmp_path, text):
+    """Load params/mine.yaml of a checkout with these params files."""
+    folder = tmp_path / "params"
+    folder.mkdir(exist_ok=True)
+    (folder / "local.yaml").write_text(LOCAL, encoding="utf-8")
+    (folder / "mine.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    return params.load("mine")
+
+
+def test_a_file_that_extends_another_has_only_the_differences(monkeypatch, tmp_path):
+    world = own_world(
+        monkeypatch,
+        tmp_path,
+        f"extends: local\nspark: {{parallelism: 7}}\nsources:\n  bikes: {{{SOURCE}}}\n",
+    )
+    local = params.load("local")
+    assert (world.name, world.spark.parallelism, world.spark.url) == ("mine", 7, local.spark.url)
+    assert world.source_names == ["postgres", "mariadb", "bikes"]
+    shown = dict(params.flatten(world))
+    assert shown["sources.bikes.host"] == "db.example.com"
+    assert shown["sources.bikes.password"] == secrets.MASK
+
+
+def test_a_source_is_the_database_of_a_world_with_the_same_state(monkeypatch, tmp_path):
+    world = own_world(
+        monkeypatch, tmp_path, f"extends: local\nsources:\n  bikes: {{{SOURCE}, ssl: require}}\n"
+    )
+    bikes = world.source("bikes")
+    server = bikes.postgres
+    assert (server.host, server.database, server.replication_user, server.ssl) == (
+        "db.example.com",
+        "bikes",
+        "ada",
+        "require",
+    )
+    assert bikes.connect.password_reference.endswith("secrets:bikes}")
+    assert (
+        bikes.state is world.state and bikes.base is world and bikes.source("bikes").base is world
+    )
+    assert world.manages("postgres") and not bikes.manages("postgres")
+    assert bikes.manages("kafka") and bikes.kafka == world.kafka
+    assert world.source("postgres") is world and world.source("mariadb") is world
+
+
+def test_a_mariadb_source_is_the_second_database_of_its_world(monkeypatch, tmp_path):
+    text = f"extends: local\nsources:\n  bikes: {{{SOURCE.replace('postgres', 'mysql')}}}\n"
+    bikes = own_world(monkeypatch, tmp_path, text).source("bikes")
+    assert (bikes.mysql.kind, bikes.mysql.database) == ("mysql", "bikes")
+    assert bikes.mysql.password_reference.endswith("secrets:bikes}")
+    assert bikes.manages("postgres") and not bikes.manages("mariadb")
+
+
+def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_path):
+    text = "extends: local\nkafka: {bootstrap: 'broker.example.com:9092', managed: false}\n"
+    world = own_world(monkeypatch, tmp_path, text)
+    assert not world.manages("kafka") and world.manages("connect")
+    assert "kafka" not in services.default_services(world)
+    assert "kafka" in services.default_services(params.load("local"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: locl\n", "there is no world 'locl'(?s:.*)local"),
+        ("extends: mine\n", "the file extends itself: mine"),
+        ("extends: local\nsources: {bikes: 7}\n", "sources.bikes is 7(?s:.*)a mapping with"),
+        ("extends: local\nsources: 7\n", "sources is 7"),
+        (
+            f"extends: local\nsources: {{b: {{{SOURCE}, hots: x}}}}\n",
+            "unknown key 'hots'(?s:.*)host",
+        ),
+        (f"extends: local\nsources: {{b: {{{SOURCE}, ssl: maybe}}}}\n", "sources.b.ssl is 'maybe'"),
+        ("extends: local\nsources: {b: {engine: postgres}}\n", "missing key 'host'"),
+        (
+            f"extends: local\nsources: {{b: {{{SOURCE}, replication_password: x}}}}\n",
+            "contains a password(?s:.*)a reference such as",
+        ),
+    ],
+)
+def test_an_own_file_with_an_error_is_named(monkeypatch, tmp_path, text, message):
+    with pytest.raises(ParamsError, match=message):
+        own_world(monkeypatch, tmp_path, text)
+
+
+def test_an_unknown_source_is_named(monkeypatch, tmp_path):
+    world = own_world(monkeypatch, tmp_path, f"extends: local\nsources: {{bikes: {{{SOURCE}}}}}\n")
+    with pytest.raises(ParamsError, match="no source 'bike'(?s:.*)bikes"):
+        world.source("bike")

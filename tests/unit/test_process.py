@@ -421,9 +421,7 @@ def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypat
         )
         with pytest.raises(StackError, match=f"web cannot start: port {port} is taken") as error:
             restart(world)
-    assert (
-        process.running_process("web").pid == first and "stack.embedded: false" in error.value.hint
-    )
+    assert process.running_process("web").pid == first and "managed: false" in error.value.hint
 
 
 def test_status_says_that_it_is_outdated_and_where_it_listens(make):

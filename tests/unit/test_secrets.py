@@ -104,3 +104,14 @@ def test_a_password_that_no_file_can_hold_is_refused(monkeypatch, text):
 def test_a_secret_that_is_nowhere_says_where_to_put_it():
     with pytest.raises(ParamsError, match="WORKBENCH_SECRET_NO_SUCH"):
         Secret("no.such").reveal()
+
+
+def test_a_secret_of_the_user_is_stored_and_an_invalid_one_is_not(monkeypatch, tmp_path):
+    monkeypatch.setattr(secrets, "state_dir", lambda: tmp_path / "var" / "x")
+    secrets.store("bikes", "s3cret")
+    assert secrets.read() == {"bikes": "s3cret"}
+    assert secrets.secrets_dir().joinpath("bikes").stat().st_mode & 0o777 == 0o600
+    for name, text in (("bikes", ""), ("bikes", "two\nlines"), ("../bikes", "x"), ("Bikes", "x")):
+        with pytest.raises(ParamsError):
+            secrets.store(name, text)
+    assert secrets.read() == {"bikes": "s3cret"}

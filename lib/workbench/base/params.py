@@ -1,7 +1,8 @@
 """Worlds: `load("local")` turns params/local.yaml into frozen models, strictly.
 
 A world is an environment profile: one params file that describes all services and paths that a
-walkthrough uses. Every file has the same keys. Values may contain references.
+walkthrough uses. Every file has the same keys; a file that says `extends: local` needs only those that
+differ from params/local.yaml. Values may contain references.
 
   ${port:N}       the N-th port of this checkout's instance (port base + N),
   ${state}        the folder of this instance's service state and lake,
@@ -23,7 +24,7 @@ import yaml
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 
-from . import aws, environment, paths, pidfiles, terminal
+from . import aws, environment, paths, pidfiles, secrets, terminal
 from .errors import ParamsError, did_you_mean, redact_credentials
 from .paths import LOOPBACK_ADDRESS
 from .secrets import Secret, s3_credentials_file
@@ -33,9 +34,13 @@ from .state import State
 # nesting, AttributeError for the tag !!timestamp on other text.
 YAML_LOAD_ERRORS = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
 OWN_SERVERS_HINT = (
-    "to use your own servers, copy params/local.yaml to a new name, set stack.embedded: false, and set "
-    'the address of every service there (docs/trouble.md, "A server of your own")'
+    "to use a server of your own, set managed: false beside its address; a database of your own is a source "
+    "(docs/your_own.md)"
 )
+# {service of the stack: section of a world}, where the names differ
+SECTION_OF_SERVICE = {"mariadb": "mysql", "apicurio": "registry", "s3": "lake"}
+# names of the sources that a world has without an entry in `sources`, {name: section}
+BUILT_IN_SOURCES = {"postgres": "postgres", "mariadb": "mysql"}
 COPY_LINE_HINT = "copy the line from params/local.yaml and adapt it"
 
 
@@ -59,32 +64,63 @@ class Stack(ConfigModel):
     java_compiler: Literal["quick", "full"]  # see stack/services.py
 
 
-class Postgres(ConfigModel):
-    """The source database."""
+class Service(ConfigModel):
+    """A service that an embedded stack can start."""
+
+    # False: somebody else runs it. An embedded stack neither starts nor stops it.
+    managed: bool = True
+
+
+class Server(Service):
+    """A database server."""
 
     host: str
     port: int
-    database: str
     admin_user: str
     admin_password: Secret
     replication_user: str
     replication_password: Secret
+    # "" lets the client choose. verify-full compares the host name with the certificate, which one
+    # of ssl_ca (a PEM file) has signed, by default one of the system's.
+    ssl: Literal["", "disable", "require", "verify-full"] = ""
+    ssl_ca: str = ""
 
 
-class MySql(ConfigModel):
+class Postgres(Server):
+    """The source database."""
+
+    database: str
+
+
+class MySql(Server):
     """The second source database: MariaDB, or MySQL (Aurora), which has another Debezium plugin."""
 
     kind: Literal["mariadb", "mysql"]
-    host: str
-    port: int
-    admin_user: str
-    admin_password: Secret
-    replication_user: str
-    replication_password: Secret
+    database: str = ""  # used by sources only; "" in a world's own section
     password_reference: str  # see Connect.password_reference
 
 
-class Kafka(ConfigModel):
+class Source(ConfigModel):
+    """A source database of the user."""
+
+    engine: Literal["postgres", "mariadb", "mysql"]
+    host: str
+    port: int
+    database: str
+    user: str
+    password: Secret
+    # the user of the connectors; by default `user`
+    replication_user: str = ""
+    replication_password: Optional[Secret] = None
+    password_reference: str = (
+        ""  # see Connect.password_reference; by default for the embedded Connect
+    )
+    ssl: Literal["", "disable", "require", "verify-full"] = ""
+    ssl_ca: str = ""
+    managed: bool = False
+
+
+class Kafka(Service):
     """The Kafka cluster."""
 
     bootstrap: str
@@ -92,7 +128,7 @@ class Kafka(ConfigModel):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"]
 
 
-class Connect(ConfigModel):
+class Connect(Service):
     """Kafka Connect (rest), or MSK Connect."""
 
     kind: Literal["rest", "msk"]
@@ -109,7 +145,7 @@ class Connect(ConfigModel):
         return (self.user, self.password.reveal().encode()) if self.user else None
 
 
-class Registry(ConfigModel):
+class Registry(Service):
     """The schema registry."""
 
     kind: Literal["apicurio", "glue"]
@@ -130,7 +166,7 @@ class Lake(ConfigModel):
     checkpoints: str
 
 
-class Spark(ConfigModel):
+class Spark(Service):
     """Spark, and its size."""
 
     # connect: Spark Connect; existing: the session that the kernel has already; classic: a session
@@ -168,19 +204,69 @@ class World(ConfigModel):
     lake: Lake
     spark: Spark
     query: Query
+    # {name: source}; the name is that of the source in commands and secrets
+    sources: dict[str, Source] = Field(default_factory=dict)
     file: Path = Path()  # the path of the file; not a key
     _state: State = PrivateAttr(default_factory=State)
+    _base: Optional["World"] = PrivateAttr(None)
 
     @property
     def state(self) -> State:
         """The clients, sessions and caches of this world; `close()` closes all of them."""
         return self._state
 
+    def __hash__(self) -> int:
+        """Return the hash of a few fields, because `sources` is a dict."""
+        return hash((self.name, self.file, self.postgres, self.mysql))
+
     def __copy__(self) -> "World":
         """Return a copy with a state of its own."""
         copy = super().__copy__()
         copy._state = State()
         return copy
+
+    def manages(self, service: str) -> bool:
+        """Return whether the embedded stack starts and stops a service.
+
+        Args:
+            service: name of the service, as in `workbench status`.
+        """
+        name = SECTION_OF_SERVICE.get(service, service.partition("_")[0])
+        return self.stack.embedded and getattr(getattr(self, name, None), "managed", True)
+
+    @property
+    def source_names(self) -> list[str]:
+        """The names of the sources: those of the stack, and those of the user."""
+        return [*BUILT_IN_SOURCES, *self.sources]
+
+    def source(self, name: str) -> "World":
+        """Return a world whose source database is this source; it shares the state of this world.
+
+        The functions of `source.postgres` (or `source.mariadb`) work on the database of the source.
+
+        Args:
+            name: one of `source_names`. "postgres" and "mariadb" are the servers of the stack.
+
+        Raises:
+            ParamsError: there is no such source.
+        """
+        if name in BUILT_IN_SOURCES:
+            return self
+        if name not in self.sources:
+            raise ParamsError(
+                f"world {self.name!r} has no source {name!r}",
+                location=f"{self.file}: sources",
+                expected=did_you_mean(name, self.source_names),
+                hint="docs/your_own.md shows how a source is added",
+            )
+        world = self.model_copy(update=_source_sections(self, self.sources[name]))
+        world._state, world._base = self._state, self.base
+        return world
+
+    @property
+    def base(self) -> "World":
+        """The world that `source` was called on, whose services the stack starts; else this world."""
+        return self._base or self
 
     @property
     def uses_embedded_s3(self) -> bool:
@@ -196,8 +282,25 @@ class World(ConfigModel):
         return f"<details><summary>{title}</summary><table>{rows}</table></details>"
 
 
+def _source_sections(world: World, source: Source) -> dict[str, ConfigModel]:
+    """Return the sections of a world that describe a source."""
+    login = source.replication_password or source.password
+    reference = source.password_reference or f"${{directory:{secrets.secrets_dir()}:{login.name}}}"
+    server = {
+        **source.model_dump(include={"host", "port", "database", "ssl", "ssl_ca", "managed"}),
+        "admin_user": source.user,
+        "admin_password": source.password,
+        "replication_user": source.replication_user or source.user,
+        "replication_password": login,
+    }
+    if source.engine == "postgres":
+        connect = world.connect.model_copy(update={"password_reference": reference})
+        return {"postgres": Postgres(**server), "connect": connect}
+    return {"mysql": MySql(kind=source.engine, password_reference=reference, **server)}
+
+
 def flatten(section: ConfigModel, prefix: str = "") -> list[tuple[str, str]]:
-    """Return the values of a world by key path.
+    """Return the values of a world by key path, without defaults.
 
     Args:
         section: a world, or a section of it.
@@ -209,8 +312,13 @@ def flatten(section: ConfigModel, prefix: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for name, value in section:
         path = f"{prefix}{name}"
+        if name not in section.model_fields_set:  # a default
+            continue
         if isinstance(value, ConfigModel):
             rows += flatten(value, f"{path}.")
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                rows += flatten(item, f"{path}.{key}.")
         else:
             rows.append((path, redact_credentials(str(value))))
     return rows
@@ -252,7 +360,7 @@ def read_deployment(name: str) -> tuple[str, str]:
     Raises:
         ParamsError: no such world, or it has no deployment.
     """
-    raw = _read_yaml(_params_file(name))
+    raw = _read_params(_params_file(name))
     region, deployment = _deployment(raw)
     if not region or not deployment:
         raise ParamsError(
@@ -271,6 +379,40 @@ def _deployment(raw: dict[str, Any]) -> tuple[str, str]:
 def _stack_section(raw: dict[str, Any]) -> dict[str, Any]:
     section = raw.get("stack")
     return section if isinstance(section, dict) else {}
+
+
+def _read_params(path: Path, extended: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return the keys of a params file, with those of the file that it extends.
+
+    Args:
+        path: the file.
+        extended: the files that extend it.
+
+    Raises:
+        ParamsError: see `_read_yaml`; or files extend each other.
+    """
+    raw = _read_yaml(path)
+    base = raw.pop("extends", None)
+    if base is None:
+        return raw
+    base_path = _params_file(str(base))
+    if base_path in (path, *extended):
+        raise ParamsError(
+            f"the file extends itself: {base}",
+            location=f"{paths.display_path(path)}: extends",
+            expected="a world such as local",
+        )
+    inherited = _read_params(base_path, (path, *extended))
+    return _merge({**inherited, "name": path.stem}, raw)
+
+
+def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return a mapping with changes, which may be nested; an entry of `sources` is replaced as a whole."""
+    merged = dict(base)
+    for key, value in changes.items():
+        is_section = isinstance(value, dict) and isinstance(base.get(key), dict)
+        merged[key] = {**base[key], **value} if is_section else value
+    return merged
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -300,7 +442,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
-    file, raw = paths.display_path(path), _read_yaml(path)
+    file, raw = paths.display_path(path), _read_params(path)
     port_base = _port_base(raw, file)
     resolver = ReferenceResolver(raw, port_base)
     try:
@@ -368,21 +510,22 @@ def _validate_embedded(world: World, file: str) -> None:
         "spark.master": world.spark.master if world.spark.workers else "",
     }
     for key, address in addresses.items():
-        if address and not LOOPBACK_ADDRESS.fullmatch(address):
+        is_managed = getattr(world, key.partition(".")[0]).managed
+        if is_managed and address and not LOOPBACK_ADDRESS.fullmatch(address):
             raise ParamsError(
                 f"{key} is {address!r}, and an embedded stack starts its services on this machine",
                 location=f"{file}: {key}",
                 expected="127.0.0.1; nothing was started or stopped",
                 hint=OWN_SERVERS_HINT,
             )
-    if not world.connect.user:
+    if world.connect.managed and not world.connect.user:
         raise ParamsError(
             "connect.user is empty",
             location=f"{file}: connect.user",
             expected="a name: the embedded Kafka Connect requires a password",
             hint=COPY_LINE_HINT,
         )
-    if not world.registry.url.startswith("https://"):
+    if world.registry.managed and not world.registry.url.startswith("https://"):
         raise ParamsError(
             f"registry.url is {world.registry.url!r}",
             location=f"{file}: registry.url",
@@ -506,20 +649,15 @@ def _resolve_references(
         kind: the type that the world declares for the value.
     """
     if isinstance(value, dict):
-        fields = _config_keys(kind)
         return {
             name: _resolve_references(
-                item,
-                file,
-                resolver,
-                f"{path}.{name}".lstrip("."),
-                fields[name].annotation if name in fields else None,
+                item, file, resolver, f"{path}.{name}".lstrip("."), _declared_type(kind, name)
             )
             for name, item in value.items()
         }
     if not isinstance(value, str):
         return value
-    secret = re.fullmatch(r"\$\{secret:([a-z0-9_.]+)\}", value)
+    secret = re.fullmatch(rf"\$\{{secret:({secrets.SECRET_NAME.pattern})\}}", value)
     if secret:
         return Secret(secret[1], resolver.region, resolver.deployment)
 
@@ -541,10 +679,16 @@ def _to_params_error(error: ValidationError, file: str) -> ParamsError:
     ranks = {"extra_forbidden": 0, "missing": 1}
     problem = min(error.errors(), key=lambda e: ranks.get(e["type"], 2))
     *parents, name = map(str, problem["loc"])
-    path, raw, fields = ".".join([*parents, name]), problem["input"], _config_keys(World)
+    path, raw = ".".join([*parents, name]), problem["input"]
+    kind: Any = World
     for parent in parents:
-        fields = _config_keys(fields[parent].annotation)
-    location = f"{file}: {path}"
+        kind = _declared_type(kind, parent)
+    location, fields = f"{file}: {path}", _config_keys(kind)
+    if typing.get_origin(kind) is dict:
+        keys = ", ".join(sorted(_config_keys(_declared_type(kind, name))))
+        return ParamsError(
+            f"{path} is {raw!r}", location=location, expected=f"a mapping with {keys}"
+        )
     if name not in fields:
         return ParamsError(
             f"unknown key '{name}'",
@@ -556,7 +700,7 @@ def _to_params_error(error: ValidationError, file: str) -> ParamsError:
     if problem["type"] == "missing":
         message = f"missing key '{name}'"
         hint = COPY_LINE_HINT
-    elif kind is Secret:
+    elif kind in (Secret, Optional[Secret]):
         message = "the params file contains a password" if raw else "the secret is empty"
         hint = "put the value into the environment variable WORKBENCH_SECRET_… and refer to it here"
     elif kind is str and isinstance(raw, Secret):
@@ -570,14 +714,22 @@ def _to_params_error(error: ValidationError, file: str) -> ParamsError:
 
 
 def _expected_value(field: FieldInfo, raw: Any) -> str:
-    kind, choices = field.annotation, typing.get_args(field.annotation)
-    if kind is Secret:
+    kind: Any = field.annotation
+    if kind in (Secret, Optional[Secret]):
         return "a reference such as ${secret:postgres.admin}"
-    if choices:
-        return did_you_mean(str(raw), choices)
+    if typing.get_origin(kind) is Literal:
+        return did_you_mean(str(raw), typing.get_args(kind))
     if _config_keys(kind):
         return f"a mapping with {', '.join(sorted(_config_keys(kind)))}"
     return field.description or f"a value of type {getattr(kind, '__name__', kind)}"
+
+
+def _declared_type(kind: Any, name: str) -> Any:
+    """Return the type of a section's key, or of an entry of a mapping; None for an unknown key."""
+    if typing.get_origin(kind) is dict:
+        return typing.get_args(kind)[1]
+    fields = _config_keys(kind)
+    return fields[name].annotation if name in fields else None
 
 
 def _config_keys(kind: Any) -> dict[str, FieldInfo]:

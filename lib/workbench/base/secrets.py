@@ -11,6 +11,7 @@ PostgreSQL keeps the password of its initialization.
 
 import json
 import os
+import re
 import secrets as random_secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from .errors import ParamsError
 from .paths import ensure_private_dir, state_dir, write_private_file
 
 MASK = "••••••"
+SECRET_NAME = re.compile(r"[a-z0-9_][a-z0-9_.]*")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Secret:
             raise ParamsError(
                 f"secret {self.name!r} is not set",
                 location=str(secrets_dir()),
-                hint=f"run `workbench up` (it creates the embedded ones), or set {variable}",
+                hint="run `workbench up` (it creates the embedded ones); store one of your own with "
+                f"`workbench secret {self.name}`, or set {variable}",
             )
         return text
 
@@ -128,10 +131,8 @@ def ensure(names: Iterable[str]) -> None:
     """
     names = set(names)
     validate_environment(names)
-    ensure_private_dir(state_dir().parent)
     for name in names - read().keys():
-        text = os.environ.get(_variable_name(name)) or random_secrets.token_urlsafe(24)
-        write_private_file(secrets_dir() / name, text.encode())
+        store(name, os.environ.get(_variable_name(name)) or random_secrets.token_urlsafe(24))
 
 
 def get_or_create(secret: Secret) -> str:
@@ -145,6 +146,25 @@ def get_or_create(secret: Secret) -> str:
     except ParamsError:
         ensure([secret.name])
         return secret.reveal()
+
+
+def store(name: str, text: str) -> None:
+    """Write a secret to its file, which Kafka Connect reads, too; an earlier text is replaced.
+
+    Raises:
+        ParamsError: the name is invalid; the text is empty, or contains an unprintable character.
+    """
+    if not SECRET_NAME.fullmatch(name):
+        raise ParamsError(
+            f"{name!r} is not the name of a secret", expected="small letters, digits, _ and dots"
+        )
+    if not text or not text.isprintable():
+        raise ParamsError(
+            f"secret {name!r} is empty, or contains a character that cannot be printed",
+            expected="a password of printable characters in one line; nothing was stored",
+        )
+    ensure_private_dir(state_dir().parent)
+    write_private_file(secrets_dir() / name, text.encode())
 
 
 def delete(name: str) -> None:

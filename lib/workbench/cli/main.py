@@ -15,7 +15,7 @@ from typing import Optional
 import typer
 
 from .. import stack
-from ..base import WorkbenchError, did_you_mean, environment, logs, params, paths, pidfiles
+from ..base import WorkbenchError, did_you_mean, environment, logs, params, paths, pidfiles, secrets
 from ..base.errors import redact_credentials
 from ..base.terminal import echo, escape_unprintable
 from ..run import export, run_record
@@ -102,6 +102,16 @@ def demo(world: str = WORLD, source: Optional[Path] = FROM_DIR) -> None:
 def _notebooks() -> list[str]:
     """Return the names of the top-level notebooks and of the notebook folders, in their order."""
     return sorted(path.stem for path in (paths.ROOT / "notebooks").glob("[0-9]*"))
+
+
+@app.command()
+def secret(
+    name: str = typer.Argument(help="Name of the secret, as in ${secret:NAME} of a params file."),
+) -> None:
+    """Store a password of your own, from a prompt or from standard input, in a file that only you can read."""
+    text = typer.prompt(name, hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
+    secrets.store(name, text.rstrip("\n"))
+    echo(f"stored {name} in {secrets.secrets_dir()}")
 
 
 @app.command()

@@ -110,7 +110,7 @@ def describe_slots(world: World) -> list[str]:
 
 def _is_expected(world: World) -> bool:
     """Return whether PostgreSQL should respond: it is not of this instance, or it runs."""
-    return not world.stack.embedded or "postgres" in stack.running()
+    return not world.manages("postgres") or "postgres" in stack.running()
 
 
 def _format_mib(size_bytes: int) -> str:

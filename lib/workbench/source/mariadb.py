@@ -8,6 +8,7 @@ is executed at a time. Times are UTC.
 
 import datetime as dt
 import re
+import ssl
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
@@ -18,6 +19,7 @@ from pymysql import converters
 from pymysql.constants import FIELD_TYPE
 
 from ..base import SourceError, World, secrets
+from ..base.params import MySql
 from ..stack.databases import mysql_native_password_hash
 from . import column_types
 from .names import format_sql, require_result, role_credentials
@@ -103,13 +105,27 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
             sql_mode=SQL_MODE,
             init_command="SET time_zone = '+00:00'",
             conv=CONVERSIONS,
+            **_tls_options(server),
         )
     except pymysql.Error as e:
         raise SourceError(
             f"cannot connect to {DISPLAY_NAMES[server.kind]}",
             location=f"{user}@{server.host}:{server.port}/{database or ''}: {e.args[-1]}",
-            hint='start it: stack.ensure_running(world, "mariadb"); or create the database first',
+            hint='start it: stack.ensure_running(world, "mariadb"); or create the database first'
+            if server.managed
+            else "check the source's address, user and password; `workbench source check` tests each",
         ) from None
+
+
+def _tls_options(server: MySql) -> dict[str, Any]:
+    """Return PyMySQL's options for TLS; without ssl_ca the certificates of Python's default context."""
+    if server.ssl == "disable":
+        return {"ssl_disabled": True}
+    if not server.ssl:
+        return {}
+    if server.ssl == "require":
+        return {"ssl": {"check_hostname": False, "verify_mode": False}}
+    return {"ssl": {"ca": server.ssl_ca} if server.ssl_ca else ssl.create_default_context()}
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from psycopg import sql
 
 from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
+from ..base.params import Postgres
 from ..stack.databases import libpq_defaults
 from . import column_types
 from .names import format_sql as format_sql
@@ -45,7 +46,8 @@ def connect(
     name = database or server.database
     try:
         return psycopg.connect(
-            libpq_defaults() if world.stack.embedded else "",
+            libpq_defaults() if world.manages("postgres") else "",
+            **_tls_options(server),
             host=server.host,
             port=server.port,
             dbname=name,
@@ -61,6 +63,10 @@ def connect(
         if down_error:
             raise down_error from None
         hint = "run `workbench up`"
+        if not server.managed:
+            hint = (
+                "check the source's address, user and password; `workbench source check` tests each"
+            )
         if "permission denied" in str(e):
             hint = ""
         elif f'database "{name}" does not exist' in str(e):
@@ -73,6 +79,13 @@ def connect(
             location=f"{user}@{address}/{name}: {first_line(e)}",
             hint=hint,
         ) from None
+
+
+def _tls_options(server: Postgres) -> dict[str, Any]:
+    """Return libpq's options for TLS; "system" is the system's certificates (libpq 16)."""
+    if server.ssl != "verify-full":
+        return {"sslmode": server.ssl} if server.ssl else {}
+    return {"sslmode": server.ssl, "sslrootcert": server.ssl_ca or "system"}
 
 
 @contextmanager

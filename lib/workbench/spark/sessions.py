@@ -185,7 +185,7 @@ def _configure(spark: SparkSession, world: World) -> SparkSession:
     if is_remote(spark):
         remote: Any = spark
         configure_client(remote.client)
-        if not world.stack.embedded:
+        if not world.manages("spark"):
             _require_same_version(spark)
     for key, value in session_conf().items():
         spark.conf.set(key, value)
@@ -200,7 +200,7 @@ def adopt(spark: Any, world: World) -> None:
     def close(sessions: Iterable[Any]) -> None:
         for session in list(sessions):
             # a world that was opened later may share the session
-            if _worlds.get(session) is world:
+            if session in _worlds and _worlds[session].state is world.state:
                 del _worlds[session]
                 # a classic session belongs to the process
                 if is_remote(session):
@@ -313,7 +313,7 @@ def translate_errors(
 @contextlib.contextmanager
 def _interrupt_when_kafka_lost(world: Optional[World], spark: SparkSession) -> Iterator[None]:
     """Interrupt Spark in this block when Kafka is lost: Spark's Kafka clients retry for minutes."""
-    if world is None or not world.stack.embedded or not is_remote(spark):
+    if world is None or not world.manages("kafka") or not is_remote(spark):
         yield
         return
     check_kafka, stop_event = stack.watch(world, "kafka"), threading.Event()

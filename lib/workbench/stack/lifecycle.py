@@ -1,16 +1,17 @@
 """Start, stop and inspect the stack: up, ensure_running, down, restart, status.
 
-In an embedded world the workbench starts and stops the services. A service that was started for
+In an embedded world the workbench starts and stops the services, except those that the world does
+not manage (`managed: false`). A service that was started for
 another world is restarted. An instance keeps its ports while it runs: without WORKBENCH_PORT_BASE
-the running port base applies, and another one is rejected. In any other world these functions
-check that the services can be reached (see `remote`), and start nothing.
+the running port base applies, and another one is rejected. Of a service that is not managed, and in any
+other world, these functions check that it can be reached (see `remote`), and start nothing.
 """
 
 import os
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Callable, ContextManager, Optional, Sequence, TypeVar
+from typing import Callable, ContextManager, Iterable, Optional, Sequence, TypeVar
 
 from ..base import ServiceLost, StackError, World, logs, params, paths, pidfiles, secrets, tls
 from ..base.wait import RESTART_GRACE_SECONDS, file_lock
@@ -52,11 +53,13 @@ def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) ->
     if not world.stack.embedded:
         return remote.check_reachable(world, names or remote.service_names(world))
     selected = _with_dependencies(world, names or services.default_services(world))
+    reachable = _check_unmanaged(world, names)
+    world = world.base
     artifacts.ensure(*services.optional_artifacts(world))
     with _stack_lock():
         _require_same_port_base(world)  # under the lock: another process may just have started it
         _start(world, selected, progress)
-    return [process.status(get_service(name), world) for name in selected]
+    return [*(process.status(get_service(name), world) for name in selected), *reachable]
 
 
 def _start(world: World, names: list[str], progress: Progress = _silent) -> None:
@@ -96,11 +99,12 @@ def _outdated(world: World, names: list[str]) -> list[str]:
     return [name for name in names if process.is_outdated(get_service(name), world)]
 
 
-def _run_parallel(function: Callable[[str], T], names: list[str]) -> list[T]:
+def _run_parallel(function: Callable[[str], T], names: Iterable[str]) -> list[T]:
     """Call a function for each name in parallel and return its results.
 
     The first error is raised after all calls have ended.
     """
+    names = list(names)
     with ThreadPoolExecutor(max(1, len(names))) as pool:
         return list(pool.map(function, names))
 
@@ -123,7 +127,9 @@ def ensure_running(world: World, *names: str) -> None:
         return
     _require_same_port_base(world)
     secrets.validate_environment(services.SECRETS)
+    _check_unmanaged(world, names)
     selected = _with_dependencies(world, names)
+    world = world.base
     outdated = _outdated(world, selected)
     for name in outdated:
         print(f"{name} runs with other settings than those of world '{world.name}': restarting it")
@@ -135,6 +141,11 @@ def ensure_running(world: World, *names: str) -> None:
         notice = get_service(name).startup_notice
         if notice:
             print(f"{name} was started: {notice}")
+
+
+def _check_unmanaged(world: World, names: Sequence[str]) -> list[Status]:
+    """Check that the services that the world does not manage can be reached; return their status."""
+    return remote.check_reachable(world, [name for name in names if not world.manages(name)])
 
 
 def _is_ready(world: World, name: str) -> bool:
@@ -149,7 +160,7 @@ def load_plugins(world: World, *names: str) -> None:
     Raises:
         StackError: Connect cannot be started.
     """
-    if world.stack.embedded:
+    if world.manages("connect"):
         _enable_plugins(names)
         ensure_running(world, "connect")
 
@@ -163,7 +174,7 @@ def unload_plugins(world: World, *names: str) -> None:
         StackError: Connect does not respond, or cannot be started.
     """
     enabled = [name for name in names if services.is_plugin_enabled(name)]
-    if not enabled or not world.stack.embedded:
+    if not enabled or not world.manages("connect"):
         return
     used = _plugins_in_use(world) if process.running_process("connect") else []
     unused = set(enabled).difference(used)
@@ -225,7 +236,13 @@ def _stop(names: list[str], progress: Progress = _silent) -> list[str]:
 
 
 def restart(world: World, name: str) -> None:
-    """Stop and start one embedded service."""
+    """Stop and start one embedded service.
+
+    Raises:
+        StackError: the world does not manage the service.
+    """
+    if not world.manages(name):
+        raise StackError(f"{name} is not restarted: world {world.name!r} does not manage it")
     selected = _with_dependencies(world, [name])
     artifacts.ensure(*services.optional_artifacts(world))
     with _stack_lock():
@@ -247,7 +264,13 @@ def status(world: World) -> list[Status]:
     _require_same_port_base(world)
     names = [*services.default_services(world), *services.ON_DEMAND_SERVICES]
     names += [n for n in services.REGISTERED_SERVICES if pidfiles.pid_file(n).exists()]
-    return _run_parallel(lambda name: process.status(get_service(name), world), names)
+    others = [name for name in remote.service_names(world) if not world.manages(name)]
+    return [
+        *_run_parallel(
+            lambda name: process.status(get_service(name), world), filter(world.manages, names)
+        ),
+        *_run_parallel(lambda name: remote.probe(world, name), others),
+    ]
 
 
 def service_down_error(world: World, name: str, address: str) -> Optional[StackError]:
@@ -256,10 +279,10 @@ def service_down_error(world: World, name: str, address: str) -> Optional[StackE
     Call it after a client has failed: each client has its own error for a lost server.
 
     Returns:
-        None if the service is up, or is not a service of this instance: the world is not embedded,
+        None if the service is up, or is not a service of this instance: the world does not manage it,
         or the address is not on this machine.
     """
-    if not world.stack.embedded or not paths.LOOPBACK_ADDRESS.fullmatch(address.split(",")[0]):
+    if not world.manages(name) or not paths.LOOPBACK_ADDRESS.fullmatch(address.split(",")[0]):
         return None
     reason = process.down_reason(name)
     if not reason:
@@ -287,13 +310,13 @@ def process_down_error(world: World, name: str) -> Optional[StackError]:
 def watch(world: World, *names: str) -> Callable[[], None]:
     """Return a function for polling that raises ServiceLost when one of these services is lost.
 
-    A service is lost when it has had no process for RESTART_GRACE_SECONDS. In a world that is not
-    embedded the function does nothing.
+    A service is lost when it has had no process for RESTART_GRACE_SECONDS. Services that the world does
+    not manage are ignored.
     """
     down_since: dict[str, float] = {}
 
     def check() -> None:
-        for name in names if world.stack.embedded else ():
+        for name in filter(world.manages, names):
             if process.running_process(name):
                 down_since.pop(name, None)
                 continue
@@ -343,10 +366,10 @@ def running() -> list[str]:
 
 
 def _with_dependencies(world: World, names: Sequence[str]) -> list[str]:
-    """Return the services, each after its direct and indirect dependencies in this world."""
+    """Return the managed ones of these services, each after its direct and indirect dependencies."""
     available = {*services.default_services(world), *services.REGISTERED_SERVICES}
     ordered: dict[str, None] = {}
-    for name in names:
+    for name in filter(world.manages, names):
         dependencies = [each for each in get_service(name).depends_on if each in available]
         ordered.update(dict.fromkeys([*_with_dependencies(world, dependencies), name]))
     return list(ordered)

@@ -601,11 +601,11 @@ def dependencies(name: str) -> set[str]:
 
 
 def default_services(world: World) -> list[str]:
-    """Return the services that this world's stack starts, without ON_DEMAND_SERVICES."""
+    """Return the services that this world's stack starts and manages, without ON_DEMAND_SERVICES."""
     names = ["postgres", "kafka", "connect"]
     if world.uses_embedded_s3:
         names.append("s3")
     if world.spark.workers:
         names.append("spark_master")
     names += [f"spark_worker_{number + 1}" for number in range(world.spark.workers)]
-    return [*names, "spark"]
+    return list(filter(world.manages, [*names, "spark"]))

@@ -176,7 +176,7 @@ def call_with_deadline(world: World, call: Callable[[float], T]) -> T:
         # also before the first attempt, where the grace period of a lost service starts
         check_kafka()
         try:
-            return call(ATTEMPT_SECONDS if world.stack.embedded else TIMEOUT_SECONDS)
+            return call(ATTEMPT_SECONDS if world.manages("kafka") else TIMEOUT_SECONDS)
         except KafkaException as e:
             if error_code(e) not in UNAVAILABLE_ERRORS or time.monotonic() >= deadline:
                 raise

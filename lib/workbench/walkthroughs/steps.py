@@ -137,7 +137,7 @@ def has_topics(flow: CaptureFlow, world: World) -> bool:
     names, deployed = {flow.topic(world, n) for n in flow.names}, {*flow.deployed_connectors}
     if not (deployed <= {*landing.names(world)} and names <= {*topics.names(world)}):
         return False
-    if world.stack.embedded and _has_outdated_endpoints(flow, world):
+    if world.manages("connect") and _has_outdated_endpoints(flow, world):
         return False
     for name in deployed & {*connect.names(world)}:
         connect.wait_running(world, name)
