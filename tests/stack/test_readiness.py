@@ -6,15 +6,18 @@ import socket
 import subprocess
 import time
 
+import mariadb_help
 import pytest
 from typer.testing import CliRunner
-from workbench import stack
+from workbench import connect, stack
 from workbench.base import params, secrets
+from workbench.base.wait import wait_until
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
 from workbench.source import mariadb, postgres, readiness
 from workbench.stack import databases, process
 from workbench.stack.services import SERVICES
+from workbench.topic import topics
 
 DATABASE, USER, SCHEMA = 'Räder "1"', 'Ada "Q" Ü', "Sta dt"
 PASSWORD = 'p\'w "x" ä'  # noqa: S105 - of this test only
@@ -517,3 +520,19 @@ def test_mariadb_does_not_log_changes_by_a_foreign_key(stations):
     changed = events.loc[events["Event_type"].str.startswith("Delete_rows"), "Info"]
     [fine] = [text for text in events["Info"] if text.endswith(".fine)")]
     assert [text.split()[1] for text in changed] == [fine.split()[1]]
+
+
+def test_debezium_cannot_read_the_types_that_the_check_names(lab):
+    """The reason of two obstacles; with a version that reads these types they can be removed."""
+    tables = ("CREATE TABLE u (id int PRIMARY KEY, u uuid)", f"INSERT INTO u VALUES (1, '{UUID}')")
+    with mariadb_help.captured_database(lab, "readiness_types", *tables) as captured:
+        topics.wait_for_messages(lab, captured.topic("u"), 1, connector="readiness_types")
+        captured.execute(f"INSERT INTO u VALUES (2, '{UUID}')")
+        topics.wait_for_messages(lab, captured.topic("u"), 2, connector="readiness_types")
+        values = topics.read(lab, captured.topic("u"))["value"]
+        assert [UUID.encode() in value for value in values] == [True, False]
+        captured.execute("CREATE TABLE i (id int PRIMARY KEY, i inet6)")
+        wait_until(
+            lambda: connect.status(lab, "readiness_types")["tasks"][0]["state"] == "FAILED",
+            "the connector to fail",
+        )
