@@ -112,6 +112,12 @@ ACCEPTED = [
     (NUMERIC, number("-" + "9" * 28 + "." + "9" * 10), Decimal("-" + "9" * 28 + "." + "9" * 10)),
     (NUMERIC, number("0.12345678900"), Decimal("0.1234567890")),
     (named("string", "io.debezium.data.Json"), '{"a": 1}', '{"a": 1}'),
+    # JsonConverter's decimal.format=BASE64
+    (
+        {**named("bytes", CONNECT + "Decimal"), "parameters": {"scale": "2"}},
+        base64.b64encode((-1234).to_bytes(2, "big", signed=True)).decode(),
+        Decimal("-12.34"),
+    ),
 ]
 REFUSED = [
     (named("int32", TIME + "Date"), -719_163, "is not a date from"),
