@@ -115,10 +115,7 @@ def sql_cell(line: str, cell: str) -> None:
         if not cell.strip():
             raise UsageError("the cell has no statement")
         options = parser.parse_argstring(match[2] if match else line)
-    except (
-        UsageError,
-        ValueError,
-    ) as e:  # IPython prints the first one, and a headless run goes on
+    except (UsageError, ValueError) as e:  # IPython only prints the former
         raise ParamsError(str(e), location=f"%%sql {line}", expected=USAGE) from None
     world = _variable(shell, "world")
     if not isinstance(world, World):
