@@ -196,7 +196,7 @@ def _compare(views: Views) -> Diff:
     )
     after, before, differs = (
         rows[[f"{view}{n}" for n in range(len(columns))]].set_axis(columns, axis=1)
-        for view in "abd"
+        for view in ("a", "b", "d")
     )
     is_added, is_removed = before[key[0]].isna(), after[key[0]].isna()
     cells = []

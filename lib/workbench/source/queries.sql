@@ -53,8 +53,8 @@ SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_mes
 AND NOT has_function_privilege(%s, oid, 'EXECUTE')
 
 -- name: unsupported_columns
--- The columns of tables (`schema.table`) that Debezium does not publish: `schema.table.column`, type. Debezium's PostgreSQL
--- connector (3.5) supports the first list of types also in arrays, the second list not; and enums, and domains over these.
+-- The columns of tables (`schema.table`; NULL: of all) that Debezium does not publish: `schema.table.column`, type. Debezium's
+-- PostgreSQL connector (3.5) supports the first list of types also in arrays, the second list not; and enums, and domains over these.
 WITH RECURSIVE supported(type, in_arrays) AS (
     SELECT unnest(string_to_array('bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz '
         'timestamp timestamptz json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange '
@@ -69,7 +69,8 @@ SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
 FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
 JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
 LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
-WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
+WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(coalesce(%s::text[], ARRAY[format('%%s.%%s', n.nspname, r.relname)]))
+AND a.attnum > 0 AND NOT a.attisdropped
 AND (a.attgenerated <> '' OR NOT CASE
     WHEN e.oid IS NOT NULL THEN (e.typname IN (SELECT type FROM supported WHERE in_arrays) OR e.typtype = 'e') AND a.attndims < 2
     -- a domain over an enum makes the connector fail
@@ -121,3 +122,19 @@ SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)
 WITH polled AS ({statement})
 SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
     (SELECT count(*) FROM ({all}) AS q WHERE {count_nulls} AND num_nulls({keys}) > 0)
+
+-- name: own_columns
+-- The columns of a table: position in its key (the primary key, else the index of the replica identity), and whether each
+-- update in the log has the whole old row.
+SELECT a.attname AS name, CASE b.typtype WHEN 'd' THEN format_type(b.typbasetype, b.typtypmod)
+       ELSE format_type(a.atttypid, a.atttypmod) END AS type,
+       coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0) AS key_position,
+       coalesce(i.indisprimary, false) AS is_primary,
+       NOT EXISTS (SELECT FROM pg_class t WHERE relreplident <> 'f' AND (t.oid = r.oid
+                   OR t.oid IN (SELECT relid FROM pg_partition_tree(r.oid)))) AS is_full
+FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+JOIN pg_type b ON b.oid = a.atttypid
+LEFT JOIN LATERAL (SELECT indkey, indisprimary FROM pg_index WHERE indrelid = r.oid
+    AND (indisprimary OR indisreplident AND r.relreplident = 'i') ORDER BY indisprimary DESC LIMIT 1) i ON true
+WHERE r.relkind IN ('r', 'p') AND r.relname = %s AND n.nspname = %s AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum

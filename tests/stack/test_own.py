@@ -1,0 +1,357 @@
+"""Tables of the user's own databases: captured, followed, compared and forgotten."""
+
+import json
+import os
+
+import own_help
+import pytest
+from workbench import connect, hudi, stack, trace, walkthroughs
+from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
+from workbench.source import mariadb, postgres
+from workbench.topic import registry, topics
+from workbench.walkthroughs import own
+
+PORT = int(os.environ["WORKBENCH_PORT_BASE"]) + 150
+SCHEMA = """
+    CREATE TABLE stations (station_id int PRIMARY KEY, name text NOT NULL, docks smallint, opened date);
+    INSERT INTO stations SELECT n, 'Station ' || n, n % 30, DATE '2020-01-01' + n FROM generate_series(1, 200) n;
+    """
+
+
+@pytest.fixture(scope="module")
+def server(world):
+    """The world with the source `bikes`."""
+    with own_help.postgres_server(world, PORT) as changed:
+        yield changed
+
+
+def execute(world, statements):
+    return postgres.execute(world.source("bikes"), statements)
+
+
+@pytest.fixture
+def bikes(server):
+    """The same with new tables; afterwards nothing of a flow is left."""
+    execute(server, "DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public")
+    execute(server, SCHEMA)
+    yield server
+    for name in own.names(server):
+        own.forget(server, name)
+    left = [t for t in topics.names(server) if t.startswith(("own_", "__debezium-heartbeat.own_"))]
+    assert left == []
+    assert [n for n in connect.names(server) if n.startswith("own_")] == []
+    at = server.source("bikes")
+    assert list(postgres.all_slots(at)["slot_name"]) == []
+    assert list(postgres.publications(at)["publication"]) == []
+    assert not [a for a in registry.artifacts(server)["artifact"] if a.startswith("own_")]
+    assert not own.folder("bikes").exists()
+
+
+def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsys):
+    captured = own.capture(bikes, "bikes", "stations")
+    assert captured[["table", "rows"]].values.tolist() == [["public.stations", 200]]
+    assert captured["changed_types"][0] == {}
+    text = capsys.readouterr().out
+    assert "public.stations: 200 rows" in text
+    flow = own.load(bikes, "bikes").flow
+    table = flow.table(bikes, "stations")
+    assert hudi.read(spark, table).count() == 200 and spark.table("bikes.stations").count() == 200
+    assert list(hudi.labels(bikes, table)["label"]) == ["captured"]
+
+    before = topics.offset_span(bikes, flow.topic(bikes)), len(hudi.commits(table))
+    own.capture(bikes, "bikes", "stations")
+    assert "nothing to change" in capsys.readouterr().out
+    assert (topics.offset_span(bikes, flow.topic(bikes)), len(hudi.commits(table))) == before
+
+    execute(
+        bikes,
+        "UPDATE stations SET docks = 99 WHERE station_id = 7; DELETE FROM stations WHERE station_id = 8;"
+        "INSERT INTO stations VALUES (201, 'New', 1, NULL)",
+    )
+    done = own.follow(bikes, "bikes")["stations"]
+    assert (done.upserts, done.deletes) == (2, 1)
+    own.compare(bikes, "bikes")
+    assert "200 rows × 4 columns, no value differs" in capsys.readouterr().out
+    history = trace.row(bikes, walkthroughs.traced_table(bikes, "bikes/stations"), 7)
+    assert list(history.changes["op"]) == ["snapshot", "update"]
+
+    remaining = own.remaining(bikes, "bikes")
+    assert remaining["publications"] == ["own_bikes"] and "own_bikes" in remaining["connectors"]
+    own.forget(bikes, "bikes")
+    assert own.names(bikes) == []
+    rows = postgres.query(bikes.source("bikes"), "SELECT count(*) AS n FROM stations")
+    assert rows["n"][0] == 200, "the user's rows stay"
+
+
+PARTITIONED = """
+    CREATE SCHEMA "Sales";
+    CREATE TABLE "Sales".trips (id int, region text, amount numeric(8, 2), PRIMARY KEY (id, region))
+        PARTITION BY LIST (region);
+    CREATE TABLE "Sales".trips_north PARTITION OF "Sales".trips FOR VALUES IN ('north');
+    CREATE TABLE "Sales".trips_south PARTITION OF "Sales".trips FOR VALUES IN ('south');
+    INSERT INTO "Sales".trips SELECT n, CASE n % 2 WHEN 0 THEN 'north' ELSE 'south' END, n
+        FROM generate_series(1, 300) n;
+    """
+
+
+def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
+    """The changes after the snapshot arrive, which the silent data loss of such tables was."""
+    execute(bikes, PARTITIONED)
+    own.capture(bikes, "bikes", "Sales.trips", partition=["region"], type="mor", flow="sales")
+    execute(
+        bikes,
+        'UPDATE "Sales".trips SET amount = 0 WHERE id % 10 = 0; DELETE FROM "Sales".trips WHERE id = 3;'
+        """UPDATE "Sales".trips SET region = 'north' WHERE id IN (1, 5);"""
+        """INSERT INTO "Sales".trips VALUES (301, 'south', 1), (302, 'north', 2)""",
+    )
+    done = own.follow(bikes, "sales")["sales_trips"]
+    assert (done.upserts, done.deletes) == (34, 3)
+    own.compare(bikes, "sales")
+    table = own.load(bikes, "sales").flow.table(bikes)
+    assert (table.type, table.partition, table.key) == ("mor", ("region",), ("id", "region"))
+
+
+def test_a_table_without_key_is_refused_or_captured_by_a_declared_key(bikes, spark):
+    execute(
+        bikes,
+        "CREATE TABLE visits (visitor int, day date, pages int);"
+        "INSERT INTO visits SELECT n % 50, DATE '2025-01-01' + n / 50, n FROM generate_series(0, 199) n",
+    )
+    with pytest.raises(SourceError, match="(?s)no primary key.*REPLICA IDENTITY FULL.*--key"):
+        own.capture(bikes, "bikes", "visits")
+    with pytest.raises(SourceError, match="(?s)is not the primary key.*REPLICA IDENTITY FULL"):
+        own.capture(bikes, "bikes", "visits", key=["visitor", "day"])
+    execute(bikes, "ALTER TABLE visits REPLICA IDENTITY FULL")
+    with pytest.raises(SourceError, match="does not identify a row: 200 rows, 50 keys"):
+        own.capture(bikes, "bikes", "visits", key=["visitor"])
+    assert not own.folder("bikes").exists(), "nothing was created"
+    own.capture(bikes, "bikes", "visits", key=["visitor", "day"])
+    execute(
+        bikes,
+        "UPDATE visits SET pages = -1 WHERE visitor = 7; DELETE FROM visits WHERE visitor = 8",
+    )
+    done = own.follow(bikes, "bikes")["visits"]
+    assert (done.upserts, done.deletes) == (4, 4)
+    own.compare(bikes, "bikes")
+
+
+def test_a_table_joins_a_running_capture(bikes, spark, capsys):
+    execute(
+        bikes,
+        "CREATE TABLE riders (id bigint PRIMARY KEY, name text);"
+        "INSERT INTO riders SELECT n, 'Rider ' || n FROM generate_series(1, 3000) n;"
+        "CREATE TABLE none_yet (id int PRIMARY KEY, note text)",
+    )
+    own.capture(bikes, "bikes", "stations")
+    flow = own.load(bikes, "bikes").flow
+    before = topics.offset_span(bikes, flow.topic(bikes))
+    path = own.folder("bikes") / "own_bikes.json"
+    config = json.loads(path.read_text())
+    config["poll.interval.ms"] = "70"  # the user's own edit
+    path.write_text(json.dumps(config))
+
+    captured = own.capture(bikes, "bikes", "riders", "none_yet", "stations")
+    assert captured["rows"].tolist() == [200, 3000, 0]
+    assert connect.deployed(bikes, "own_bikes")["poll.interval.ms"] == "70"
+    assert topics.offset_span(bikes, flow.topic(bikes)) == before, (
+        "no second snapshot of the others"
+    )
+    execute(
+        bikes,
+        "UPDATE riders SET name = upper(name) WHERE id <= 10; DELETE FROM riders WHERE id = 11;"
+        "UPDATE stations SET docks = 0 WHERE station_id = 1; INSERT INTO none_yet VALUES (1, 'first')",
+    )
+    done = own.follow(bikes, "bikes")
+    assert {name: (n.upserts, n.deletes) for name, n in done.items()} == {
+        "stations": (1, 0),
+        "riders": (10, 1),
+        "none_yet": (1, 0),
+    }
+    own.compare(bikes, "bikes")
+    assert "nothing to change" not in capsys.readouterr().out
+    own.capture(bikes, "bikes", "riders")
+    assert "nothing to change" in capsys.readouterr().out
+
+
+REFUSED = {
+    'CREATE TABLE "größe" (id int PRIMARY KEY)': ("größe", "'größe'"),
+    'CREATE TABLE "my table" (id int PRIMARY KEY)': ("my table", "'my table'"),
+    'CREATE TABLE "say ""hi""" (id int PRIMARY KEY)': ('say "hi"', "say"),
+    'CREATE TABLE t1 (id int PRIMARY KEY, "Preis €" int)': ("t1", "'Preis €'"),
+    'CREATE TABLE t2 (id int PRIMARY KEY, "Name" int, name int)': ("t2", "'Name', 'name'"),
+    "CREATE TABLE t3 (id int PRIMARY KEY, area polygon)": ("t3", r"area \(polygon\)"),
+    "CREATE VIEW t4 AS SELECT 1 AS id": ("t4", "no table t4"),
+    "CREATE TABLE t5 (id int)": ("t5", "no primary key"),
+}
+
+
+def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, spark):
+    at = bikes.source("bikes")
+    for statement, (table, message) in REFUSED.items():
+        execute(bikes, statement)
+        with pytest.raises(SourceError, match=message):
+            own.capture(bikes, "bikes", "stations", table)
+    with pytest.raises(LakeError, match="(?s)no column station.*station_id"):
+        own.capture(bikes, "bikes", "stations", partition=["station"])
+    with pytest.raises(LakeError, match="not the name of a flow"):
+        own.capture(bikes, "bikes", "stations", flow="No way")
+    for make, remove, message in (
+        ("CREATE PUBLICATION own_bikes", "DROP PUBLICATION own_bikes", "publication own_bikes"),
+        (
+            "SELECT pg_create_logical_replication_slot('msk_own_bikes', 'pgoutput')",
+            "SELECT pg_drop_replication_slot('msk_own_bikes')",
+            "replication slot msk_own_bikes",
+        ),
+    ):
+        execute(bikes, make)
+        with pytest.raises(LakeError, match=f"(?s)'bikes' is in use: {message}.*--as NAME"):
+            own.capture(bikes, "bikes", "stations")
+        execute(bikes, remove)
+    assert not own.folder().exists() or not list(own.folder().iterdir())
+    assert connect.names(bikes) == [] and list(postgres.publications(at)["publication"]) == []
+
+    # an excluded column is neither refused nor captured
+    own.capture(bikes, "bikes", "t1", "t3", exclude=["Preis €", "area"])
+    with pytest.raises(LakeError, match="(?s)has the format 'avro', not 'json'.*forget bikes"):
+        own.capture(bikes, "bikes", "stations", format="json")
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["_write", "create_publication", "create", "apply", "wait_for_messages", "ingest", "label"],
+)
+def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
+    owners = {
+        "_write": own,
+        "create_publication": postgres,
+        "create": topics,
+        "apply": own.landing,
+        "wait_for_messages": topics,
+        "ingest": own.OwnFlow,
+        "label": hudi,
+    }
+
+    def killed(*args, **values):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(owners[point], point, killed)
+        own.capture(bikes, "bikes", "stations")
+    if point == "apply":
+        execute(bikes, "INSERT INTO stations VALUES (500, 'meanwhile', 1, NULL)")
+    own.capture(bikes, "bikes", "stations")
+    own.compare(bikes, "bikes")
+    assert own.is_complete(bikes, "bikes")
+
+
+def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
+    """Without a message in the log to wait for, the comparison repeats itself."""
+    stack.ensure_running(world, "mariadb", "apicurio")
+    mine = own_help.with_source(
+        world,
+        engine="mariadb",
+        port=world.mysql.port,
+        database="shop",
+        user=world.mysql.admin_user,
+        password=world.mysql.admin_password,
+    )
+    mariadb.create_database(mine, "shop")
+    try:
+        for statement in (
+            "CREATE TABLE goods (id int PRIMARY KEY, name varchar(40), price decimal(8,2), made date)",
+            "INSERT INTO goods SELECT seq, concat('Good ', seq), seq / 4, '2024-01-01' FROM seq_1_to_500",
+            "CREATE TABLE parts (good int, part int, note text, PRIMARY KEY (good, part))",
+            "INSERT INTO parts SELECT seq, 1, 'part' FROM seq_1_to_100",
+            "CREATE TABLE loose (id int)",
+        ):
+            mariadb.execute(mine, statement, database="shop")
+        with pytest.raises(SourceError, match="no primary key"):
+            own.capture(mine, "bikes", "loose")
+        captured = own.capture(mine, "bikes", "goods")
+        assert captured["rows"].tolist() == [500]
+        joined = own.capture(mine, "bikes", "shop.parts")
+        assert joined["rows"].tolist() == [500, 100]
+        for statement in (
+            "UPDATE goods SET price = 0 WHERE id <= 20",
+            "DELETE FROM goods WHERE id = 30",
+            "UPDATE parts SET note = 'changed' WHERE good = 7",
+        ):
+            mariadb.execute(mine, statement, database="shop")
+        own.compare(mine, "bikes")
+        own.capture(mine, "bikes", "goods", "parts")
+        assert "nothing to change" in capsys.readouterr().out
+        own.forget(mine, "bikes")
+        names = mariadb.existing_tables(mine, ["shop.goods", "shop.parts"])
+        assert names == ["shop.goods", "shop.parts"], "the user's tables stay"
+        assert not [t for t in topics.names(mine) if t.startswith("own_")]
+    finally:
+        if own.names(mine):
+            own.forget(mine, "bikes")
+        mariadb.execute(mine, "DROP DATABASE shop")
+
+
+TYPES = """
+    CREATE TYPE mood AS ENUM ('glad', 'sad');
+    CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+    CREATE TABLE types (id bigint PRIMARY KEY, flag boolean, price numeric, amount numeric(10, 2), share real,
+        mass double precision, code char(3), name varchar(20), note text, data bytea, born date, opens time,
+        ends timestamp, seen timestamptz, lasts interval, tags text[], numbers int[], body jsonb, raw json,
+        uid uuid, feels mood, size positive, place point, address inet, span int4range, cost money, changed timestamptz);
+    INSERT INTO types SELECT n, n % 2 = 0, n / 7.0::numeric(20, 6), n / 4.0, n / 8.0, n * 1.5, 'a' || n % 9, 'name ' || n,
+        NULLIF('note ' || n % 5, 'note 0'), decode(lpad(to_hex(n), 8, '0'), 'hex'), DATE '2001-01-01' + n,
+        TIME '08:00' + n * INTERVAL '1 s', TIMESTAMP '2001-02-03 04:05:06.789' + n * INTERVAL '1 h',
+        TIMESTAMPTZ '2001-02-03 04:05:06.789012+02' + n * INTERVAL '1 h', n * INTERVAL '1 day 2 s',
+        ARRAY['a', n::text], ARRAY[n, n + 1], jsonb_build_object('n', n, 'list', ARRAY[1, 2]), '{"a":  1}',
+        md5(n::text)::uuid, (ARRAY['glad', 'sad'])[1 + n % 2]::mood, n, point(n, -n), ('10.0.0.' || n % 250)::inet,
+        int4range(n, n + 5), n::money, now()
+    FROM generate_series(1, 120) n;
+    UPDATE types SET note = (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 1000) n) WHERE id <= 3;
+    """
+
+
+@pytest.mark.parametrize("format", ["avro", "json"])
+def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
+    """Also a large value that an update does not change, which the log leaves out."""
+    execute(bikes, TYPES)
+    captured = own.capture(bikes, "bikes", "types", format=format)
+    changed = captured["changed_types"][0]
+    assert changed["price"] == "numeric → decimal(38,10)"
+    assert changed["lasts"] == "interval → decimal(19,6)" and "note" not in changed
+    execute(
+        bikes,
+        "UPDATE types SET flag = NOT flag, seen = now(), body = '[]' WHERE id <= 20; DELETE FROM types WHERE id = 30",
+    )
+    done = own.follow(bikes, "bikes")["types"]
+    assert (done.upserts, done.deletes, done.dead_letters) == (20, 1, 0)
+    own.compare(bikes, "bikes")
+    long = hudi.read(spark, own.load(bikes, "bikes").flow.table(bikes)).where("id = 2")
+    assert long.selectExpr("length(note)").collect()[0][0] == 32_000
+
+
+def test_tables_are_polled(bikes, spark, capsys):
+    execute(
+        bikes,
+        "CREATE TABLE prices (id int PRIMARY KEY, price numeric(8, 2), updated timestamp NOT NULL);"
+        "INSERT INTO prices SELECT n, n / 4.0, TIMESTAMP '2024-01-01' FROM generate_series(1, 100) n",
+    )
+    with pytest.raises(LakeError, match="has no column updated"):
+        own.capture(bikes, "bikes", "stations", poll="updated")
+    captured = own.capture(bikes, "bikes", "prices", poll="updated")
+    assert captured["rows"].tolist() == [100]
+    assert list(postgres.publications(bikes.source("bikes"))["publication"]) == [], "no log is read"
+    own.capture(bikes, "bikes", "prices", poll="updated")
+    assert "nothing to change" in capsys.readouterr().out
+    execute(bikes, "UPDATE prices SET price = 0, updated = '2024-01-02' WHERE id <= 7")
+    done = own.follow(bikes, "bikes")["prices"]
+    assert (done.upserts, done.deletes) == (7, 0)
+    own.compare(bikes, "bikes")
+    execute(bikes, "DELETE FROM prices WHERE id = 1")
+    with pytest.raises(CheckFailed):
+        own.compare(bikes, "bikes")
+
+
+def test_a_server_that_is_not_ready_is_refused(bikes):
+    wrong = own_help.with_source(bikes, port=PORT, database="bikes", user="nobody_here")
+    with pytest.raises(WorkbenchError, match="nobody_here"):
+        own.capture(wrong, "bikes", "stations")
+    assert not own.folder("bikes").exists()
