@@ -86,7 +86,7 @@ def test_labels_and_tables_that_are_not_there(past, session):
     for cell, message in (
         (f"%%sql --at t4\nSELECT * FROM {past.view}", "(?s)no instant labeled 't4'.*valid: t1"),
         ("%%sql --at t1\nSELECT * FROM datalake.nosuch", "(?s)datalake`.`nosuch` cannot be found"),
-        (f"%%sql\nSELECT FROM FROM {past.view}", "not Athena SQL"),
+        (f"%%sql\nSELECT * FROM {past.view} WHERE (", "not Athena SQL"),
     ):
         with pytest.raises(LakeError, match=message):
             session(cell)
