@@ -1,6 +1,7 @@
 """A session of an analyst on real tables: %%sql and the slider over labels, saved as a notebook, which
 then runs headless."""
 
+import contextlib
 import re
 import statistics
 import time
@@ -125,6 +126,8 @@ def saved(past, session, world, monkeypatch, tmp_path):
     path = explore.save(f"test_{uuid.uuid4().hex[:8]}")
     yield path
     path.unlink()
+    with contextlib.suppress(OSError):  # there are notebooks of the user
+        path.parent.rmdir()
 
 
 def test_a_saved_session_passes_headless_at_once(saved, past):
