@@ -32,7 +32,9 @@ from .finding import find
 from .saving import recorded
 
 USAGE = "%%sql [name <<] [--at LABEL] [--on athena|spark] [--chart], and the statement below it"
-SHOWN_ROWS = 20  # without scripts, and on each page of the grid
+SHOWN_ROWS = 25  # without scripts, and on each page of the grid
+# The style of notebooks aligns texts to the right, too
+GRID_CSS = "table.dataTable :is(th, td):not(.dt-type-numeric) {text-align: left !important}"
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -154,7 +156,11 @@ def _show(frame: pd.DataFrame, values: Mapping[str, Any]) -> None:
         from itables import to_html_datatable
 
         page += to_html_datatable(
-            frame, connected=False, display_logo_when_loading=False, pageLength=SHOWN_ROWS
+            frame,
+            connected=False,
+            display_logo_when_loading=False,
+            pageLength=SHOWN_ROWS,
+            css=GRID_CSS,
         )
     else:
         page += show.table(frame, limit=SHOWN_ROWS).data
