@@ -32,6 +32,7 @@ from decimal import Decimal
 
 from pandas import Timestamp
 from workbench import explore, params, stack
+from workbench import walkthroughs  # declares the captured tables, for explore.row
 from workbench.checks import check
 from workbench.display import show
 
