@@ -159,9 +159,9 @@ def test_the_grid_is_complete_without_scripts_and_escaped(notebook):
     (data,) = run(notebook, "", "SELECT 1 < 2")
     page = data["text/html"]
     static = page[page.index("_fallback") :].partition("</table>")[0]
-    assert static.count('<tr><td style="border:1px') == 20 and "&lt;script&gt;alert" in static
+    assert static.count('<tr><td style="border:1px') == 25 and "&lt;script&gt;alert" in static
     assert "<script>alert" not in page and "1 &lt; 2" in page
-    assert "30 more rows not shown" in page and len(page) < 30_000
+    assert "25 more rows not shown" in page and len(page) < 30_000
     assert "http" not in re.sub(r"href=\S+|http://www.w3.org/\S+", "", page), "works offline"
 
 
@@ -182,7 +182,7 @@ def test_without_itables_the_first_rows_are_a_table(notebook, monkeypatch):
         magic.load_ipython_extension(notebook.shell)
     assert not captured.outputs
     (data,) = run(notebook, "", "SELECT 1")
-    assert "first 20 of 50 rows" in data["text/html"] and "_fallback" not in data["text/html"]
+    assert "first 25 of 50 rows" in data["text/html"] and "_fallback" not in data["text/html"]
 
 
 def test_chart_draws_the_rows(notebook):
@@ -214,6 +214,6 @@ def test_the_grid_sorts_filters_and_pages(notebook, tmp_path):
         clearInterval(wait);
     }, 50);"""
     before, after = (shown(tmp_path, script + data["text/html"], *a) for a in ((), (search,)))
-    assert "Showing 1 to 20 of 50 entries" in before and "dt-paging" in before
+    assert "Showing 1 to 25 of 50 entries" in before and "dt-paging" in before
     assert "Showing 1 to 1 of 1 entry" in after
     assert "_fallback" in shown(tmp_path, data["text/html"], scripts=False)

@@ -32,7 +32,9 @@ from .finding import find
 from .saving import recorded
 
 USAGE = "%%sql [name <<] [--at LABEL] [--on athena|spark] [--chart], and the statement below it"
-SHOWN_ROWS = 20  # without scripts, and on each page of the grid
+SHOWN_ROWS = 25  # without scripts, and on each page of the grid
+# The style of notebooks aligns texts to the right, too
+GRID_CSS = "table.dataTable :is(th, td):not(.dt-type-numeric) {text-align: left !important}"
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -115,10 +117,7 @@ def sql_cell(line: str, cell: str) -> None:
         if not cell.strip():
             raise UsageError("the cell has no statement")
         options = parser.parse_argstring(match[2] if match else line)
-    except (
-        UsageError,
-        ValueError,
-    ) as e:  # IPython prints the first one, and a headless run goes on
+    except (UsageError, ValueError) as e:  # IPython only prints the former
         raise ParamsError(str(e), location=f"%%sql {line}", expected=USAGE) from None
     world = _variable(shell, "world")
     if not isinstance(world, World):
@@ -157,7 +156,11 @@ def _show(frame: pd.DataFrame, values: Mapping[str, Any]) -> None:
         from itables import to_html_datatable
 
         page += to_html_datatable(
-            frame, connected=False, display_logo_when_loading=False, pageLength=SHOWN_ROWS
+            frame,
+            connected=False,
+            display_logo_when_loading=False,
+            pageLength=SHOWN_ROWS,
+            css=GRID_CSS,
         )
     else:
         page += show.table(frame, limit=SHOWN_ROWS).data
