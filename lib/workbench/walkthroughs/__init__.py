@@ -7,7 +7,7 @@ trace` and `workbench load` read ALL.
 from ..base import LakeError, World, did_you_mean
 from ..storefront import load as storefront_load
 from ..trace import TracedTable
-from . import log_based, movies, museum, outbox, query_based, sales, storefront
+from . import bikeshare, log_based, movies, museum, outbox, query_based, sales, storefront
 from .walkthrough import Walkthrough
 
 ALL: tuple[Walkthrough, ...] = (
@@ -21,7 +21,9 @@ ALL: tuple[Walkthrough, ...] = (
 )
 # {name for `workbench load`: loader}
 LOADERS = {
-    each.flow.loader.name: each.flow.loader for each in ALL if each.flow and each.flow.loader
+    loader.name: loader
+    for loader in (bikeshare.loader, *(each.flow.loader for each in ALL if each.flow))
+    if loader
 }
 
 
