@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from ..base import ROOT, ConnectorError, World, aws, did_you_mean, local_path, state_dir, yaml_files
 from ..base.errors import URI_LOGIN
+from ..base.paths import display_path
 from ..base.registries import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from ..source import postgres
 
@@ -60,8 +61,32 @@ def config(world: World, name: str, **values: Any) -> dict[str, str]:
         ConnectorError: the file does not exist, is not a flat JSON object, or has a duplicate key;
             a placeholder has no value; or the file has no placeholder for one of `values`.
     """
+    files = {path.stem: path for path in CONNECTORS_DIR.rglob("*.json")}
     file = f"params/connectors/{name}.json"
-    raw = _read_json(name, file)
+    if name not in files:
+        raise ConnectorError(
+            f"there is no connector configuration {name!r}",
+            location=file,
+            expected=did_you_mean(name, files),
+        )
+    return fill(world, read(files[name]), file, name, **values)
+
+
+def fill(
+    world: World, raw: dict[str, str], file: str, name: str = "", /, **values: Any
+) -> dict[str, str]:
+    """Return a connector configuration with a value for each ${placeholder}, as `config` does.
+
+    Args:
+        world: the world that fills the placeholders.
+        raw: the content of the file (see `read`).
+        file: the file, for errors.
+        name: name of the connector, for errors.
+        **values: values of further placeholders, or values that replace those of the world.
+
+    Raises:
+        ConnectorError: a placeholder has no value, or there is none for one of `values`.
+    """
     available = {**placeholders(world), **{key: str(value) for key, value in values.items()}}
     used = {
         placeholder: key for key, text in raw.items() for placeholder in PLACEHOLDER.findall(text)
@@ -85,14 +110,13 @@ def config(world: World, name: str, **values: Any) -> dict[str, str]:
     return _replace_avro_converter(world, filled) if world.registry.kind == "glue" else filled
 
 
-def _read_json(name: str, file: str) -> dict[str, str]:
-    files = {path.stem: path for path in CONNECTORS_DIR.rglob("*.json")}
-    if name not in files:
-        raise ConnectorError(
-            f"there is no connector configuration {name!r}",
-            location=file,
-            expected=did_you_mean(name, files),
-        )
+def read(path: Path) -> dict[str, str]:
+    """Return the content of a connector's JSON file, with its placeholders.
+
+    Raises:
+        ConnectorError: the file is not a flat JSON object of strings, or has a duplicate key.
+    """
+    file = display_path(path)
 
     def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         # json.loads would silently keep the last of several values
@@ -104,7 +128,7 @@ def _read_json(name: str, file: str) -> dict[str, str]:
         return dict(pairs)
 
     try:
-        text = files[name].read_text(encoding="utf-8")  # UnicodeDecodeError is a ValueError
+        text = path.read_text(encoding="utf-8")  # UnicodeDecodeError is a ValueError
         raw = json.loads(text, object_pairs_hook=reject_duplicate_keys)
     except ValueError as e:
         raise ConnectorError(f"not JSON: {e}", location=file) from e

@@ -4,10 +4,12 @@ The module of a walkthrough declares it as `walkthrough`, and ALL lists each. Th
 trace` and `workbench load` read ALL.
 """
 
+from typing import Optional
+
 from ..base import LakeError, World, did_you_mean
 from ..storefront import load as storefront_load
 from ..trace import TracedTable
-from . import bikeshare, log_based, movies, museum, outbox, query_based, sales, storefront
+from . import bikeshare, log_based, movies, museum, outbox, own, query_based, sales, storefront
 from .walkthrough import Walkthrough
 
 ALL: tuple[Walkthrough, ...] = (
@@ -18,18 +20,18 @@ ALL: tuple[Walkthrough, ...] = (
     museum.walkthrough,
     sales.walkthrough,
     storefront.walkthrough,
+    bikeshare.walkthrough,
 )
 # {name for `workbench load`: loader}
 LOADERS = {
-    loader.name: loader
-    for loader in (bikeshare.loader, *(each.flow.loader for each in ALL if each.flow))
-    if loader
+    each.flow.loader.name: each.flow.loader for each in ALL if each.flow and each.flow.loader
 }
 
 
 def for_world(world: World) -> list[Walkthrough]:
-    """Return the walkthroughs that can run in a world."""
-    return [each for each in ALL if world.stack.embedded or not each.steps.local_only]
+    """Return the walkthroughs that can run in a world, and its own flows (see `own`)."""
+    shipped = [each for each in ALL if world.stack.embedded or not each.steps.local_only]
+    return [*shipped, *(own.load(world, name) for name in own.names(world))]
 
 
 def traced_table(world: World, name: str) -> TracedTable:
@@ -42,7 +44,7 @@ def traced_table(world: World, name: str) -> TracedTable:
     Raises:
         LakeError: no walkthrough has such a table, or several have it.
     """
-    walkthrough, table = find_captured_table(name)
+    walkthrough, table = find_captured_table(name, world)
     if not walkthrough.flow:
         raise LakeError(
             f"{name} has no captured tables", expected="a walkthrough that captures tables"
@@ -50,12 +52,13 @@ def traced_table(world: World, name: str) -> TracedTable:
     return walkthrough.flow.traced_table(world, table)
 
 
-def find_captured_table(name: str) -> tuple[Walkthrough, str]:
+def find_captured_table(name: str, world: Optional[World] = None) -> tuple[Walkthrough, str]:
     """Find a captured table, or a whole walkthrough, by name.
 
     Args:
         name: a table (`artists`), a table with its walkthrough (`50_time_travel/artists`, necessary
             if several walkthroughs have such a table), or a walkthrough (`50_time_travel`).
+        world: the world whose own flows are searched, too.
 
     Returns:
         The walkthrough, and the name of the table ("" if `name` is a walkthrough).
@@ -63,14 +66,17 @@ def find_captured_table(name: str) -> tuple[Walkthrough, str]:
     Raises:
         LakeError: no walkthrough has such a table, or several have it.
     """
+    walkthroughs = [*ALL, *(own.load(world, each) for each in own.names(world))] if world else ALL
     folder, _, table = name.rpartition("/")
-    if table in [each.name for each in ALL]:
+    if table in [each.name for each in walkthroughs]:
         folder, table = table, ""
     matches = [
-        each for each in ALL if folder in ("", each.name) and table in ("", *each.captured_names)
+        each
+        for each in walkthroughs
+        if folder in ("", each.name) and table in ("", *each.captured_names)
     ]
     if not matches:
-        names = [name for each in ALL for name in (*each.captured_names, each.name)]
+        names = [name for each in walkthroughs for name in (*each.captured_names, each.name)]
         raise LakeError(f"there is no captured table {name!r}", expected=did_you_mean(table, names))
     if len(matches) > 1:
         candidates = ", ".join(f"{each.name}/{table}" for each in matches)

@@ -6,12 +6,18 @@ kinds of changes for `pagila.random_changes`.
 
 from typing import Any
 
-from ..base import ROOT, SourceError
+from ..base import ROOT, SourceError, World
 from ..source import loading
+from . import own
+from .flow import CaptureFlow
+from .resources import OwnedResources
+from .steps import Product, Step, Steps
+from .walkthrough import Walkthrough
 
 DATA = ROOT / "data" / "bikeshare"
 TABLES = ("stations", "bikes", "riders", "trips", "weather")
 CHANGES = DATA / "changes.sql"
+FLOW = "bikeshare"  # the own flow of notebook 91, named as its source
 
 
 def _steps(scale: Any, from_dir: Any) -> loading.Steps:
@@ -24,4 +30,21 @@ def _steps(scale: Any, from_dir: Any) -> loading.Steps:
     return [loading.Script(DATA / f"0{n}.sql") for n in ("1_bikeshare_ddl", "2_bikeshare_rows")]
 
 
+def _is_captured(world: World) -> bool:
+    """Return whether notebook 91 has captured all tables."""
+    return FLOW in own.names(world) and own.is_complete(world, FLOW)
+
+
 loader = loading.Loader("bikeshare", "public", TABLES, _steps, "bikeshare")
+# without captures: those belong to the own flow that notebook 91 makes
+flow = CaptureFlow((), "bikeshare", loader=loader)
+walkthrough = Walkthrough(
+    "90_your_own",
+    Steps(
+        ROOT / "notebooks" / "90_your_own",
+        (Step("91_capture", Product.SOURCE, _is_captured),),
+        services=("postgres", "kafka", "connect", "spark", "apicurio"),
+    ),
+    OwnedResources(flow),
+    flow,
+)

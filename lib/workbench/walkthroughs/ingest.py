@@ -48,7 +48,7 @@ def ingest(
             is lost, and no partial batch is visible.
         StackError: Spark or Kafka is unavailable.
     """
-    walkthrough, table = find_captured_table(name)
+    walkthrough, table = find_captured_table(name, world)
     if walkthrough.start_query:
         return _run_stream(world, walkthrough.start_query, continuous, progress)
     flow, lake_tables = _lake_tables(world, name, walkthrough.flow, table)

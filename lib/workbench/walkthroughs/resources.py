@@ -1,5 +1,6 @@
 """The resources of a walkthrough: for each kind, which ones exist, and how they are removed."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Collection, Iterable, NamedTuple, Optional, Sequence
@@ -19,6 +20,7 @@ from .flow import CaptureFlow
 from .steps import Product
 
 HISTORY_TOPIC = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
+OWN_PREFIX = "own_"  # of the connectors, slots, publications and topics of the user's own flows
 SCHEMAS, SOURCE_TABLES, FILES = "schemas in the registry", "tables in the source", "files"
 
 
@@ -45,6 +47,10 @@ class OwnedResources:
         consumer_groups: its consumer groups.
         service_databases: its databases with a role of the same name each (see
             `postgres.create_service_database`).
+        source: name of the source database (see `World.source`).
+        owns_source: whether the source tables are the walkthrough's. The user's own tables are never
+            removed.
+        own_folder: the folder with its declaration, which is removed last.
     """
 
     flow: Optional[CaptureFlow] = None
@@ -61,6 +67,9 @@ class OwnedResources:
     services: tuple[str, ...] = ()
     consumer_groups: tuple[str, ...] = ()
     service_databases: tuple[str, ...] = ()
+    source: str = "postgres"
+    owns_source: bool = True
+    own_folder: Optional[Path] = None
 
     @property
     def connectors(self) -> list[str]:
@@ -90,7 +99,7 @@ class OwnedResources:
 
     def remaining(self, world: World) -> dict[str, list[str]]:
         """Return the existing resources, {kind: names}. After a full reset each list is empty."""
-        names: dict[str, list[str]] = {}
+        world, names = world.source(self.source), dict[str, list[str]]()
         for kind in KINDS:
             names.setdefault(kind.title, []).extend(kind.remaining(self, world))
         return names
@@ -109,6 +118,7 @@ class OwnedResources:
             *products: the products.
             keep: titles of kinds that are not removed.
         """
+        world = world.source(self.source)
         for kind in KINDS:
             if kind.product in products and kind.title not in keep:
                 if kind.remove:
@@ -199,11 +209,19 @@ def _remove_connectors(owned: OwnedResources, world: World) -> None:
 
 
 def _slots(owned: OwnedResources, world: World) -> list[str]:
-    """Return the slots in the databases of the connectors, also those of connectors of the user."""
-    configs = owned.configs(world).values()
-    databases = {config["database.dbname"] for config in configs if "slot.name" in config}
-    existing = _existing(world, databases, postgres.databases)
-    return [slot for name in existing for slot in postgres.connector_slots(world, name)]
+    """Return the slots in the databases of the connectors, also those of connectors of the user.
+
+    The slots of flows that `workbench capture` made belong to those flows only.
+    """
+    configs = [config for config in owned.configs(world).values() if "slot.name" in config]
+    own, captured = {c["slot.name"] for c in configs}, postgres.slot_prefix(world) + OWN_PREFIX
+    existing = _existing(world, {c["database.dbname"] for c in configs}, postgres.databases)
+    return [
+        slot
+        for name in existing
+        for slot in postgres.connector_slots(world, name)
+        if slot in own or (owned.owns_source and not slot.startswith(captured))
+    ]
 
 
 def _remove_slots(owned: OwnedResources, world: World) -> None:
@@ -267,7 +285,7 @@ def _local_sink_files(owned: OwnedResources, world: World) -> list[str]:
 def _created_tables(owned: OwnedResources, world: World) -> list[str]:
     """Return the existing source tables that the notebook on connectors creates."""
     flow = owned.flow
-    if not flow or flow.loader or not flow.has_database(world):
+    if not flow or flow.loader or not owned.owns_source or not flow.has_database(world):
         return []
     return flow.db.existing_tables(world, [c.source for c in flow.captures], flow.database)
 
@@ -282,8 +300,12 @@ def _drop_created_tables(owned: OwnedResources, world: World) -> None:
 def _loaded_tables(owned: OwnedResources, world: World) -> list[str]:
     """Return the existing source tables, their schemas, and their baselines."""
     flow, baseline = owned.flow, owned.baseline
-    if not flow or not baseline or not flow.has_database(world):
+    if not flow or not (baseline or flow.loader) or not flow.has_database(world):
         return []
+    if not baseline:
+        loader = flow.loader
+        names = [f"{loader.schema}.{table}" for table in loader.tables] if loader else []
+        return flow.db.existing_tables(world, names, flow.database)
     tables = flow.db.existing_tables(world, baseline.tables, flow.database)
     copies = {*flow.db.existing_tables(world, baseline.copies, flow.database)}
     return tables + sorted(copies & {*baseline.copies})
@@ -294,7 +316,8 @@ def _remove_loaded_tables(owned: OwnedResources, world: World) -> None:
     flow = owned.flow
     if not flow:
         return
-    flow.db.create_database(world, flow.database)  # the next notebook loads into it
+    if owned.owns_source:
+        flow.db.create_database(world, flow.database)  # the next notebook loads into it
     if flow.loader:
         flow.loader.unload(world)
     if flow.publication:
@@ -309,6 +332,10 @@ def _publications(owned: OwnedResources, world: World) -> list[str]:
         return []
     publications = postgres.publications(world, flow.database)["publication"]
     return sorted({flow.publication} & {*publications})
+
+
+def _own_folder(owned: OwnedResources, world: World) -> list[str]:
+    return [str(owned.own_folder)] if owned.own_folder and owned.own_folder.is_dir() else []
 
 
 # in the order in which they are removed
@@ -377,4 +404,5 @@ KINDS = (
     Kind(SOURCE_TABLES, Product.TOPICS, _created_tables, remove=_drop_created_tables),
     Kind("publications", Product.SOURCE, _publications),
     Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables, remove=_remove_loaded_tables),
+    Kind(FILES, Product.SOURCE, _own_folder, lambda world, path: shutil.rmtree(path)),
 )

@@ -1,0 +1,681 @@
+"""Own flows: tables of the user's databases, captured by `workbench capture`.
+
+A flow is a folder params/own/<flow>/ with flow.yaml, which lists the tables, and the JSON of its connector, which
+the user may edit. Both are written before anything is created, so an interrupted capture continues when it is
+repeated, and `forget` finds everything. Another instance of the stack keeps its flows in its own folder.
+
+The ids of connector, slot, publication and topics begin with own_<flow>. The lake tables are in the catalog
+database <flow>. Nothing is written into the user's tables.
+"""
+
+import base64
+import json
+import re
+import time
+import uuid
+import zlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Literal, Sequence, cast
+
+import pandas
+import yaml
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+
+from .. import connect, hudi, landing, stack
+from ..base import LakeError, World, paths, wait_until, yaml_files
+from ..base.params import ConfigModel
+from ..base.wait import stop_on_signal
+from ..checks import check, check_values
+from ..connect import configs
+from ..source import mariadb, postgres
+from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
+from ..spark import session
+from ..topic import topics
+from . import own_source
+from .capture import Capture
+from .flow import CaptureFlow
+from .resources import OWN_PREFIX, OwnedResources
+from .steps import Product, Step, Steps
+from .walkthrough import Walkthrough
+
+TEMPLATES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
+ENGINES: dict[str, SourceDatabase] = {
+    "postgres": POSTGRESQL,
+    "mariadb": MARIADB,
+    "mysql": MARIADB,
+}
+FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
+LABEL = "captured"
+# Larger tables are compared by their number of rows only: both sides of a comparison are in memory.
+MAX_COMPARED_ROWS = 1_000_000
+COMPARISONS = 5  # attempts, because the user's applications may write meanwhile
+POLL_INTERVAL = 1  # seconds
+
+
+class OwnTable(ConfigModel):
+    """A captured table.
+
+    Attributes:
+        source: `schema.table` (in MariaDB `database.table`).
+        name: name of its lake table.
+        key: the columns that identify a row.
+        declares_key: whether the connector must be told the key.
+        partition: partition columns of the lake table.
+        type: "cow", "mor", or "" for the default.
+        rows: number of rows when it was captured.
+        excluded: columns that are not captured.
+        joined: whether the table was added to a running flow.
+    """
+
+    source: str
+    name: str
+    key: list[str]
+    declares_key: bool
+    partition: list[str]
+    type: Literal["", "cow", "mor"]
+    rows: int
+    excluded: list[str]
+    joined: bool
+
+
+class Declaration(ConfigModel):
+    """The content of flow.yaml; `poll` is the timestamp column of a polled flow, else ""."""
+
+    world: str
+    source: str
+    engine: Literal["postgres", "mariadb", "mysql"]
+    database: str
+    format: Literal["avro", "json"]
+    poll: str
+    tables: list[OwnTable]
+
+
+@dataclass(frozen=True)
+class OwnFlow(CaptureFlow):
+    """The captured tables of an own flow. Its functions take the world of the source."""
+
+    def wait_until_captured(self, world: World) -> None:
+        """Wait until the topics hold all changes that were committed so far.
+
+        PostgreSQL's log gets a message, which the connector publishes after all earlier changes.
+        MariaDB has no such message: there `compare` repeats itself.
+        """
+        if not self.publication:
+            return
+        connector = self.captures[0].connector
+        topic, mark = f"{connector}.message", uuid.uuid4().hex.encode()
+        topics.create(world, topic)
+        start = topics.end_offsets(world, topic)
+        statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
+        self.db.query(world, statement, [mark.decode()], self.database)
+
+        def has_arrived() -> bool:
+            values = [m.value() or b"" for m in topics.read_all(world, topic, start_offsets=start)]
+            return any(mark in v or base64.b64encode(mark) in v for v in values)
+
+        wait_until(
+            has_arrived,
+            f"connector {connector} to reach the source's log position",
+            timeout=120,
+            interval=0.1,
+            failure_reason=lambda: connect.failure(world, connector),
+        )
+
+    def ingest(
+        self,
+        spark: SparkSession,
+        world: World,
+        *into: hudi.Table,
+        kind: str = "",
+        stop: Callable[[], bool] = lambda: False,
+    ) -> dict[str, hudi.Ingested]:
+        """Ingest as `CaptureFlow.ingest` does, after a poll if the flow is polled. Empty topics are left out."""
+        if self.polled:
+            landing.run_once(spark, world, *self.deployed_connectors)
+        filled = [
+            table
+            for table in into or self.tables(world)
+            if topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
+        ]
+        return super().ingest(spark, world, *filled, kind=kind, stop=stop) if filled else {}
+
+
+@dataclass(frozen=True)
+class OwnSteps(Steps):
+    """The only step of an own flow, its capture."""
+
+    def run(self, world: World, step: Step) -> None:
+        """Capture what is missing."""
+        complete(world, self.folder.name)
+
+
+def folder(flow: str = "") -> Path:
+    """Return the folder of a flow, or the folder of all flows."""
+    is_main = paths.instance_name() == "main"
+    return (paths.ROOT / "params" if is_main else paths.state_dir()) / "own" / flow
+
+
+def names(world: World) -> list[str]:
+    """Return the names of the own flows of a world."""
+    found = sorted(path.parent.name for path in folder().glob("*/flow.yaml"))
+    return [name for name in found if declaration(name).world == world.name]
+
+
+def declaration(flow: str) -> Declaration:
+    """Return the content of a flow's flow.yaml.
+
+    Raises:
+        LakeError: there is no such flow, or the file is not valid.
+    """
+    path = folder(flow) / "flow.yaml"
+    try:
+        return Declaration.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise LakeError(
+            f"there is no flow {flow!r}",
+            location=str(path),
+            expected="a flow that `workbench capture` made",
+        ) from None
+    except (yaml.YAMLError, ValidationError) as e:
+        raise LakeError(f"not a valid flow: {e}", location=paths.display_path(path)) from None
+
+
+def load(world: World, flow: str) -> Walkthrough:
+    """Return an own flow as a walkthrough.
+
+    Args:
+        world: the world of the flow.
+        flow: name of the flow.
+
+    Raises:
+        LakeError: there is no such flow, or its files are not valid.
+    """
+    declared, connector = declaration(flow), OWN_PREFIX + flow
+    path = folder(flow) / f"{connector}.json"
+    raw = configs.read(path)
+
+    def config(world: World, name: str) -> dict[str, str]:
+        return configs.fill(world.source(declared.source), raw, paths.display_path(path), name)
+
+    captured = OwnFlow(
+        tuple(_capture(flow, declared, table) for table in declared.tables),
+        declared.database,
+        config,
+        polled=bool(declared.poll),
+        db=ENGINES[declared.engine],
+        publication=connector if declared.engine == "postgres" and not declared.poll else "",
+        label=LABEL,
+    )
+    topic_names = [f"{connector}.message", f"{connector}.signals"]
+    return Walkthrough(
+        flow,
+        OwnSteps(
+            folder(flow),
+            (Step("capture", Product.SOURCE, partial(is_complete, flow=flow)),),
+            ("kafka", "connect", "spark", *(["apicurio"] if declared.format == "avro" else [])),
+        ),
+        OwnedResources(
+            captured,
+            config=config,
+            own_topics=() if declared.poll else tuple(topic_names),
+            catalog_databases=(flow,),
+            source=declared.source,
+            owns_source=False,
+            own_folder=folder(flow),
+        ),
+        captured,
+    )
+
+
+def _capture(flow: str, declared: Declaration, table: OwnTable) -> Capture:
+    positions = {
+        "postgres": "__lsn",
+        "mariadb": "__source_file,__source_pos,__source_row",
+    }
+    ordering = declared.poll or positions.get(declared.engine, positions["mariadb"])
+    lake = {
+        "name": table.name,
+        "database": flow,
+        "ordering": ordering,
+        "partition": tuple(table.partition),
+        "type": table.type,
+        "rows": table.rows,
+        # a row may move to another partition
+        "index": "" if {*table.partition} <= {*table.key} else "GLOBAL_SIMPLE",
+    }
+    key = table.key[0] if len(table.key) == 1 else tuple(table.key)
+    return Capture(
+        table.source,
+        key,
+        OWN_PREFIX + flow,
+        format="json" if declared.poll else declared.format,
+        lake=(lake,),
+        alias=table.name,
+    )
+
+
+def capture(
+    world: World,
+    source: str,
+    *tables: str,
+    flow: str = "",
+    format: str = "avro",
+    type: str = "",
+    partition: Sequence[str] = (),
+    poll: str = "",
+    key: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    progress: Callable[[str], None] = print,
+) -> pandas.DataFrame:
+    """Capture tables into the lake, or add them to a running capture.
+
+    A repeated call changes nothing, and one after an interrupted call continues. The connector's JSON in
+    params/own/<flow>/ is applied as it is: edit it, then repeat the call.
+
+    Args:
+        world: the world.
+        source: name of the source database (see `World.source`).
+        *tables: the tables, `table` or `schema.table`.
+        flow: name of the flow, by default that of the source. The lake tables are in a catalog database
+            of this name.
+        format: format of the messages, "avro" or "json".
+        type: "cow" or "mor"; by default chosen by the number of rows.
+        partition: partition columns of the lake tables.
+        poll: a timestamp column that each change sets: the tables are polled by it, and no log is read.
+        key: the columns that identify a row, for a table without primary key.
+        exclude: columns that are not captured.
+        progress: called with one line per table.
+
+    Returns:
+        One row per table of the flow: table, rows, seconds, changed_types ({column: "source type → lake
+        type"}).
+
+    Raises:
+        SourceError: a table cannot be captured; or the database has a publication or slot of this name.
+        ConnectorError: the connector's JSON is not valid.
+        LakeError: the flow exists with other options, or its name is in use.
+        CheckFailed: a lake table does not equal its source.
+    """
+    name = flow or source
+    engine = world.sources[source].engine if source in world.sources else source
+    at = world.source(source)
+    stack.ensure_running(
+        at,
+        "postgres" if engine == "postgres" else "mariadb",
+        *("kafka", "connect", "spark"),
+        *(["apicurio"] if format == "avro" else []),
+    )
+    section = at.postgres if engine == "postgres" else at.mysql
+    options = {
+        "world": world.name,
+        "source": source,
+        "engine": engine,
+        "database": section.database,
+        "format": "json" if poll else format,
+        "poll": poll,
+    }
+    declared = _open(at, name, options)
+    layout = {"partition": [*partition], "type": type, "excluded": [*exclude]}
+    added = _describe(at, declared, tables, key, layout)
+    if added:
+        _write(name, declared.model_copy(update={"tables": [*declared.tables, *added]}))
+    return complete(world, name, progress)
+
+
+def _open(at: World, flow: str, options: dict[str, str]) -> Declaration:
+    """Return the declaration of a flow; a new one has no tables.
+
+    Raises:
+        LakeError: the flow has other options, or its name cannot be used.
+    """
+    if not FLOW_NAME.fullmatch(flow):
+        raise LakeError(
+            f"{flow!r} is not the name of a flow",
+            expected="a small letter, then small letters, digits and _; 30 at most",
+            hint="--as NAME",
+        )
+    if not (folder(flow) / "flow.yaml").exists():
+        declared = Declaration.model_validate({**options, "tables": []})
+        _require_unused(at, flow, declared)
+        return declared
+    declared = declaration(flow)
+    for option, value in options.items():
+        if getattr(declared, option) != value:
+            raise LakeError(
+                f"flow {flow!r} has the {option} {getattr(declared, option)!r}, not {value!r}",
+                location=paths.display_path(folder(flow)),
+                hint=f"choose another name: --as NAME; or first `workbench forget {flow}`",
+            )
+    return declared
+
+
+def _require_unused(at: World, flow: str, declared: Declaration) -> None:
+    """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
+    name = OWN_PREFIX + flow
+    used = [f"connector {name}"] if name in landing.names(at) else []
+    used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
+    if session(at).catalog.databaseExists(flow):
+        used.append(f"catalog database {flow}")
+    if declared.engine == "postgres" and not declared.poll:
+        slot = postgres.slot_prefix(at) + name
+        if name in {*postgres.publications(at, declared.database)["publication"]}:
+            used.append(f"publication {name} (DROP PUBLICATION {name})")
+        if slot in {*postgres.all_slots(at)["slot_name"]}:
+            used.append(f"replication slot {slot} (SELECT pg_drop_replication_slot('{slot}'))")
+    if used:
+        raise LakeError(
+            f"the name {flow!r} is in use: {', '.join(used)}",
+            location=f"source {declared.source!r}; no flow in {paths.display_path(folder())} made it",
+            hint="choose another name: --as NAME; or remove what is obsolete. Nothing was changed",
+        )
+
+
+def _describe(
+    at: World,
+    declared: Declaration,
+    tables: Sequence[str],
+    key: Sequence[str],
+    layout: dict[str, Any],
+) -> list[OwnTable]:
+    """Return those of the tables that the flow does not have yet.
+
+    Raises:
+        SourceError: a table cannot be captured.
+        LakeError: a column of the partition or of the polling does not exist.
+    """
+    known, added = {table.source for table in declared.tables}, list[OwnTable]()
+    for name in tables:
+        excluded = layout["excluded"]
+        table = own_source.describe(
+            at, ENGINES[declared.engine], declared.database, name, key, excluded
+        )
+        missing = {*layout["partition"], *filter(None, [declared.poll])} - {*table.columns}
+        if missing:
+            raise LakeError(
+                f"{name} has no column {', '.join(sorted(missing))}",
+                expected=f"one of {', '.join(table.columns)}",
+            )
+        schema, _, short = table.name.lower().partition(".")
+        if table.name not in known:
+            known.add(table.name)
+            added.append(
+                OwnTable(
+                    source=table.name,
+                    name=short if schema in ("public", declared.database) else f"{schema}_{short}",
+                    key=[*table.key],
+                    declares_key=table.declares_key,
+                    rows=table.rows,
+                    joined=bool(declared.tables),
+                    **layout,
+                )
+            )
+    lake_names = [table.name for table in (*declared.tables, *added)]
+    if len({*lake_names}) < len(lake_names):
+        raise LakeError(
+            f"several tables would have the same name in the lake: {', '.join(sorted(lake_names))}",
+            hint="capture one of them with another flow: --as NAME",
+        )
+    return added
+
+
+def _write(flow: str, declared: Declaration) -> None:
+    """Write the connector's JSON and flow.yaml; the user's changes of an existing JSON stay."""
+    connector = OWN_PREFIX + flow
+    path = folder(flow) / f"{connector}.json"
+    config = configs.read(path) if path.exists() else _template(connector, declared)
+    sources = ",".join(table.source for table in declared.tables)
+    if declared.poll:
+        config["table.whitelist"] = sources
+    else:
+        config["table.include.list"] = sources
+        config["message.key.columns"] = ";".join(
+            f"{table.source}:{','.join(table.key)}"
+            for table in declared.tables
+            if table.declares_key
+        )
+        config["column.exclude.list"] = ",".join(_excluded(declared))
+    text = yaml.safe_dump(declared.model_dump(), sort_keys=False, allow_unicode=True)
+    paths.write_private_file(
+        path, json.dumps({k: v for k, v in config.items() if v}, indent=2).encode()
+    )
+    paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
+
+
+def _excluded(declared: Declaration) -> list[str]:
+    return [f"{table.source}.{column}" for table in declared.tables for column in table.excluded]
+
+
+def _template(connector: str, declared: Declaration) -> dict[str, str]:
+    """Return the JSON of a new connector."""
+    kind = "poll" if declared.poll else declared.engine
+    template = {
+        **TEMPLATES["connectors"][kind],
+        **({} if declared.poll else TEMPLATES["log"]),
+        **TEMPLATES["converters"][declared.format],
+    }
+    values = {
+        "id": connector,
+        "database": declared.database,
+        "poll": declared.poll,
+        "server_id": str(10_000 + zlib.crc32(connector.encode()) % 10**6),
+    }
+    return {
+        key: re.sub(r"<(\w+)>", lambda match: values.get(match[1], ""), text)
+        for key, text in template.items()
+    }
+
+
+def is_complete(world: World, flow: str) -> bool:
+    """Return whether the connector runs with its JSON, and each table was captured and compared."""
+    declared, captured = declaration(flow), load(world, flow).flow
+    at, connector = world.source(declared.source), OWN_PREFIX + flow
+    assert captured
+    if connector not in landing.names(at):
+        return False
+    if not declared.poll:
+        target = {**captured.config(at, connector), "name": connector}
+        if connect.deployed(at, connector) != target or connect.failure(at, connector):
+            return False
+    return all(
+        LABEL in {*hudi.labels(at, table)["label"]}
+        or not (hudi.exists(table) or captured.count(at, table.name))
+        for table in captured.tables(at)
+    )
+
+
+def complete(world: World, flow: str, progress: Callable[[str], None] = print) -> pandas.DataFrame:
+    """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
+    declared, captured = declaration(flow), load(world, flow).flow
+    at, db = world.source(declared.source), ENGINES[declared.engine]
+    assert captured
+    unchanged = is_complete(world, flow)
+    if unchanged:
+        progress(f"{flow}: nothing to change, its {len(declared.tables)} tables are captured")
+    else:
+        _deploy(at, declared, captured)
+    spark, rows = session(at), []
+    for table, own in zip(captured.tables(at), declared.tables):
+        started = time.monotonic()
+        if not unchanged:
+            _finish(spark, at, captured, table, own)
+        described = own_source.describe(
+            at, db, declared.database, own.source, own.key if own.declares_key else (), own.excluded
+        )
+        changed = _changed_types(spark, described, table)
+        seconds = time.monotonic() - started
+        rows.append((own.source, described.rows, round(seconds, 1), changed))
+        if not unchanged:
+            types = "".join(f"; {column}: {text}" for column, text in changed.items())
+            progress(f"{own.source}: {described.rows:,} rows, {seconds:.1f} s{types}")
+    return pandas.DataFrame(rows, columns=["table", "rows", "seconds", "changed_types"])
+
+
+def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
+    """Create publication, grants, topics and connector, and wait for the snapshot."""
+    connector, sources = captured.captures[0].connector, [c.source for c in captured.captures]
+    if captured.publication:
+        postgres.create_publication(
+            at, captured.publication, sources, declared.database, _excluded(declared)
+        )
+    server = at.postgres if declared.engine == "postgres" else at.mysql
+    if server.managed:  # otherwise the user has the permissions that its owner gave
+        grant = postgres if declared.engine == "postgres" else mariadb
+        grant.grant_replication(at, sources, declared.database)
+    own_topics = [] if declared.poll else [f"{connector}.signals"]
+    for topic in [*own_topics, *(captured.topic(at, name) for name in captured.names)]:
+        topics.create(at, topic)
+    landing.apply(at, connector, captured.config(at, connector))
+    if not declared.poll:
+        connect.wait_running(at, connector)
+    joined = [t for t in declared.tables if t.joined and not _is_captured(at, captured, t)]
+    waiting = {
+        t.name: topics.offset_span(at, captured.topic(at, t.name)) if t.joined else 0
+        for t in declared.tables
+        if not _is_captured(at, captured, t)
+    }
+    if joined and not declared.poll:
+        captured.wait_until_captured(at)  # the connector knows the tables now
+        data = {"data-collections": [t.source for t in joined], "type": "INCREMENTAL"}
+        signal = json.dumps({"type": "execute-snapshot", "data": data})
+        topics.produce(at, f"{connector}.signals", [(connector, signal)])
+    for name, before in waiting.items() if not declared.poll else ():
+        rows = captured.count(at, name)
+        topics.wait_for_messages(at, captured.topic(at, name), before + rows, connector=connector)
+
+
+def _is_captured(at: World, captured: CaptureFlow, table: OwnTable) -> bool:
+    return LABEL in {*hudi.labels(at, captured.table(at, table.name))["label"]}
+
+
+def _finish(
+    spark: SparkSession, at: World, captured: CaptureFlow, table: hudi.Table, own: OwnTable
+) -> None:
+    """Ingest and compare a table, and label the instant."""
+    if _is_captured(at, captured, own):
+        return
+    position = _compare(spark, at, captured, table, own)
+    if hudi.exists(table):
+        hudi.label(at, table, LABEL, position)
+
+
+def _changed_types(
+    spark: SparkSession, described: own_source.SourceTable, table: hudi.Table
+) -> dict[str, str]:
+    """Return {column: "source type → lake type"} of the columns whose type is another one in the lake."""
+    if not hudi.exists(table):
+        return {}
+    lake = dict(hudi.read(spark, table).dtypes)
+    changed = {}
+    for column, kind in described.columns.items():
+        base = re.sub(r"\(.*?\)", "", kind)
+        same = TEMPLATES["same_types"].get(base) or kind.replace("numeric", "decimal")
+        if lake.get(column) not in (same, kind):
+            changed[column] = f"{kind} → {lake.get(column, 'missing')}"
+    return changed
+
+
+def _compare(
+    spark: SparkSession, at: World, captured: CaptureFlow, table: hudi.Table, own: OwnTable
+) -> str:
+    """Compare a lake table with its source; return the log position of the compared rows.
+
+    Raises:
+        CheckFailed: they differ, also after COMPARISONS attempts.
+    """
+    for attempt in range(COMPARISONS):
+        captured.wait_until_captured(at)
+        position = captured.db.log_position(at, captured.database)
+        captured.ingest(spark, at, table)
+        rows = captured.count(at, own.name)
+        if rows > MAX_COMPARED_ROWS:
+            lake_rows = hudi.read(spark, table).count()
+            is_last = lake_rows == rows or attempt == COMPARISONS - 1
+            if is_last:
+                check.equal(f"{table.name}: number of rows", lake_rows, rows)
+                return position
+        else:
+            source = captured.rows(at, own.name).drop(columns=own.excluded)
+            lake = (
+                cast(pandas.DataFrame, hudi.read(spark, table).toPandas())[source.columns]
+                if hudi.exists(table)
+                else source.head(0)
+            )
+            differences = check_values.differences(source, lake, own.key, ("lake", "source"))
+            if not differences or attempt == COMPARISONS - 1:
+                check.same_rows(
+                    source, lake, own.key, f"{own.source} = lake, row by row", allow_empty=True
+                )
+                return position
+        time.sleep(1)
+    raise AssertionError("unreachable")
+
+
+def follow(
+    world: World,
+    flow: str,
+    continuous: bool = False,
+    progress: Callable[[str], None] = print,
+) -> dict[str, hudi.Ingested]:
+    """Bring the changes that the source has committed so far into the lake.
+
+    Args:
+        world: the world.
+        flow: name of the flow.
+        continuous: continue with later changes until SIGTERM or Ctrl-C.
+        progress: called with one line per table that has changes.
+
+    Returns:
+        {lake table: counts} of the last round.
+    """
+    at, captured = _running(world, flow)
+    spark = session(at)
+    with stop_on_signal() as stop:
+        while True:
+            counts = (
+                captured.ingest(spark, at, stop=stop.is_set)
+                if continuous
+                else captured.sync(spark, at)
+            )
+            for table, ingested in counts.items():
+                if ingested.messages or not continuous:
+                    progress(f"{table}: {ingested!r}")
+            if not continuous or stop.wait(POLL_INTERVAL):
+                return counts
+
+
+def compare(world: World, flow: str) -> None:
+    """Compare each lake table of a flow with its source, row by row; later changes are ingested first.
+
+    A table of more than a million rows is compared by its number of rows.
+
+    Raises:
+        CheckFailed: a table differs.
+    """
+    at, captured = _running(world, flow)
+    for table, own in zip(captured.tables(at), declaration(flow).tables):
+        _compare(session(at), at, captured, table, own)
+
+
+def _running(world: World, flow: str) -> tuple[World, CaptureFlow]:
+    """Return the world of the source and the captured tables of a flow, whose services run."""
+    walkthrough, declared = load(world, flow), declaration(flow)
+    at = world.source(declared.source)
+    stack.ensure_running(at, *walkthrough.steps.services)
+    assert walkthrough.flow
+    return at, walkthrough.flow
+
+
+def remaining(world: World, flow: str) -> dict[str, list[str]]:
+    """Return what `forget` removes, {kind: names}."""
+    walkthrough = load(world, flow)
+    stack.ensure_running(world.source(walkthrough.resources.source), *walkthrough.steps.services)
+    return {kind: found for kind, found in walkthrough.resources.remaining(world).items() if found}
+
+
+def forget(world: World, flow: str) -> None:
+    """Remove a flow: what `remaining` returns. The source tables and their rows stay."""
+    remaining(world, flow)
+    load(world, flow).reset(world)
