@@ -5,8 +5,8 @@ from workbench import connect, landing, walkthroughs
 from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.landing import sources
-from workbench.walkthroughs import bikeshare, log_based, query_based
 from workbench.walkthroughs import flow as flows
+from workbench.walkthroughs import log_based, query_based
 
 
 @pytest.fixture
@@ -108,5 +108,6 @@ def test_both_walkthroughs_on_pagila_are_loaded_by_name_into_their_own_databases
 
 
 def test_no_two_loaders_have_one_name():
-    loaders = [each.flow.loader for each in walkthroughs.ALL if each.flow and each.flow.loader]
-    assert len(walkthroughs.LOADERS) == len([*loaders, bikeshare.loader])
+    assert len(walkthroughs.LOADERS) == len(
+        [each for each in walkthroughs.ALL if each.flow and each.flow.loader]
+    )
