@@ -15,7 +15,8 @@ from .steps import Product, Step, Steps
 from .walkthrough import Walkthrough
 
 DATA = ROOT / "data" / "bikeshare"
-TABLES = ("stations", "bikes", "riders", "trips", "weather")
+KEYED = ("stations", "bikes", "riders", "trips")
+TABLES = (*KEYED, "weather")  # weather has no key
 CHANGES = DATA / "changes.sql"
 FLOW = "bikeshare"  # the own flow of notebook 91, named as its source
 
