@@ -22,7 +22,7 @@ from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
-from . import aws, dlq, storefront
+from . import aws, dlq, own, storefront
 from .options import WORLD, YES, CommandGroup, open_world, parse_key_values
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ app = typer.Typer(
 app.add_typer(aws.app, name="aws")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(storefront.app, name="storefront")
+own.register(app)
 FROM_DIR = typer.Option(
     None,
     "--from",
@@ -333,8 +334,8 @@ def ingest(
     params.require_choice("--on", executor, "here", *emr_jobs.EXECUTORS)
     if source:
         params.require_choice("--source", source, *capture.SOURCE_KINDS)
-    walkthroughs.find_captured_table(name)  # reject an unknown name before anything starts
     loaded = open_world(world)
+    walkthroughs.find_captured_table(name, loaded)  # reject an unknown name before anything starts
     if executor == "here":
         raise typer.Exit(ingest_job.ingest(loaded, name, source, continuous, echo))
     arguments = ["ingest", name, "--world", world]

