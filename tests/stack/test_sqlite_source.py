@@ -28,6 +28,10 @@ def text(statement):
     return statement if isinstance(statement, str) else statement.as_string(None)
 
 
+def with_values(statement):
+    return text(statement).replace("%s", "?")
+
+
 class SQLite:
     """A folder of SQLite files, which are its databases. Timestamps are texts in UTC."""
 
@@ -40,13 +44,13 @@ class SQLite:
     def query(self, world, statement, params=None, database=None):
         with self.connect(database) as c:
             try:
-                return pandas.read_sql_query(text(statement), c, params=params)
+                return pandas.read_sql_query(with_values(statement), c, params=params)
             except pandas.errors.DatabaseError as e:
                 raise SourceError(f"SQLite rejected the statement: {e}") from None
 
     def execute(self, world, statement, params=None, database=None):
         with self.connect(database) as c:
-            return c.execute(text(statement), params or []).rowcount
+            return c.execute(with_values(statement), params or []).rowcount
 
     def databases(self, world):
         return [path.name for path in self.folder.glob("*.db")]
@@ -160,13 +164,16 @@ def test_a_third_source_database_is_polled_and_compared(world, source):
     )
     source.execute(world, create, database=DATABASE)
     assert source.existing_tables(world, ["main.books", "main.x"], DATABASE) == ["main.books"]
-    insert = "INSERT INTO books VALUES (?, ?, ?, strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 second'))"
+    insert = (
+        "INSERT INTO books VALUES (%s, %s, %s, strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 second'))"
+    )
     for row in ([1, "Emma", 9.5], [2, 'Zwölf 🎬 "books"', None], [3, "O'Hara", 0.1]):
         assert source.execute(world, insert, row, DATABASE) == 1
     flow_config, topic = flow.config(world, "sqlite_books"), flow.topic(world)
     try:
         assert landing.poll(world, flow_config, source).messages == {topic: 3}
         check.same_rows(flow.rows(world), payloads(world, topic), key="id", claim="all books")
+        assert list(flow.rows(world, "books", "id > %s", [1])["id"]) == [2, 3]
         assert landing.poll(world, flow_config, source).messages == {topic: 0}
         update = "UPDATE books SET price = 7, changed_at = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE id = 1"
         assert source.execute(world, update, database=DATABASE) == 1

@@ -211,6 +211,18 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
     assert "canary-7" not in str(e.value)
 
 
+def test_the_database_of_a_wrong_connection_is_named(world, good):
+    class Lite(PostgreSQL):
+        jdbc_login = staticmethod(lambda world: ("jdbc:sqlite:books", "nobody"))
+
+    with pytest.raises(ConnectorError, match="environment's PostgreSQL"):
+        sources.parse({**good, "connection.url": "jdbc:sqlite:books/x"}, world)
+    with pytest.raises(
+        ConnectorError, match="(?s)environment's Lite.*jdbc:sqlite:books/<database>"
+    ):
+        sources.parse(good, world, Lite())
+
+
 def column(kind, precision=None, scale=None, optional=True, mapping="none"):
     return sources.connect_field(Column("n", kind, optional, precision, scale), mapping)
 

@@ -24,6 +24,7 @@ ROOMS = (
     "display",
     "recapture",
     "trace",
+    "explore",
     "run",
     "deployment",
     "storefront",

@@ -21,6 +21,7 @@ from ..hudi.timeline import timeline_files
 
 MAX_CELL_CHARS = 600  # characters of a cell that are shown; a long text wraps
 SEGMENT_COLORS = ("#FBDCC8", "#D6E8F5", "#D3EEE4", "#FBEBCB")  # backgrounds of a message's parts
+MARK_COLOR = "#FBEBCB"  # background of a highlighted cell
 NULL = "<span style='color:#8A9099'>null</span>"
 NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # types that pandas infers
 # A base file is <group>_<write token>_<instant>.parquet, and a log is
@@ -70,7 +71,9 @@ def segments(parts: Mapping[str, bytes]) -> HTML:
     return HTML(f"<div style='font-family:monospace;line-height:1.7'>{text}</div>")
 
 
-def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
+def table(
+    df: pd.DataFrame, caption: str = "", limit: int = 20, marked: Optional[pd.DataFrame] = None
+) -> HTML:
     """Show the first rows of a frame without its index, and the number of rows.
 
     Whole numbers are shown without decimals, and null is gray. A column of numbers is aligned to
@@ -82,8 +85,9 @@ def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
         df: the frame.
         caption: a title above the table.
         limit: number of rows shown.
+        marked: True for each cell that is highlighted, with the index and columns of `df`.
     """
-    return HTML(_table_html(df, caption, limit, has_index=False))
+    return HTML(_table_html(df, caption, limit, has_index=False, marked=marked))
 
 
 def row(df: pd.DataFrame, caption: str = "") -> HTML:
@@ -114,7 +118,13 @@ def _dataframe_html(df: pd.DataFrame) -> str:
     return _table_html(df, "", 20, has_index=not pd.api.types.is_integer_dtype(df.index.dtype))
 
 
-def _table_html(df: pd.DataFrame, caption: str, limit: int, has_index: bool) -> str:
+def _table_html(
+    df: pd.DataFrame,
+    caption: str,
+    limit: int,
+    has_index: bool,
+    marked: Optional[pd.DataFrame] = None,
+) -> str:
     formatted = df.head(limit).copy()
     # Text is aligned to the left; the style of nbconvert aligns everything to the right
     styles = [{"selector": "th, td", "props": "text-align: left"}]
@@ -130,6 +140,10 @@ def _table_html(df: pd.DataFrame, caption: str, limit: int, has_index: bool) -> 
             styles.append({"selector": f".col{position}", "props": "text-align: right"})
     styler = formatted.style.format(na_rep=NULL, escape="html")  # HTML in the data is escaped
     styler.format_index(escape="html").format_index(escape="html", axis=1)
+    if marked is not None:
+        styles.append({"selector": ".marked", "props": f"background-color: {MARK_COLOR}"})
+        is_marked = marked.loc[formatted.index]
+        styler.set_td_classes(is_marked.map(lambda is_set: "marked" if is_set else ""))
     styler.hide(names=True, axis=1)
     styler.hide(names=has_index)  # the heading of the index, or the whole index
     styler.set_table_styles(styles)

@@ -117,6 +117,20 @@ def read_independent(
     optimized: bool = False,
     where: Optional[Mapping[str, Any]] = None,
 ) -> pd.DataFrame:
+    """Read the rows of the table with hudi-rs, as `read_arrow` does, and return a pandas data frame."""
+    rows: pd.DataFrame = read_arrow(
+        table, as_of=as_of, optimized=optimized, where=where
+    ).to_pandas()
+    return rows
+
+
+def read_arrow(
+    table: Table,
+    *,
+    as_of: Optional[tuple[World, str]] = None,
+    optimized: bool = False,
+    where: Optional[Mapping[str, Any]] = None,
+) -> Any:
     """Read the rows of the table with hudi-rs, which shares no code with Spark or Hudi's Java.
 
     Args:
@@ -124,6 +138,9 @@ def read_independent(
         as_of: the world and a label or instant in it; by default now.
         optimized: base files only, as a `…_ro` view.
         where: {field: value} of the rows to return; the value is not null.
+
+    Returns:
+        A pyarrow.Table, with Hudi's own columns; without any column if the table had no row.
 
     Raises:
         LakeError: as `hudi.as_of`. Or a compaction is pending and later commits follow it, which
@@ -143,7 +160,7 @@ def read_independent(
 
     instant = resolve_instant(as_of[0], table, as_of[1]) if as_of else ""
     if instant and not check_readable(table, instant):
-        return pd.DataFrame()
+        return pyarrow.table({})
     if not optimized:
         _require_no_pending_compaction(table, instant)
     options = HudiReadOptions(
@@ -162,7 +179,7 @@ def read_independent(
             location=table.base,
             hint="Spark reads it: hudi.read(spark, table)",
         ) from e
-    return pyarrow.Table.from_batches(batches).to_pandas() if batches else pd.DataFrame()
+    return pyarrow.Table.from_batches(batches) if batches else pyarrow.table({})
 
 
 def _require_no_pending_compaction(table: Table, instant: str) -> None:

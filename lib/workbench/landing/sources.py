@@ -158,7 +158,7 @@ def _require_connection(
         if not is_valid:
             # The value is not shown, because it may contain a plaintext password.
             raise ConnectorError(
-                f"{key} is not that of the replication user of this environment's PostgreSQL",
+                f"{key} is not that of the user who polls this environment's {type(source).__name__}",
                 location=config.location,
                 expected=expected,
                 hint="connect.placeholders(world) returns the values",

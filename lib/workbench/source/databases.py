@@ -14,7 +14,7 @@ from . import mariadb, postgres, snapshot
 
 
 class SourceDatabase(Protocol):
-    """A kind of source database. A statement is text, or psycopg's SQL."""
+    """A kind of source database. A statement is text, or psycopg's SQL, with %s for each value."""
 
     def query(
         self, world: World, statement: Any, params: Any = None, database: Optional[str] = None

@@ -6,7 +6,9 @@ trace` and `workbench load` read ALL.
 
 from typing import Optional
 
+from .. import explore
 from ..base import LakeError, World, did_you_mean
+from ..hudi import Table
 from ..storefront import load as storefront_load
 from ..trace import TracedTable
 from . import bikeshare, log_based, movies, museum, outbox, own, query_based, sales, storefront
@@ -84,3 +86,16 @@ def find_captured_table(name: str, world: Optional[World] = None) -> tuple[Walkt
             f"{len(matches)} walkthroughs have a table {name!r}", expected=f"one of {candidates}"
         )
     return matches[0], table
+
+
+def captured_tables(world: World) -> dict[str, list[Table]]:
+    """Return {`walkthrough/captured table`: its lake tables} of all walkthroughs."""
+    return {
+        f"{each.name}/{name}": each.flow.tables(world, name)
+        for each in ALL
+        if each.flow
+        for name in each.flow.names
+    }
+
+
+explore.register(captured_tables, traced_table)

@@ -18,6 +18,7 @@ from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
 from ..source.names import identifier
 from ..spark import session
+from ..spark.batch import read_dead_letters
 from ..topic import registry, topics
 from .capture import Capture, CaptureSet
 
@@ -169,6 +170,7 @@ class CaptureFlow(CaptureSet):
             sink = landing.parse(config)
             if not sink.dlq_topic:  # otherwise that topic has them
                 _raise_on_dead_letters(
+                    spark,
                     landing.dead_letters_path(world, sink),
                     "landed",
                     "landing.dead_letters(spark, world, config)",
@@ -258,6 +260,7 @@ class CaptureFlow(CaptureSet):
             counts = hudi.ingest(spark, world, source, table, stop=stop)
             # this also finds dead letters of an earlier ingest
             _raise_on_dead_letters(
+                spark,
                 hudi.dead_letters_path(world, table),
                 "decoded",
                 "hudi.dead_letters(spark, world, table)",
@@ -336,11 +339,14 @@ class CaptureFlow(CaptureSet):
         return history.groupby([*self.capture(name).keys], as_index=False).tail(1)
 
 
-def _raise_on_dead_letters(uri: str, action: str, inspect: str, remedy: str) -> None:
-    """Raise LakeError if there are dead letters below a URI."""
+def _raise_on_dead_letters(
+    spark: SparkSession, uri: str, action: str, inspect: str, remedy: str
+) -> None:
+    """Raise LakeError with the reason of one dead letter if there are some below a URI."""
     if files.list_files(uri):
+        first = read_dead_letters(spark, uri).first()
         raise LakeError(
             f"messages could not be {action}",
-            location=uri,
+            location=f"{uri}, such as: {first['reason']}" if first else uri,
             hint=f"{inspect} shows them with their reasons; fix the cause, then {remedy}",
         )

@@ -1,0 +1,222 @@
+"""The rows of a table as of an instant, and the difference between two instants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Iterator, Union
+
+import pandas as pd
+import pyarrow
+
+from .. import hudi
+from ..base import LakeError, World
+from ..base.text import plural
+from ..display import show
+from ..hudi.labeling import resolve_instant
+from ..hudi.timeline import HistoryRemoved, parse_instant, require_commits
+from .finding import KEYLESS, find
+from .views import Views, open_views, quoted, require_small, stored_rows
+
+SHOWN_ROWS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Rows with marked cells: those of a table as of an instant, or the profile of its columns.
+
+    Attributes:
+        title: table, instant, number of rows, and what changed since the previous frame.
+        rows: the rows in the order of their keys, with the columns of the source.
+        changed: True for each cell of `rows` that is new, or has another value than in the previous
+            frame; with the index and columns of `rows`.
+        shown: number of rows that are displayed.
+    """
+
+    title: str
+    rows: pd.DataFrame
+    changed: pd.DataFrame
+    shown: int = SHOWN_ROWS
+
+    def _changed_first(self) -> pd.DataFrame:
+        is_changed = self.changed.any(axis=1)
+        return self.rows.loc[is_changed.sort_values(ascending=False, kind="stable").index]
+
+    def __repr__(self) -> str:
+        """Return the title and the first rows; a changed cell ends with `*`."""
+        texts = self._changed_first().head(self.shown).astype(str)
+        texts = texts.mask(self.changed.loc[texts.index], texts + " *")
+        return f"{self.title}\n{texts.to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        return str(show.table(self._changed_first(), self.title, self.shown, self.changed).data)
+
+
+@dataclass(frozen=True, eq=False)
+class Diff:
+    """The difference between the rows of a table as of two instants.
+
+    Attributes:
+        title: table, instants, and the numbers of added, removed and changed rows.
+        added: the rows that only the second instant has.
+        removed: the rows that only the first instant has.
+        cells: a row for each changed cell: the key, `column`, `before`, `after`.
+        moved: those of `cells` whose column is a partition field.
+    """
+
+    title: str
+    added: pd.DataFrame
+    removed: pd.DataFrame
+    cells: pd.DataFrame
+    moved: pd.DataFrame
+
+    @property
+    def columns(self) -> pd.DataFrame:
+        """The number of changed cells for each column, the largest first: `column`, `count`."""
+        return self.cells["column"].value_counts().reset_index()
+
+    def _parts(self) -> dict[str, pd.DataFrame]:
+        parts = {
+            "changes per column": self.columns,
+            "before and after": self.cells,
+            "moved to another partition": self.moved,
+            "added": self.added,
+            "removed": self.removed,
+        }
+        return {name: frame for name, frame in parts.items() if len(frame)}
+
+    def __repr__(self) -> str:
+        """Return the title, and the first rows of each part that is not empty."""
+        texts = [
+            f"{name}:\n{frame.head(SHOWN_ROWS).to_string(index=False)}"
+            for name, frame in self._parts().items()
+        ]
+        return "\n".join([self.title, *texts])
+
+    def _repr_html_(self) -> str:
+        parts = [show.table(frame, name).data for name, frame in self._parts().items()]
+        return "".join([str(show.table(pd.DataFrame(), self.title).data), *parts])
+
+
+def at(
+    world: World, table: Union[hudi.Table, str], instant: str = "", *, where: str = "true"
+) -> Frame:
+    """Return the rows of a table as of an instant, and mark what changed since the previous frame.
+
+    The previous frame is that of the label before, or else of the commit before. If there is none, or if
+    its files were cleaned away, no cell is marked.
+
+    Args:
+        world: the world.
+        table: the table, or its name (see `find`).
+        instant: label or instant; by default the last commit.
+        where: a condition on the rows in Athena's SQL, such as "birth_year > 1900". A row that begins
+            to fulfill it is new.
+
+    Raises:
+        LakeError: as `find` and `hudi.as_of`; the condition is invalid; or there are more than
+            MAX_RESULT_ROWS rows.
+    """
+    table = find(world, table)
+    instants = [action.instant for action in require_commits(table, "read")]
+    after = resolve_instant(world, table, instant or instants[-1])
+    if where == "true":
+        require_small(table, stored_rows(table))
+    labels = dict(hudi.labels(world, table)[["instant", "label"]].to_numpy())
+    earlier = [one for one in labels if one < after] or [one for one in instants if one < after]
+    before = max(earlier, default=after)
+    try:
+        views = open_views(world, table, before, after, where)
+    except HistoryRemoved:
+        before = after
+        views = open_views(world, table, after, after, where)
+    names = ", ".join(map(quoted, views.columns))
+    key = ", ".join(map(quoted, table.key))
+    rows = views.query(f"SELECT {names} FROM after ORDER BY {key}")
+    title = (
+        f"{table.name} at {labels.get(after, after)} ({parse_instant(after):%Y-%m-%d %H:%M:%S} UTC)"
+    )
+    title += f": {plural(len(rows), 'row')}"
+    changed = pd.DataFrame(False, rows.index, rows.columns)
+    if before != after:
+        difference = _compare(views)
+        title += f"; since {labels.get(before, before)}: {difference.title}"
+        positions = {key: number for number, key in enumerate(_keys(rows, table))}
+        changed.loc[[positions[key] for key in _keys(difference.added, table)]] = True
+        for name, cells in difference.cells.groupby("column"):
+            changed.loc[[positions[key] for key in _keys(cells, table)], name] = True
+    return Frame(title, rows, changed)
+
+
+def diff(
+    world: World, table: Union[hudi.Table, str], since: str, until: str, *, where: str = "true"
+) -> Diff:
+    """Compare the rows of a table as of two instants, by key.
+
+    Columns of Hudi and of the capture, such as `__lsn`, are not compared, so that a row that was written
+    again with the same values has no change. A row that is marked as deleted is removed.
+
+    Args:
+        world: the world.
+        table: the table, or its name (see `find`).
+        since: label or instant.
+        until: label or instant.
+        where: a condition on the rows of both instants in Athena's SQL.
+
+    Raises:
+        LakeError: as `at`; or the table has no key.
+    """
+    table = find(world, table)
+    if table.key == KEYLESS:
+        raise LakeError(
+            f"table {table.name} has no record key: a changed row cannot be told from a new one",
+            location=f"{table.base}/.hoodie/hoodie.properties",
+            expected="hoodie.table.recordkey.fields",
+            hint='name the columns of a key: dataclasses.replace(explore.find(…), key=("id",)); or compare '
+            "the columns: explore.profile(…, against=…)",
+        )
+    result = _compare(open_views(world, table, since, until, where))
+    return replace(result, title=f"{table.name} from {since} to {until}: {result.title}")
+
+
+def _compare(views: Views) -> Diff:
+    key, columns = views.table.key, list(views.columns)
+    pairs = {name: (f"a.{quoted(name)}", f"b.{quoted(name)}") for name in columns}
+    values, flags = [], []
+    for number, (name, (a, b)) in enumerate(pairs.items()):
+        values.append(f"{a} AS a{number}, {b} AS b{number}")
+        if pyarrow.types.is_map(views.columns[name]):  # Spark does not compare maps
+            a, b = f"CAST({a} AS TEXT)", f"CAST({b} AS TEXT)"
+        flags.append(f"{a} IS DISTINCT FROM {b}")
+    aliases = [f"{flag} AS d{number}" for number, flag in enumerate(flags)]
+    condition = " AND ".join("{} = {}".format(*pairs[name]) for name in key)
+    order = ", ".join("coalesce({}, {})".format(*pairs[name]) for name in key)
+    rows = views.query(
+        f"SELECT {', '.join([*values, *aliases])} FROM after AS a FULL JOIN before AS b ON {condition} "
+        f"WHERE {' OR '.join(flags)} ORDER BY {order}"
+    )
+    after, before, differs = (
+        rows[[f"{view}{n}" for n in range(len(columns))]].set_axis(columns, axis=1)
+        for view in "abd"
+    )
+    is_added, is_removed = before[key[0]].isna(), after[key[0]].isna()
+    cells = [
+        after.loc[chosen, [*key]].assign(
+            column=name, before=before.loc[chosen, name], after=after.loc[chosen, name]
+        )
+        for name in columns
+        for chosen in [differs[name] & ~is_added & ~is_removed]
+    ]
+    changed = pd.concat([each.astype({"before": object, "after": object}) for each in cells])
+    changed = changed.sort_index(kind="stable").reset_index(drop=True)
+    counts = is_added.sum(), is_removed.sum(), (~is_added & ~is_removed).sum()
+    return Diff(
+        "{:,} added, {:,} removed, {:,} changed".format(*counts),
+        after[is_added].reset_index(drop=True),
+        before[is_removed].reset_index(drop=True),
+        changed,
+        changed[changed["column"].isin(views.table.partition)].reset_index(drop=True),
+    )
+
+
+def _keys(frame: pd.DataFrame, table: hudi.Table) -> Iterator[tuple[Any, ...]]:
+    yield from frame[[*table.key]].itertuples(index=False, name=None)

@@ -1,0 +1,150 @@
+"""All tables, and the history of one: from timelines and the databases' own statistics, without a scan."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Union
+
+import pandas as pd
+
+from .. import hudi
+from ..base import WorkbenchError, World, files
+from ..display import draw, show
+from ..hudi.ingesting import read_progress
+from ..hudi.timeline import completed_actions, missing_files, parse_instant
+from ..source import mariadb, postgres
+from .finding import find, lake_tables, relative_path
+from .views import stored_rows
+
+THREADS = 8  # requests to S3 and to databases wait, and do not compute
+POSTGRES_TABLES = (
+    "SELECT current_database() || '.' || schemaname || '.' || relname AS name, n_live_tup AS n, "
+    "pg_total_relation_size(relid) AS bytes FROM pg_stat_user_tables ORDER BY 1"
+)
+MARIADB_TABLES = (
+    "SELECT concat(table_schema, '.', table_name) AS name, table_rows AS n, "
+    "data_length + index_length AS bytes FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
+    "AND table_schema NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema') ORDER BY 1"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The history of a table.
+
+    Attributes:
+        frame: a row for each commit (see `history`).
+        picture: the commits as a strip.
+    """
+
+    frame: pd.DataFrame
+    picture: draw.Picture
+
+    def __repr__(self) -> str:
+        """Return the rows as text."""
+        return f"{self.picture!r}\n{self.frame.to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        png = base64.b64encode(self.picture._repr_png_() or b"").decode()
+        table = show.table(self.frame, repr(self.picture), len(self.frame)).data
+        return f"{table}<img style='max-width:100%' src='data:image/png;base64,{png}'>"
+
+
+def tables(world: World) -> pd.DataFrame:
+    """List the tables of the lake, and those of the source databases that can be reached.
+
+    Returns:
+        table (its path in the lake, or source: database and name), kind, rows (by the statistics of the
+        active commits or of the database), files and bytes (with the earlier versions), last_commit
+        (UTC), lag_s (seconds since then), labels.
+    """
+    with ThreadPoolExecutor(THREADS) as pool:
+        lake = pool.map(lambda table: _lake_row(world, table), lake_tables(world))
+        sources = pool.map(lambda name: _source_rows(world, name), world.source_names)
+        rows = [*lake, *(row for each in sources for row in each)]
+    columns = ["table", "kind", "rows", "files", "bytes", "last_commit", "lag_s", "labels"]
+    return pd.DataFrame(rows, columns=columns).astype({"files": "Int64"})
+
+
+def _lake_row(world: World, table: hudi.Table) -> dict[str, Any]:
+    actions = completed_actions(table)
+    stored = [
+        info
+        for path, info in files.list_files(table.base).items()
+        if ".hoodie" not in path and not path.endswith(".crc")
+    ]
+    last = parse_instant(actions[-1].instant) if actions else None
+    return {
+        "table": relative_path(world, table),
+        "kind": {"cow": "Hudi, Copy-on-Write", "mor": "Hudi, Merge-on-Read"}[table.type],
+        "rows": stored_rows(table),
+        "files": len(stored),
+        "bytes": sum(info.size for info in stored),
+        "last_commit": last,
+        "lag_s": round((dt.datetime.now(dt.timezone.utc) - last).total_seconds()) if last else None,
+        "labels": ", ".join(hudi.labels(world, table)["label"]),
+    }
+
+
+def _source_rows(world: World, source: str) -> list[dict[str, Any]]:
+    """Return the tables of a source; none if it cannot be reached."""
+    server = world.source(source)
+    engine = world.sources[source].engine if source in world.sources else source
+    try:
+        if engine == "postgres":
+            own = [server.postgres.database]
+            names = own if source in world.sources else postgres.databases(server)
+            found = pd.concat(postgres.query(server, POSTGRES_TABLES, database=n) for n in names)
+        else:
+            found = mariadb.query(server, MARIADB_TABLES)
+    except WorkbenchError:
+        return []
+    return [
+        {"table": f"{source}: {row.name}", "kind": engine, "rows": row.n, "bytes": row.bytes}
+        for row in found.itertuples(index=False)
+    ]
+
+
+def history(world: World, table: Union[hudi.Table, str]) -> History:
+    """List the commits of a table, the oldest first, and draw them.
+
+    Args:
+        world: the world.
+        table: the table, or its name (see `find`).
+
+    Returns:
+        frame: label, instant, operation, inserted, updated, deleted (rows), files and bytes written,
+        position (of the source's log, at a label), offsets (`partition:offset` that an ingest has
+        reached), readable (False if the cleaner removed files of this instant).
+
+    Raises:
+        LakeError: as `find`; or the table has no commits.
+    """
+    table = find(world, table)
+    actions, existing = completed_actions(table), set(files.list_files(table.base))
+    frame = hudi.commits(table)
+    labels = hudi.labels(world, table).groupby("instant")
+    names = labels["label"].agg(", ".join)
+    picture = draw.commits(
+        {table.name: frame}, {table.name: names.to_dict()}, f"history of {table.name}"
+    )
+    offsets = [
+        " ".join(
+            f"{partition}:{offset}"
+            for progress in read_progress(action.metadata).values()
+            for partition, offset in progress.get("offsets", {}).items()
+        )
+        for action in actions
+    ]
+    frame = frame.assign(
+        label=frame["instant"].map(names).fillna(""),
+        position=frame["instant"].map(labels["position"].last()).fillna(""),
+        offsets=offsets,
+        readable=[not missing_files(actions, action.instant, existing) for action in actions],
+    )
+    return History(
+        frame[["label", *frame.columns.drop(["label", "action", "written", "seconds"])]], picture
+    )

@@ -1,0 +1,190 @@
+"""The rows of a table as of two instants, as views in SQL: DuckDB over Arrow, or Spark.
+
+hudi-rs and DuckDB answer in milliseconds, in this process. Spark reads what they cannot: tables of more
+than MAX_ROWS rows, commits after a pending compaction, and everything in a Python without the two.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Callable, Mapping, Optional
+
+import pandas as pd
+import pyarrow
+import sqlglot
+from pyspark.sql.pandas.types import to_arrow_schema
+from sqlglot import exp
+
+from .. import hudi
+from ..base import LakeError, World
+from ..base.errors import first_line
+from ..hudi.labeling import resolve_instant
+from ..hudi.timeline import HistoryRemoved
+from ..spark import session
+
+MAX_ROWS = 5_000_000  # of a table that is read into memory
+MAX_RESULT_ROWS = 1_000_000
+# Rows as of an instant never change. A slider asks for the same ones again.
+MAX_CACHED_INSTANTS, MAX_CACHED_BYTES = 8, 50_000_000
+# Columns that the capture or Hudi adds. They differ in each version of a row.
+TECHNICAL_PREFIXES = ("_hoodie_", "__")
+DELETED = "__deleted"  # "true" in the row of a soft delete
+INTEGERS = {pyarrow.int32(): pd.Int32Dtype(), pyarrow.int64(): pd.Int64Dtype()}
+Reading = tuple[str, pyarrow.Schema, Callable[[str], pd.DataFrame]]
+
+
+@dataclass(frozen=True)
+class Views:
+    """The rows of a table as of two instants, as the views `before` and `after` in SQL.
+
+    Rows that are marked as deleted are left out. Both views have the same columns and types: a column
+    that is missing at one instant is null.
+
+    Attributes:
+        table: the table.
+        columns: {column of the source: pyarrow type}.
+        run: runs a statement in DuckDB's dialect.
+    """
+
+    table: hudi.Table
+    columns: Mapping[str, pyarrow.DataType]
+    run: Callable[[str], pd.DataFrame]
+
+    def execute(self, text: str) -> pd.DataFrame:
+        """Run a statement in DuckDB's dialect. Raises LakeError if it fails."""
+        try:
+            return self.run(text)
+        except Exception as e:  # noqa: BLE001 - of two engines
+            raise LakeError(
+                f"a query of {self.table.name} failed: {first_line(e)}", location=self.table.base
+            ) from None
+
+    def query(self, text: str) -> pd.DataFrame:
+        """Run a query in DuckDB's dialect.
+
+        Raises:
+            LakeError: the query failed, or its result is larger than MAX_RESULT_ROWS.
+        """
+        frame = self.execute(f"{text} LIMIT {MAX_RESULT_ROWS + 1}")
+        require_small(self.table, len(frame))
+        return frame
+
+
+def require_small(table: hudi.Table, rows: int) -> None:
+    """Raise LakeError if a result has more than MAX_RESULT_ROWS rows."""
+    if rows > MAX_RESULT_ROWS:
+        raise LakeError(
+            f"the result has {rows:,} rows or more",
+            location=f"{table.base}, about {stored_rows(table):,} rows",
+            expected=f"at most {MAX_RESULT_ROWS:,} rows",
+            hint='where="…" selects rows; explore.profile and query.sql read all of them',
+        )
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier in SQL."""
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def open_views(
+    world: World, table: hudi.Table, before: str, after: str, where: str = "true"
+) -> Views:
+    """Read a table as of two instants.
+
+    Args:
+        world: the world.
+        table: the table.
+        before: label or instant.
+        after: label or instant.
+        where: a condition on the rows of both, in Athena's SQL.
+
+    Raises:
+        LakeError: as `hudi.as_of`; the condition is invalid; or there was no row at either instant.
+    """
+    instants = [resolve_instant(world, table, one) for one in (before, after)]
+    try:
+        condition = exp.condition(where, dialect="athena").sql("duckdb")
+    except sqlglot.ParseError as e:
+        raise LakeError(f"{where!r} is not a condition in SQL: {first_line(e)}") from None
+    create, schema, run = _in_memory(world, table, *instants) or _in_spark(world, table, *instants)
+    columns = {
+        field.name: field.type
+        for field in schema
+        if field.name in (*table.key, *table.partition)
+        or not field.name.startswith(TECHNICAL_PREFIXES)
+    }
+    if not columns:
+        raise LakeError(f"table {table.name} had no row at that time", location=table.base)
+    if DELETED in schema.names:
+        condition = f"({condition}) AND {DELETED} IS DISTINCT FROM 'true'"
+    views, names = Views(table, columns, run), ", ".join(map(quoted, columns))
+    for view in ("before", "after"):
+        views.execute(f"{create} {view} AS SELECT {names} FROM {view}_rows WHERE {condition}")
+    return views
+
+
+def stored_rows(table: hudi.Table) -> int:
+    """Return the number of rows by the statistics of the commits; those of archived ones are missing."""
+    counts = hudi.commits(table)
+    return int(counts["inserted"].sum() - counts["deleted"].sum())
+
+
+def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Optional[Reading]:
+    """Read with hudi-rs into DuckDB; None if the table is too large, or one of the two cannot read it.
+
+    Returns:
+        The statement that creates a view of `before_rows` or `after_rows`, their schema, and a function
+        that runs a statement.
+    """
+    if not importlib.util.find_spec("duckdb") or stored_rows(table) > MAX_ROWS:
+        return None
+    import duckdb
+
+    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore", dict)
+    rows = {}
+    try:
+        for instant in {before, after}:
+            key = (table.base, instant)
+            rows[instant] = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
+            if rows[instant].nbytes <= MAX_CACHED_BYTES:  # the next frame compares with this one
+                cache[key] = rows[instant]
+    except HistoryRemoved:
+        raise
+    except LakeError:
+        return None
+    while len(cache) > MAX_CACHED_INSTANTS:
+        del cache[next(iter(cache))]
+    connection = duckdb.connect(config={"enable_external_access": "false"})
+    for instant, each in rows.items():  # DuckDB has no table without columns
+        connection.register(instant, each if each.num_columns else pyarrow.table({DELETED: []}))
+    for name, one, other in (("before", before, after), ("after", after, before)):
+        connection.execute(
+            f'CREATE VIEW {name}_rows AS FROM "{one}" UNION ALL BY NAME (FROM "{other}" LIMIT 0)'
+        )
+
+    def run(text: str) -> pd.DataFrame:
+        relation = connection.sql(text)  # None for a statement that is no query
+        arrow = pyarrow.table({}) if relation is None else relation.to_arrow_table()
+        frame: pd.DataFrame = arrow.to_pandas(types_mapper=INTEGERS.get)  # null is no NaN
+        for field in arrow.schema:
+            if pyarrow.types.is_nested(field.type):  # pandas has NaN in place of null, and floats
+                frame[field.name] = arrow[field.name].to_pylist()
+        return frame
+
+    # copied, because queries of many columns take much longer through views
+    schema = connection.sql("FROM after_rows LIMIT 0").to_arrow_table().schema
+    return "CREATE TABLE", schema, run
+
+
+def _in_spark(world: World, table: hudi.Table, before: str, after: str) -> Reading:
+    spark = session(world)
+    one, other = (hudi.as_of(spark, world, table, instant) for instant in (before, after))
+    one.unionByName(other.limit(0), True).createOrReplaceTempView("before_rows")
+    last = other.unionByName(one.limit(0), True)
+    last.createOrReplaceTempView("after_rows")
+
+    def run(text: str) -> pd.DataFrame:
+        return spark.sql(sqlglot.transpile(text, read="duckdb", write="spark")[0]).toPandas()
+
+    return "CREATE OR REPLACE TEMP VIEW", to_arrow_schema(last.schema), run

@@ -1,0 +1,468 @@
+"""Exploring tables that pyarrow has written: no service, no Spark."""
+
+import datetime as dt
+import itertools
+import re
+import time
+from dataclasses import replace
+from decimal import Decimal
+from random import Random
+
+import arrow_lake
+import pandas as pd
+import pyarrow as pa
+import pytest
+from workbench import explore, hudi
+from workbench.base import LakeError, params
+from workbench.explore import finding, views
+from workbench.hudi.timeline import HistoryRemoved
+
+PEOPLE = {
+    "t0": [{"id": 1, "name": "Ada", "land": "uk"}, {"id": 2, "name": "Bo", "land": "se"}],
+    "t1": [{"id": 1, "name": "Ada", "land": "uk"}, {"id": 2, "name": "Bo", "land": "dk"}],
+    "t2": [{"id": 1, "name": "<b>Ada", "land": "uk"}, {"id": 3, "name": None, "land": "uk"}],
+}
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    def no_spark(world):
+        raise AssertionError("a Spark job")
+
+    monkeypatch.setattr(views, "session", no_spark)
+    return arrow_lake.world_in(params.load("local"), tmp_path / "the lake")
+
+
+@pytest.fixture
+def people(world):
+    table = arrow_lake.new_table(world, "people", partition=("land",))
+    for number, (label, rows) in enumerate(PEOPLE.items()):
+        arrow_lake.commit(world, table, rows, number, label, f"0/{number}")
+    return table
+
+
+def cells(frame):
+    """Return the marked cells of a frame as {(key, column)}."""
+    key = frame.rows.columns[0]
+    return {
+        (frame.rows.loc[row, key], column)
+        for row, column in itertools.product(frame.rows.index, frame.rows.columns)
+        if frame.changed.loc[row, column]
+    }
+
+
+# --- find
+
+
+def test_a_table_is_found_by_each_of_its_names(world, people):
+    for name in ("people", "datalake/people", "datalake.people", people):
+        found = explore.find(world, name)
+        assert (found.base, found.key, found.partition) == (people.base, ("id",), ("land",)), name
+
+
+def test_names_that_no_table_or_several_have(world, people):
+    arrow_lake.new_table(world, "people", path="other/people")
+    with pytest.raises(LakeError, match="(?s)2 tables .*one of datalake/people, other/people"):
+        explore.find(world, "people")
+    assert explore.find(world, "other/people").base.endswith("other/people")
+    with pytest.raises(LakeError, match="(?s)no table 'peple'.*did you mean 'people'"):
+        explore.at(world, "peple")
+
+
+def test_captured_tables_have_their_declared_names_and_fields(world, people, monkeypatch):
+    declared = replace(people, catalog="persons", deletes="soft")
+    monkeypatch.setattr(finding, "_registered", [])
+    explore.register(lambda world: {"90_flow/humans": [declared]}, lambda world, name: name)
+    for name in ("humans", "90_flow/humans", "datalake.persons", "people"):
+        assert explore.find(world, name) is declared, name
+    traced = []
+    monkeypatch.setattr(finding.trace, "row", lambda *args: traced.append(args))
+    explore.row(world, "people", 7)
+    assert traced == [(world, "90_flow/humans", 7)]
+    other = arrow_lake.new_table(world, "uncaptured")
+    with pytest.raises(LakeError, match="no captured table"):
+        explore.row(world, other, 7)
+
+
+def test_the_walkthroughs_declare_their_tables():
+    from workbench import walkthroughs
+
+    captured = walkthroughs.captured_tables(params.load("local"))
+    assert [table.name for table in captured["50_time_travel/artists"]] == [
+        "moma_artists_cow",
+        "moma_artists_mor",
+    ]
+    assert (walkthroughs.captured_tables, walkthroughs.traced_table) in finding._registered
+
+
+# --- at
+
+
+def test_changed_cells_are_marked_since_the_label_before(world, people):
+    first, second, third = (explore.at(world, "people", label) for label in PEOPLE)
+    assert cells(first) == set() and "since" not in first.title
+    assert first.rows.to_dict("records") == PEOPLE["t0"]
+    assert cells(second) == {(2, "land")}
+    assert second.title.endswith("2 rows; since t0: 0 added, 0 removed, 1 changed")
+    assert cells(third) == {(1, "name"), (3, "id"), (3, "name"), (3, "land")}
+    assert third.title.endswith("since t1: 1 added, 1 removed, 1 changed")
+    assert explore.at(world, people).title.startswith("people at t2 (2026-01-01 12:02:00 UTC)")
+
+
+def test_a_frame_as_html_and_as_text(world, people):
+    frame = explore.at(world, people, "t2")
+    html = frame._repr_html_()
+    marked = re.findall(r'class="[^"]*marked" >(.*?)</td>', html)
+    assert marked == ["&lt;b&gt;Ada", "3", "<span style='color:#8A9099'>null</span>", "uk"]
+    assert "<script" not in html and "http" not in html
+    assert "<b>Ada *" in repr(frame) and repr(frame).startswith(frame.title)
+
+
+def test_a_condition_selects_rows_of_both_frames(world, people):
+    frame = explore.at(world, people, "t1", where="land = 'dk'")
+    assert list(frame.rows["id"]) == [2] and "1 added, 0 removed" in frame.title
+    empty = explore.at(world, people, "t1", where="id > 5")
+    assert len(empty.rows) == 0 and "no rows" in empty._repr_html_() and repr(empty)
+    assert list(explore.at(world, people, "t1", where="\"name\" LIKE 'A%' -- x").rows["id"]) == [1]
+
+
+@pytest.mark.parametrize(
+    "where, error",
+    [
+        ("id = 1; DROP TABLE x", "not a condition"),
+        ("true) UNION (SELECT 1", "not a condition"),
+        ("nme = 'a'", "(?s)nme.*location"),
+        ("id IN (SELECT column0 FROM read_csv('/etc/passwd'))", "disabled by configuration"),
+    ],
+)
+def test_invalid_conditions(world, people, where, error):
+    with pytest.raises(LakeError, match=error):
+        explore.at(world, people, "t1", where=where)
+
+
+def test_an_unknown_label_and_one_instant_after_the_last(world, people):
+    with pytest.raises(LakeError, match="(?s)no instant labeled 't9'.*valid: t0, t1, t2"):
+        explore.at(world, people, "t9")
+    with pytest.raises(LakeError, match="was written last at"):
+        explore.diff(world, people, "t0", "20990101000000000")
+    with pytest.raises(LakeError, match="no completed commit"):
+        explore.at(world, arrow_lake.new_table(world, "empty"))
+
+
+def test_the_same_label_in_two_tables_is_that_of_the_table(world, people):
+    other = arrow_lake.new_table(world, "other")
+    arrow_lake.commit(world, other, [{"id": 9}], 7, "t1")
+    assert list(explore.at(world, other, "t1").rows["id"]) == [9]
+    assert list(explore.at(world, people, "t1").rows["id"]) == [1, 2]
+
+
+def test_without_labels_the_commit_before_is_the_previous_frame(world, people):
+    arrow_lake.labels_file(world, people).unlink()
+    frame = explore.at(world, people)
+    assert "since 20260101120100000: 1 added, 1 removed, 1 changed" in frame.title
+
+
+def test_an_instant_that_was_cleaned_away(world, people):
+    arrow_lake.remove_files(people, "20260101120000000")
+    with pytest.raises(
+        HistoryRemoved, match="(?s)were cleaned away.*an instant from 2026010112010"
+    ):
+        explore.at(world, people, "t0")
+    with pytest.raises(HistoryRemoved):
+        explore.diff(world, people, "t0", "t2")
+    with pytest.raises(HistoryRemoved):
+        explore.profile(world, people, against="t0")
+    frame = explore.at(world, people, "t1")  # readable; its previous frame is not
+    assert list(frame.rows["id"]) == [1, 2] and not cells(frame)
+    history = explore.history(world, people).frame
+    assert list(history["readable"]) == [False, True, True]
+
+
+def test_a_frame_that_is_too_large_is_refused_with_the_figure(world, people, monkeypatch):
+    monkeypatch.setattr("workbench.explore.views.MAX_RESULT_ROWS", 1)
+    with pytest.raises(LakeError, match="(?s)has 2 rows.*at most 1 rows.*where=.*explore.profile"):
+        explore.at(world, people, "t2")
+    assert len(explore.at(world, people, "t2", where="id = 1").rows) == 1
+    with pytest.raises(LakeError, match="(?s)has 2 rows or more"):
+        explore.at(world, people, "t2", where="id < 9")
+
+
+def test_soft_deleted_rows_are_removed_and_technical_columns_hidden(world):
+    table = arrow_lake.new_table(world, "soft")
+    row = {"id": 1, "name": "Ada", "__deleted": "false", "__lsn": 5, "v": 1}
+    arrow_lake.commit(world, table, [row], 0, "t0")
+    again = {**row, "__lsn": 6}
+    arrow_lake.commit(world, table, [again], 1, "t1")
+    schema = pa.Table.from_pylist([row]).schema
+    gone = {"id": 1, "name": None, "__deleted": "true", "__lsn": 7, "v": None}
+    arrow_lake.commit(world, table, pa.Table.from_pylist([gone], schema), 2, "t2")
+    assert list(explore.at(world, table, "t1").rows) == ["id", "name", "v"]
+    assert explore.diff(world, table, "t0", "t1").title.endswith("0 added, 0 removed, 0 changed")
+    assert explore.diff(world, table, "t0", "t2").removed.to_dict("records") == [
+        {"id": 1, "name": "Ada", "v": 1}
+    ]
+
+
+# --- diff
+
+
+def test_a_difference(world, people):
+    found = explore.diff(world, "people", "t0", "t2")
+    assert found.title == "people from t0 to t2: 1 added, 1 removed, 1 changed"
+    assert found.added.fillna("-").to_dict("records") == [{"id": 3, "name": "-", "land": "uk"}]
+    assert found.removed.to_dict("records") == [{"id": 2, "name": "Bo", "land": "se"}]
+    assert found.cells.to_dict("records") == [
+        {"id": 1, "column": "name", "before": "Ada", "after": "<b>Ada"}
+    ]
+    assert found.columns.to_dict("records") == [{"column": "name", "count": 1}]
+    moved = explore.diff(world, people, "t0", "t1").moved
+    assert moved.to_dict("records") == [{"id": 2, "column": "land", "before": "se", "after": "dk"}]
+    backwards = explore.diff(world, people, "t2", "t0")
+    assert (len(backwards.added), len(backwards.removed)) == (1, 1)
+    html = found._repr_html_()
+    assert "&lt;b&gt;Ada" in html and "<b>Ada" not in html and "before and after" in html
+    assert "before and after" in repr(found)
+    nothing = explore.diff(world, people, "t1", "t1")
+    assert (
+        nothing.title.endswith("0 added, 0 removed, 0 changed") and repr(nothing) == nothing.title
+    )
+
+
+def _expected(before, after, key):
+    """Return the added, removed and changed cells of two lists of rows, without pandas or SQL."""
+    old, new = ({tuple(r[k] for k in key): r for r in rows} for rows in (before, after))
+    changed = {
+        (k, column, repr(old[k][column]), repr(new[k][column]))
+        for k in old.keys() & new.keys()
+        for column in new[k]
+        if old[k][column] != new[k][column]
+    }
+    return new.keys() - old.keys(), old.keys() - new.keys(), changed
+
+
+def test_random_tables_with_odd_names_and_nested_columns(world):
+    random = Random(1)
+    key = ('Kü"nst ler', "select")
+    odd = ("a'b", "ä ö", "Σ", "from")
+    table = arrow_lake.new_table(world, "Größe: 100% 'x' \"y\"", key)
+
+    def row(number):
+        values = [None, "x", "", "ä'\"", 0, 1]
+        return {
+            key[0]: number,
+            key[1]: str(number % 3),
+            **{name: random.choice(values[:4]) for name in odd},
+            "struct": random.choice([None, {"a": 1, "b": None}, {"a": 2, "b": "x"}]),
+            "list": random.choice([None, [], [1, 2], [2, 1]]),
+            "rows": random.choice([None, [{"c": 1.5}], [{"c": None}]]),
+            "decimal": random.choice([None, Decimal("1.50"), Decimal("2.25")]),
+            "time": random.choice([None, dt.datetime(2026, 1, 1, 12), dt.datetime(1, 1, 1)]),
+            "day": random.choice([None, dt.date(2026, 1, 1), dt.date(9999, 12, 31)]),
+            "flag": random.choice([None, True, False]),
+            "bytes": random.choice([None, b"", b"\x00\xff"]),
+        }
+
+    sample = row(0)
+    schema = pa.schema(
+        [
+            (key[0], pa.int32()),
+            *((name, pa.string()) for name in (key[1], *odd)),
+            ("struct", pa.struct([("a", pa.int64()), ("b", pa.string())])),
+            ("list", pa.list_(pa.int64())),
+            ("rows", pa.list_(pa.struct([("c", pa.float64())]))),
+            ("decimal", pa.decimal128(10, 2)),
+            ("time", pa.timestamp("us", "UTC")),
+            ("day", pa.date32()),
+            ("flag", pa.bool_()),
+            ("bytes", pa.binary()),
+        ]
+    )
+    assert schema.names == list(sample)
+    current, contents = {}, {}
+    for number in range(4):
+        for n in random.sample(range(60), 25):
+            current[n] = row(n)
+        for n in random.sample(sorted(current), 4):
+            del current[n]
+        rows = pa.Table.from_pylist([current[n] for n in sorted(current)], schema)
+        arrow_lake.commit(world, table, rows, number, f"t{number}")
+        contents[f"t{number}"] = rows.to_pylist()
+    for one, other in itertools.product(contents, contents):
+        found = explore.diff(world, table, one, other)
+        added, removed, changed = _expected(contents[one], contents[other], key)
+        assert {tuple(r) for r in found.added[[*key]].itertuples(index=False)} == added
+        assert {tuple(r) for r in found.removed[[*key]].itertuples(index=False)} == removed
+        cells_ = found.cells.to_dict("records")
+        assert {(tuple(c[k] for k in key), c["column"]) for c in cells_} == {c[:2] for c in changed}
+        texts = {
+            c[1:] for c in changed if c[1] in (*odd, "struct", "list", "rows", "decimal", "flag")
+        }
+        assert {
+            (c["column"], repr(c["before"]), repr(c["after"]))
+            for c in cells_
+            if c["column"] in (*odd, "struct", "list", "rows", "decimal", "flag")
+        } == texts
+    assert explore.at(world, table, "t3")._repr_html_() and found._repr_html_()
+    assert len(explore.profile(world, table, against="t0").rows) == len(schema)
+
+
+def test_a_column_that_was_added_or_has_another_type(world):
+    table = arrow_lake.new_table(world, "evolved")
+    arrow_lake.commit(world, table, pa.table({"id": [1, 2], "n": [5, 6]}), 0, "t0")
+    rows = pa.table({"id": [1, 2], "n": ["5", "x"], "new": [None, "y"]})
+    arrow_lake.commit(world, table, rows, 1, "t1")
+    assert explore.diff(world, table, "t0", "t1").cells.fillna("-").to_dict("records") == [
+        {"id": 2, "column": "n", "before": "6", "after": "x"},
+        {"id": 2, "column": "new", "before": "-", "after": "y"},
+    ]
+
+
+def test_a_table_that_was_empty(world):
+    table = arrow_lake.new_table(world, "growing")
+    arrow_lake.commit(world, table, [{"id": 1, "name": "Ada"}], 0, "t0")
+    before = "20250101000000000"
+    assert len(explore.diff(world, table, before, "t0").added) == 1
+    assert len(explore.diff(world, table, "t0", before).removed) == 1
+    assert explore.profile(world, table, against=before).rows["null_percent"].tolist() == [0, 0]
+    with pytest.raises(LakeError, match="no row at that time"):
+        explore.diff(world, table, before, before)
+
+
+def test_a_table_without_key(world):
+    table = arrow_lake.new_table(world, "log", key=())
+    arrow_lake.commit(world, table, [{"a": 1, "b": 2}], 0, "t0")
+    arrow_lake.commit(world, table, [{"a": 1, "b": 3}], 1, "t1")
+    found = explore.find(world, "log")
+    with pytest.raises(LakeError, match="(?s)no record key.*dataclasses.replace.*profile"):
+        explore.diff(world, "log", "t0", "t1")
+    assert len(explore.diff(world, replace(found, key=("a",)), "t0", "t1").cells) == 1
+    assert len(explore.at(world, "log", "t1").rows) == 1
+    assert len(explore.profile(world, "log", against="t0").rows)
+
+
+def test_300_columns(world):
+    table = arrow_lake.new_table(world, "wide")
+    for number in range(2):
+        rows = {f"column {c}": [c, c + number * (c == 7)] for c in range(300)}
+        arrow_lake.commit(world, table, pa.table({"id": [1, 2], **rows}), number, f"t{number}")
+    frame = explore.at(world, table, "t1")
+    assert cells(frame) == {(2, "column 7")} and len(frame._repr_html_()) < 200_000
+    assert explore.diff(world, table, "t0", "t1").columns["column"].tolist() == ["column 7"]
+    profile = explore.profile(world, table, against="t0")
+    assert profile.title.endswith("301 columns; 1 differ from t0") and len(profile.rows) == 301
+
+
+# --- profile
+
+
+def test_a_profile(world):
+    table = arrow_lake.new_table(world, "measures")
+    nan, inf = float("nan"), float("inf")
+    rows = pa.table(
+        {
+            "id": range(100),
+            "kind": ["a"] * 60 + ["b"] * 20 + [None] * 20,
+            "n": [*range(90), None, *[1] * 9],
+            "odd": [nan, inf, -inf, *[1.5] * 97],
+            "day": [dt.date(2026, 1, 1)] * 50 + [dt.date(2026, 12, 31)] * 50,
+            "empty": pa.nulls(100, pa.string()),
+        }
+    )
+    arrow_lake.commit(world, table, rows, 0, "t0")
+    later = rows.set_column(1, "kind", pa.array(["a"] * 30 + ["c"] * 70))
+    arrow_lake.commit(world, table, later, 1, "t1")
+    before = explore.profile(world, table, at="t0").rows.set_index("column")
+    assert list(before) == [
+        "type", "null_percent", "distinct", "min", "max", "top_five", "sparkline"
+    ]  # fmt: skip
+    assert before.loc["kind"].tolist() == ["string", 20.0, 2, "a", "b", "a (60), b (20)", "█▃"]
+    assert before.loc["n", ["null_percent", "distinct", "min", "max"]].tolist() == [
+        1,
+        90,
+        "0",
+        "89",
+    ]
+    assert len(before.loc["n", "sparkline"]) == 12 and before.loc["n", "sparkline"][0] == "█"
+    assert before.loc["day", "sparkline"] == "█▁▁▁▁▁▁▁▁▁▁█"
+    assert before.loc["odd", "sparkline"][0] == "█"
+    assert before.loc["empty", ["null_percent", "distinct", "top_five"]].tolist() == [100, 0, ""]
+    profile = explore.profile(world, table, at="t1", against="t0")
+    drifted = profile.changed.set_axis(profile.rows["column"]).loc["kind"]
+    assert profile.title == "measures at t1: 100 rows, 6 columns; 1 differ from t0"
+    assert drifted[drifted].index.tolist() == ["null_percent", "sparkline", "drift"]
+    assert profile.rows.set_index("column")["drift"].tolist() == [0, 0.7, 0, 0, 0, 0]
+    assert profile._repr_html_().count('marked"') == 3
+
+
+# --- tables and history
+
+
+def test_30_tables_within_two_seconds(world, people, monkeypatch):
+    for number in range(30):
+        table = arrow_lake.new_table(world, f"t{number}", partition=("p",))
+        for n in range(4):
+            rows = [{"id": i, "p": f"p{i % 9}"} for i in range(20)]
+            arrow_lake.commit(world, table, rows, n, f"l{n}")
+    begun = time.monotonic()
+    found = explore.tables(world)
+    assert time.monotonic() - begun < 2
+    by_name = found.set_index("table")
+    assert len(found) == 31 and by_name.loc["datalake/t7", "rows"] == 20
+    row = by_name.loc["datalake/people"]
+    assert (row["kind"], row["rows"], row["labels"]) == ("Hudi, Copy-on-Write", 2, "t0, t1, t2")
+    assert row["last_commit"] == pd.Timestamp("2026-01-01 12:02", tz="UTC") and row["lag_s"] > 0
+    assert row["files"] == 8 and row["bytes"] > 0
+
+
+def test_tables_of_an_empty_lake_and_of_sources(world, monkeypatch):
+    assert len(explore.tables(world)) == 0
+    rows = pd.DataFrame({"name": ["devdb.public.a"], "n": [3], "bytes": [8192]})
+    monkeypatch.setattr("workbench.explore.overview.postgres.databases", lambda world: ["devdb"])
+    monkeypatch.setattr("workbench.explore.overview.postgres.query", lambda *a, **k: rows)
+    arrow_lake.new_table(world, "empty")
+    found = explore.tables(world)
+    assert found["table"].tolist() == ["datalake/empty", "postgres: devdb.public.a"]
+    assert found["rows"].tolist() == [0, 3] and found["bytes"].tolist() == [0, 8192]
+    assert found["last_commit"].isna().all()
+
+
+def test_a_history(world, people):
+    hudi.label(world, people, "now")
+    history = explore.history(world, "people")
+    assert history.frame["label"].tolist() == ["t0", "t1", "t2, now"]
+    assert history.frame["position"].tolist()[:2] == ["0/0", "0/1"]
+    assert history.frame["inserted"].tolist() == [2, 0, 1] and history.frame["readable"].all()
+    assert "data:image/png;base64," in history._repr_html_() and "t2, now" in repr(history)
+    with pytest.raises(LakeError, match="no commits to draw"):
+        explore.history(world, arrow_lake.new_table(world, "empty"))
+
+
+# --- chart
+
+
+DAY = pd.Timestamp("2026-01-01")
+
+
+@pytest.mark.parametrize(
+    "columns, title",
+    [
+        ({"day": [DAY, DAY], "n": [1, 2], "m": [2, None]}, "How does n and m change over day?"),
+        ({"day": [dt.date(2026, 1, 1)], "n": [1]}, "How does n change over day?"),
+        ({"a": ["x", "y"], "b": ["x", None], "n": [1, 2]}, "How does n depend on a and b?"),
+        ({"land": ["uk", None], "n": [Decimal("1.5"), Decimal(-2)]}, "Which land has the most n?"),
+        ({"land": list("abcdefghijklmnopqrstuvwxyz")}, "Which land has the most rows? (20 of 26)"),
+        ({"flag": [True, False]}, "Which flag has the most rows?"),
+        ({"n": [1, 2], "m": pd.array([1, None], "Int64")}, "How is m related to n?"),
+        ({"n": pd.array([1, None], "Int64")}, "How is n distributed?"),
+    ],
+)
+def test_the_chart_that_suits_the_columns(columns, title):
+    picture = explore.chart(pd.DataFrame(columns))
+    assert repr(picture) == title and picture._repr_png_()[1:4] == b"PNG"
+
+
+def test_a_title_of_ones_own_and_nothing_to_draw():
+    assert repr(explore.chart(pd.DataFrame({"n": [1]}), "Mine")) == "Mine"
+    for empty in (pd.DataFrame(), pd.DataFrame({"n": []})):
+        with pytest.raises(LakeError, match="nothing to draw"):
+            explore.chart(empty)
