@@ -1,10 +1,12 @@
 """Tables of the user's own databases: captured, followed, compared and forgotten."""
 
+import json
 import os
 
 import own_help
 import pytest
 from workbench import connect, hudi, trace, walkthroughs
+from workbench.base.errors import LakeError, SourceError
 from workbench.source import postgres
 from workbench.topic import registry, topics
 from workbench.walkthroughs import own
@@ -79,3 +81,164 @@ def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsy
     assert own.names(bikes) == []
     rows = postgres.query(bikes.source("bikes"), "SELECT count(*) AS n FROM stations")
     assert rows["n"][0] == 200, "the user's rows stay"
+
+
+PARTITIONED = """
+    CREATE SCHEMA "Sales";
+    CREATE TABLE "Sales".trips (id int, region text, amount numeric(8, 2), PRIMARY KEY (id, region))
+        PARTITION BY LIST (region);
+    CREATE TABLE "Sales".trips_north PARTITION OF "Sales".trips FOR VALUES IN ('north');
+    CREATE TABLE "Sales".trips_south PARTITION OF "Sales".trips FOR VALUES IN ('south');
+    INSERT INTO "Sales".trips SELECT n, CASE n % 2 WHEN 0 THEN 'north' ELSE 'south' END, n
+        FROM generate_series(1, 300) n;
+    """
+
+
+def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
+    """The changes after the snapshot arrive, which the silent data loss of such tables was."""
+    execute(bikes, PARTITIONED)
+    own.capture(bikes, "bikes", "Sales.trips", partition=["region"], type="mor", flow="sales")
+    execute(
+        bikes,
+        'UPDATE "Sales".trips SET amount = 0 WHERE id % 10 = 0; DELETE FROM "Sales".trips WHERE id = 3;'
+        """UPDATE "Sales".trips SET region = 'north' WHERE id IN (1, 5);"""
+        """INSERT INTO "Sales".trips VALUES (301, 'south', 1), (302, 'north', 2)""",
+    )
+    done = own.follow(bikes, "sales")["sales_trips"]
+    assert (done.upserts, done.deletes) == (34, 3)
+    own.compare(bikes, "sales")
+    table = own.load(bikes, "sales").flow.table(bikes)
+    assert (table.type, table.partition, table.key) == ("mor", ("region",), ("id", "region"))
+
+
+def test_a_table_without_key_is_refused_or_captured_by_a_declared_key(bikes, spark):
+    execute(
+        bikes,
+        "CREATE TABLE visits (visitor int, day date, pages int);"
+        "INSERT INTO visits SELECT n % 50, DATE '2025-01-01' + n / 50, n FROM generate_series(0, 199) n",
+    )
+    with pytest.raises(SourceError, match="(?s)no primary key.*REPLICA IDENTITY FULL.*--key"):
+        own.capture(bikes, "bikes", "visits")
+    with pytest.raises(SourceError, match="(?s)is not the primary key.*REPLICA IDENTITY FULL"):
+        own.capture(bikes, "bikes", "visits", key=["visitor", "day"])
+    execute(bikes, "ALTER TABLE visits REPLICA IDENTITY FULL")
+    with pytest.raises(SourceError, match="does not identify a row: 200 rows, 50 keys"):
+        own.capture(bikes, "bikes", "visits", key=["visitor"])
+    assert not own.folder("bikes").exists(), "nothing was created"
+    own.capture(bikes, "bikes", "visits", key=["visitor", "day"])
+    execute(
+        bikes,
+        "UPDATE visits SET pages = -1 WHERE visitor = 7; DELETE FROM visits WHERE visitor = 8",
+    )
+    done = own.follow(bikes, "bikes")["visits"]
+    assert (done.upserts, done.deletes) == (4, 4)
+    own.compare(bikes, "bikes")
+
+
+def test_a_table_joins_a_running_capture(bikes, spark, capsys):
+    execute(
+        bikes,
+        "CREATE TABLE riders (id bigint PRIMARY KEY, name text);"
+        "INSERT INTO riders SELECT n, 'Rider ' || n FROM generate_series(1, 3000) n;"
+        "CREATE TABLE none_yet (id int PRIMARY KEY, note text)",
+    )
+    own.capture(bikes, "bikes", "stations")
+    flow = own.load(bikes, "bikes").flow
+    before = topics.offset_span(bikes, flow.topic(bikes))
+    path = own.folder("bikes") / "own_bikes.json"
+    config = json.loads(path.read_text())
+    config["poll.interval.ms"] = "70"  # the user's own edit
+    path.write_text(json.dumps(config))
+
+    captured = own.capture(bikes, "bikes", "riders", "none_yet", "stations")
+    assert captured["rows"].tolist() == [200, 3000, 0]
+    assert connect.deployed(bikes, "own_bikes")["poll.interval.ms"] == "70"
+    assert topics.offset_span(bikes, flow.topic(bikes)) == before, (
+        "no second snapshot of the others"
+    )
+    execute(
+        bikes,
+        "UPDATE riders SET name = upper(name) WHERE id <= 10; DELETE FROM riders WHERE id = 11;"
+        "UPDATE stations SET docks = 0 WHERE station_id = 1; INSERT INTO none_yet VALUES (1, 'first')",
+    )
+    done = own.follow(bikes, "bikes")
+    assert {name: (n.upserts, n.deletes) for name, n in done.items()} == {
+        "stations": (1, 0),
+        "riders": (10, 1),
+        "none_yet": (1, 0),
+    }
+    own.compare(bikes, "bikes")
+    assert "nothing to change" not in capsys.readouterr().out
+    own.capture(bikes, "bikes", "riders")
+    assert "nothing to change" in capsys.readouterr().out
+
+
+REFUSED = {
+    'CREATE TABLE "größe" (id int PRIMARY KEY)': ("größe", "'größe'"),
+    'CREATE TABLE "my table" (id int PRIMARY KEY)': ("my table", "'my table'"),
+    'CREATE TABLE "say ""hi""" (id int PRIMARY KEY)': ('say "hi"', "say"),
+    'CREATE TABLE t1 (id int PRIMARY KEY, "Preis €" int)': ("t1", "'Preis €'"),
+    'CREATE TABLE t2 (id int PRIMARY KEY, "Name" int, name int)': ("t2", "'Name', 'name'"),
+    "CREATE TABLE t3 (id int PRIMARY KEY, area polygon)": ("t3", r"area \(polygon\)"),
+    "CREATE VIEW t4 AS SELECT 1 AS id": ("t4", "no table t4"),
+    "CREATE TABLE t5 (id int)": ("t5", "no primary key"),
+}
+
+
+def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, spark):
+    at = bikes.source("bikes")
+    for statement, (table, message) in REFUSED.items():
+        execute(bikes, statement)
+        with pytest.raises(SourceError, match=message):
+            own.capture(bikes, "bikes", "stations", table)
+    with pytest.raises(LakeError, match="(?s)no column station.*station_id"):
+        own.capture(bikes, "bikes", "stations", partition=["station"])
+    with pytest.raises(LakeError, match="not the name of a flow"):
+        own.capture(bikes, "bikes", "stations", flow="No way")
+    for make, remove, message in (
+        ("CREATE PUBLICATION own_bikes", "DROP PUBLICATION own_bikes", "publication own_bikes"),
+        (
+            "SELECT pg_create_logical_replication_slot('msk_own_bikes', 'pgoutput')",
+            "SELECT pg_drop_replication_slot('msk_own_bikes')",
+            "replication slot msk_own_bikes",
+        ),
+    ):
+        execute(bikes, make)
+        with pytest.raises(LakeError, match=f"(?s)'bikes' is in use: {message}.*--as NAME"):
+            own.capture(bikes, "bikes", "stations")
+        execute(bikes, remove)
+    assert not own.folder().exists() or not list(own.folder().iterdir())
+    assert connect.names(bikes) == [] and list(postgres.publications(at)["publication"]) == []
+
+    # an excluded column is neither refused nor captured
+    own.capture(bikes, "bikes", "t1", "t3", exclude=["Preis €", "area"])
+    with pytest.raises(LakeError, match="(?s)has the format 'avro', not 'json'.*forget bikes"):
+        own.capture(bikes, "bikes", "stations", format="json")
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["_write", "create_publication", "create", "apply", "wait_for_messages", "ingest", "label"],
+)
+def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
+    owners = {
+        "_write": own,
+        "create_publication": postgres,
+        "create": topics,
+        "apply": own.landing,
+        "wait_for_messages": topics,
+        "ingest": own.OwnFlow,
+        "label": hudi,
+    }
+
+    def killed(*args, **values):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(owners[point], point, killed)
+        own.capture(bikes, "bikes", "stations")
+    if point == "apply":
+        execute(bikes, "INSERT INTO stations VALUES (500, 'meanwhile', 1, NULL)")
+    own.capture(bikes, "bikes", "stations")
+    own.compare(bikes, "bikes")
+    assert own.is_complete(bikes, "bikes")

@@ -318,8 +318,8 @@ def capture(
         "poll": poll,
     }
     declared = _open(at, name, options)
-    layout = {"partition": [*partition], "type": type, "excluded": [*exclude]}
-    added = _describe(at, declared, tables, key, layout)
+    layout = {"partition": [*partition], "type": type}
+    added = _describe(at, declared, tables, key, exclude, layout)
     if added:
         _write(name, declared.model_copy(update={"tables": [*declared.tables, *added]}))
     return complete(world, name, progress)
@@ -378,6 +378,7 @@ def _describe(
     declared: Declaration,
     tables: Sequence[str],
     key: Sequence[str],
+    exclude: Sequence[str],
     layout: dict[str, Any],
 ) -> list[OwnTable]:
     """Return those of the tables that the flow does not have yet.
@@ -388,9 +389,8 @@ def _describe(
     """
     known, added = {table.source for table in declared.tables}, list[OwnTable]()
     for name in tables:
-        excluded = layout["excluded"]
         table = own_source.describe(
-            at, ENGINES[declared.engine], declared.database, name, key, excluded
+            at, ENGINES[declared.engine], declared.database, name, key, exclude
         )
         missing = {*layout["partition"], *filter(None, [declared.poll])} - {*table.columns}
         if missing:
@@ -408,6 +408,7 @@ def _describe(
                     key=[*table.key],
                     declares_key=table.declares_key,
                     rows=table.rows,
+                    excluded=table.excluded,
                     joined=bool(declared.tables),
                     **layout,
                 )
@@ -499,8 +500,8 @@ def complete(world: World, flow: str, progress: Callable[[str], None] = print) -
     spark, rows = session(at), []
     for table, own in zip(captured.tables(at), declared.tables):
         started = time.monotonic()
-        if not unchanged:
-            _finish(spark, at, captured, table, own)
+        if not _is_captured(at, captured, own):
+            _compare(spark, at, captured, table, own)
         described = own_source.describe(
             at, db, declared.database, own.source, own.key if own.declares_key else (), own.excluded
         )
@@ -538,7 +539,7 @@ def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
     }
     if joined and not declared.poll:
         captured.wait_until_captured(at)  # the connector knows the tables now
-        data = {"data-collections": [t.source for t in joined], "type": "INCREMENTAL"}
+        data = {"data-collections": [t.source for t in joined], "type": "BLOCKING"}
         signal = json.dumps({"type": "execute-snapshot", "data": data})
         topics.produce(at, f"{connector}.signals", [(connector, signal)])
     for name, before in waiting.items() if not declared.poll else ():
@@ -548,17 +549,6 @@ def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
 
 def _is_captured(at: World, captured: CaptureFlow, table: OwnTable) -> bool:
     return LABEL in {*hudi.labels(at, captured.table(at, table.name))["label"]}
-
-
-def _finish(
-    spark: SparkSession, at: World, captured: CaptureFlow, table: hudi.Table, own: OwnTable
-) -> None:
-    """Ingest and compare a table, and label the instant."""
-    if _is_captured(at, captured, own):
-        return
-    position = _compare(spark, at, captured, table, own)
-    if hudi.exists(table):
-        hudi.label(at, table, LABEL, position)
 
 
 def _changed_types(
@@ -579,38 +569,50 @@ def _changed_types(
 
 def _compare(
     spark: SparkSession, at: World, captured: CaptureFlow, table: hudi.Table, own: OwnTable
-) -> str:
-    """Compare a lake table with its source; return the log position of the compared rows.
+) -> None:
+    """Ingest and compare a table, and label the instant of its first comparison.
 
     Raises:
         CheckFailed: they differ, also after COMPARISONS attempts.
     """
     for attempt in range(COMPARISONS):
-        captured.wait_until_captured(at)
         position = captured.db.log_position(at, captured.database)
+        captured.wait_until_captured(at)
         captured.ingest(spark, at, table)
-        rows = captured.count(at, own.name)
-        if rows > MAX_COMPARED_ROWS:
-            lake_rows = hudi.read(spark, table).count()
-            is_last = lake_rows == rows or attempt == COMPARISONS - 1
-            if is_last:
-                check.equal(f"{table.name}: number of rows", lake_rows, rows)
-                return position
-        else:
-            source = captured.rows(at, own.name).drop(columns=own.excluded)
-            lake = (
-                cast(pandas.DataFrame, hudi.read(spark, table).toPandas())[source.columns]
-                if hudi.exists(table)
-                else source.head(0)
-            )
-            differences = check_values.differences(source, lake, own.key, ("lake", "source"))
-            if not differences or attempt == COMPARISONS - 1:
-                check.same_rows(
-                    source, lake, own.key, f"{own.source} = lake, row by row", allow_empty=True
-                )
-                return position
+        if _has_same_rows(spark, at, captured, table, own, attempt == COMPARISONS - 1):
+            break
         time.sleep(1)
-    raise AssertionError("unreachable")
+    if hudi.exists(table) and not _is_captured(at, captured, own):
+        hudi.label(at, table, LABEL, position)
+
+
+def _has_same_rows(
+    spark: SparkSession,
+    at: World,
+    captured: CaptureFlow,
+    table: hudi.Table,
+    own: OwnTable,
+    is_last: bool,
+) -> bool:
+    """Return whether a lake table equals its source; show the check if it does, or if it is the last.
+
+    Raises:
+        CheckFailed: they differ in the last comparison.
+    """
+    claim, rows = f"{own.source} = lake", captured.count(at, own.name)
+    if rows > MAX_COMPARED_ROWS:
+        lake_rows = hudi.read(spark, table).count()
+        if lake_rows == rows or is_last:
+            check.equal(f"{claim}, number of rows", lake_rows, rows)
+        return lake_rows == rows
+    source = captured.rows(at, own.name).drop(columns=own.excluded)
+    lake = source.head(0)
+    if hudi.exists(table):
+        lake = cast(pandas.DataFrame, hudi.read(spark, table).toPandas())[source.columns]
+    is_same = not check_values.differences(source, lake, own.key, ("lake", "source"))
+    if is_same or is_last:
+        check.same_rows(source, lake, own.key, f"{claim}, row by row", allow_empty=True)
+    return is_same
 
 
 def follow(

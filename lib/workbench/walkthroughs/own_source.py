@@ -34,6 +34,7 @@ class SourceTable:
     Attributes:
         name: `schema.table` (in MariaDB `database.table`).
         columns: {column: type in the source}, without the excluded columns.
+        excluded: the columns that are not captured.
         key: the columns that identify a row.
         declares_key: whether the connector must be told the key, because it is no primary key.
         is_full: whether each update has the whole old row.
@@ -42,6 +43,7 @@ class SourceTable:
 
     name: str
     columns: dict[str, str]
+    excluded: list[str]
     key: tuple[str, ...]
     declares_key: bool
     is_full: bool
@@ -74,7 +76,8 @@ def describe(
     location = f"{schema}.{table} in database {database}"
     query = MARIADB_COLUMNS if db is MARIADB else QUERIES["own_columns"]
     found = db.query(world, query, [table, schema], database).set_index("name")
-    found = found.drop(index=[*excluded], errors="ignore")
+    omitted = [column for column in excluded if column in found.index]
+    found = found.drop(index=omitted)
     if found.empty:
         raise SourceError(
             f"there is no table {name}",
@@ -116,6 +119,7 @@ def describe(
     return SourceTable(
         f"{schema}.{table}",
         found["type"].to_dict(),
+        omitted,
         columns,
         not (is_natural and natural["is_primary"].all()),
         bool(found["is_full"].iloc[0]),
