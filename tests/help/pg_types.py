@@ -14,6 +14,7 @@ from decimal import Decimal
 
 VARIABLE_SCALE_DECIMAL = "struct<scale:int,value:binary>"
 POINT = "struct<x:double,y:double,wkb:binary,srid:int>"
+SCALE = 10  # of the analyst type of a numeric without precision
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Type:
         avro: the Spark type of its column, read from Avro.
         rule: name of its rule.
         values: values in SQL.
+
+    The analyst type is `analyst`; it is the same from JSON and from Avro.
     """
 
     name: str
@@ -33,6 +36,16 @@ class Type:
     avro: str
     rule: str
     values: tuple
+
+    @property
+    def analyst(self):
+        kind = ANALYST_RULES.get(self.rule, (None,))[0]
+        return kind and self.name.endswith("[]") and f"array<{kind}>" or kind or self.avro
+
+    @property
+    def accepted(self):
+        """The values that a column of the analyst type can hold."""
+        return tuple(v for v in self.values if v not in REFUSED.get(self.name, ()))
 
 
 def days(text):
@@ -160,6 +173,65 @@ RULES = {
         lambda text, avro: point(text),
     ),
     "vector": ("the same numbers", lambda text, avro: json.loads(text)),
+}
+
+
+def clock_text(text):
+    hours, minutes, seconds = text.split(":")
+    return f"{hours}:{minutes}:{Decimal(seconds):09.6f}"
+
+
+# {name: (analyst type, description, function of a value)} of the rules with another analyst type
+ANALYST_RULES = {
+    "date": ("date", "the same day", days),
+    "micro": ("timestamp", "the same time", instant),
+    "milli": ("timestamp", "the same time", instant),
+    "zoned": ("timestamp", "the same instant, in UTC", lambda text: instant(text[:-3])),
+    "zoned3": ("timestamp", "the same instant, in UTC", lambda text: instant(text[:-3])),
+    "time": ("string", "`10:00:00.123456`: `CAST(x AS time)` in Athena", clock_text),
+    "time3": ("string", "`10:00:00.123000`: `CAST(x AS time)` in Athena", clock_text),
+    "interval": (
+        "decimal(19,6)",
+        "seconds; a month counts as 365.25 / 12 days",
+        lambda text: Decimal(duration(text)).scaleb(-6),
+    ),
+    "loose": (
+        f"decimal(38,{SCALE})",
+        "the same number; another scale: `scales={column: digits}`",
+        Decimal,
+    ),
+    "point": (
+        "struct<x:double,y:double>",
+        "the coordinates",
+        lambda text: {name: point(text)[name] for name in "xy"},
+    ),
+}
+# {type: values in SQL with which a row becomes a dead letter}
+REFUSED = {
+    "date": (
+        "'infinity'",
+        "'-infinity'",
+        "'0044-03-15 BC'",
+        "'1582-10-10'",
+        "'1582-10-15'",
+    ),
+    "timestamp": (
+        "'0001-01-01'",
+        "'1582-10-14'",
+        "'infinity'",
+        "'-infinity'",
+        "'0044-03-15 BC'",
+    ),
+    "timestamp(3)": ("'0001-01-01'", "'infinity'"),
+    "timestamptz": (
+        "'0001-01-01 00:00+00'",
+        "'infinity'",
+        "'-infinity'",
+        "'0044-03-15 00:00+00 BC'",
+    ),
+    "numeric": ("1e28", "-1e28", "0.12345678901", "1e40"),
+    "timestamp[]": ("'{2001-02-03,infinity}'",),
+    "numeric[]": ("'{1,1e28}'",),
 }
 
 TYPES = (
@@ -450,14 +522,14 @@ DEBEZIUM_ERRORS = {
 }
 
 
-def expected(kind, text, avro, snapshot):
+def expected(kind, text, snapshot, avro):
     """Return the expected value in the lake.
 
     Args:
         kind: the Type.
         text: PostgreSQL's text; for a list, JSON of its texts.
-        avro: whether it is read from Avro.
         snapshot: whether it comes from the snapshot.
+        avro: whether it is read from Avro.
     """
     if text is None:
         return None
@@ -470,11 +542,28 @@ def expected(kind, text, avro, snapshot):
     return rule(text, avro)
 
 
+def expected_analyst(kind, text):
+    """Return the expected value of a column of the analyst type; the arguments are as for `expected`."""
+    if kind.rule not in ANALYST_RULES or text is None:
+        return expected(kind, text, False, True)
+    if (kind.name, text) in DEBEZIUM_ERRORS:
+        assert DEBEZIUM_ERRORS[kind.name, text] == (None, None)
+        return None
+    rule = ANALYST_RULES[kind.rule][2]
+    if kind.name.endswith("[]"):
+        return [None if each is None else rule(each) for each in json.loads(text)]
+    return rule(text)
+
+
 def doc_tables():
-    """Return the rows of the two tables of docs/types.md."""
+    """Return the rows of the tables of docs/types.md: analyst types, types, wrong values."""
+    analyst = [
+        f"| `{t.name}` | `{t.analyst}` | {ANALYST_RULES.get(t.rule, RULES[t.rule][0:1] * 2)[1]} |"
+        for t in TYPES
+    ]
     types = [f"| `{t.name}` | `{t.json}` | `{t.avro}` | {RULES[t.rule][0]} |" for t in TYPES]
     wrong = [
         f"| `{kind}` | `{text}` | `{json.dumps(first)}` | `{json.dumps(later)}` |"
         for (kind, text), (first, later) in DEBEZIUM_ERRORS.items()
     ]
-    return types, wrong
+    return analyst, types, wrong

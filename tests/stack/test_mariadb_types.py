@@ -48,14 +48,8 @@ def test_what_each_type_is_in_the_lake(lab, spark):
         insert = f"{how} INSERT INTO t VALUES ({', '.join(['%s'] * len(row))})"
         mariadb.execute(lab, insert, row, "types_lab")
     topics.wait_for_messages(lab, TOPIC, 2, connector=NAME)
-    table = hudi.table(
-        lab, "types_lab", key=("id",), ordering="__source_file,__source_pos,__source_row"
-    )
-    try:
-        assert hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), table).upserts == 2
-        one, zero = (r.asDict(True) for r in hudi.read(spark, table).orderBy("id").collect())
-    finally:
-        hudi.drop(spark, lab, table)
+    one, zero = ingest(lab, spark, "published")
+    analyst, _ = ingest(lab, spark, "analyst")
     source = (
         mariadb.query(lab, "SELECT * FROM t WHERE id = 1", database="types_lab").iloc[0].to_dict()
     )
@@ -73,3 +67,17 @@ def test_what_each_type_is_in_the_lake(lab, spark):
         and type(one["at"]) is dt.datetime
     )
     assert {name for name in source if zero[name] is not None} == {"id"}, "a day of zeros is null"
+    otherwise |= {"zoned": dt.datetime(2024, 2, 29, 10), "span": "-30:00:00.000000"}
+    assert {name: analyst[name] for name in source} == {**source, **otherwise}
+
+
+def ingest(world, spark, types):
+    """The two rows in a new table."""
+    ordering = "__source_file,__source_pos,__source_row"
+    table = hudi.table(world, f"types_lab_{types}", key=("id",), ordering=ordering)
+    try:
+        topic = hudi.Topic(TOPIC, format="avro", types=types)
+        assert hudi.ingest(spark, world, topic, table).upserts == 2
+        return [r.asDict(True) for r in hudi.read(spark, table).orderBy("id").collect()]
+    finally:
+        hudi.drop(spark, world, table)

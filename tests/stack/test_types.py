@@ -9,16 +9,15 @@ from random import Random
 import avro_help
 import numpy as np
 import pytest
-from connect_schema import connect_schema_to_avro
 from lake_help import INLINE_COMPACTION, change_record, new_table, new_topic, produce
-from pg_types import TYPES, expected
+from pg_types import REFUSED, TYPES, expected, expected_analyst
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from workbench import connect, hudi, stack
+from workbench import connect, hudi, query, stack
 from workbench.checks import check
 from workbench.hudi import timeline
 from workbench.source import postgres
-from workbench.topic import avro, topics
+from workbench.topic import topics
 from worlds import with_settings
 
 # name: (type in Spark, values of the first three rows; the fourth has none)
@@ -182,7 +181,8 @@ COLUMNS = {f"c{n:02d}": kind for n, kind in enumerate(TYPES)}
 OWN = """
     CREATE EXTENSION IF NOT EXISTS vector; CREATE TYPE mood AS ENUM ('happy', 'sad');
     CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE DOMAIN loose AS numeric;
-    CREATE TABLE types (id int PRIMARY KEY, """
+    """
+TABLES = ("types", "analyst")  # the second one has only values that its analyst types can hold
 LARGE = "E" * 3 + "".join(
     Random(1).choices("abcdefghijklmnop", k=20_000)
 )  # kept outside its row (TOAST)
@@ -190,22 +190,25 @@ LARGE = "E" * 3 + "".join(
 
 @pytest.fixture(scope="module")
 def own(world):
-    """A database with a table of every type, and two connectors: JSON and Avro."""
+    """A database with two tables of every type, and two connectors: JSON and Avro."""
     stack.ensure_running(world, "apicurio")
     lab = with_settings(world, postgres={"database": NAME})
     postgres.create_database(lab)
-    postgres.execute(
-        lab, OWN + ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items()) + ")"
-    )
-    postgres.execute(lab, "ALTER TABLE types REPLICA IDENTITY FULL")
-    postgres.grant_replication(lab, ["public.types"])
-    postgres.create_publication(lab, "moma_publication", ["public.types"])
-    made = Changes()
-    made.apply(lab, 120)
-    made.messages = len(made.keys)  # those of the snapshot
+    columns = ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items())
+    postgres.execute(lab, OWN)
+    for table in TABLES:
+        postgres.execute(lab, f"CREATE TABLE {table} (id int PRIMARY KEY, {columns})")
+        postgres.execute(lab, f"ALTER TABLE {table} REPLICA IDENTITY FULL")
+    captured = [f"public.{table}" for table in TABLES]
+    postgres.grant_replication(lab, captured)
+    postgres.create_publication(lab, "moma_publication", captured)
+    made = {table: Changes(table) for table in TABLES}
+    for each in made.values():
+        each.apply(lab, 120)
+        each.messages = len(each.keys)  # those of the snapshot
     avro = avro_help.source_config(lab, NAME)
     avro |= {
-        "table.include.list": "public.types",
+        "table.include.list": ",".join(captured),
         "slot.name": f"{NAME}_avro",
         "topic.prefix": f"{NAME}_avro",
     }
@@ -236,7 +239,8 @@ class Changes:
     """Random statements; knows which keys there are, and how many messages the source sends for all
     of them."""
 
-    def __init__(self):
+    def __init__(self, table):
+        self.table = table
         self.random, self.keys, self.next, self.messages = Random(SEED), [], 1, 0
         self.counts = dict.fromkeys(("insert", "update", "delete"), 0)
 
@@ -244,7 +248,8 @@ class Changes:
         if kind.name == "text" and self.random.random() < 0.2:
             return f"'{LARGE}'"
         # a serial has no null
-        return self.random.choice([*kind.values, *([] if "serial" in kind.name else ["NULL"])])
+        values = kind.accepted if self.table == "analyst" else kind.values
+        return self.random.choice([*values, *([] if "serial" in kind.name else ["NULL"])])
 
     def apply(self, world, n):
         """Change something n times, ten times in each transaction."""
@@ -265,13 +270,13 @@ class Changes:
             self.keys.append(self.next)
             self.next += 1
             values = ", ".join(map(self.value, COLUMNS.values()))
-            return f"INSERT INTO types VALUES ({self.keys[-1]}, {values})"
+            return f"INSERT INTO {self.table} VALUES ({self.keys[-1]}, {values})"
         key = r.choice(self.keys)
         if kind == "delete":
             self.keys.remove(key)
-            return f"DELETE FROM types WHERE id = {key}"
+            return f"DELETE FROM {self.table} WHERE id = {key}"
         some = r.sample(list(COLUMNS), 12)
-        return f"UPDATE types SET {', '.join(f'{c} = {self.value(COLUMNS[c])}' for c in some)} WHERE id = {key}"
+        return f"UPDATE {self.table} SET {', '.join(f'{c} = {self.value(COLUMNS[c])}' for c in some)} WHERE id = {key}"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +291,7 @@ class Changes:
     ids=["two tables", "four tables"],
 )
 def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, which):
-    lab, made = own
+    lab, made = own[0], own[1]["types"]
     tables = {(form, kind): new_table(world, partition=(), type=kind) for form, kind in which}
     assert made.counts["insert"] >= 60
     try:
@@ -296,14 +301,14 @@ def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, whi
             for (form, kind), table in tables.items():
                 topic = f"{NAME}_{form}.public.types"
                 topics.wait_for_messages(lab, topic, made.messages, connector=f"{NAME}_{form}")
-                schema = from_messages(lab, topic) if form == "json" else None
-                done = hudi.ingest(spark, lab, hudi.Topic(topic, format=form), table, schema=schema)
+                source = hudi.Topic(topic, format=form, types="raw")
+                done = hudi.ingest(spark, lab, source, table)
                 assert done.dead_letters == 0, hudi.dead_letters(spark, lab, table).collect()
                 if (
                     number == 1 and kind == "mor"
                 ):  # what comes after is merged into the files of the compaction
                     hudi.compact(spark, table)
-        truth = source(lab)
+        truth = source_rows(lab, "types")
         for (form, kind), table in tables.items():
             types = dict(hudi.read(spark, table).dtypes)
             check.equal(
@@ -311,7 +316,11 @@ def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, whi
                 {c: types[c] for c in COLUMNS},
                 {c: getattr(kind_, form) for c, kind_ in COLUMNS.items()},
             )
-            compared = compare(truth, lake(spark, table), form == "avro")
+            compared = compare(
+                truth,
+                lake_rows(hudi.read(spark, table)),
+                lambda *value, avro=form == "avro": expected(*value, avro),
+            )
             assert not compared, f"{form}, {kind}: " + "\n".join(compared[:20])
         assert sum(made.counts.values()) >= 500 and min(made.counts.values()) >= 60, made.counts
     finally:
@@ -319,13 +328,99 @@ def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, whi
             hudi.drop(spark, world, table)
 
 
-def from_messages(world, topic):
-    """The reader schema that the messages of a JSON topic carry."""
-    message = json.loads(topics.read(world, topic, limit=1)["value"][0])
-    return avro.to_spark(connect_schema_to_avro(message["schema"], "types.Value"))
+@pytest.mark.parametrize(
+    "which",
+    [
+        [("json", "cow"), ("avro", "mor")],
+        pytest.param(
+            [("json", "mor"), ("avro", "cow")],
+            marks=pytest.mark.drill,
+        ),
+    ],
+    ids=["two tables", "the other two"],
+)
+def test_analyst_types(own, spark, world, which):
+    """Full rows of the lake equal the source's, and what a column cannot hold is a dead letter."""
+    lab, made = own[0], own[1]["analyst"]
+    tables = {(form, kind): new_table(world, partition=(), type=kind) for form, kind in which}
+
+    def ingest(form, table):
+        topic = f"{NAME}_{form}.public.analyst"
+        topics.wait_for_messages(lab, topic, made.messages, connector=f"{NAME}_{form}")
+        return hudi.ingest(spark, lab, hudi.Topic(topic, format=form, types="analyst"), table)
+
+    try:
+        for number in range(3):
+            if number:
+                made.apply(lab, 200)
+            for (form, kind), table in tables.items():
+                done = ingest(form, table)
+                assert done.dead_letters == 0, hudi.dead_letters(spark, lab, table).collect()
+                if number == 1 and kind == "mor":
+                    hudi.compact(spark, table)
+        truth = source_rows(lab, "analyst")
+        assert sum(made.counts.values()) >= 500 and min(made.counts.values()) >= 60, made.counts
+        for (form, kind), table in tables.items():
+            rows = hudi.read(spark, table)
+            types = {c: t for c, t in rows.dtypes if c in COLUMNS}
+            wanted = {c: kind_.analyst for c, kind_ in COLUMNS.items()}
+            check.equal(f"types, {form}, {kind}", types, wanted)
+            compared = compare(
+                truth, lake_rows(rows), lambda kind, text, _: expected_analyst(kind, text)
+            )
+            assert not compared, f"{form}, {kind}: " + "\n".join(compared[:20])
+        query_as_an_analyst(spark, next(iter(tables.values())))
+        refused = [(name, value) for name, values in REFUSED.items() for value in values]
+        names = {kind.name: name for name, kind in COLUMNS.items()}
+        for n, (name, value) in enumerate(refused):
+            key, column = 1_000_000 + n, names[name]
+            good = f"INSERT INTO analyst (id, c05) VALUES ({key}, 1)"
+            postgres.execute(lab, good)  # then a value that is refused, then a delete
+            postgres.execute(lab, f"UPDATE analyst SET {column} = {value} WHERE id = {key}")
+            if n % 2:
+                postgres.execute(lab, f"DELETE FROM analyst WHERE id = {key}")
+            made.messages += 4 if n % 2 else 2
+        for (form, _), table in tables.items():
+            done = ingest(form, table)
+            assert done.dead_letters == len(refused)
+            reasons = [row["reason"] for row in hudi.dead_letters(spark, lab, table).collect()]
+            for name in REFUSED:
+                found = [r for r in reasons if r.startswith(f'{{"{names[name]}":')]
+                assert len(found) == len(REFUSED[name]), (form, name, reasons)
+            rows = hudi.read(spark, table).where("id >= 1000000").select("id").collect()
+            assert {row["id"] for row in rows} == {
+                1_000_000 + n for n in range(len(refused)) if not n % 2
+            }, "a delete needs its key only"
+    finally:
+        postgres.execute(lab, "DELETE FROM analyst WHERE id >= 1000000")
+        for table in tables.values():
+            hudi.drop(spark, world, table)
 
 
-def source(world):
+def query_as_an_analyst(spark, table):
+    """SQL in Athena's dialect, and the dtypes of a frame that a chart takes."""
+    column = {kind.name: name for name, kind in COLUMNS.items()}
+    name = hudi.register(spark, table)
+    json_ = query.sql(
+        spark,
+        f"SELECT json_extract_scalar({column['jsonb']}, '$.a[0]') AS a, "
+        f"json_extract({column['json']}, '$.a') AS b, count(*) AS n FROM {name} "
+        f"WHERE {column['jsonb']} LIKE '{{%' AND {column['json']} LIKE '{{%' GROUP BY 1, 2",
+    )
+    assert json_.to_dict("records")[0]["a"] == "1" and json_["b"][0] == "1"
+    moments = query.sql(
+        spark,
+        f"SELECT {column['timestamptz']} AS z, {column['timestamp']} AS t, "
+        f"{column['numeric']} AS n, {column['interval']} AS i, {column['point']}.x AS x, "
+        f"element_at({column['timestamptz[]']}, 1) AS first FROM {name} "
+        f"WHERE year({column['timestamptz']}) = 2001 AND year({column['timestamp']}) = 2001",
+    )
+    assert len(moments)
+    for name in "zt":
+        assert moments[name].dtype.kind == "M", moments.dtypes
+
+
+def source_rows(world, table):
     """{id: {column: PostgreSQL's text of the value; of a list, JSON of its texts}}."""
 
     def text(name, kind):
@@ -340,14 +435,13 @@ def source(world):
     with postgres.connect(world) as c:
         c.execute("SET intervalstyle = iso_8601; SET timezone = UTC")
         rows = c.execute(
-            f"SELECT id, {', '.join(text(*each) for each in COLUMNS.items())} FROM types"
+            f"SELECT id, {', '.join(text(*each) for each in COLUMNS.items())} FROM {table}"
         ).fetchall()
     return {row[0]: dict(zip(COLUMNS, row[1:])) for row in rows}
 
 
-def lake(spark, table):
+def lake_rows(rows):
     """{id: (whether the row is of the first snapshot, {column: value})}, numbers exact."""
-    rows = hudi.read(spark, table)
     fields = {f.name: f.dataType for f in rows.schema}
     shown = F.to_json(
         F.struct(*[as_number(F.col(c), fields[c]).alias(c) for c in COLUMNS]),
@@ -383,12 +477,12 @@ def exact(found):
     )
 
 
-def compare(truth, seen, avro):
+def compare(truth, seen, expected):
     found = [f"id={key}: in one of both only" for key in truth.keys() ^ seen.keys()]
     for key in truth.keys() & seen.keys():
         snapshot, row = seen[key]
         for column, kind in COLUMNS.items():
-            wanted = expected(kind, truth[key][column], avro, snapshot)
+            wanted = expected(kind, truth[key][column], snapshot)
             if not alike(row[column], wanted):
                 found.append(
                     f"{kind.name}, id={key}, {truth[key][column]!r}: lake {row[column]!r}, wanted {wanted!r}, "

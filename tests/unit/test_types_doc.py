@@ -15,7 +15,7 @@ def test_the_tables_of_the_page_are_those_of_the_test():
                 break
             rows.append(line)
         shown.append(rows)
-    assert shown == list(pg_types.doc_tables())
+    assert shown[1:] == list(pg_types.doc_tables())  # the first one lists `types`
 
 
 def test_days_and_times():

@@ -11,8 +11,8 @@ import contextlib
 import json
 import re
 import threading
-from dataclasses import dataclass
-from typing import Any, Callable, NamedTuple, Optional, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, NamedTuple, Optional, TypedDict
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -25,11 +25,12 @@ from ..base.paths import join_uri
 from ..landing.job import topic_id_path
 from ..topic import topics, wire
 from ..topic.connect_schema import DECIMAL
-from . import decode, decode_avro, evolution
+from . import decode, decode_avro, decode_connect, evolution
 from .tables import COMBINED_ORDERING_COLUMN, Table, safe_file_name, table_state_dir
 from .timeline import completed_actions
 
 FORMATS = ("json", "avro")
+PUBLISHED, RAW, ANALYST = TYPES = ("published", "raw", "analyst")
 _PARQUET_HINT = (
     "hudi.Landed does not read Parquet: configure the sink to write JsonFormat or AvroFormat into another "
     "folder, and ingest that folder; spark.read.parquet shows the files"
@@ -79,18 +80,27 @@ class Source:
     Attributes:
         name: of the topic, or of the folder below the landing.
         format: "json" or "avro".
+        types: "published": the types that are sent (JSON has those of data/schemas/<table>.avsc, and its
+            messages need no schema). "raw": the same, and JSON has those of the schema that each
+            message carries. "analyst": the analyst types of docs/types.md; JSON's messages carry
+            their schema.
+        scales: {column: digits after the decimal point} of the analyst type of a numeric without
+            precision, by default 10.
     """
 
     name: str
     format: str = "json"
+    types: str = field(default=PUBLISHED, repr=False)
+    scales: Mapping[str, int] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raise LakeError if the format is unknown."""
-        if self.format not in FORMATS:
-            raise LakeError(
-                f"format of {self.name} is {self.format!r}",
-                expected=did_you_mean(str(self.format), FORMATS),
-            )
+        """Raise LakeError if the format or the types are unknown."""
+        for name, value, known in (("format", self.format, FORMATS), ("types", self.types, TYPES)):
+            if value not in known:
+                raise LakeError(
+                    f"{name} of {self.name} is {value!r}",
+                    expected=did_you_mean(str(value), known),
+                )
 
     @property
     def id(self) -> str:
@@ -189,9 +199,17 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self.resolver: Optional[decode_avro.SchemaResolver] = None
-        if self.source.format == "avro":
-            self.resolver = decode_avro.SchemaResolver(
-                self.world, self.source.topic, self.schema, _source_columns(self.table)
+        source, is_avro = self.source, self.source.format == "avro"
+        if is_avro or source.types != PUBLISHED:
+            is_analyst = source.types == ANALYST
+            resolver = decode_avro.SchemaResolver if is_avro else decode_connect.MessageSchemas
+            self.resolver = resolver(
+                self.world,
+                source.topic,
+                self.schema,
+                _source_columns(self.table),
+                source.scales if is_analyst else None,
+                as_numbers=is_analyst or not is_avro,
             )
         elif self.schema is None:
             self.json_schema = decode.reader_schema(self.table.name)
@@ -224,6 +242,11 @@ class _Reader:
             decode.classified_schema(rows, self.table),
             decode.classified_schema(latest, self.table),
         )
+
+    def _decode_texts(self, texts: DataFrame, in_memory: bool = False, **options: Any) -> DataFrame:
+        if isinstance(self.resolver, decode_connect.MessageSchemas):
+            return decode_connect.rows(texts, self.resolver, self.table, in_memory, **options)
+        return decode.rows(texts, self.json_schema, self.table, **options)
 
     def _require_topic_id(
         self, progress: SourceProgress, topic_id: Optional[str], message: str, location: str
@@ -366,20 +389,23 @@ class _TopicReader(_Reader):
 
         Spark takes longer to analyze the query of a small batch than to run it.
         """
-        if self.resolver:
+        if self.source.format == "avro":
             return self._decode_avro(messages, in_memory=True), None
         has_decimals = any(DECIMAL.encode() in value for value in values)
-        quick = self._decode_json(messages, has_decimals=has_decimals, explain=False)
-        return quick, lambda: self._decode_json(messages)
+        quick = self._decode_json(messages, True, has_decimals=has_decimals, explain=False)
+        return quick, lambda: self._decode_json(messages, True)
 
     def _decode(self, messages: DataFrame) -> DataFrame:
-        return self._decode_avro(messages) if self.resolver else self._decode_json(messages)
+        is_avro = self.source.format == "avro"
+        return self._decode_avro(messages) if is_avro else self._decode_json(messages)
 
-    def _decode_json(self, messages: DataFrame, **options: bool) -> DataFrame:
+    def _decode_json(
+        self, messages: DataFrame, in_memory: bool = False, **options: bool
+    ) -> DataFrame:
         # the cast accepts any bytes; decode.rows detects invalid UTF-8
         key, text = F.col("key").cast("string"), F.col("value").cast("string")
         texts = messages.select(key.alias("key"), text.alias("text"), *decode.ORIGIN)
-        return decode.rows(texts, self.json_schema, self.table, **options)
+        return self._decode_texts(texts, in_memory, **options)
 
     def _decode_avro(self, messages: DataFrame, in_memory: bool = False) -> DataFrame:
         assert self.resolver
@@ -447,7 +473,7 @@ class _LandedReader(_Reader):
         return self.file_lists[batch_id]
 
     def _decode(self, uris: list[str]) -> DataFrame:
-        if self.resolver:
+        if self.resolver and self.source.format == "avro":
             return decode_avro.read_files(self.spark, uris, self.resolver, self.table)
         lines = self.spark.read.format("text").load(uris).where("length(trim(value)) > 0")
         texts = lines.select(
@@ -455,7 +481,7 @@ class _LandedReader(_Reader):
             F.col("value").alias("text"),
             F.input_file_name().alias("file"),
         )
-        return decode.rows(texts, self.json_schema, self.table)
+        return self._decode_texts(texts)
 
 
 def _check_format(source: Landed, uris: list[str]) -> None:

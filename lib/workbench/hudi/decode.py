@@ -13,6 +13,7 @@ import json
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import NamedTuple, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -34,6 +35,7 @@ NOT_UTF8 = "not UTF-8, the text is its base64"
 # the columns that every decoder returns
 OUTPUT_COLUMNS = ("key", "row", "outcome", "reason", *ORIGIN, "text")
 SCHEMA_END = '},"payload":'
+SENT = "_sent"  # the column of a row as it is sent
 _CORRUPT = "_bad"
 PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
 BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
@@ -41,7 +43,22 @@ NON_FINITE_PATTERN = r'"(NaN|-?Infinity)"(?!:)'  # JSON's text for a double that
 MAX_VALUE_CHARS = 100  # of a value in the reason of a dead letter
 # The placeholder, as text, that Debezium writes into a NOT NULL column of a delete event without its
 # value.
-DEFAULT_VALUE_PATTERN = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?)?$"
+DEFAULT_VALUE_PATTERN = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?|00:00:00\.000000)?$"
+
+
+class ConvertedRow(NamedTuple):
+    """A row in other types than those that are sent.
+
+    Attributes:
+        schema: its type.
+        value: the row; null if the one that is sent is.
+        lost: which value the column `row` cannot hold (it is null there), and why; null if it holds
+            all.
+    """
+
+    schema: T.StructType
+    value: Column
+    lost: Column
 
 
 def reader_schema(name: str) -> T.StructType:
@@ -62,6 +79,7 @@ def rows(
     schema: T.StructType,
     table: Table,
     *,
+    converted: Optional[ConvertedRow] = None,
     has_decimals: bool = True,
     explain: bool = True,
 ) -> DataFrame:
@@ -72,6 +90,7 @@ def rows(
         schema: the reader schema. Fields that it lacks are left out; fields that a message lacks are
             null.
         table: the table that the rows are for.
+        converted: what becomes of a row of `schema` in the column SENT; by default it stays.
         has_decimals: whether a text may contain the name of Connect's Decimal. False makes the query
             much smaller.
         explain: whether the reason of a value that does not have its type names the value. False
@@ -97,7 +116,7 @@ def rows(
     # Connect sends the same schema with each message. To parse it takes longer than the row: it is
     # cut off where it stands as JsonConverter writes it. Names in a schema are its own keys, never
     # payload.
-    can_cut = text.startswith('{"schema":{') & (F.instr("text", SCHEMA_END) > 0)
+    can_cut = _can_cut_schema()
     payload = F.expr(f"substring(text, instr(text, '{SCHEMA_END}') + 2)")
     wrapped = (
         F.when(can_cut, F.concat(F.lit("{"), payload)).when(has_envelope, text).otherwise(bare)
@@ -113,25 +132,40 @@ def rows(
         "text",
         *ORIGIN,
         "_text",
-        F.col("_parsed.payload").alias("row"),
+        F.col("_parsed.payload").alias(SENT),
         F.col(f"_parsed.{_CORRUPT}").alias(_CORRUPT),
     )
+    if converted is None:
+        converted = ConvertedRow(schema, F.col(SENT), F.lit(None).cast("string"))
+    decoded = add_columns(decoded, row=converted.value)
+    decoded = add_columns(decoded, lost=converted.lost)
     is_corrupt = F.col(_CORRUPT).isNotNull()
     # no value, a JSON null, or an empty envelope
-    is_tombstone = text.isNull() | (~is_corrupt & F.col("row").isNull())
+    is_tombstone = text.isNull() | (~is_corrupt & F.col(SENT).isNull())
     is_malformed = is_corrupt & F.get_json_object("_text", "$").isNull()
     mismatch = F.lit(MISMATCH)
     if explain:
-        mismatch = _mismatch_reason(F.col("_text"), F.col("row"), schema)
+        mismatch = _mismatch_reason(F.col("_text"), F.col(SENT), schema)
     errors = [
         (_is_not_utf8(F.when(can_cut, payload).otherwise(text)), F.lit(NOT_UTF8)),
         (is_malformed, F.lit("malformed JSON")),
         (is_corrupt, mismatch),
     ]
-    classified = classify(decoded, schema, is_tombstone, errors, table)
+    classified = classify(decoded, converted.schema, is_tombstone, errors, table)
     base64 = F.base64(text.cast("binary"))
     printable = F.when(F.col("reason") == NOT_UTF8, base64).otherwise(text)
     return output(classified, printable)
+
+
+def _can_cut_schema() -> Column:
+    return F.col("text").startswith('{"schema":{') & (F.instr("text", SCHEMA_END) > 0)
+
+
+def message_schema() -> Column:
+    """Return the JSON of the Connect schema in the column `text`; "" without one, null without a text."""
+    cut = F.expr(f"substring(text, 11, instr(text, '{SCHEMA_END}') - 10)")
+    schema = F.when(_can_cut_schema(), cut).otherwise(F.get_json_object("text", "$.schema"))
+    return F.when(F.col("text").isNotNull(), F.coalesce(schema, F.lit("")))
 
 
 def add_columns(rows: DataFrame, **columns: Column) -> DataFrame:
@@ -352,7 +386,7 @@ def _decode_value(
             ),
         )
     scale = F.when(schema["name"] == DECIMAL, schema["parameters"]["scale"].cast("int"))
-    number = _from_unscaled(encoded, scale, kind)
+    number = from_unscaled(encoded, scale, kind)
     return F.when(scale.isNotNull() & encoded.isNotNull(), number).otherwise(parsed)
 
 
@@ -381,7 +415,7 @@ def _has_lost_value(text: Column, value: Column, kind: T.DataType) -> Column:
     return F.coalesce(F.exists(is_lost, lambda one: one), F.lit(False))
 
 
-def _from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:
+def from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:
     """Return a number; null where `kind` does not hold it.
 
     Args:
@@ -434,7 +468,8 @@ def classify(
     """Add `outcome`, and `reason` of a dead letter; to `row` the combined ordering column if any.
 
     Args:
-        decoded: columns `row` (of type `schema`), `key`, and those that the conditions use.
+        decoded: columns `row` (of type `schema`), `lost` (see ConvertedRow), `key`, and those that the
+            conditions use.
         schema: the reader schema.
         is_tombstone: whether the message holds no row.
         errors: (condition, reason) of each decoding error; the first that applies counts.
@@ -446,7 +481,8 @@ def classify(
     _require_fields(schema, table)
     moves.check(schema, table)
     is_delete = _is_delete(schema)
-    errors = [*errors, *_null_field_errors(table)]
+    # a delete needs its key only
+    errors = [*errors, (~is_delete, F.col("lost")), *_null_field_errors(table)]
     errors += moves.errors(schema, table, is_delete)
     partition = changeable_partition(table)
     if partition:

@@ -14,7 +14,7 @@ import contextlib
 import json
 from collections import Counter
 from functools import reduce
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +23,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from ..base import LakeError, World, files
 from ..topic import avro, registry, wire
-from . import decode
+from . import analyst_types, decode
 from .evolution import TEXT_CONVERSIONS, is_wider_decimal, leaf_types, merge_schemas
 from .tables import Table
 
@@ -58,6 +58,9 @@ class SchemaResolver:
             schemas have. So a message from before a column was dropped still has its value.
         is_explicit: whether a reader schema was given.
         table_schema: the columns of the table; None before its first commit.
+        scales: the digits after the point of analyst types (see analyst_types.convert); None for the
+            types that are sent.
+        as_numbers: whether dates and times are sent as numbers to Spark, as analyst types need them.
         rejected: {schema id: why its messages become dead letters; "" if they do not}. A schema is
             rejected if its record has another name than the latest schema's, or if the batch would
             add more than MAX_NEW_COLUMNS columns. Empty with an explicit reader schema.
@@ -69,12 +72,15 @@ class SchemaResolver:
         topic: str,
         reader_schema: Optional[T.StructType] = None,
         table_schema: Optional[T.StructType] = None,
+        scales: Optional[Mapping[str, int]] = None,
+        as_numbers: bool = False,
     ):
         """Start without schemas, except those given."""
         self.world, self.topic = world, topic
         self.reader_schema = self.latest_schema = reader_schema
         self.is_explicit = reader_schema is not None
         self.table_schema = table_schema
+        self.scales, self.as_numbers = scales, as_numbers
         self.rejected: dict[str, str] = {}
         self._resolved: dict[str, Any] = {}
 
@@ -112,11 +118,11 @@ class SchemaResolver:
         for id in sorted(set(ids) - set(self._resolved), key=lambda id: (len(id), id)):
             avsc = self._fetch(id)
             if avsc is not None:
-                new[id] = avro.for_spark(avsc)
+                new[id] = avro.for_spark(avsc, self.as_numbers)
         needs_update = not self.is_explicit and (new or self.reader_schema is None)
         if needs_update and (latest or use_registry):
             latest = latest or registry.latest(self.world, f"{self.topic}-value")
-            self._update_reader_schema(new, avro.for_spark(latest))
+            self._update_reader_schema(new, avro.for_spark(latest, self.as_numbers))
         self._resolved.update(new)  # last: after an error all are fetched again
         return {id: self._resolved.get(id) for id in sorted(ids)}
 
@@ -134,7 +140,7 @@ class SchemaResolver:
                 )
                 continue
             with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
-                version = avro.to_spark(avsc)
+                version = self._columns(avsc)
                 paths = added | leaf_types(version).keys() - previous_paths
                 self.rejected[id] = _excess_reason(paths)
                 if not self.rejected[id]:
@@ -151,9 +157,9 @@ class SchemaResolver:
             UnsafeSchema: it is unsafe, and there is no previous one.
         """
         if not previous:
-            return avro.to_spark(latest)
+            return self._columns(latest)
         with contextlib.suppress(avro.UnsafeSchema):
-            schema = avro.to_spark(latest)
+            schema = self._columns(latest)
             if not _excess_reason(leaf_types(schema).keys() - leaf_types(previous).keys()):
                 return schema
         return self.latest_schema or previous
@@ -162,25 +168,35 @@ class SchemaResolver:
         kind, _, number = id.partition(" ")
         return registry.find(self.world, number, kind) if kind in wire.ID_KINDS else json.loads(id)
 
-    def convert(self, record: Column, id: str, name: str) -> tuple[Column, str]:
+    def _columns(self, avsc: dict[str, Any]) -> T.StructType:
+        """Return the columns of rows that are sent with a schema."""
+        if self.scales is None:
+            return avro.to_spark(avsc)
+        return analyst_types.convert("row", avsc, self.scales).schema
+
+    def convert(self, record: str, id: str, name: str) -> tuple[decode.ConvertedRow, str]:
         """Convert a record of a resolved schema to the reader schema.
 
         Args:
-            record: the record as from_avro returns it.
+            record: name of the column that has the record, as from_avro returns it.
             id: id of its schema.
             name: name of the schema in the reason.
 
         Returns:
             The record and ""; or null, and why no message of the schema is decoded.
         """
-        reason, avsc = self.rejected.get(id, ""), self._resolved[id]
+        reason, avsc, want = self.rejected.get(id, ""), self._resolved[id], self.row_schema
         if not reason:
             try:
-                have, path = avro.to_spark(avsc), avro.full_name(avsc)
-                return _convert(record, have, self.row_schema, path, self.is_explicit), ""
+                have, row, lost = avro.to_spark(avsc), F.col(record), F.lit(None).cast("string")
+                if self.scales is not None:
+                    have, row, lost = analyst_types.convert(record, avsc, self.scales)
+                row = _convert(row, have, want, avro.full_name(avsc), self.is_explicit)
+                return decode.ConvertedRow(want, row, lost), ""
             except LakeError as e:
                 reason = _unreadable_reason(e)
-        return F.lit(None).cast(self.row_schema), f"schema {name} cannot be read: {reason}"
+        reason = f"schema {name} cannot be read: {reason}"
+        return decode.ConvertedRow(want, F.lit(None).cast(want), F.lit(reason)), reason
 
 
 def rows(raw: DataFrame, ids: Iterable[str], resolver: SchemaResolver, table: Table) -> DataFrame:
@@ -218,8 +234,8 @@ def decode_messages(
         resolver: the schemas of the topic.
 
     Returns:
-        `raw` plus `row`, which is null where a message cannot be decoded; and the (condition, reason)
-        of each kind of error.
+        `raw` plus `row`, which is null where a message cannot be decoded, and `lost` (see
+        decode.ConvertedRow); and the (condition, reason) of each kind of error.
 
     Raises:
         LakeError: as SchemaResolver.resolve.
@@ -228,6 +244,7 @@ def decode_messages(
     schemas, schema_id = resolver.resolve(ids), F.col("schema")
     errors = [(schema_id.isNull(), F.lit(wire.not_avro_reason(resolver.world)))]
     decoded, row = raw, F.lit(None).cast(resolver.row_schema)
+    lost = F.lit(None).cast("string")
     for n, (id, avsc) in enumerate(schemas.items()):
         has_schema, column = schema_id == id, f"_avro{n}"
         if avsc is None:
@@ -235,17 +252,19 @@ def decode_messages(
                 (has_schema, F.lit(wire.unknown_schema_reason(resolver.world).format(id)))
             )
             continue
-        value, reason = resolver.convert(F.col(f"{column}.row"), id, id)
+        converted, reason = resolver.convert(f"{column}.row", id, id)
         if reason:
             errors.append((has_schema, F.lit(reason)))
             continue
         message = F.when(has_schema, _from_avro(F.col("body"), avsc))
         decoded = decode.add_columns(decoded, **{column: message})
         is_exact = F.col(f"{column}.end").eqNullSafe(F.lit(END_MARKER))
-        row = F.when(has_schema & is_exact, value).otherwise(row)
+        row = F.when(has_schema & is_exact, converted.value).otherwise(row)
+        lost = F.when(has_schema, converted.lost).otherwise(lost)
     not_decoded = F.concat(F.lit("the bytes are not Avro of schema "), schema_id)
     errors.append((F.col("row").isNull(), not_decoded))
-    return decode.add_columns(decoded, row=row), errors
+    decoded = decode.add_columns(decoded, row=row)
+    return decode.add_columns(decoded, lost=lost), errors
 
 
 def group_by_schema(uris: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
@@ -329,29 +348,18 @@ def read_files(
             reason = f"schema {name} cannot be read: {_unreadable_reason(e)}"
             broken.update(dict.fromkeys(group, reason))
             continue
-        row, reason = resolver.convert(F.col("record"), id, name)
-        parts.append(
-            _read_records(spark, group, schemas[id]).select(
-                "file",
-                row.alias("row"),
-                F.lit(reason or None).cast("string").alias("error"),
-                F.to_json("record", {"ignoreNullFields": "false"}).alias("text"),
-            )
-        )
+        converted, _ = resolver.convert("record", id, name)
+        records = decode.add_columns(_read_records(spark, group, schemas[id]), row=converted.value)
+        text = F.to_json("record", {"ignoreNullFields": "false"}).alias("text")
+        parts.append(records.select("file", "row", converted.lost.alias("lost"), text))
     if broken:
-        errors = spark.createDataFrame(sorted(broken.items()), "file string, error string")
+        errors = spark.createDataFrame(sorted(broken.items()), "file string, lost string")
         no_row, no_text = F.lit(None).cast(resolver.row_schema), F.lit(None).cast("string")
         parts.append(errors.withColumns({"row": no_row, "text": no_text}))
     decoded = reduce(lambda a, b: a.unionByName(b), parts).select(
         "*", *decode.null_message_columns()
     )
-    classified = decode.classify(
-        decoded,
-        resolver.row_schema,
-        F.lit(False),
-        [(F.col("error").isNotNull(), F.col("error"))],
-        table,
-    )
+    classified = decode.classify(decoded, resolver.row_schema, F.lit(False), [], table)
     return classified.select(*decode.OUTPUT_COLUMNS)
 
 

@@ -250,15 +250,26 @@ def check_compatibility(old: Sequence[Any], new: Any, mode: str) -> str:
 # --- conversion of schemas to Spark
 
 
-def for_spark(avsc: Any) -> Any:
+def for_spark(avsc: Any, as_numbers: bool = False) -> Any:
     """Return an Avro schema of the registry with the logical types that Spark understands.
 
     Debezium's dates and timestamps get Avro's logical types. A time of day becomes a plain number. A
     decimal with a higher precision than Spark's 38 gets precision 38, and a larger value fails to
     decode. (Connect's converters write precision 64 if the source declares none.) The encoding of
     values does not change.
+
+    Args:
+        avsc: the schema.
+        as_numbers: whether the dates and timestamps of Connect and Debezium stay numbers, as in JSON.
     """
-    return map_schema(avsc, _to_spark_logical_type)
+    return map_schema(avsc, _to_plain_type if as_numbers else _to_spark_logical_type)
+
+
+def _to_plain_type(avsc: dict[str, Any]) -> dict[str, Any]:
+    avsc = _to_spark_logical_type(avsc)
+    if "connect.name" in avsc and avsc.get("logicalType") != "decimal":
+        avsc.pop("logicalType", None)
+    return avsc
 
 
 def _to_spark_logical_type(avsc: dict[str, Any]) -> dict[str, Any]:
@@ -314,6 +325,25 @@ def to_spark(avsc: Any) -> T.StructType:
             EMPTY_ITEMS_MESSAGE, location=full_name(avsc), expected="items of at least one byte"
         )
     return _struct_type(expanded["fields"], expanded["name"])
+
+
+def connect_names(avsc: Any) -> list[str]:
+    """Return the name of Connect's type of each field of a record, of a list that of its elements.
+
+    It is "" for a type without a name.
+    """
+    import fastavro
+
+    expanded: Any = fastavro.schema.expand_schema(avsc)
+    return [_connect_name(field["type"]) for field in expanded["fields"]]
+
+
+def _connect_name(avsc: Any) -> str:
+    if isinstance(avsc, list):
+        return next(filter(None, map(_connect_name, avsc)), "")
+    if not isinstance(avsc, dict):
+        return ""
+    return avsc.get("connect.name") or _connect_name(avsc.get("items"))
 
 
 def _struct_type(fields: Sequence[dict[str, Any]], path: str) -> T.StructType:

@@ -1,0 +1,78 @@
+"""Analyst types: the types that charts and SQL work with, in place of Debezium's numbers and texts.
+
+analyst_types.yaml has the types, and is the one place that says what becomes of a value. It serves
+Avro and JSON: both have the names of Connect's types in the Avro schema of a message. (JSON has it
+from topic.connect_schema.to_avro.) Columns and lists are converted; what is within a record or a map
+stays as it is sent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ..base import yaml_files
+from ..topic import avro
+from . import decode
+
+TYPES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
+DEFAULT_SCALE = 10  # digits after the decimal point of a numeric without precision
+
+
+def convert(record: str, avsc: Any, scales: Mapping[str, int]) -> decode.ConvertedRow:
+    """Convert a record to analyst types.
+
+    Args:
+        record: name of the column that has the record, whose dates and times are numbers.
+        avsc: its schema.
+        scales: {column: digits after the decimal point} of numeric columns without precision; by
+            default DEFAULT_SCALE.
+    """
+    schema, values, reasons = T.StructType(), [], [F.lit(None).cast("string")]
+    for field, name in zip(avro.to_spark(avsc), avro.connect_names(avsc)):
+        sent = value = F.col(f"{record}.`{field.name}`")
+        if name in TYPES:
+            row_value = F.col(f"row.`{field.name}`")
+            scale = scales.get(field.name, DEFAULT_SCALE)
+            if isinstance(field.dataType, T.ArrayType):
+                kind, value = _convert_list(sent, TYPES[name], scale)
+                field.dataType = T.ArrayType(kind)
+                is_lost = F.size(F.array_compact(sent)) > F.size(F.array_compact(row_value))
+            else:
+                field.dataType, converted = _convert_list(F.array(sent), TYPES[name], scale)
+                value = F.get(converted, F.lit(0))
+                is_lost = sent.isNotNull() & row_value.isNull()
+            sent_json = F.to_json(F.struct(sent.alias(field.name)))
+            accepted = f" is not {TYPES[name]['values'].format(38 - scale, scale)}"
+            reason = F.concat(F.substring(sent_json, 1, decode.MAX_VALUE_CHARS), F.lit(accepted))
+            reasons.append(F.when(is_lost, reason))
+        schema.add(field)
+        values.append(value.alias(field.name))
+    row = F.when(F.col(record).isNotNull(), F.struct(*values))
+    return decode.ConvertedRow(schema, row, F.coalesce(*reasons))
+
+
+def _convert_list(sent: Column, rule: dict[str, Any], scale: int) -> tuple[T.DataType, Column]:
+    """Convert the values of a list.
+
+    Args:
+        sent: the list.
+        rule: of TYPES.
+        scale: digits after the decimal point of a numeric without precision.
+
+    Returns:
+        The analyst type of a value, and the list.
+    """
+    if "type" not in rule:
+        decimal = T.DecimalType(38, scale)
+        unscaled = F.transform(
+            sent, lambda x: decode.from_unscaled(x["value"], x["scale"], decimal)
+        )
+        return decimal, unscaled
+    field = {"name": "", "type": rule["type"], "nullable": True, "metadata": {}}
+    values = F.call_function("transform", sent, F.expr(f"x -> {rule['value']}"))
+    return T.StructField.fromJson(field).dataType, values
