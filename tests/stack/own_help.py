@@ -16,9 +16,8 @@ USER, SECRET = "ada", "own_source"
 
 def with_source(world, **fields):
     """Return the world with the source `bikes`."""
-    source = params.Source(
-        engine="postgres", host="127.0.0.1", user=USER, password=secrets.Secret(SECRET), **fields
-    )
+    login = {"engine": "postgres", "user": USER, "password": secrets.Secret(SECRET)}
+    source = params.Source(**{**login, "host": "127.0.0.1", **fields})
     changed = world.model_copy(update={"sources": {"bikes": source}})
     changed._state = world.state
     return changed

@@ -5,9 +5,9 @@ import os
 
 import own_help
 import pytest
-from workbench import connect, hudi, trace, walkthroughs
+from workbench import connect, hudi, stack, trace, walkthroughs
 from workbench.base.errors import LakeError, SourceError
-from workbench.source import postgres
+from workbench.source import mariadb, postgres
 from workbench.topic import registry, topics
 from workbench.walkthroughs import own
 
@@ -242,3 +242,49 @@ def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
     own.capture(bikes, "bikes", "stations")
     own.compare(bikes, "bikes")
     assert own.is_complete(bikes, "bikes")
+
+
+def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
+    """Without a message in the log to wait for, the comparison repeats itself."""
+    stack.ensure_running(world, "mariadb", "apicurio")
+    mine = own_help.with_source(
+        world,
+        engine="mariadb",
+        port=world.mysql.port,
+        database="shop",
+        user=world.mysql.admin_user,
+        password=world.mysql.admin_password,
+    )
+    mariadb.create_database(mine, "shop")
+    try:
+        for statement in (
+            "CREATE TABLE goods (id int PRIMARY KEY, name varchar(40), price decimal(8,2), made date)",
+            "INSERT INTO goods SELECT seq, concat('Good ', seq), seq / 4, '2024-01-01' FROM seq_1_to_500",
+            "CREATE TABLE parts (good int, part int, note text, PRIMARY KEY (good, part))",
+            "INSERT INTO parts SELECT seq, 1, 'part' FROM seq_1_to_100",
+            "CREATE TABLE loose (id int)",
+        ):
+            mariadb.execute(mine, statement, database="shop")
+        with pytest.raises(SourceError, match="no primary key"):
+            own.capture(mine, "bikes", "loose")
+        captured = own.capture(mine, "bikes", "goods")
+        assert captured["rows"].tolist() == [500]
+        joined = own.capture(mine, "bikes", "shop.parts")
+        assert joined["rows"].tolist() == [500, 100]
+        for statement in (
+            "UPDATE goods SET price = 0 WHERE id <= 20",
+            "DELETE FROM goods WHERE id = 30",
+            "UPDATE parts SET note = 'changed' WHERE good = 7",
+        ):
+            mariadb.execute(mine, statement, database="shop")
+        own.compare(mine, "bikes")
+        own.capture(mine, "bikes", "goods", "parts")
+        assert "nothing to change" in capsys.readouterr().out
+        own.forget(mine, "bikes")
+        names = mariadb.existing_tables(mine, ["shop.goods", "shop.parts"])
+        assert names == ["shop.goods", "shop.parts"], "the user's tables stay"
+        assert not [t for t in topics.names(mine) if t.startswith("own_")]
+    finally:
+        if own.names(mine):
+            own.forget(mine, "bikes")
+        mariadb.execute(mine, "DROP DATABASE shop")
