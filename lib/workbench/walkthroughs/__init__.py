@@ -89,10 +89,10 @@ def find_captured_table(name: str, world: Optional[World] = None) -> tuple[Walkt
 
 
 def captured_tables(world: World) -> dict[str, list[Table]]:
-    """Return {`walkthrough/captured table`: its lake tables} of all walkthroughs."""
+    """Return {`walkthrough/captured table`: its lake tables} of all walkthroughs and own flows."""
     return {
         f"{each.name}/{name}": each.flow.tables(world, name)
-        for each in ALL
+        for each in for_world(world)
         if each.flow
         for name in each.flow.names
     }

@@ -9,6 +9,7 @@ database <flow>. Nothing is written into the user's tables.
 """
 
 import base64
+import dataclasses
 import json
 import re
 import time
@@ -21,6 +22,7 @@ from typing import Any, Callable, Literal, Sequence, cast
 
 import pandas
 import yaml
+from psycopg import sql
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
@@ -30,8 +32,11 @@ from ..base.params import ConfigModel
 from ..base.wait import stop_on_signal
 from ..checks import check, check_values
 from ..connect import configs
+from ..hudi import changes
 from ..source import mariadb, postgres
 from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
+from ..source.names import identifier
+from ..source.queries import QUERIES
 from ..spark import session
 from ..topic import topics
 from . import own_source
@@ -123,6 +128,31 @@ class OwnFlow(CaptureFlow):
             interval=0.1,
             failure_reason=lambda: connect.failure(world, connector),
         )
+
+    def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
+        """Return the topic of a capture, whose values get analyst types."""
+        topic = super().source(world, name, kind)
+        return topic if self.polled else dataclasses.replace(topic, types=changes.ANALYST)
+
+    def rows(
+        self, world: World, name: str = "", condition: str = "true", values: Any = None
+    ) -> pandas.DataFrame:
+        """Return the source rows as `CaptureFlow.rows` does, with the values of analyst types."""
+        if self.polled or self.db is not POSTGRESQL:
+            return super().rows(world, name, condition, values)
+        capture = self.capture(name)
+        schema, _, table = capture.source.rpartition(".")
+        described = self.db.query(world, QUERIES["own_columns"], [table, schema], self.database)
+        columns = sql.SQL(", ").join(
+            sql.SQL(TEMPLATES["lake_values"].get(row.type, "{0}") + " AS {0}").format(
+                sql.Identifier(row.name)
+            )
+            for row in described.itertuples()
+        )
+        query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
+            columns, identifier(capture.source), sql.SQL(condition), capture.key_columns
+        )
+        return self.db.query(world, query, values, self.database)
 
     def ingest(
         self,
@@ -599,7 +629,8 @@ def _has_same_rows(
     Raises:
         CheckFailed: they differ in the last comparison.
     """
-    claim, rows = f"{own.source} = lake", captured.count(at, own.name)
+    copy = "" if _is_captured(at, captured, own) else "first copy of "
+    claim, rows = f"{copy}{own.source} = lake", captured.count(at, own.name)
     if rows > MAX_COMPARED_ROWS:
         lake_rows = hudi.read(spark, table).count()
         if lake_rows == rows or is_last:
