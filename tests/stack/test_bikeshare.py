@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from workbench.base.errors import SourceError
 from workbench.source import postgres
-from workbench.walkthroughs import LOADERS, bikeshare, pagila
+from workbench.walkthroughs import LOADERS, bikeshare, own, pagila
 
 COUNTS = {"stations": 60, "bikes": 480, "riders": 1700, "trips": 17000, "weather": 1460}
 DATABASE = bikeshare.loader.database
@@ -151,3 +151,25 @@ def test_each_kind_of_change_changes_rows_and_trips_change_their_partition(loade
         c.execute(published)
         with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="replica identity"):
             c.execute("UPDATE weather SET temperature = 0")
+
+
+def test_after_500_changes_the_lake_tables_equal_the_source(loaded):
+    """All types, a partitioned table with a timestamp in its key, and a table without key."""
+    from workbench import stack
+
+    stack.ensure_running(loaded, "apicurio")
+    assert load(loaded) == COUNTS
+    try:
+        own.capture(loaded, "bikeshare", *bikeshare.KEYED)
+        postgres.execute(loaded, "ALTER TABLE weather REPLICA IDENTITY FULL", database=DATABASE)
+        own.capture(loaded, "bikeshare", "weather", key=("measured_at", "sensor"))
+        changes = list(pagila.random_changes(36, 500, path=bikeshare.CHANGES))
+        with postgres.session(loaded, DATABASE) as connection:
+            changed = pagila.apply(connection, changes)
+        assert set(changed) == set(COUNTS) and min(changed.values()) > 10
+        counts = own.follow(loaded, "bikeshare")
+        assert sum(count.messages for count in counts.values()) >= sum(changed.values())
+        own.compare(loaded, "bikeshare")
+    finally:
+        own.forget(loaded, "bikeshare")
+    assert "bikeshare" not in own.names(loaded)
