@@ -24,6 +24,8 @@ from ..stack import doctor as machine_check
 from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
 from . import aws, dlq, own, storefront
 from .options import WORLD, YES, CommandGroup, open_world, parse_key_values
+from . import aws, dlq, source, storefront
+from .options import WORLD, YES, CommandGroup, open_world, parse_key_values, print_findings
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -34,6 +36,7 @@ app = typer.Typer(
 )
 app.add_typer(aws.app, name="aws")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(source.app, name="source")
 app.add_typer(storefront.app, name="storefront")
 own.register(app)
 FROM_DIR = typer.Option(
@@ -44,8 +47,6 @@ FROM_DIR = typer.Option(
     file_okay=False,
     resolve_path=True,
 )
-# {level of a finding: (mark, color)}
-MARKS = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
 # {state of a service: color}; any other state is red
 COLORS = {"up": "", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}
 
@@ -89,7 +90,7 @@ def demo(world: str = WORLD, source: Optional[Path] = FROM_DIR) -> None:
         # `_install` repairs damaged and missing jars
         if finding.level != "ok" and finding.subject != "jars"
     ]
-    _print_findings(findings)
+    print_findings(findings)
     if loaded.stack.embedded:
         _install(loaded)
     echo("starting the stack …")
@@ -205,14 +206,15 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
 
 @app.command()
 def doctor(world: str = WORLD) -> None:
-    """Check the machine, and the effect of capture on the source database.
+    """Check the machine, the effect of capture on the source database, and your own sources.
 
     Every problem is reported at once, with its remedy.
     """
-    from ..source import capture_health
+    from ..source import capture_health, readiness
 
     loaded = open_world(world)
-    _print_findings([*machine_check.examine(loaded), *capture_health.examine(loaded)])
+    sources = [readiness.check(loaded, name).summary() for name in loaded.sources]
+    print_findings([*machine_check.examine(loaded), *capture_health.examine(loaded), *sources])
 
 
 @app.command()
@@ -449,16 +451,6 @@ def _print_status(rows: list[process.Status]) -> None:
     total = sum(row.memory_mb or 0 for row in rows)
     if total:
         echo(f"{total:,.0f} MB in total")
-
-
-def _print_findings(findings: list[machine_check.Finding]) -> None:
-    """Print findings of the doctor; exit with code 1 if one is a problem."""
-    for finding in findings:
-        mark, color = MARKS[finding.level]
-        remedy = f"\n    {finding.remedy}" if finding.remedy else ""
-        echo(f"{mark} {finding.subject}: {finding.detail}{remedy}", color)
-    if any(finding.level == "problem" for finding in findings):
-        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

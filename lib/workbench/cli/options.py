@@ -7,9 +7,13 @@ import typer
 from typer.core import TyperGroup
 
 from ..base import params
+from ..base.terminal import echo
+from ..stack.doctor import Finding
 
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 YES = typer.Option(False, "--yes", "-y", help="Do not ask for confirmation.")
+# {level of a finding: (mark, color)}
+MARKS = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
 # {old name: new name}. The old names are accepted for one release.
 RENAMED_OPTIONS = {"--mine": "--take-ownership", "--no-mine": "--no-take-ownership"}
 
@@ -56,3 +60,13 @@ def parse_key_values(arguments: list[str], option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{argument!r} is not name=value", param_hint=option)
         values[name] = value
     return values
+
+
+def print_findings(findings: list[Finding]) -> None:
+    """Print findings of the doctor; exit with code 1 if one is a problem."""
+    for finding in findings:
+        mark, color = MARKS[finding.level]
+        remedy = f"\n    {finding.remedy}" if finding.remedy else ""
+        echo(f"{mark} {finding.subject}: {finding.detail}{remedy}", color)
+    if any(finding.level == "problem" for finding in findings):
+        raise typer.Exit(1)

@@ -53,8 +53,8 @@ SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_mes
 AND NOT has_function_privilege(%s, oid, 'EXECUTE')
 
 -- name: unsupported_columns
--- The columns of tables (`schema.table`) that Debezium does not publish: `schema.table.column`, type. Debezium's PostgreSQL
--- connector (3.5) supports the first list of types also in arrays, the second list not; and enums, and domains over these.
+-- The columns of tables (`schema.table`; NULL: of all) that Debezium does not publish: `schema.table.column`, type. Debezium's
+-- PostgreSQL connector (3.5) supports the first list of types also in arrays, the second list not; and enums, and domains over these.
 WITH RECURSIVE supported(type, in_arrays) AS (
     SELECT unnest(string_to_array('bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz '
         'timestamp timestamptz json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange '
@@ -69,7 +69,8 @@ SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
 FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
 JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
 LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
-WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
+WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(coalesce(%s::text[], ARRAY[format('%%s.%%s', n.nspname, r.relname)]))
+AND a.attnum > 0 AND NOT a.attisdropped
 AND (a.attgenerated <> '' OR NOT CASE
     WHEN e.oid IS NOT NULL THEN (e.typname IN (SELECT type FROM supported WHERE in_arrays) OR e.typtype = 'e') AND a.attndims < 2
     -- a domain over an enum makes the connector fail

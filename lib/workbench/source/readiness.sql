@@ -1,0 +1,274 @@
+-- The queries of the readiness check (see readiness.py). A row is one finding: an empty problem is none. `statements`
+-- removes the problem; several statements are separated by the record separator, chr(30).
+
+-- name: postgres_server
+-- The server, and the rights of the user who creates publications (me) and of the user of the connectors, which a
+-- superuser creates. Parameter: the user of the connectors.
+WITH asked AS (SELECT %s::text AS reader),
+me AS (
+    SELECT r.rolname, quote_ident(r.rolname) AS role, c.rolname AS connector,
+        coalesce(c.rolname, asked.reader) AS reader, current_setting('server_version_num')::int AS version, d.datname,
+        quote_ident(d.datname) AS database, coalesce(c.rolreplication OR c.rolsuper OR EXISTS (
+            SELECT FROM pg_roles g WHERE g.rolname IN ('rds_replication', 'neon_superuser')
+            AND pg_has_role(c.oid, g.oid, 'MEMBER')), false) AS replicates,
+        CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_superuser') THEN 'Amazon'
+             WHEN EXISTS (SELECT FROM pg_database WHERE datname = 'cloudsqladmin') THEN 'Cloud SQL'
+             WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'azure_pg_admin') THEN 'Azure'
+             WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'neon_superuser') THEN 'Neon' ELSE '' END AS provider
+    FROM asked JOIN pg_roles r ON r.rolname = current_user JOIN pg_database d ON d.datname = current_database()
+    LEFT JOIN pg_roles c ON c.rolname = CASE WHEN r.rolsuper THEN r.rolname ELSE asked.reader END),
+setting AS (
+    SELECT name, setting AS value, CASE
+        WHEN provider = 'Amazon' THEN format('-- in the parameter group: %%s; then restart the server', CASE name
+            WHEN 'wal_level' THEN 'rds.logical_replication = 1' ELSE name || ' = ' || wanted END)
+        WHEN provider = 'Cloud SQL' THEN format('-- flag of the instance: %%s; the instance restarts', CASE name
+            WHEN 'wal_level' THEN 'cloudsql.logical_decoding = on' ELSE name || ' = ' || wanted END)
+        WHEN provider = 'Azure' THEN format('-- server parameter: %%s = %%s; then restart the server', name, wanted)
+        WHEN provider = 'Neon' THEN '-- in the project''s settings: enable logical replication; all computes restart'
+        ELSE format('ALTER SYSTEM SET %%I = %%L; -- takes effect after a restart of the server', name, wanted)
+        END AS statement
+    FROM me, (SELECT name, setting, CASE name WHEN 'wal_level' THEN 'logical' ELSE (setting::int + 10)::text END AS wanted
+        FROM pg_settings WHERE name IN ('wal_level', 'max_replication_slots', 'max_wal_senders')) s),
+slots AS (SELECT count(*) AS used, count(*) FILTER (WHERE NOT active) AS idle,
+    coalesce(min(slot_name::text) FILTER (WHERE NOT active), '') AS an_idle FROM pg_replication_slots),
+senders AS (SELECT count(*) AS used FROM pg_stat_replication)
+SELECT 'version' AS item, format('PostgreSQL %%s', current_setting('server_version')) AS value,
+    CASE WHEN version < 140000 THEN 'too old: an idle slot retains the log' ELSE '' END AS problem,
+    CASE WHEN version < 140000 THEN '-- use PostgreSQL 14 or later' ELSE '' END AS statements FROM me
+UNION ALL
+SELECT 'TLS', CASE WHEN ssl THEN format('%%s, %%s', version, cipher) WHEN inet_client_addr() IS NULL
+    OR inet_client_addr() = inet_server_addr() THEN 'none, on this machine' ELSE 'none: the connection is not encrypted' END,
+    '', '' FROM pg_stat_ssl WHERE pid = pg_backend_pid()
+UNION ALL
+SELECT 'provider', 'Cloud SQL: the flag cloudsql.logical_decoding takes the place of wal_level', '', '' FROM me
+    WHERE provider = 'Cloud SQL'
+UNION ALL
+SELECT 'primary', 'a read replica', 'a publication cannot be created here', '-- set the host of the source to the primary'
+    WHERE pg_is_in_recovery()
+UNION ALL
+SELECT name, value, CASE value WHEN 'logical' THEN '' ELSE 'must be logical' END,
+    CASE value WHEN 'logical' THEN '' ELSE statement END FROM setting WHERE name = 'wal_level'
+UNION ALL
+SELECT name, format('%%s of %%s used, %%s without a reader', used, value, idle),
+    CASE WHEN used >= value::int THEN 'no replication slot is free' ELSE '' END,
+    CASE WHEN used < value::int THEN '' WHEN idle > 0 THEN format(
+        E'-- or, if nothing will read it again: SELECT pg_drop_replication_slot(%%L)\x1e%%s', an_idle, statement)
+        ELSE statement END FROM setting, slots WHERE name = 'max_replication_slots'
+UNION ALL
+SELECT name, format('%%s of %%s used', used, value), CASE WHEN used >= value::int THEN 'no WAL sender is free' ELSE '' END,
+    CASE WHEN used >= value::int THEN statement ELSE '' END FROM setting, senders WHERE name = 'max_wal_senders'
+UNION ALL
+SELECT name, CASE setting WHEN '-1' THEN 'no limit: the log that a stopped connector needs can fill the disk'
+    ELSE setting || ' ' || unit END, '', '' FROM pg_settings WHERE name = 'max_slot_wal_keep_size'
+UNION ALL
+SELECT 'replication', CASE WHEN replicates THEN 'granted' ELSE 'not granted' END,
+    CASE WHEN replicates THEN '' WHEN connector IS NULL THEN format('there is no role %%I', reader)
+        ELSE format('role %%I may not replicate', reader) END,
+    CASE WHEN replicates THEN '' ELSE concat_ws(E'\x1e', CASE WHEN connector IS NULL
+        THEN format('CREATE ROLE %%I LOGIN PASSWORD :''password''; -- psql --set password=…', reader) END,
+        format(CASE WHEN provider = 'Amazon' THEN 'GRANT rds_replication TO %%I;' ELSE 'ALTER ROLE %%I REPLICATION;' END,
+            reader)) END FROM me
+UNION ALL
+SELECT 'publication', CASE WHEN granted THEN 'may be created' ELSE 'may not be created' END,
+    CASE WHEN granted THEN '' ELSE format('role %%s has no CREATE on database %%s', role, database) END,
+    CASE WHEN granted THEN '' ELSE format('GRANT CREATE ON DATABASE %%s TO %%s;', database, role) END
+    FROM me, has_database_privilege(datname, 'CREATE') AS granted
+UNION ALL
+SELECT 'heartbeat', 'not granted', format('role %%I may not execute %%s', reader, f.oid::regprocedure),
+    format('GRANT EXECUTE ON FUNCTION %%s TO %%I;', f.oid::regprocedure, reader) FROM me, pg_proc f
+    WHERE proname = 'pg_logical_emit_message' AND NOT coalesce(has_function_privilege(connector, f.oid, 'EXECUTE'), true)
+
+-- name: postgres_tables
+-- One row for each table. Parameters: the tables to check (NULL: all), the user of the connectors, the tables.
+WITH unsupported(name, type) AS ({unsupported_columns}),
+me AS (
+    SELECT r.rolname, c.oid AS connector, coalesce(c.rolname, asked.reader) AS reader, c.rolsuper OR c.rolbypassrls AS sees_all
+    FROM (SELECT %s::text AS reader) asked JOIN pg_roles r ON r.rolname = current_user
+    LEFT JOIN pg_roles c ON c.rolname = CASE WHEN r.rolsuper THEN r.rolname ELSE asked.reader END),
+target AS (
+    SELECT t.oid, n.oid AS schema_oid, n.nspname, t.relname, t.relkind, t.relpersistence, t.relowner,
+        t.relrowsecurity, t.relforcerowsecurity,
+        format('%%I.%%I', n.nspname, t.relname) AS quoted, {identity} AS identity,
+        pg_has_role(t.relowner, 'USAGE') AS owned
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    WHERE t.relkind IN ('r', 'p') AND NOT t.relispartition AND t.relpersistence <> 't'
+    AND n.nspname NOT LIKE 'pg\_%%' AND n.nspname <> 'information_schema'
+    AND n.nspname || '.' || t.relname = ANY(coalesce(%s::text[], ARRAY[n.nspname || '.' || t.relname]))
+    AND NOT EXISTS (SELECT FROM pg_depend d  -- tables of an extension
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = t.oid AND d.deptype = 'e')),
+member AS (
+    SELECT r.oid AS root, t.oid, t.relkind, t.reltuples, format('%%I.%%I', n.nspname, t.relname) AS quoted,
+        {identity} AS identity, (
+            SELECT quote_ident(c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+            WHERE i.indrelid = t.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
+            AND NOT EXISTS (SELECT FROM unnest(i.indkey) k(number) LEFT JOIN pg_attribute a
+                ON a.attrelid = t.oid AND a.attnum = k.number AND a.attnotnull WHERE a.attnum IS NULL OR k.number <= 0)
+            ORDER BY i.indnkeyatts, c.relname LIMIT 1) AS key_index,
+        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = t.oid AND i.indisprimary) AS has_key
+    FROM target r, LATERAL (SELECT r.oid UNION SELECT relid FROM pg_partition_tree(r.oid)) m(oid)
+    JOIN pg_class t ON t.oid = m.oid JOIN pg_namespace n ON n.oid = t.relnamespace),
+whole AS (
+    SELECT root, count(*) FILTER (WHERE relkind <> 'p') AS leaves, sum(pg_total_relation_size(oid)) AS bytes,
+        sum(pg_relation_size(oid)) AS heap, sum(greatest(reltuples, 0)) FILTER (WHERE relkind <> 'p') AS estimate,
+        string_agg(CASE WHEN has_key THEN format('ALTER TABLE %%s REPLICA IDENTITY DEFAULT;', quoted)
+            WHEN key_index IS NULL THEN format('ALTER TABLE %%s REPLICA IDENTITY FULL;', quoted)
+            ELSE format('ALTER TABLE %%s REPLICA IDENTITY USING INDEX %%s;', quoted, key_index) END, E'\x1e' ORDER BY quoted)
+            FILTER (WHERE identity = 'none') AS identity_statements
+    FROM member GROUP BY root),
+key AS (
+    SELECT i.indrelid AS root, string_agg(a.attname, ', ' ORDER BY k.position) AS columns
+    FROM pg_index i JOIN target ON target.oid = i.indrelid, unnest(i.indkey) WITH ORDINALITY k(number, position)
+    JOIN pg_attribute a ON a.attnum = k.number WHERE a.attrelid = i.indrelid AND k.position <= i.indnkeyatts
+    AND CASE WHEN target.identity = 'index' THEN i.indisreplident ELSE i.indisprimary END GROUP BY 1),
+columns AS (
+    SELECT a.attrelid AS root, string_agg(format('%%s %%s: %%s', a.attname, format_type(a.atttypid, a.atttypmod),
+        CASE WHEN a.attgenerated <> '' THEN 'generated, null after the first change of a row'
+             WHEN u.name IS NOT NULL THEN 'not captured'
+             WHEN b.modifier = -1 THEN 'no precision'
+             WHEN b.modifier >> 16 > 38 THEN 'more than 38 digits'
+             ELSE 'negative scale, the ingest rejects it' END), '; ' ORDER BY a.attnum)
+            FILTER (WHERE u.name IS NOT NULL OR b.type IN ('numeric'::regtype, 'numeric[]'::regtype)
+                AND (b.modifier = -1 OR b.modifier >> 16 > 38 OR (b.modifier - 4) & 1024 > 0)) AS attention,
+        string_agg(format('ALTER TABLE %%s ALTER COLUMN %%I TYPE %%s;', target.quoted, a.attname, b.type::regtype), E'\x1e')
+            FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e') AS enum_domains
+    FROM target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_type t ON t.oid = a.atttypid
+    CROSS JOIN LATERAL (SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END AS type,
+        CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END AS modifier) b
+    JOIN pg_type e ON e.oid = b.type
+    LEFT JOIN unsupported u ON u.name = format('%%s.%%s.%%s', target.nspname, target.relname, a.attname) GROUP BY 1)
+SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname AS "table",
+    CASE relkind WHEN 'p' THEN format('partitioned, %%s partitions', leaves) ELSE 'table' END AS kind,
+    estimate::bigint AS rows, bytes::bigint AS bytes, coalesce(key.columns, '') AS key, identity,
+    concat_ws('; ', columns.attention, CASE WHEN key.columns IS NULL THEN 'no key' END) AS attention,
+    concat_ws('; ', CASE WHEN NOT visible THEN 'no USAGE on the schema' END, CASE WHEN NOT readable THEN 'no SELECT' END,
+        CASE WHEN NOT owned THEN 'not the owner: cannot be published' END,
+        CASE WHEN hidden THEN 'row security hides rows' END, CASE WHEN relpersistence = 'u' THEN 'unlogged' END,
+        CASE WHEN identity_statements IS NOT NULL THEN 'no replica identity' END,
+        CASE WHEN enum_domains IS NOT NULL THEN 'a domain over an enum stops the connector' END) AS problem,
+    concat_ws(E'\x1e', CASE WHEN NOT visible THEN format('GRANT USAGE ON SCHEMA %%I TO %%I;', nspname, reader) END,
+        CASE WHEN NOT readable THEN format('GRANT SELECT ON TABLE %%s TO %%I;', quoted, reader) END,
+        -- membership in a role that is a superuser would grant too much
+        CASE WHEN owned THEN NULL WHEN o.rolsuper THEN format('ALTER TABLE %%s OWNER TO %%I;', quoted, me.rolname)
+            ELSE format('GRANT %%I TO %%I;', o.rolname, me.rolname) END,
+        CASE WHEN hidden THEN format('ALTER ROLE %%I BYPASSRLS;', reader) END,
+        CASE WHEN relpersistence = 'u' THEN format('ALTER TABLE %%s SET LOGGED; -- writes the table anew', quoted) END,
+        identity_statements, enum_domains) AS statements,
+    CASE WHEN countable AND heap <= 1 << 20 AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
+        THEN format('(SELECT count(*) FROM %%s)', quoted) ELSE '' END AS counting
+FROM target JOIN whole ON whole.root = target.oid LEFT JOIN key ON key.root = target.oid
+LEFT JOIN columns ON columns.root = target.oid JOIN pg_roles o ON o.oid = relowner, me,
+LATERAL (SELECT coalesce(has_schema_privilege(connector, schema_oid, 'USAGE'), false) AS visible,
+    coalesce(has_table_privilege(connector, target.oid, 'SELECT'), false) AS readable,
+    relrowsecurity AND NOT coalesce(sees_all, false) AND (relforcerowsecurity
+        OR reader <> me.rolname AND NOT coalesce(pg_has_role(connector, relowner, 'USAGE'), false)) AS hidden,
+    has_schema_privilege(schema_oid, 'USAGE') AND has_table_privilege(target.oid, 'SELECT') AS countable) may
+ORDER BY nspname, relname
+
+-- name: mariadb_server
+-- Parameters: the database.
+WITH me AS (
+    SELECT concat('`', replace(left(u, char_length(u) - char_length(h) - 1), '`', '``'), '`@`', replace(h, '`', '``'), '`') AS user,
+        concat('''', left(u, char_length(u) - char_length(h) - 1), '''@''', h, '''') AS grantee
+    FROM (SELECT current_user() AS u, substring_index(current_user(), '@', -1) AS h) c),
+asked AS (SELECT %s AS name)
+SELECT 'version' AS item, version() AS value, '' AS problem, '' AS statements
+UNION ALL
+SELECT 'TLS', if(variable_value = '', 'none: the connection is not encrypted', variable_value), '', ''
+FROM {schema}.session_status WHERE variable_name = 'Ssl_version'
+UNION ALL
+SELECT 'log_bin', if(@@global.log_bin, 'ON', 'OFF'), if(@@global.log_bin, '', 'the server writes no binary log'),
+    if(@@global.log_bin, '', '-- in the section [mysqld] of the server''s configuration: log_bin = mysql-bin; then restart the server')
+UNION ALL
+SELECT 'binlog_format', @@global.binlog_format, if(@@global.binlog_format = 'ROW', '', 'must be ROW'),
+    if(@@global.binlog_format = 'ROW', '', concat('SET GLOBAL binlog_format = ''ROW''; ',
+        '-- for new sessions; also in the server''s configuration, for the next start'))
+UNION ALL
+SELECT 'binlog_row_image', @@global.binlog_row_image, if(@@global.binlog_row_image = 'FULL', '', 'must be FULL'),
+    if(@@global.binlog_row_image = 'FULL', '', concat('SET GLOBAL binlog_row_image = ''FULL''; ',
+        '-- for new sessions; also in the server''s configuration, for the next start'))
+UNION ALL
+SELECT 'server_id', @@global.server_id, if(@@global.server_id > 0, '', 'must not be 0'),
+    if(@@global.server_id > 0, '', 'SET GLOBAL server_id = 1; -- also in the server''s configuration, for the next start')
+UNION ALL
+-- MariaDB 11.4 and later: without it all changes of a transaction have the same position
+SELECT 'binlog_legacy_event_pos', variable_value, if(variable_value = 'ON', '', 'must be ON'), if(variable_value = 'ON', '',
+    'SET GLOBAL binlog_legacy_event_pos = ON; -- also in the server''s configuration, for the next start')
+FROM {schema}.global_variables WHERE variable_name = 'binlog_legacy_event_pos'
+UNION ALL
+SELECT 'binlog_expire_logs_seconds', if(variable_value = 0, 'no limit', concat(variable_value,
+    ': a connector that was stopped for longer needs a new snapshot')), '', ''
+FROM {schema}.global_variables WHERE variable_name = 'binlog_expire_logs_seconds'
+UNION ALL
+SELECT concat('privilege ', needed), if(granted, 'granted', 'not granted'),
+    if(granted, '', 'the user lacks it'), if(granted, '', concat('GRANT ', needed, ' ON *.* TO ', user, ';'))
+FROM (SELECT needed, user, EXISTS (SELECT 1 FROM information_schema.user_privileges p
+        WHERE p.grantee = me.grantee AND privilege_type IN (needed, alias)) AS granted
+    FROM me, (SELECT 'REPLICATION SLAVE' AS needed, '' AS alias UNION ALL SELECT 'REPLICATION CLIENT', 'BINLOG MONITOR'
+        UNION ALL SELECT 'RELOAD', '') n) g
+UNION ALL
+SELECT concat('privilege ', needed, ' on ', name), if(granted, 'granted', 'not granted'),
+    if(granted, '', 'the user lacks it'),
+    if(granted, '', concat('GRANT ', needed, ' ON `',
+        replace(replace(replace(replace(name, '\', '\\'), '`', '``'), '_', '\_'), '%%', '\%%'), '`.* TO ', user, ';'))
+FROM (SELECT needed, user, name, EXISTS (SELECT 1 FROM information_schema.user_privileges p
+        WHERE p.grantee = me.grantee AND privilege_type = needed) OR EXISTS (
+        SELECT 1 FROM information_schema.schema_privileges p
+        WHERE p.grantee = me.grantee AND privilege_type = needed AND name LIKE p.table_schema ESCAPE '\') AS granted
+    FROM me, asked, (SELECT 'SELECT' AS needed UNION ALL SELECT 'LOCK TABLES') n WHERE name <> '') g
+UNION ALL
+SELECT concat('database ', name), 'not found', 'the server has no such database',
+    '-- correct the database of the source in the params file'
+FROM asked, me WHERE name <> '' AND EXISTS (SELECT 1 FROM information_schema.user_privileges p
+    WHERE p.grantee = me.grantee AND privilege_type IN ('SELECT', 'SHOW DATABASES'))
+AND NOT EXISTS (SELECT 1 FROM information_schema.schemata WHERE schema_name = name)
+
+-- name: mariadb_tables
+-- One row for each table. Parameters: the database (twice), whether all of its tables are checked, the names of tables.
+WITH target AS (
+    SELECT table_schema, table_name, engine, table_rows, data_length, index_length,
+        concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`') AS quoted
+    FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND (%s = '' OR table_schema = %s)
+    AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+    AND (%s OR concat(table_schema, '.', table_name) IN %s)),
+me AS (SELECT concat('''', left(u, char_length(u) - char_length(h) - 1), '''@''', h, '''') AS grantee
+    FROM (SELECT current_user() AS u, substring_index(current_user(), '@', -1) AS h) c),
+unique_key AS (
+    SELECT table_schema, table_name, index_name = 'PRIMARY' AS is_primary,
+        group_concat(column_name ORDER BY seq_in_index SEPARATOR ', ') AS names,
+        group_concat('`', replace(column_name, '`', '``'), '`' ORDER BY seq_in_index SEPARATOR ', ') AS quoted_names
+    FROM information_schema.statistics WHERE non_unique = 0 GROUP BY table_schema, table_name, index_name
+    HAVING sum(nullable = 'YES' OR sub_part IS NOT NULL OR column_name IS NULL) = 0),
+best_key AS (
+    SELECT table_schema, table_name, max(is_primary) AS is_primary,
+        coalesce(max(CASE WHEN is_primary THEN names END), '') AS names, min(quoted_names) AS quoted_names
+    FROM unique_key GROUP BY table_schema, table_name),
+partition_count AS (
+    SELECT table_schema, table_name, count(DISTINCT partition_name) AS number FROM information_schema.partitions
+    WHERE partition_name IS NOT NULL GROUP BY table_schema, table_name),
+attention AS (
+    SELECT table_schema, table_name, group_concat(concat(column_name, ' ', column_type, ': generated')
+        ORDER BY ordinal_position SEPARATOR '; ') AS texts
+    FROM information_schema.columns WHERE generation_expression <> '' GROUP BY table_schema, table_name),
+cascading AS (
+    SELECT DISTINCT constraint_schema AS table_schema, table_name FROM information_schema.referential_constraints
+    WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL'))
+SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_schema AS `schema`, t.table_name AS `table`,
+    coalesce(concat('partitioned, ', p.number, ' partitions'), 'table') AS kind, coalesce(table_rows, 0) AS `rows`,
+    coalesce(data_length + index_length, 0) AS bytes, coalesce(k.names, '') AS `key`, 'full row' AS identity,
+    concat_ws('; ', a.texts, if(engine = 'InnoDB', NULL, concat('engine ', engine, ': the first snapshot is not consistent')),
+        if(c.table_name IS NULL, NULL, 'changes by a cascading foreign key are not in the log')) AS attention,
+    if(coalesce(k.is_primary, 0), '', 'no primary key') AS problem,
+    CASE WHEN k.is_primary THEN '' WHEN k.quoted_names IS NOT NULL THEN
+        concat('ALTER TABLE ', quoted, ' ADD PRIMARY KEY (', k.quoted_names, ');')
+    ELSE concat('ALTER TABLE ', quoted, ' ADD COLUMN row_id bigint NOT NULL INVISIBLE AUTO_INCREMENT PRIMARY KEY; ',
+        '-- writes the table anew; SELECT * does not show the column') END AS statements,
+    CASE WHEN data_length <= 1048576 AND row_number() OVER (ORDER BY data_length) <= 200 AND (
+        EXISTS (SELECT 1 FROM information_schema.user_privileges g WHERE g.grantee = me.grantee AND privilege_type = 'SELECT')
+        OR EXISTS (SELECT 1 FROM information_schema.schema_privileges g WHERE g.grantee = me.grantee
+            AND privilege_type = 'SELECT' AND t.table_schema LIKE g.table_schema ESCAPE '\'))
+        THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting
+FROM target t JOIN me LEFT JOIN best_key k USING (table_schema, table_name)
+LEFT JOIN partition_count p USING (table_schema, table_name) LEFT JOIN attention a USING (table_schema, table_name)
+LEFT JOIN cascading c USING (table_schema, table_name)
+ORDER BY t.table_schema, t.table_name

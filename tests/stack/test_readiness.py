@@ -1,0 +1,509 @@
+"""`workbench source check` on real servers: what it reports, and that its script removes it."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+
+import pytest
+from typer.testing import CliRunner
+from workbench import stack
+from workbench.base import params, secrets
+from workbench.cli import main as cli
+from workbench.cli import source as source_commands
+from workbench.source import mariadb, postgres, readiness
+from workbench.stack import databases, process
+from workbench.stack.services import SERVICES
+
+DATABASE, USER, SCHEMA = 'Räder "1"', 'Ada "Q" Ü', "Sta dt"
+PASSWORD = 'p\'w "x" ä'  # noqa: S105 - of this test only
+ENUM = "('froh', 'müde')"
+TABLES = f"""
+CREATE TYPE mood AS ENUM {ENUM};
+CREATE DOMAIN "Laune" AS mood;
+CREATE DOMAIN loose AS numeric;
+CREATE SCHEMA "{SCHEMA}";
+CREATE TABLE fine (id int PRIMARY KEY, name text, price numeric(10,2), feeling mood);
+INSERT INTO fine SELECT g, 'x' FROM generate_series(1, 7) g;
+CREATE TABLE "{SCHEMA}"."Fahr""rad Ü" (id int, "Na me" text);
+CREATE TABLE uniq (a int NOT NULL, b int NOT NULL, "C c" text, UNIQUE (b, a));
+CREATE TABLE no_identity (id int PRIMARY KEY);
+ALTER TABLE no_identity REPLICA IDENTITY NOTHING;
+CREATE TABLE trips (day date NOT NULL, id int) PARTITION BY RANGE (day);
+CREATE TABLE "trips 1" PARTITION OF trips FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');
+CREATE TABLE trips_2 PARTITION OF trips FOR VALUES FROM ('2024-02-01') TO ('2024-03-01');
+INSERT INTO trips SELECT '2024-01-31'::date + g, g FROM generate_series(0, 4) g;
+CREATE TABLE odd (id int PRIMARY KEY, area circle, "Ge nau" numeric, wide numeric(60,5), coarse numeric(5,-2), plenty loose,
+    price numeric(10,2), total int GENERATED ALWAYS AS (id * 2) STORED, grid int[][]);
+CREATE TABLE moody (id int PRIMARY KEY, "Ge fühl" "Laune");
+CREATE UNLOGGED TABLE scratch (id int PRIMARY KEY);
+CREATE TABLE owned (id int PRIMARY KEY);
+CREATE ROLE readiness_owner;
+ALTER TABLE owned OWNER TO readiness_owner;
+CREATE TABLE secured (id int PRIMARY KEY);
+ALTER TABLE secured ENABLE ROW LEVEL SECURITY;
+ALTER TABLE secured FORCE ROW LEVEL SECURITY;
+"""
+
+
+def with_source(world, engine="postgres", **settings):
+    """Return the world with a source `bikes`, a database of somebody else."""
+    server = world.postgres if engine == "postgres" else world.mysql
+    secrets.store("readiness", PASSWORD)
+    values = {
+        "engine": engine,
+        "host": server.host,
+        "port": server.port,
+        "database": DATABASE,
+        "user": USER,
+        "password": secrets.Secret("readiness"),
+        **settings,
+    }
+    return world.model_copy(update={"sources": {"bikes": params.Source(**values)}})
+
+
+def execute(world, text, *names, database="postgres"):
+    postgres.execute(world, postgres.format_sql(text, *names), database=database)
+
+
+@pytest.fixture
+def bikes(world):
+    """The world with a source whose user may only log in, and with tables of every kind."""
+    execute(world, "CREATE DATABASE {}", DATABASE)
+    execute(world, "CREATE ROLE {} LOGIN", USER)
+    with postgres.connect(world, "postgres") as connection:
+        postgres._set_password(connection, "ALTER ROLE {} PASSWORD ", USER, PASSWORD)
+    try:
+        postgres.execute(world, TABLES, database=DATABASE)
+        yield with_source(world)
+    finally:
+        execute(world, "DROP DATABASE {} WITH (FORCE)", DATABASE)
+        execute(world, "DROP ROLE IF EXISTS {}, readiness_owner", USER)
+
+
+def psql(server, script, database=DATABASE):
+    """Run a script as an administrator does."""
+    subprocess.run(
+        [
+            databases.postgres_bin() / "psql",
+            f"host={server.host} port={server.port} user={server.admin_user} dbname='{database}'",
+            "--no-psqlrc",
+            "--quiet",
+            "--set=ON_ERROR_STOP=1",
+            f"--set=password={PASSWORD}",
+        ],
+        env={**os.environ, "PGPASSWORD": server.admin_password.reveal()},
+        input=script,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+
+def problems(report):
+    return {row.item: (row.problem, row.statements) for row in report.obstacles.itertuples()}
+
+
+def test_the_script_of_a_user_without_rights_is_run_and_all_is_ready(bikes):
+    report = readiness.check(bikes, "bikes")
+    found = problems(report)
+    assert found["replication"][1] == ['ALTER ROLE "Ada ""Q"" Ü" REPLICATION;']
+    assert found["publication"][1] == ['GRANT CREATE ON DATABASE "Räder ""1""" TO "Ada ""Q"" Ü";']
+    assert (
+        'ALTER TABLE "Sta dt"."Fahr""rad Ü" REPLICA IDENTITY FULL;'
+        in (found['table Sta dt.Fahr"rad Ü'][1])
+    )
+    assert "no USAGE on the schema" in found['table Sta dt.Fahr"rad Ü'][0]
+    assert found["table public.owned"][1] == [
+        'GRANT SELECT ON TABLE public.owned TO "Ada ""Q"" Ü";',
+        'GRANT readiness_owner TO "Ada ""Q"" Ü";',
+    ]
+    assert "table public.trips 1" not in found  # it is captured through its table
+    assert {*report.tables["rows"]} == {0}  # the user may not count
+    script = report.script()
+    assert PASSWORD not in script
+    psql(bikes.postgres, script)
+
+    report = readiness.check(bikes, "bikes")
+    assert problems(report) == {} and report.summary().level == "ok"
+    assert "problem" not in {finding.level for finding in report.findings()}
+    # capture accepts what the check calls ready
+    source = bikes.source("bikes")
+    postgres.create_publication(source, "p", ["public.fine", "public.trips", 'Sta dt.Fahr"rad Ü'])
+
+
+def test_tables(bikes):
+    admin = with_source(
+        bikes, user=bikes.postgres.admin_user, password=bikes.postgres.admin_password
+    )
+    report = readiness.check(admin, "bikes")
+    tables = report.tables.set_index("table")
+    assert {*report.server["problem"]} == {""}
+    assert tables.loc["fine"][["kind", "rows", "key", "identity", "attention", "problem"]].tolist() == [
+        "table", 7, "id", "primary key", "", "",
+    ]  # fmt: skip
+    assert tables.loc["fine", "bytes"] > 8000
+    assert (
+        tables.loc["trips", "kind"] == "partitioned, 2 partitions"
+        and tables.loc["trips", "rows"] == 5
+    )
+    assert tables.loc["trips", "statements"] == [
+        'ALTER TABLE public."trips 1" REPLICA IDENTITY FULL;',
+        "ALTER TABLE public.trips REPLICA IDENTITY FULL;",
+        "ALTER TABLE public.trips_2 REPLICA IDENTITY FULL;",
+    ]
+    assert tables.loc["trips", "attention"] == "no key"
+    assert tables.loc["uniq", "statements"] == [
+        "ALTER TABLE public.uniq REPLICA IDENTITY USING INDEX uniq_b_a_key;"
+    ]
+    assert tables.loc["no_identity", "statements"] == [
+        "ALTER TABLE public.no_identity REPLICA IDENTITY DEFAULT;"
+    ]
+    assert tables.loc["odd", "attention"].split("; ") == [
+        "area circle: not captured",
+        "Ge nau numeric: no precision",
+        "wide numeric(60,5): more than 38 digits",
+        "coarse numeric(5,-2): negative scale, the ingest rejects it",
+        "plenty loose: no precision",
+        "total integer: generated, null after the first change of a row",
+        "grid integer[]: not captured",
+    ]
+    assert tables.loc["odd", "problem"] == ""
+    assert tables.loc["moody", "statements"] == [
+        'ALTER TABLE public.moody ALTER COLUMN "Ge fühl" TYPE mood;'
+    ]
+    assert "writes the table anew" in tables.loc["scratch", "statements"][0]
+    psql(bikes.postgres, report.script())
+    assert problems(readiness.check(admin, "bikes")) == {}
+
+
+def test_only_the_named_tables(bikes):
+    report = readiness.check(bikes, "bikes", ["public.fine", 'Sta dt.Fahr"rad Ü', "public.tripps"])
+    assert [*report.tables["table"]] == ['Fahr"rad Ü', "fine"]
+    assert problems(report)["table public.tripps"][0] == "there is no such table"
+    assert "trips" not in report.script().replace("tripps", "")
+
+
+def test_a_user_of_the_connectors(bikes):
+    """Another user than that of the source reads the log; the administrator's script creates it."""
+    execute(bikes, "ALTER DATABASE {} OWNER TO {}", DATABASE, USER)
+    for name in ("fine", "secured"):
+        execute(bikes, f"ALTER TABLE {name} OWNER TO {{}}", USER, database=DATABASE)
+    own = with_source(
+        bikes, replication_user="Le ser", replication_password=bikes.sources["bikes"].password
+    )
+    try:
+        report = readiness.check(own, "bikes", ["public.fine", "public.secured"])
+        assert problems(report)["replication"][1] == [
+            "CREATE ROLE \"Le ser\" LOGIN PASSWORD :'password'; -- psql --set password=…",
+            'ALTER ROLE "Le ser" REPLICATION;',
+        ]
+        assert "publication" not in problems(report)
+        assert 'ALTER ROLE "Le ser" BYPASSRLS;' in problems(report)["table public.secured"][1]
+        psql(bikes.postgres, report.script())
+        assert problems(readiness.check(own, "bikes", ["public.fine", "public.secured"])) == {}
+        with postgres.connect(own.source("bikes"), role="replication") as connection:
+            assert connection.execute("SELECT count(*) FROM fine").fetchone() == (7,)
+    finally:
+        execute(bikes, "DROP OWNED BY {}", "Le ser", database=DATABASE)
+        execute(bikes, "DROP ROLE {}", "Le ser")
+
+
+def test_full_slots(world):
+    names = [f"readiness_{number}" for number in range(20 - len(postgres.all_slots(world)))]
+    query = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
+    try:
+        with postgres.session(world, "postgres") as connection:
+            for name in names:
+                connection.execute(query, [name])
+        problem, statements = problems(readiness.check(_existing(world), "postgres"))[
+            "max_replication_slots"
+        ]
+        assert problem == "no replication slot is free"
+        assert "SELECT pg_drop_replication_slot('" in statements[0] and statements[0].startswith(
+            "-- or"
+        )
+        assert statements[1].startswith(
+            "ALTER SYSTEM SET max_replication_slots = '30'; -- takes effect after a restart"
+        )
+    finally:
+        for name in names:
+            postgres.drop_slot(world, name, "postgres")
+    assert "max_replication_slots" not in problems(readiness.check(_existing(world), "postgres"))
+
+
+def _existing(world):
+    """Return the world with a database that always exists."""
+    section = world.postgres.model_copy(update={"database": "postgres"})
+    return world.model_copy(update={"postgres": section})
+
+
+@contextlib.contextmanager
+def started(command, port):
+    """Run a server as user nobody until the end of the block."""
+    server = subprocess.Popen(
+        databases.as_nobody(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        time.sleep(0.5)
+        yield
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def test_a_server_without_logical_replication_is_prepared_by_the_script_and_a_restart(
+    world, tmp_path
+):
+    port = world.stack.port_base + 150
+    data = tmp_path / "data"
+    for folder in [*tmp_path.parents][:3]:
+        folder.chmod(0o755)
+    data.mkdir()
+    if os.geteuid() == 0:
+        os.chown(data, databases.NOBODY_UID, databases.NOBODY_UID)
+    programs = databases.postgres_bin()
+    subprocess.run(
+        databases.as_nobody([str(programs / "initdb"), f"--pgdata={data}", "--username=boss", "--auth=trust", "--no-sync"]),
+        check=True, stdout=subprocess.DEVNULL, cwd="/",
+    )  # fmt: skip
+    with open(data / "postgresql.conf", "a") as file:
+        file.write(
+            f"port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = ''\nwal_level = minimal\n"
+            "max_wal_senders = 0\nmax_replication_slots = 0\n"
+        )
+    own = with_source(world, port=port, database="postgres", user="boss")
+    command = [str(programs / "postgres"), "-D", str(data)]
+    with started(command, port):
+        report = readiness.check(own, "bikes")
+        assert set(problems(report)) == {"wal_level", "max_replication_slots", "max_wal_senders"}
+        psql(own.source("bikes").postgres, report.script(), "postgres")
+        assert set(problems(readiness.check(own, "bikes"))) == {
+            *problems(report)
+        }  # not before the restart
+    with started(command, port):
+        assert problems(readiness.check(own, "bikes")) == {}
+
+
+def test_a_thousand_tables_take_three_queries(bikes, monkeypatch):
+    statement = """DO $$ BEGIN FOR i IN 1..1000 LOOP EXECUTE format(
+        'CREATE TABLE %I (id int %s, a text, b numeric, c circle)', 'T ' || i, CASE WHEN i % 2 = 0 THEN 'PRIMARY KEY' END);
+        END LOOP; END $$"""
+    postgres.execute(bikes, statement, database=DATABASE)
+    real, asked = postgres.query, []
+    monkeypatch.setattr(postgres, "query", lambda *args: asked.append(args) or real(*args))
+    started_at = time.perf_counter()
+    report = readiness.check(bikes, "bikes")
+    seconds = time.perf_counter() - started_at
+    assert len(report.tables) >= 1000 and len(asked) <= 3
+    assert seconds < 10
+    print(f"{len(report.tables)} tables: {seconds:.2f} s")
+    psql(bikes.postgres, report.script())
+    assert problems(readiness.check(bikes, "bikes")) == {}
+    assert len(asked) <= 6
+
+
+def test_connections_that_fail_have_one_line_and_what_to_do(bikes):
+    def failure(world=bikes, **settings):
+        report = readiness.check(with_source(world, **settings), "bikes")
+        [(problem, statements)] = problems(report).values()
+        assert "\n" not in problem and PASSWORD not in problem and report.tables.empty
+        assert len([f for f in report.findings() if f.level == "problem"]) == 1
+        return problem, "\n".join(statements)
+
+    problem, remedy = failure(port=1)
+    assert "Connection refused" in problem and "host and port" in remedy
+    secrets.store("readiness.wrong", "wrong")
+    problem, remedy = failure(password=secrets.Secret("readiness.wrong"))
+    assert "password authentication failed" in problem
+    assert 'ALTER ROLE "Ada ""Q"" Ü" LOGIN REPLICATION PASSWORD :\'password\';' in remedy
+    problem, remedy = failure(ssl="require")
+    assert "does not support SSL" in problem and "ssl: disable" in remedy
+    problem, remedy = failure(database='no "such"')
+    assert "does not exist" in problem and 'CREATE DATABASE "no ""such""";' in remedy
+    problem, remedy = failure(password=secrets.Secret("readiness.missing"))
+    assert "secret 'readiness.missing' is not set" in problem and "workbench secret" in remedy
+    execute(bikes, "REVOKE CONNECT ON DATABASE {} FROM PUBLIC", DATABASE)
+    problem, remedy = failure()
+    assert "permission denied for database" in problem
+    psql(bikes.postgres, readiness.check(bikes, "bikes").script())
+    assert "connection" not in problems(readiness.check(bikes, "bikes"))
+
+
+def test_a_role_that_does_not_exist_is_created_by_the_script(bikes):
+    own = with_source(bikes, user="Neu er")
+    try:
+        psql(bikes.postgres, readiness.check(own, "bikes", ["public.fine"]).script())
+        report = readiness.check(own, "bikes", ["public.fine"])
+        assert {*problems(report)} == {"table public.fine"}
+        psql(bikes.postgres, report.script())
+        assert problems(readiness.check(own, "bikes", ["public.fine"])) == {}
+    finally:
+        execute(
+            bikes,
+            "REASSIGN OWNED BY {} TO {}",
+            "Neu er",
+            bikes.postgres.admin_user,
+            database=DATABASE,
+        )
+        execute(bikes, "DROP OWNED BY {}", "Neu er", database=DATABASE)
+        execute(bikes, "DROP ROLE {}", "Neu er")
+
+
+def test_the_command(bikes, monkeypatch):
+    monkeypatch.setattr(source_commands, "open_world", lambda name: bikes)
+
+    def call(*arguments):
+        return CliRunner().invoke(cli.app, ["source", "check", "bikes", *arguments])
+
+    result = call()
+    assert result.exit_code == 1 and "✘ replication: not granted" in result.stdout
+    script = call("--sql")
+    assert script.exit_code == 0 and "✘" not in script.stdout
+    psql(bikes.postgres, script.stdout)
+    result = call()
+    assert result.exit_code == 0 and "✔ wal_level: logical" in result.stdout
+    assert "! table public.odd: table, 0 rows" in result.stdout
+    assert "public.fine" in (named := call("public.fine").stdout) and "public.odd" not in named
+
+
+# --- MariaDB
+
+MARIADB_DATABASE = "Bahn_höfe `x`"
+MARIADB_TABLES = (
+    "CREATE TABLE fine (id int PRIMARY KEY, name text)",
+    "INSERT INTO fine VALUES (1, 'x'), (2, 'y')",
+    'CREATE TABLE "Zü ge `1" ("Na me" varchar(20), n int)',
+    "INSERT INTO \"Zü ge `1\" VALUES ('x', 1), ('y', 2)",
+    'CREATE TABLE uniq (a int NOT NULL, "B b" int NOT NULL, c int, UNIQUE (a, "B b"), UNIQUE (c))',
+    "CREATE TABLE child (id int PRIMARY KEY, parent int, twice int AS (id * 2) STORED, "
+    "FOREIGN KEY (parent) REFERENCES fine (id) ON DELETE CASCADE)",
+    "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3",
+    "CREATE TABLE old (id int PRIMARY KEY) ENGINE MyISAM",
+)
+
+
+@pytest.fixture(scope="module")
+def lab(world):
+    stack.ensure_running(world, "mariadb")
+    yield world
+    process.stop(SERVICES["mariadb"])
+
+
+@pytest.fixture
+def stations(lab):
+    """The world with a MariaDB source whose user may only log in."""
+    user = "Ada Q'x"
+    mariadb.execute(lab, mariadb.format_sql("CREATE DATABASE {}", MARIADB_DATABASE))
+    mariadb.execute(lab, "CREATE USER %s@'%%' IDENTIFIED BY %s", [user, PASSWORD])
+    try:
+        for statement in MARIADB_TABLES:
+            mariadb.execute(lab, statement, database=MARIADB_DATABASE)
+        yield with_source(lab, "mariadb", database=MARIADB_DATABASE, user=user)
+    finally:
+        mariadb.execute(lab, mariadb.format_sql("DROP DATABASE {}", MARIADB_DATABASE))
+        mariadb.execute(lab, "DROP USER IF EXISTS %s@'%%'", [user])
+
+
+def mariadb_client(world, script):
+    """Run a script as an administrator does."""
+    server = world.mysql
+    subprocess.run(
+        [
+            databases.mariadb_home() / "bin" / "mariadb",
+            "--no-defaults",
+            f"--host={server.host}",
+            f"--port={server.port}",
+            f"--user={server.admin_user}",
+            "--skip-ssl",
+            "--default-character-set=utf8mb4",
+        ],
+        env={**os.environ, "MYSQL_PWD": server.admin_password.reveal()},
+        input=script,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+
+def test_mariadb_script(stations):
+    mariadb.execute(stations, "SET GLOBAL binlog_row_image = 'MINIMAL'")
+    mariadb.execute(stations, "SET GLOBAL binlog_format = 'MIXED'")
+    mariadb.execute(stations, "SET GLOBAL binlog_legacy_event_pos = OFF")
+    report = readiness.check(stations, "bikes")
+    found = problems(report)
+    settings = {"binlog_format", "binlog_row_image", "binlog_legacy_event_pos"}
+    assert settings | {"privilege REPLICATION SLAVE"} <= {*found}
+    assert found[f"privilege SELECT on {MARIADB_DATABASE}"][1] == [
+        r"GRANT SELECT ON `Bahn\_höfe ``x```.* TO `Ada Q'x`@`%`;"
+    ]
+    assert report.tables.empty  # the user sees none
+    mariadb_client(stations, report.script())
+
+    report = readiness.check(stations, "bikes")
+    tables = report.tables.set_index("table")
+    assert {*problems(report)} == {
+        f"table {MARIADB_DATABASE}.{name}" for name in ("Zü ge `1", "uniq")
+    }
+    assert tables.loc["uniq", "statements"] == [
+        "ALTER TABLE `Bahn_höfe ``x```.`uniq` ADD PRIMARY KEY (`a`, `B b`);"
+    ]
+    assert (tables.loc["fine", "rows"], tables.loc["fine", "key"]) == (2, "id")
+    assert tables.loc["child", "attention"].split("; ") == [
+        "twice int(11): generated",
+    ]
+    assert tables.loc["parts", "kind"] == "partitioned, 3 partitions"
+    assert "engine MyISAM" in tables.loc["old", "attention"]
+    mariadb_client(stations, report.script())
+    assert problems(readiness.check(stations, "bikes")) == {}
+    rows = mariadb.query(stations, 'SELECT * FROM "Zü ge `1"', database=MARIADB_DATABASE)
+    assert [*rows.columns] == ["Na me", "n"]  # applications do not see the added key
+    named = readiness.check(stations, "bikes", [f"{MARIADB_DATABASE}.fine", "no.such"])
+    assert [*named.tables["table"]] == ["fine"] and {*problems(named)} == {"table no.such"}
+
+
+def test_mariadb_connections_that_fail(stations):
+    def failure(**settings):
+        own = with_source(
+            stations,
+            **{"engine": "mariadb", "database": MARIADB_DATABASE, "user": "Ada Q'x", **settings},
+        )
+        return own, problems(readiness.check(own, "bikes"))
+
+    _, found = failure(port=1)
+    assert "Connection refused" in found["connection"][0]
+    secrets.store("readiness.wrong", "wrong")
+    own, found = failure(password=secrets.Secret("readiness.wrong"))
+    assert "Access denied" in found["connection"][0]
+    mariadb_client(stations, readiness.check(own, "bikes").script().replace("<password>", "wrong"))
+    assert "connection" not in problems(readiness.check(own, "bikes"))
+    own, found = failure(ssl="require")
+    assert "SSL" in found["connection"][0] and "ssl: disable" in "".join(found["connection"][1])
+    admin = {"user": stations.mysql.admin_user, "password": stations.mysql.admin_password}
+    _, found = failure(database="missing", **admin)
+    assert {*found} == {"database missing"}
+
+
+def test_mariadb_does_not_log_changes_by_a_foreign_key(stations):
+    """The check says so to a user who may see foreign keys, which needs more than SELECT."""
+    admin = {"user": stations.mysql.admin_user, "password": stations.mysql.admin_password}
+    own = with_source(stations, "mariadb", database=MARIADB_DATABASE, **admin)
+    tables = readiness.check(own, "bikes").tables.set_index("table")
+    cascade = "changes by a cascading foreign key are not in the log"
+    assert cascade in tables.loc["child", "attention"]
+    for statement in (
+        "INSERT INTO child (id, parent) VALUES (1, 1)",
+        "DELETE FROM fine WHERE id = 1",
+    ):
+        file, _, position = mariadb.log_position(stations).rpartition(":")
+        mariadb.execute(stations, statement, database=MARIADB_DATABASE)
+    assert mariadb.query(stations, "SELECT * FROM child", database=MARIADB_DATABASE).empty
+    events = mariadb.query(stations, f"SHOW BINLOG EVENTS IN '{file}' FROM {position}")
+    changed = events.loc[events["Event_type"].str.startswith("Delete_rows"), "Info"]
+    [fine] = [text for text in events["Info"] if text.endswith(".fine)")]
+    assert [text.split()[1] for text in changed] == [fine.split()[1]]

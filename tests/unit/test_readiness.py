@@ -1,0 +1,229 @@
+"""From rows about a source to obstacles, findings and the administrator's script, without a server."""
+
+import re
+
+import pandas
+import pytest
+from typer.testing import CliRunner
+from workbench.base import params, paths, secrets
+from workbench.base.errors import ParamsError, SourceError
+from workbench.cli import main as cli
+from workbench.cli import source as source_commands
+from workbench.source import mariadb, postgres, readiness
+from workbench.source.queries import QUERIES
+from workbench.stack import doctor
+
+TABLE = {
+    "schema": "public", "kind": "table", "rows": 3, "bytes": 8192, "key": "id", "identity": "primary key",
+    "attention": "", "problem": "", "statements": [""],
+}  # fmt: skip
+
+
+def server(*rows):
+    return pandas.DataFrame(rows, columns=readiness.COLUMNS)
+
+
+def tables(*rows):
+    full = [{**TABLE, "item": f"table public.{row['table']}", **row} for row in rows]
+    return pandas.DataFrame(full, columns=["item", "table", *TABLE])
+
+
+OK = ("wal_level", "logical", "", [""])
+NO_KEY = {
+    "table": "a",
+    "key": "",
+    "problem": "no SELECT; no replica identity",
+    "statements": ["GRANT USAGE ON SCHEMA s TO u;", "ALTER TABLE a REPLICA IDENTITY FULL;"],
+}
+
+
+def test_a_ready_source():
+    report = readiness.Report("local", "bikes", server(OK), tables({"table": "a"}))
+    assert report.obstacles.empty
+    assert [f.level for f in report.findings()] == ["ok", "ok"]
+    assert report.findings()[1].detail == "table, 3 rows, 8.2 kB, key id, identity primary key"
+    assert (report.summary().detail, report.summary().level) == ("1 table, ready", "ok")
+    assert report.script() == "-- bikes: for the administrator of the server"
+
+
+def test_attention_is_a_warning_and_no_obstacle():
+    report = readiness.Report(
+        "local", "b", server(OK), tables({"table": "a", "attention": "x circle: not captured"})
+    )
+    finding = report.findings()[1]
+    assert (finding.level, finding.remedy) == ("warning", "x circle: not captured")
+    assert report.obstacles.empty and report.summary().level == "ok"
+
+
+def test_obstacles_of_the_server_and_of_tables():
+    report = readiness.Report(
+        "local",
+        "b",
+        server(OK, ("wal_level", "replica", "must be logical", ["ALTER SYSTEM …; -- restart"])),
+        tables(NO_KEY, {**NO_KEY, "table": "b", "statements": [*NO_KEY["statements"][:1], "two;"]}),
+    )
+    assert [*report.obstacles["item"]] == ["wal_level", "table public.a", "table public.b"]
+    assert [f.level for f in report.findings()] == ["ok", "problem", "problem", "problem"]
+    finding = report.findings()[2]
+    assert finding.detail.endswith(
+        "key (none), identity primary key; no SELECT; no replica identity"
+    )
+    assert (
+        finding.remedy == "GRANT USAGE ON SCHEMA s TO u;\n    ALTER TABLE a REPLICA IDENTITY FULL;"
+    )
+    assert (
+        report.summary().detail == "2 tables, 3 obstacles" and report.summary().level == "warning"
+    )
+    assert report.script().split("\n") == [
+        "-- b: for the administrator of the server",
+        "-- wal_level: must be logical",
+        "ALTER SYSTEM …; -- restart",
+        "-- table public.a: no SELECT; no replica identity",
+        "GRANT USAGE ON SCHEMA s TO u;",
+        "ALTER TABLE a REPLICA IDENTITY FULL;",
+        "-- table public.b: no SELECT; no replica identity",
+        "two;",
+    ]
+
+
+def test_a_name_with_a_line_break_stays_in_its_comment():
+    report = readiness.Report(
+        "local", "b", server(("table x\nDROP TABLE y;", "", "no\rkey", ["one;"])), tables()
+    )
+    assert report.script().split("\n")[1:] == ["-- table x\\nDROP TABLE y;: no\\rkey", "one;"]
+
+
+def make_world(host="127.0.0.1", **settings):
+    values = {"engine": "postgres", "host": host, "port": 1, "database": 'd"b', "user": 'u"x'}
+    source = params.Source(**{**values, "password": secrets.Secret("x"), **settings})
+    return params.load("local").model_copy(update={"sources": {"bikes": source}})
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A function that reports a source whose connection fails with an error."""
+
+    def report(text, message="cannot connect to PostgreSQL", **settings):
+        def fail(*_):
+            raise SourceError(message, location=text)
+
+        monkeypatch.setattr(postgres, "query", fail)
+        monkeypatch.setattr(mariadb, "query", fail)
+        return readiness.check(make_world(**settings), "bikes")
+
+    return report
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ('FATAL:  password authentication failed for user "x"', "ALTER ROLE \"u\"\"x\" LOGIN REPLICATION PASSWORD :'password';"),
+        ("Access denied for user 'u'@'h' (using password: YES)", "CREATE USER IF NOT EXISTS \"u\"\"x\"@'%';"),
+        ('FATAL:  database "d" does not exist', 'CREATE DATABASE "d""b";'),
+        ('FATAL:  permission denied for database "d"', 'GRANT CONNECT ON DATABASE "d""b" TO "u""x";'),
+        ("server does not support SSL, but SSL was required", "ssl: disable"),
+        ('no pg_hba.conf entry for host "h", user "u", database "d", no encryption', "ssl: require"),
+        ('no pg_hba.conf entry for host "h", user "u", database "d", SSL encryption', "pg_reload_conf"),
+        ("SSL error: certificate verify failed", "ssl_ca"),
+        ("FATAL: sorry, too many clients already", "max_connections"),
+        ('could not translate host name "h" to address', "correct the host"),
+        ("Connection refused", "host and port"),
+        ("connection timeout expired", "firewall"),
+    ],
+)  # fmt: skip
+def test_a_connection_that_fails_is_one_red_line_with_what_to_do(failing, text, remedy):
+    report = failing(text)
+    [finding] = report.findings()
+    assert finding.level == "problem" and text in finding.detail and remedy in finding.remedy
+    assert remedy in report.script()
+    assert report.tables.empty and report.summary().detail == "0 tables, 1 obstacle"
+
+
+def test_a_script_has_sql_and_comments_only(failing):
+    for pattern in readiness.KNOWN["connection_failures"]:
+        re.compile(pattern)
+    for text in ("password authentication failed", "Access denied for user", "refused"):
+        for line in failing(text).script().split("\n"):
+            assert re.match(r"--|[A-Z]", line)
+
+
+@pytest.mark.parametrize(
+    ("host", "note"),
+    [
+        ("db.cluster-abc.eu-west-1.rds.amazonaws.com", "Aurora"),
+        ("db.abc.eu-west-1.rds.amazonaws.com", "Amazon RDS"),
+        ("db.abcd.supabase.co", "Supabase: wal_level"),
+        ("aws-0-eu-west-1.pooler.supabase.com", "the pooler"),
+        ("ep-cool-1.eu-central-1.aws.neon.tech", "Neon: enable"),
+        ("ep-cool-1-pooler.eu-central-1.aws.neon.tech", "the pooler"),
+        ("x.postgres.database.azure.com", "Azure"),
+    ],
+)
+def test_a_recognised_provider_has_one_line_even_if_it_cannot_be_reached(failing, host, note):
+    text = failing("refused", host=host).note
+    assert note in text and "\n" not in text
+    assert text in [f.detail for f in failing("refused", host=host).findings()]
+
+
+def test_another_host_has_no_note(failing):
+    assert not failing("refused", host="rds.amazonaws.com.example.org").note
+
+
+def test_the_engine_of_the_source_is_asked(failing, monkeypatch):
+    failing("refused")
+    monkeypatch.setattr(postgres, "query", lambda *_: pytest.fail("PostgreSQL is queried"))
+    assert not readiness.check(make_world(engine="mysql"), "bikes").obstacles.empty
+    assert not readiness.check(make_world(), "mariadb").obstacles.empty
+    with pytest.raises(ParamsError, match="bikes, mariadb, postgres"):
+        readiness.check(make_world(), "cars")
+
+
+def test_a_missing_table_is_an_obstacle_and_small_tables_are_counted(monkeypatch):
+    rows = tables({"table": "a"}, {"table": "b"}, {"table": "c"}).assign(
+        statements=["", "one;\x1etwo;", ""],
+        problem=["", "p", ""],
+        counting=["", "(SELECT 7)", "(SELECT 8)"],
+    )
+    answers = [server(OK).assign(statements=[""]), rows, pandas.DataFrame([[7, 8]])]
+    asked = []
+    monkeypatch.setattr(
+        postgres, "query", lambda *args: asked.append(args[1:]) or answers[len(asked) - 1]
+    )
+    report = readiness.check(
+        make_world(), "bikes", ["public.a", "public.b", "public.c", "public.d"]
+    )
+    assert asked[2] == ("SELECT (SELECT 7), (SELECT 8)",)
+    assert [*report.tables["rows"]] == [3, 7, 8] and "counting" not in report.tables
+    assert report.obstacles.values.tolist() == [
+        ["table public.d", "there is no such table", [readiness.CORRECT_NAME]],
+        ["table public.b", "p", ["one;", "two;"]],
+    ]
+
+
+def test_the_queries_are_complete():
+    assert {"postgres_server", "postgres_tables", "mariadb_server", "mariadb_tables", "slots"} <= {
+        *QUERIES
+    }
+    files = [*(paths.ROOT / "lib/workbench/source").glob("*.sql")]
+    names = [
+        name for file in files for name in re.findall(r"^-- name: (\w+)", file.read_text(), re.M)
+    ]
+    assert len(names) == len(set(names)) == len(QUERIES)
+
+
+def test_the_command_and_the_doctor(monkeypatch, failing):
+    failing("refused")
+    monkeypatch.setattr(source_commands, "open_world", lambda name: make_world())
+    monkeypatch.setattr(cli, "open_world", lambda name: make_world())
+    monkeypatch.setattr(doctor, "examine", lambda world: [])
+    monkeypatch.setattr("workbench.source.capture_health.examine", lambda world: [])
+    result = CliRunner().invoke(cli.app, ["source", "check", "bikes"])
+    assert result.exit_code == 1 and "✘ connection: failed; cannot connect" in result.stdout
+    result = CliRunner().invoke(cli.app, ["source", "check", "bikes", "--sql"])
+    assert result.exit_code == 0 and result.stdout.startswith("-- bikes")
+    result = CliRunner().invoke(cli.app, ["doctor"])
+    assert result.exit_code == 0
+    assert result.stdout.split("\n")[:2] == [
+        "! source bikes: 0 tables, 1 obstacle",
+        "    workbench source check bikes --world local",
+    ]
