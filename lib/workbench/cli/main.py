@@ -22,9 +22,7 @@ from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
-from . import aws, dlq, own, storefront
-from .options import WORLD, YES, CommandGroup, open_world, parse_key_values
-from . import aws, dlq, source, storefront
+from . import aws, dlq, own, source, storefront
 from .options import WORLD, YES, CommandGroup, open_world, parse_key_values, print_findings
 
 app = typer.Typer(
