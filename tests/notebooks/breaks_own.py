@@ -28,7 +28,7 @@ for _statement in (
 CAPTURE = [
     Run(
         Break(
-            "captured = own.capture(world, source, *names)\n",
+            "captured = own.capture(world, source, *names)",
             SHORTER,
             {
                 f"first copy of public.{name} = lake, row by row": "missing"
@@ -80,6 +80,99 @@ CAPTURE = [
         ),
     ),
 ]
-EXPLORE: list[Run] = []
-DASHBOARD: list[Run] = []
+# a label that the table gets after the slider was made
+LABELED = """
+from workbench.base import files as _files
+
+_path = hudi.labeling._labels_path(world, explore.find(world, name))
+_stored = _files.read_text(_path)
+hudi.label(world, explore.find(world, name), "late")"""
+EXPLORE = [
+    Run(
+        Break(
+            "tables = explore.tables(world)",
+            """
+import pathlib
+
+_folder = pathlib.Path(explore.find(world, "bikeshare/weather").base.removeprefix("file:"))
+_folder.rename(_folder.with_name("hidden"))""",
+            {"the bike-share tables are listed": "bikeshare/trips"},
+            undo='_folder.with_name("hidden").rename(_folder)',
+        ),
+        Break(
+            "slider = explore.slider(",
+            'where = "artist_id < 100"',
+            {"rows of the selected frame": "slider"},
+            undo='where = "true"',
+        ),
+        Break(
+            "an unknown label is rejected",
+            "_at, explore.at = explore.at, lambda *args, **kwargs: None",
+            {"an unknown label is rejected": "no failure"},
+            undo="explore.at = _at",
+        ),
+        Break(
+            "difference = explore.diff(",
+            'since, until = "t4", "t5"',
+            {"artists added and removed": "299", "changed cells": "299"},
+            undo='since, until = "t0", "t4"',
+        ),
+        Break(
+            "profile = explore.profile(",
+            'table, since, until = "bikeshare/trips", "captured", "captured"',
+            {"columns of the profile": "trip_id"},
+            undo='table, since, until = "artists_mor", "t0", "t4"',
+        ),
+        Break(
+            "%%sql quarters <<",
+            "hour = 9",
+            {"trips at 8 o'clock by quarter": "Altstadt"},
+            undo="hour = 8",
+        ),
+        Break(
+            "saved = execute.execute_notebook(path, {})",
+            """
+import re
+
+_text = path.read_text(encoding="utf-8")
+path.write_text(re.sub(r", (\\d+), 'now'", r", 1\\1, 'now'", _text), encoding="utf-8")""",
+            {
+                "errors of the saved notebook": "check failed",
+                "its checks are green": "red: ['",
+            },
+        ),
+        Break(
+            'check.equal("rows of the selected frame"',
+            LABELED,
+            {"labels of the slider": "late"},
+            undo="_files.write_text(_path, _stored)",
+        ),
+    )
+]
+SOURCE = """
+def _source(statement):
+    postgres.execute(world.source(bikeshare.FLOW), statement)
+"""
+RELABELED = "UPDATE stations SET attributes = jsonb_set(attributes, '{quarter}', '\"%s\"') WHERE name = 'Hafen Square'"
+WET = "UPDATE weather SET rain_mm = rain_mm %s 50 WHERE measured_at = '2025-03-01 06:00+00'"
+DASHBOARD = [
+    Run(
+        Break(
+            "RAIN =",
+            'trips = trips[trips["station"] != "Altstadt Station"]',
+            {
+                "trips of the charts": "stations",
+                "trips of all days": "17",
+                "trips of the ten busiest stations": "bars",
+            },
+        ),
+        Break(
+            'check.equal("mm of rain"',
+            SOURCE + f"_source({RELABELED % 'Eßling'!r})\n_source({WET % '+'!r})",
+            {"mm of rain": "source", "titles of the pages": "Hafen"},
+            undo=f"_source({RELABELED % 'Hafen'!r})\n_source({WET % '-'!r})",
+        ),
+        parameters={"compare": "Hafen"},
+    )
+]
 BREAKS = {"91_capture": CAPTURE, "92_explore": EXPLORE, "93_dashboard": DASHBOARD}

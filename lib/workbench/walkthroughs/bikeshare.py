@@ -4,6 +4,7 @@ Five tables with 20,700 invented rows, which SQL generates: the same rows in eac
 kinds of changes for `pagila.random_changes`.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from ..base import ROOT, SourceError, World
@@ -36,10 +37,21 @@ def _is_captured(world: World) -> bool:
     return FLOW in own.names(world) and own.is_complete(world, FLOW)
 
 
+@dataclass(frozen=True)
+class BikeshareWalkthrough(Walkthrough):
+    """The walkthrough of the bundled source; a reset also removes the own flow of notebook 91."""
+
+    def reset(self, world: World, name: str = "") -> None:
+        """Remove the flow, then the tables of the source."""
+        if FLOW in own.names(world):
+            own.forget(world, FLOW)
+        super().reset(world, name)
+
+
 loader = loading.Loader("bikeshare", "public", TABLES, _steps, "bikeshare")
 # without captures: those belong to the own flow that notebook 91 makes
 flow = CaptureFlow((), "bikeshare", loader=loader)
-walkthrough = Walkthrough(
+walkthrough = BikeshareWalkthrough(
     "90_your_own",
     Steps(
         ROOT / "notebooks" / "90_your_own",
