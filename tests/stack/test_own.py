@@ -6,7 +6,7 @@ import os
 import own_help
 import pytest
 from workbench import connect, hudi, stack, trace, walkthroughs
-from workbench.base.errors import LakeError, SourceError
+from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
 from workbench.topic import registry, topics
 from workbench.walkthroughs import own
@@ -288,3 +288,70 @@ def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
         if own.names(mine):
             own.forget(mine, "bikes")
         mariadb.execute(mine, "DROP DATABASE shop")
+
+
+TYPES = """
+    CREATE TYPE mood AS ENUM ('glad', 'sad');
+    CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+    CREATE TABLE types (id bigint PRIMARY KEY, flag boolean, price numeric, amount numeric(10, 2), share real,
+        mass double precision, code char(3), name varchar(20), note text, data bytea, born date, opens time,
+        ends timestamp, seen timestamptz, lasts interval, tags text[], numbers int[], body jsonb, raw json,
+        uid uuid, feels mood, size positive, place point, address inet, span int4range, cost money, changed timestamptz);
+    INSERT INTO types SELECT n, n % 2 = 0, n / 7.0::numeric(20, 6), n / 4.0, n / 8.0, n * 1.5, 'a' || n % 9, 'name ' || n,
+        NULLIF('note ' || n % 5, 'note 0'), decode(lpad(to_hex(n), 8, '0'), 'hex'), DATE '2001-01-01' + n,
+        TIME '08:00' + n * INTERVAL '1 s', TIMESTAMP '2001-02-03 04:05:06.789' + n * INTERVAL '1 h',
+        TIMESTAMPTZ '2001-02-03 04:05:06.789012+02' + n * INTERVAL '1 h', n * INTERVAL '1 day 2 s',
+        ARRAY['a', n::text], ARRAY[n, n + 1], jsonb_build_object('n', n, 'list', ARRAY[1, 2]), '{"a":  1}',
+        md5(n::text)::uuid, (ARRAY['glad', 'sad'])[1 + n % 2]::mood, n, point(n, -n), ('10.0.0.' || n % 250)::inet,
+        int4range(n, n + 5), n::money, now()
+    FROM generate_series(1, 120) n;
+    UPDATE types SET note = (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 1000) n) WHERE id <= 3;
+    """
+
+
+@pytest.mark.parametrize("format", ["avro", "json"])
+def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
+    """Also a large value that an update does not change, which the log leaves out."""
+    execute(bikes, TYPES)
+    captured = own.capture(bikes, "bikes", "types", format=format)
+    changed = captured["changed_types"][0]
+    assert changed["price"] == "numeric → decimal(38,10)"
+    assert changed["lasts"] == "interval → decimal(19,6)" and "note" not in changed
+    execute(
+        bikes,
+        "UPDATE types SET flag = NOT flag, seen = now(), body = '[]' WHERE id <= 20; DELETE FROM types WHERE id = 30",
+    )
+    done = own.follow(bikes, "bikes")["types"]
+    assert (done.upserts, done.deletes, done.dead_letters) == (20, 1, 0)
+    own.compare(bikes, "bikes")
+    long = hudi.read(spark, own.load(bikes, "bikes").flow.table(bikes)).where("id = 2")
+    assert long.selectExpr("length(note)").collect()[0][0] == 32_000
+
+
+def test_tables_are_polled(bikes, spark, capsys):
+    execute(
+        bikes,
+        "CREATE TABLE prices (id int PRIMARY KEY, price numeric(8, 2), updated timestamp NOT NULL);"
+        "INSERT INTO prices SELECT n, n / 4.0, TIMESTAMP '2024-01-01' FROM generate_series(1, 100) n",
+    )
+    with pytest.raises(LakeError, match="has no column updated"):
+        own.capture(bikes, "bikes", "stations", poll="updated")
+    captured = own.capture(bikes, "bikes", "prices", poll="updated")
+    assert captured["rows"].tolist() == [100]
+    assert list(postgres.publications(bikes.source("bikes"))["publication"]) == [], "no log is read"
+    own.capture(bikes, "bikes", "prices", poll="updated")
+    assert "nothing to change" in capsys.readouterr().out
+    execute(bikes, "UPDATE prices SET price = 0, updated = '2024-01-02' WHERE id <= 7")
+    done = own.follow(bikes, "bikes")["prices"]
+    assert (done.upserts, done.deletes) == (7, 0)
+    own.compare(bikes, "bikes")
+    execute(bikes, "DELETE FROM prices WHERE id = 1")
+    with pytest.raises(CheckFailed):
+        own.compare(bikes, "bikes")
+
+
+def test_a_server_that_is_not_ready_is_refused(bikes):
+    wrong = own_help.with_source(bikes, port=PORT, database="bikes", user="nobody_here")
+    with pytest.raises(WorkbenchError, match="nobody_here"):
+        own.capture(wrong, "bikes", "stations")
+    assert not own.folder("bikes").exists()

@@ -32,6 +32,7 @@ def capture(
         [], help="Key column of a table without primary key; may be repeated."
     ),
     exclude: list[str] = typer.Option([], help="Column to leave out; may be repeated."),
+    raw: bool = typer.Option(False, "--raw", help="Keep Debezium's types (docs/types.md)."),
     flow: Optional[str] = typer.Option(
         None, "--as", help="Name of the flow, by default that of the source."
     ),
@@ -54,6 +55,7 @@ def capture(
         poll=poll,
         key=key,
         exclude=exclude,
+        raw=raw,
         progress=echo,
     )
 

@@ -126,12 +126,14 @@ SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM poll
 -- name: own_columns
 -- The columns of a table: position in its key (the primary key, else the index of the replica identity), and whether each
 -- update in the log has the whole old row.
-SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS is_not_null,
+SELECT a.attname AS name, CASE b.typtype WHEN 'd' THEN format_type(b.typbasetype, b.typtypmod)
+       ELSE format_type(a.atttypid, a.atttypmod) END AS type,
        coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0) AS key_position,
        coalesce(i.indisprimary, false) AS is_primary,
        NOT EXISTS (SELECT FROM pg_class t WHERE relreplident <> 'f' AND (t.oid = r.oid
                    OR t.oid IN (SELECT relid FROM pg_partition_tree(r.oid)))) AS is_full
 FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+JOIN pg_type b ON b.oid = a.atttypid
 LEFT JOIN LATERAL (SELECT indkey, indisprimary FROM pg_index WHERE indrelid = r.oid
     AND (indisprimary OR indisreplident AND r.relreplident = 'i') ORDER BY indisprimary DESC LIMIT 1) i ON true
 WHERE r.relkind IN ('r', 'p') AND r.relname = %s AND n.nspname = %s AND a.attnum > 0 AND NOT a.attisdropped

@@ -32,8 +32,11 @@ LOADERS = {
 
 def for_world(world: World) -> list[Walkthrough]:
     """Return the walkthroughs that can run in a world, and its own flows (see `own`)."""
-    shipped = [each for each in ALL if world.stack.embedded or not each.steps.local_only]
-    return [*shipped, *(own.load(world, name) for name in own.names(world))]
+    return [each for each in _all(world) if world.stack.embedded or not each.steps.local_only]
+
+
+def _all(world: World) -> list[Walkthrough]:
+    return [*ALL, *(own.load(world, name) for name in own.names(world))]
 
 
 def traced_table(world: World, name: str) -> TracedTable:
@@ -68,7 +71,7 @@ def find_captured_table(name: str, world: Optional[World] = None) -> tuple[Walkt
     Raises:
         LakeError: no walkthrough has such a table, or several have it.
     """
-    walkthroughs = [*ALL, *(own.load(world, each) for each in own.names(world))] if world else ALL
+    walkthroughs = _all(world) if world else ALL
     folder, _, table = name.rpartition("/")
     if table in [each.name for each in walkthroughs]:
         folder, table = table, ""
@@ -92,7 +95,7 @@ def captured_tables(world: World) -> dict[str, list[Table]]:
     """Return {`walkthrough/captured table`: its lake tables} of all walkthroughs and own flows."""
     return {
         f"{each.name}/{name}": each.flow.tables(world, name)
-        for each in for_world(world)
+        for each in _all(world)
         if each.flow
         for name in each.flow.names
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional
 
 from psycopg import sql
@@ -32,6 +32,8 @@ class Capture:
             tables.
         expected_sql: SQL of the rows as the messages hold them; "" if that is the table itself.
         alias: name of the capture if the table is captured more than once.
+        types: the types in the lake (see `hudi.Topic`).
+        scales: digits after the decimal point of numeric columns without precision.
     """
 
     source: str
@@ -42,6 +44,8 @@ class Capture:
     lake: tuple[Mapping[str, Any], ...] = ()
     expected_sql: str = ""
     alias: str = ""
+    types: str = changes.PUBLISHED
+    scales: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -176,7 +180,7 @@ class CaptureSet:
             )
         topic, capture = self.topic(world, name), self.capture(name)
         if kind == "topic":
-            return hudi.Topic(topic, format=capture.format)
+            return hudi.Topic(topic, capture.format, capture.types, capture.scales)
         sink = landing.parse(self.config(world, capture.sink))
         return hudi.Landed(sink.prefix_of(topic), format=capture.format)
 

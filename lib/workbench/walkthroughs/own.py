@@ -9,34 +9,30 @@ database <flow>. Nothing is written into the user's tables.
 """
 
 import base64
-import dataclasses
 import json
 import re
 import time
 import uuid
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Literal, Sequence, cast
 
 import pandas
 import yaml
-from psycopg import sql
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing, stack
-from ..base import LakeError, World, paths, wait_until, yaml_files
+from ..base import LakeError, SourceError, World, paths, wait_until, yaml_files
 from ..base.params import ConfigModel
 from ..base.wait import stop_on_signal
 from ..checks import check, check_values
 from ..connect import configs
 from ..hudi import changes
-from ..source import mariadb, postgres
+from ..source import mariadb, postgres, readiness
 from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
-from ..source.names import identifier
-from ..source.queries import QUERIES
 from ..spark import session
 from ..topic import topics
 from . import own_source
@@ -73,6 +69,7 @@ class OwnTable(ConfigModel):
         rows: number of rows when it was captured.
         excluded: columns that are not captured.
         joined: whether the table was added to a running flow.
+        scales: digits after the decimal point of numeric columns without precision, by default 10.
     """
 
     source: str
@@ -84,16 +81,29 @@ class OwnTable(ConfigModel):
     rows: int
     excluded: list[str]
     joined: bool
+    scales: dict[str, int] = Field(default_factory=dict)
 
 
 class Declaration(ConfigModel):
-    """The content of flow.yaml; `poll` is the timestamp column of a polled flow, else ""."""
+    """The content of flow.yaml.
+
+    Attributes:
+        world: name of the world.
+        source: name of the source.
+        engine: its kind.
+        database: its database.
+        format: format of the messages.
+        raw: whether the lake has Debezium's types instead of analyst types (docs/types.md).
+        poll: the timestamp column of a polled flow, else "".
+        tables: the tables.
+    """
 
     world: str
     source: str
     engine: Literal["postgres", "mariadb", "mysql"]
     database: str
     format: Literal["avro", "json"]
+    raw: bool
     poll: str
     tables: list[OwnTable]
 
@@ -128,31 +138,6 @@ class OwnFlow(CaptureFlow):
             interval=0.1,
             failure_reason=lambda: connect.failure(world, connector),
         )
-
-    def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
-        """Return the topic of a capture, whose values get analyst types."""
-        topic = super().source(world, name, kind)
-        return topic if self.polled else dataclasses.replace(topic, types=changes.ANALYST)
-
-    def rows(
-        self, world: World, name: str = "", condition: str = "true", values: Any = None
-    ) -> pandas.DataFrame:
-        """Return the source rows as `CaptureFlow.rows` does, with the values of analyst types."""
-        if self.polled or self.db is not POSTGRESQL:
-            return super().rows(world, name, condition, values)
-        capture = self.capture(name)
-        schema, _, table = capture.source.rpartition(".")
-        described = self.db.query(world, QUERIES["own_columns"], [table, schema], self.database)
-        columns = sql.SQL(", ").join(
-            sql.SQL(TEMPLATES["lake_values"].get(row.type, "{0}") + " AS {0}").format(
-                sql.Identifier(row.name)
-            )
-            for row in described.itertuples()
-        )
-        query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
-            columns, identifier(capture.source), sql.SQL(condition), capture.key_columns
-        )
-        return self.db.query(world, query, values, self.database)
 
     def ingest(
         self,
@@ -281,9 +266,11 @@ def _capture(flow: str, declared: Declaration, table: OwnTable) -> Capture:
         table.source,
         key,
         OWN_PREFIX + flow,
-        format="json" if declared.poll else declared.format,
+        format=declared.format,
         lake=(lake,),
         alias=table.name,
+        types=changes.RAW if declared.raw else changes.ANALYST,
+        scales=table.scales,
     )
 
 
@@ -298,6 +285,7 @@ def capture(
     poll: str = "",
     key: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    raw: bool = False,
     progress: Callable[[str], None] = print,
 ) -> pandas.DataFrame:
     """Capture tables into the lake, or add them to a running capture.
@@ -317,6 +305,7 @@ def capture(
         poll: a timestamp column that each change sets: the tables are polled by it, and no log is read.
         key: the columns that identify a row, for a table without primary key.
         exclude: columns that are not captured.
+        raw: keep Debezium's types in the lake, instead of analyst types (docs/types.md).
         progress: called with one line per table.
 
     Returns:
@@ -345,8 +334,11 @@ def capture(
         "engine": engine,
         "database": section.database,
         "format": "json" if poll else format,
+        "raw": raw,
         "poll": poll,
     }
+    if not section.managed:
+        _require_ready(world, source)
     declared = _open(at, name, options)
     layout = {"partition": [*partition], "type": type}
     added = _describe(at, declared, tables, key, exclude, layout)
@@ -355,7 +347,18 @@ def capture(
     return complete(world, name, progress)
 
 
-def _open(at: World, flow: str, options: dict[str, str]) -> Declaration:
+def _require_ready(world: World, source: str) -> None:
+    """Raise SourceError if the server of a source lacks a setting or a permission."""
+    server = readiness.check(world, source, ["-"]).server
+    for row in server[(server["problem"] != "") & (server["item"] != "table -")].itertuples():
+        raise SourceError(
+            f"{row.item}: {row.problem}",
+            location=f"source {source!r}",
+            hint="; ".join([*row.statements, f"`workbench source check {source}` has the details"]),
+        )
+
+
+def _open(at: World, flow: str, options: dict[str, Any]) -> Declaration:
     """Return the declaration of a flow; a new one has no tables.
 
     Raises:
@@ -532,9 +535,7 @@ def complete(world: World, flow: str, progress: Callable[[str], None] = print) -
         started = time.monotonic()
         if not _is_captured(at, captured, own):
             _compare(spark, at, captured, table, own)
-        described = own_source.describe(
-            at, db, declared.database, own.source, own.key if own.declares_key else (), own.excluded
-        )
+        described = _describe_again(at, db, declared.database, own)
         changed = _changed_types(spark, described, table)
         seconds = time.monotonic() - started
         rows.append((own.source, described.rows, round(seconds, 1), changed))
@@ -590,8 +591,7 @@ def _changed_types(
     lake = dict(hudi.read(spark, table).dtypes)
     changed = {}
     for column, kind in described.columns.items():
-        base = re.sub(r"\(.*?\)", "", kind)
-        same = TEMPLATES["same_types"].get(base) or kind.replace("numeric", "decimal")
+        same = TEMPLATES["same_types"].get(_base_type(kind)) or kind.replace("numeric", "decimal")
         if lake.get(column) not in (same, kind):
             changed[column] = f"{kind} → {lake.get(column, 'missing')}"
     return changed
@@ -616,6 +616,31 @@ def _compare(
         hudi.label(at, table, LABEL, position)
 
 
+def _describe_again(
+    at: World, db: SourceDatabase, database: str, own: OwnTable
+) -> own_source.SourceTable:
+    key = own.key if own.declares_key else ()
+    return own_source.describe(at, db, database, own.source, key, own.excluded)
+
+
+def _comparable_sql(db: SourceDatabase, described: own_source.SourceTable) -> str:
+    """Return the query for a table's rows as the lake has them with analyst types."""
+    rules = TEMPLATES["comparable"]["postgres" if db is POSTGRESQL else "mariadb"]
+    columns = []
+    for name, kind in described.columns.items():
+        column = f'"{name}"'
+        expression = rules.get(_base_type(kind), rules[""]).replace("{}", column)
+        columns.append(f"{expression} AS {column}")
+    schema, _, table = described.name.partition(".")
+    # own_source.describe has accepted the names: letters, digits and _ only
+    return f'SELECT {", ".join(columns)} FROM "{schema}"."{table}"'  # noqa: S608
+
+
+def _base_type(kind: str) -> str:
+    """Return a type of the source without its digits."""
+    return re.sub(r"\(.*?\)", "", kind)
+
+
 def _has_same_rows(
     spark: SparkSession,
     at: World,
@@ -629,14 +654,18 @@ def _has_same_rows(
     Raises:
         CheckFailed: they differ in the last comparison.
     """
+    described = _describe_again(at, captured.db, captured.database or "", own)
     copy = "" if _is_captured(at, captured, own) else "first copy of "
-    claim, rows = f"{copy}{own.source} = lake", captured.count(at, own.name)
+    claim, rows = f"{copy}{own.source} = lake", described.rows
     if rows > MAX_COMPARED_ROWS:
         lake_rows = hudi.read(spark, table).count()
         if lake_rows == rows or is_last:
             check.equal(f"{claim}, number of rows", lake_rows, rows)
         return lake_rows == rows
-    source = captured.rows(at, own.name).drop(columns=own.excluded)
+    expected = replace(
+        captured.capture(own.name), expected_sql=_comparable_sql(captured.db, described)
+    )
+    source = replace(captured, captures=(expected,)).rows(at, own.name)
     lake = source.head(0)
     if hudi.exists(table):
         lake = cast(pandas.DataFrame, hudi.read(spark, table).toPandas())[source.columns]

@@ -20,7 +20,7 @@ from ..source.queries import QUERIES
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MARIADB_COLUMNS = """
     SELECT c.column_name AS name, c.column_type AS type, coalesce(k.seq_in_index, 0) AS key_position,
-           c.is_nullable = 'NO' AS is_not_null, true AS is_primary, true AS is_full
+           true AS is_primary, true AS is_full
     FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
     LEFT JOIN information_schema.statistics k ON k.table_schema = c.table_schema
       AND k.table_name = c.table_name AND k.column_name = c.column_name AND k.index_name = 'PRIMARY'
