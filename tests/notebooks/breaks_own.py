@@ -46,7 +46,7 @@ CAPTURE = [
             undo='postgres.execute(at, "ALTER TABLE weather DROP CONSTRAINT weather_pkey")',
         ),
         Break(
-            'names.append("weather")',
+            'key = ("measured_at", "sensor")',
             SHORTER,
             {"first copy of public.weather = lake, row by row": "missing"},
             undo=WHOLE,
@@ -69,15 +69,48 @@ CAPTURE = [
     ),
     Run(
         Break(
-            "moved_trips = query.sql",
-            "spark.sql(\"DELETE FROM bikeshare.trips WHERE trip_id <= 17000 AND started_at >= timestamp '2026-01-01'\")",
-            {"trips with one row": "trips", "the trips that moved": "lake []"},
+            "moved, in_lake =",
+            'MOVE = "UPDATE trips SET rating = 5 WHERE trip_id = %s"',
+            {"the trip moved": "trips_2025_01"},
+        ),
+        Break(
+            "in_lake = query.sql(",
+            """
+_late = "UPDATE trips SET started_at = started_at + interval '1 hour' WHERE trip_id = %s"
+postgres.execute(at, _late, [trip])""",
+            {"times of the moved trip": "lake"},
+        ),
+        Break(
+            "flow = own.load(world, source).flow",
+            """
+_table = own.load(world, source).flow.table(at, "trips")
+_rows = hudi.read(spark, _table).where("trip_id = 100")
+_rows = _rows.drop(*[c for c in _rows.columns if c.startswith("_hoodie_")])
+_rows = _rows.withColumn("started_at", _rows["started_at"] + pd.Timedelta("1D").to_pytimedelta())
+_rows.write.format("hudi").options(**_table.options()).mode("append").save(_table.base)""",
+            {"most rows of a trip": "2", "commits after the repeated capture": "trips"},
             also_red=(
                 "rows of each table, by Spark",
                 "rows of each table, by hudi-rs",
                 "different keys of each table",
+                "mornings by quarter",
             ),
         ),
+        Break(
+            'prefix = f"{own.OWN_PREFIX}{source}."',
+            """
+from workbench.connect import rest
+
+rest.KafkaConnect(world).call("PUT", f"/connectors/{connector}/pause")
+rest.wait_until(lambda: rest.validation.states(connect.status(world, connector)) == {"PAUSED"}, "a pause")
+topics.create(world, f"own_{source}.public.trips_2025_03")""",
+            {
+                "topics of rows": "trips_2025_03",
+                "states of connector and task": "'PAUSED', 'PAUSED'",
+            },
+            undo='topics.delete(world, f"own_{source}.public.trips_2025_03")',
+        ),
+        reset_from="91_capture",
     ),
 ]
 # a label that the table gets after the slider was made
