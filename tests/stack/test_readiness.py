@@ -462,6 +462,9 @@ def test_mariadb_script(stations):
     assert {*problems(report)} == {
         f"table {MARIADB_DATABASE}.{name}" for name in ("Zü ge `1", "addresses", "uniq")
     }
+    # Debezium reads the definitions of other tables, too
+    named = readiness.check(stations, "bikes", [f"{MARIADB_DATABASE}.fine"])
+    assert [*named.tables["table"]] == ["addresses", "fine"]
     assert tables.loc["uniq", "statements"] == [
         "ALTER TABLE `Bahn_höfe ``x```.`uniq` ADD PRIMARY KEY (`a`, `B b`);"
     ]

@@ -226,9 +226,11 @@ AND NOT EXISTS (SELECT 1 FROM information_schema.schemata WHERE schema_name = na
 WITH target AS (
     SELECT table_schema, table_name, engine, table_rows, data_length, index_length,
         concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`') AS quoted
-    FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND (%s = '' OR table_schema = %s)
+    FROM information_schema.tables t WHERE table_type = 'BASE TABLE' AND (%s = '' OR table_schema = %s)
     AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
-    AND (%s OR concat(table_schema, '.', table_name) IN %s)),
+    -- Debezium reads the definitions of all tables, and stops at these types
+    AND (%s OR concat(table_schema, '.', table_name) IN %s OR EXISTS (SELECT 1 FROM information_schema.columns c
+        WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND c.data_type IN ('inet4', 'inet6')))),
 me AS (SELECT concat('''', left(u, char_length(u) - char_length(h) - 1), '''@''', h, '''') AS grantee
     FROM (SELECT current_user() AS u, substring_index(current_user(), '@', -1) AS h) c),
 unique_key AS (
