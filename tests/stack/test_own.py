@@ -315,7 +315,7 @@ def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
     execute(bikes, TYPES)
     captured = own.capture(bikes, "bikes", "types", format=format)
     changed = captured["changed_types"][0]
-    assert changed["price"] == "numeric → decimal(38,10)"
+    assert changed["price"] == "numeric → decimal(38,20)"
     assert changed["lasts"] == "interval → decimal(19,6)" and "note" not in changed
     execute(
         bikes,

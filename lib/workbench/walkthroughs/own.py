@@ -21,6 +21,7 @@ from typing import Any, Callable, Literal, Sequence, cast
 
 import pandas
 import yaml
+from psycopg import sql
 from pydantic import Field, ValidationError
 from pyspark.sql import SparkSession
 
@@ -31,8 +32,10 @@ from ..base.wait import stop_on_signal
 from ..checks import check, check_values
 from ..connect import configs
 from ..hudi import changes
+from ..hudi.analyst_types import DEFAULT_SCALE
 from ..source import mariadb, postgres, readiness
 from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
+from ..source.names import identifier
 from ..spark import session
 from ..topic import topics
 from . import own_source
@@ -52,6 +55,7 @@ FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 LABEL = "captured"
 # Larger tables are compared by their number of rows only: both sides of a comparison are in memory.
 MAX_COMPARED_ROWS = 1_000_000
+MAX_SCALE = 30  # leaves eight digits before the decimal point
 COMPARISONS = 5  # attempts, because the user's applications may write meanwhile
 POLL_INTERVAL = 1  # seconds
 
@@ -443,6 +447,7 @@ def _describe(
                     rows=table.rows,
                     excluded=table.excluded,
                     joined=bool(declared.tables),
+                    scales=_scales(at, declared, table),
                     **layout,
                 )
             )
@@ -453,6 +458,17 @@ def _describe(
             hint="capture one of them with another flow: --as NAME",
         )
     return added
+
+
+def _scales(at: World, declared: Declaration, table: own_source.SourceTable) -> dict[str, int]:
+    """Return the digits after the decimal point of numeric columns that have more than the default 10."""
+    loose = [column for column, kind in table.columns.items() if kind == "numeric"]
+    if not loose:
+        return {}
+    scales = [sql.SQL("max(scale({0})) AS {0}").format(sql.Identifier(each)) for each in loose]
+    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(scales), identifier(table.name))
+    found = postgres.query(at, query, database=declared.database).iloc[0].dropna()
+    return {column: min(int(n), MAX_SCALE) for column, n in found.items() if n > DEFAULT_SCALE}
 
 
 def _write(flow: str, declared: Declaration) -> None:
