@@ -106,7 +106,7 @@ def find_problems(world, name, runs, tmp_path):
         observations.checks |= {line["what"] for line in lines}
         observations.red |= {what for one in run.breaks for what in one.red}
         if run.reset_from:
-            (walkthrough,) = (each for each in ALL if each.folder == path.parent)
+            (walkthrough,) = (each for each in ALL if each.steps.folder == path.parent)
             walkthrough.reset(world, run.reset_from)
     unbroken = sorted(observations.checks - observations.red)
     return observations.problems + [f"no break turns this check red: {what}" for what in unbroken]

@@ -7,6 +7,7 @@ import breaks_log_based
 import breaks_movies
 import breaks_museum
 import breaks_outbox
+import breaks_own
 import breaks_query_based
 import breaks_sales
 import breaks_storefront
@@ -22,6 +23,7 @@ BREAKS = {
     **breaks_museum.BREAKS,
     **breaks_sales.BREAKS,
     **breaks_storefront.BREAKS,
+    **breaks_own.BREAKS,
 }
 
 

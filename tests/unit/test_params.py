@@ -326,7 +326,7 @@ def test_the_port_base_of_the_environment_moves_every_port(monkeypatch):
     world = params.load("local")
     ports = re.findall(r"31\d\d\d", str(world))
     assert world.stack.port_base == 31000 and world.postgres.port == 31000
-    assert len(ports) == 7 and "214" not in str(world)
+    assert len(ports) == 8 and "214" not in str(world)
 
 
 @pytest.mark.parametrize("base", ["x", "80", "-1", "70000", "²"])
@@ -532,7 +532,7 @@ def test_a_file_that_extends_another_has_only_the_differences(monkeypatch, tmp_p
     )
     local = params.load("local")
     assert (world.name, world.spark.parallelism, world.spark.url) == ("mine", 7, local.spark.url)
-    assert world.source_names == ["postgres", "mariadb", "bikes"]
+    assert world.source_names == ["postgres", "mariadb", "bikeshare", "bikes"]
     shown = dict(params.flatten(world))
     assert shown["sources.bikes.host"] == "db.example.com"
     assert shown["sources.bikes.password"] == secrets.MASK

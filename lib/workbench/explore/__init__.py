@@ -1,7 +1,18 @@
 """Explore the tables of the lake: their history, their rows at an instant, and what changed between two."""
 
-from .charting import chart
-from .finding import find, register, row
-from .frames import Diff, Frame, at, diff
-from .overview import History, history, tables
-from .profiling import profile
+from . import charting, finding, frames, overview, profiling
+from .finding import find, register
+from .frames import Diff, Frame
+from .magic import load_ipython_extension, sql
+from .overview import History
+from .saving import recorded, save
+from .slider import Slider, slider
+
+# `save` writes the calls of a notebook, not those of other modules
+at = recorded(frames.at)
+chart = recorded(charting.chart)
+diff = recorded(frames.diff)
+history = recorded(overview.history)
+profile = recorded(profiling.profile)
+row = recorded(finding.row)
+tables = recorded(overview.tables)

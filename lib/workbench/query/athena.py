@@ -17,8 +17,6 @@ from typing import Any, Optional
 
 import pandas
 from rich.filesize import decimal as format_size
-from sqlglot.dialects.trino import Trino
-from sqlglot.errors import SqlglotError
 
 from ..base import LakeError, World, aws, first_line
 from . import dialect
@@ -42,10 +40,6 @@ PANDAS_TYPES = {
 }
 # Types whose conversion in PyAthena is a guess; their values stay text
 TEXT_TYPES = ("array", "map", "row", "json", "time", "time with time zone")
-# Statements without placeholders
-DDL_PATTERN = re.compile(
-    rf"{dialect.SHARED_STATEMENT.pattern}|{dialect.CREATE_EXTERNAL_TABLE.pattern}|ALTER\b", re.I
-)
 
 
 @dataclass(frozen=True)
@@ -87,6 +81,7 @@ class Athena:
             with aws.translate_errors(location):
                 raise _to_error(world, query, cursor.query_id, e) from None
         frame = _to_dataframe([column[:2] for column in cursor.description or ()], rows)
+        frame.attrs["statement"] = query
         frame.attrs["bytes_scanned"] = cursor.data_scanned_in_bytes or 0
         seconds = (cursor.total_execution_time_in_millis or 0) / 1000
         print(f"scanned {format_size(frame.attrs['bytes_scanned'])}, {seconds:.1f} s")
@@ -101,17 +96,7 @@ def _bind(text: str, values: dict[str, Any]) -> str:
     Raises:
         LakeError: a value is missing, unused, or of a type without a literal.
     """
-    try:
-        is_ddl = DDL_PATTERN.match(dialect.LEADING_COMMENTS.sub("", text))
-        tokens = [] if is_ddl else Trino().tokenize(text)
-    except SqlglotError as e:
-        message = f"the query is not Athena SQL: {first_line(e)}"
-        raise LakeError(message, location=text[:200]) from None
-    names = [
-        name
-        for colon, name in zip(tokens, tokens[1:])
-        if colon.text == ":" and colon.start == colon.end == name.start - 1
-    ]
+    names = dialect.placeholders(text)
     dialect.require_values({name.text for name in names}, values)
     for name in reversed(names):
         literal = _literal(name.text, values[name.text])

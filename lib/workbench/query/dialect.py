@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from sqlglot import ErrorLevel, exp, parse
+from sqlglot import ErrorLevel, Token, exp, parse
+from sqlglot.dialects.trino import Trino
 from sqlglot.errors import SqlglotError
 from sqlglot.schema import MappingSchema, Schema
 
@@ -56,6 +57,10 @@ SHARED_STATEMENT = re.compile(
     r"(MSCK|SHOW|DESC(RIBE)?|DROP\s+(TABLE|DATABASE|SCHEMA)|CREATE\s+(DATABASE|SCHEMA))\b", re.I
 )
 CREATE_EXTERNAL_TABLE = re.compile(r"CREATE\s+EXTERNAL\s+TABLE\b", re.I)
+# Statements without placeholders
+DDL_STATEMENT = re.compile(
+    rf"{SHARED_STATEMENT.pattern}|{CREATE_EXTERNAL_TABLE.pattern}|ALTER\b", re.I
+)
 UNLOAD_STATEMENT = re.compile(
     r"UNLOAD\s*\((.*)\)\s*TO\s*('[^']+')\s*WITH\s*\((.*)\)\s*;?\s*", re.I | re.S
 )
@@ -138,6 +143,28 @@ def _parse_external_table(text: str) -> exp.Create:
     using = exp.FileFormatProperty(this=exp.var(STORAGE_FORMATS[storage.pop().name.lower()]))
     tree.args["properties"].set("expressions", [using, *tree.args["properties"].expressions])
     return tree
+
+
+def placeholders(text: str) -> list[Token]:
+    """Return the names of the `:name` placeholders outside quotes and comments, as tokens.
+
+    DDL has none.
+
+    Raises:
+        LakeError: the text is not SQL.
+    """
+    if DDL_STATEMENT.match(LEADING_COMMENTS.sub("", text)):
+        return []
+    try:
+        tokens = Trino().tokenize(text)
+    except SqlglotError as e:
+        message = f"the query is not Athena SQL: {first_line(e)}"
+        raise LakeError(message, location=text[:200]) from None
+    return [
+        name
+        for colon, name in zip(tokens, tokens[1:])
+        if colon.text == ":" and colon.start == colon.end == name.start - 1
+    ]
 
 
 def require_values(names: set[str], values: Mapping[str, Any]) -> None:

@@ -39,7 +39,8 @@ def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pand
         values: the values of the placeholders, bound as literals.
 
     Returns:
-        The rows; `attrs["bytes_scanned"]` is set by Athena only.
+        The rows. `attrs["statement"]` is the statement that the engine ran; `attrs["bytes_scanned"]`
+        is set by Athena only (see `readcost.bytes_read`).
 
     Raises:
         LakeError: the text is not one statement, or cannot be translated; a value is missing or

@@ -2,7 +2,7 @@
 
 import re
 import time
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
 import pandas
 from pyspark.sql import SparkSession
@@ -40,15 +40,36 @@ def measure_scan(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, 
         rows: Any = frame.toPandas()
         seconds.append(time.perf_counter() - start)
         if is_remote(spark):
-            scans = [
-                {metric.name: metric.value for metric in node.metrics}
-                for node in rows.attrs["metrics"]
-                if node.name.startswith("Scan")
-            ]
+            scans = _remote_scans(rows)
         else:
             scans = list(_scan_metrics(frame._jdf.queryExecution().executedPlan()))
     counts = {name: sum(scan.get(metric, 0) for scan in scans) for name, metric in METRICS.items()}
     return {"rows": len(rows), **counts, "seconds": round(min(seconds), 3)}
+
+
+def bytes_read(frame: pandas.DataFrame) -> Optional[int]:
+    """Return the bytes that the query of a frame read, as its engine counted them.
+
+    Args:
+        frame: a result of `query.sql`.
+
+    Returns:
+        Athena: the scanned bytes. Spark Connect: the bytes of the base files, without log files. None
+        if the engine does not count them.
+    """
+    if "metrics" in frame.attrs:
+        return sum(scan.get(METRICS["bytes"], 0) for scan in _remote_scans(frame))
+    scanned: Optional[int] = frame.attrs.get("bytes_scanned")
+    return scanned
+
+
+def _remote_scans(rows: pandas.DataFrame) -> list[dict[str, int]]:
+    """Return the metrics of the scans of a frame from Spark Connect."""
+    return [
+        {metric.name: metric.value for metric in node.metrics}
+        for node in rows.attrs["metrics"]
+        if node.name.startswith("Scan")
+    ]
 
 
 def _scan_metrics(plan: Any) -> Iterator[dict[str, int]]:

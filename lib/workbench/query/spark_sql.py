@@ -4,9 +4,8 @@
 overflow or an index out of bounds is an error, as in Athena.
 """
 
-import contextlib
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 from weakref import WeakKeyDictionary
 
 import pandas
@@ -40,9 +39,15 @@ class SparkSql:
     """Spark with Athena's rules; a `QueryEngine`.
 
     Temporary views of the session are not visible: Athena has none.
+
+    Attributes:
+        target: the session or world.
+        read_as_of: returns the rows of a table (`database.table`) as of an instant; by default all tables
+            are read as they are. (Hudi's own TIMESTAMP AS OF does not take a query with placeholders.)
     """
 
     target: Union[SparkSession, World]
+    read_as_of: Optional[Callable[[SparkSession, str], DataFrame]] = None
 
     def sql(self, text: str, values: dict[str, Any]) -> pandas.DataFrame:
         """Translate and run one query or statement. See `query.sql`."""
@@ -53,9 +58,11 @@ class SparkSql:
             spark, "the query failed", text.strip()[:1000], dialect.FAILED_QUERY_HINT
         ):
             ansi = _ansi_session(spark)
-            rows = ansi.sql(_to_spark_sql(ansi, tree, values), args=values or None)
-            rows = _zoned_to_instants(rows)
-            return _write_table(rows, create) if create else rows.toPandas()
+            statement = _to_spark_sql(ansi, tree, values, self.read_as_of)
+            rows = _zoned_to_instants(ansi.sql(statement, args=values or None))
+            frame = _write_table(rows, create) if create else rows.toPandas()
+            frame.attrs["statement"] = statement
+            return frame
 
 
 def translate(text: str, spark: SparkSession) -> str:
@@ -92,20 +99,39 @@ def _ansi_session(spark: SparkSession) -> SparkSession:
     return ansi
 
 
-def _to_spark_sql(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
+def _to_spark_sql(
+    spark: SparkSession,
+    tree: Any,
+    values: dict[str, Any],
+    read_as_of: Optional[Callable[[SparkSession, str], DataFrame]] = None,
+) -> str:
     """Refresh the tables of a query, and generate its Spark SQL with the types of their columns.
 
     The catalog caches file lists, and a streaming query may have committed since.
     """
     schema = dialect.new_schema()
-    for table in tree.find_all(exp.Table):
-        database, catalog = table.db or athena_types.DATABASE, table.catalog or athena_types.CATALOG
-        table = exp.table_(table.name, database, catalog, quoted=True)
-        name = table.sql("spark")
-        with contextlib.suppress(AnalysisException):  # no such table, or a common table expression
+    for number, table in enumerate(tree.find_all(exp.Table)):
+        name = _in_catalog(table).sql("spark")
+        try:
             spark.sql(f"REFRESH TABLE {name}")
-            schema.add_table(table, athena_types.column_types(spark.table(name).schema))
+        except AnalysisException:  # no such table, or a common table expression
+            continue
+        rows = spark.table(name)
+        if read_as_of:
+            rows = read_as_of(spark, f"{table.db or athena_types.DATABASE}.{table.name}")
+            rows.createOrReplaceTempView(f"as_of_{number}")
+            alias = exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True))
+            for key, value in exp.to_table(f"as_of_{number}").args.items():
+                table.set(key, value)
+            table.set("alias", alias)
+        schema.add_table(_in_catalog(table), athena_types.column_types(rows.schema))
     return dialect.to_spark_sql(tree, schema, values)
+
+
+def _in_catalog(table: exp.Table) -> exp.Table:
+    """Return the full name of a table in the catalog."""
+    database, catalog = table.db or athena_types.DATABASE, table.catalog or athena_types.CATALOG
+    return exp.table_(table.name, database, catalog, quoted=True)
 
 
 def _zoned_to_instants(rows: DataFrame) -> DataFrame:

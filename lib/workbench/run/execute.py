@@ -99,4 +99,10 @@ def execute_notebook(
         result.reason = f"{type(e).__name__}: {e}"
         if "Kernel died" in str(e):
             result.reason = "the kernel died: its process was killed, ran out of memory, or crashed"
+    last = notebook.cells[result.last_cell]
+    outputs = last.get("outputs", [])
+    is_failed = last.metadata.get("papermill", {}).get("exception")
+    if is_failed and not any(output.output_type == "error" for output in outputs):
+        # IPython prints an error in the use of a magic, such as an unknown one
+        result.reason = "".join(output.get("text", "") for output in outputs).strip()
     return result

@@ -16,7 +16,8 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
 
     Args:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`), tracks and
-            notebooks by number (`11`), or by path. An empty sequence selects all notebooks.
+            notebooks by number (`11`), or by path. An empty sequence selects all notebooks but the
+            user's own ones, in notebooks/own.
 
     Raises:
         ParamsError: a target is unknown, empty or outside notebooks/. An unset shell variable or `/`
@@ -25,7 +26,7 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
     folder = paths.ROOT / "notebooks"
     all_paths = sorted(p for p in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
     if not targets:
-        return all_paths
+        return [p for p in all_paths if paths.OWN_NOTEBOOKS not in p.parents]
     selected: set[Path] = set()
     for target in targets:
         matches = _matches(str(target).rstrip("/"), folder, all_paths)

@@ -671,7 +671,8 @@ def _has_same_rows(
         CheckFailed: they differ in the last comparison.
     """
     described = _describe_again(at, captured.db, captured.database or "", own)
-    claim, rows = f"{own.source} = lake", described.rows
+    copy = "" if _is_captured(at, captured, own) else "first copy of "
+    claim, rows = f"{copy}{own.source} = lake", described.rows
     if rows > MAX_COMPARED_ROWS:
         lake_rows = hudi.read(spark, table).count()
         if lake_rows == rows or is_last:

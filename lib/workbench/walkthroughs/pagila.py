@@ -20,6 +20,7 @@ with the same ids.
 
 import re
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any, Iterable, Iterator, Sequence
 
@@ -30,6 +31,7 @@ from ..source import csv_files, dumps, loading
 
 DATA = ROOT / "data" / "pagila"
 DUMP = "pagila-data.sql"
+CHANGES = DATA / "changes.sql"
 TABLES = (
     "language",
     "category",
@@ -73,17 +75,18 @@ def _steps(scale: Any, from_dir: Any) -> loading.Steps:
 
 
 def random_changes(
-    seed: int, n: int, tables: Iterable[str] = ()
+    seed: int, n: int, tables: Iterable[str] = (), path: Path = CHANGES
 ) -> Iterator[list[tuple[str, dict[str, Any]]]]:
     """Yield n random changes in transactions; a seed always gives the same ones.
 
-    The changes fit the loaded rows. They must run once, in this order. changes.sql has their kinds.
+    The changes fit the loaded rows. They must run once, in this order. A file has their kinds.
     One in three changes has the kind and the row of the previous change.
 
     Args:
         seed: the seed.
         n: number of changes.
-        tables: the tables to change, by default all in changes.sql.
+        tables: the tables to change, by default all in the file.
+        path: the kinds of changes, as in data/pagila/changes.sql; by default these.
 
     Yields:
         A transaction: its statements with their values.
@@ -91,7 +94,6 @@ def random_changes(
     Raises:
         SourceError: there are no changes of such tables.
     """
-    path = DATA / "changes.sql"
     kinds = [
         statement
         for _, statement in loading.split_statements(path.read_text(encoding="utf-8"))

@@ -300,8 +300,12 @@ def _drop_created_tables(owned: OwnedResources, world: World) -> None:
 def _loaded_tables(owned: OwnedResources, world: World) -> list[str]:
     """Return the existing source tables, their schemas, and their baselines."""
     flow, baseline = owned.flow, owned.baseline
-    if not flow or not baseline or not flow.has_database(world):
+    if not flow or not (baseline or flow.loader) or not flow.has_database(world):
         return []
+    if not baseline:
+        loader = flow.loader
+        names = [f"{loader.schema}.{table}" for table in loader.tables] if loader else []
+        return flow.db.existing_tables(world, names, flow.database)
     tables = flow.db.existing_tables(world, baseline.tables, flow.database)
     copies = {*flow.db.existing_tables(world, baseline.copies, flow.database)}
     return tables + sorted(copies & {*baseline.copies})

@@ -1,0 +1,189 @@
+"""Save the calls of a notebook session as a notebook of its own, which runs headless."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import statistics
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar, Union, cast
+
+import nbformat
+import pandas as pd
+from IPython import get_ipython
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from .. import hudi
+from ..base import LakeError, ParamsError, World, paths
+from .finding import find, relative_path
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+INTRODUCTION = """\
+# Explore {}
+
+The steps of a session, saved by `explore.save`. A figure as of a label is the same in each run. Other
+figures are compared with those of the session, and shown if they differ; so are all of them with other
+parameters."""
+# The imports of values are those of the types that a statement takes
+SET_UP = """\
+import datetime
+from decimal import Decimal
+
+from pandas import Timestamp
+from workbench import explore, params, stack
+from workbench import walkthroughs  # declares the captured tables, for explore.row
+from workbench.checks import check
+from workbench.display import show
+
+saved = {}
+changed = "" if saved == (world, table, since, until) else "other parameters"
+world = params.load(world)
+stack.ensure_running(world, "spark")
+show.set_up(world)"""
+# Arguments with the instant as of which a call reads. Without one its figures may change.
+INSTANTS = ("instant", "at", "until")
+
+
+class _Code(str):
+    """Code that stands for an argument, such as `step_1.rows`."""
+
+
+class _Call(NamedTuple):
+    name: str
+    arguments: Mapping[str, Any]
+    result: Any
+
+
+def _log() -> dict[str, _Call]:
+    """Return the calls in this kernel; none without IPython."""
+    shell = get_ipython()
+    return shell.user_ns.setdefault("_explore_calls", {}) if shell else {}
+
+
+def recorded(function: Function) -> Function:
+    """Record the calls of a function, for `save`.
+
+    A repeated call replaces the earlier one. A call with a frame that no earlier call returned is left
+    out.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+        arguments = {name: _refer(value) for name, value in bound.items()}
+        if not any(isinstance(value, pd.DataFrame) for value in arguments.values()):
+            _log()[repr((function, arguments))] = _Call(function.__name__, arguments, result)
+        return result
+
+    return cast(Function, call)
+
+
+def _refer(argument: Any) -> Any:
+    """Return the code for a frame that an earlier call returned; any other argument as it is."""
+    for number, call in enumerate(_log().values(), 1):
+        for code, frame in _frames(f"step_{number}", call.result).items():
+            if frame is argument:
+                return _Code(code)
+    return argument
+
+
+def _frames(code: str, result: Any) -> dict[str, pd.DataFrame]:
+    """Return {code: frame}: the result itself, or its attributes that are frames."""
+    attributes = getattr(result, "__dict__", {})
+    parts = {code: result, **{f"{code}.{name}": value for name, value in attributes.items()}}
+    return {code: value for code, value in parts.items() if isinstance(value, pd.DataFrame)}
+
+
+def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
+    """Write a notebook with the calls of this session, and the figures that they showed as checks.
+
+    Its steps are the calls of `explore` and the statements of `%%sql` in this kernel. Its parameters are
+    world, table, since and until: the table of most calls, and the first and last label that they name.
+
+    Args:
+        name: name of the notebook, without `.ipynb`.
+        folder: its folder, by default notebooks/own, where `workbench run NAME` finds it.
+
+    Returns:
+        The path of the notebook.
+
+    Raises:
+        ParamsError: the name is not the name of a file, or there is such a file.
+        LakeError: this session has no call to save.
+    """
+    path = Path(folder) / f"{name}.ipynb"
+    if not re.fullmatch(r"\w[\w.-]*", name) or path.exists():
+        raise ParamsError(
+            f"a notebook {name!r} cannot be made",
+            location=str(path),
+            expected="a new name: letters, digits, _, - and dots",
+            hint="the folder is the second argument; remove a file to save it anew",
+        )
+    cells = list(_cells(name, list(_log().values())))
+    for number, cell in enumerate(cells, 1):
+        cell["id"] = f"cell-{number}"  # the same calls give the same file
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), str(path))
+    return path
+
+
+def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
+    worlds = [call.arguments["world"] for call in calls if "world" in call.arguments]
+    if not worlds:
+        raise LakeError("this session has no call to save", hint="explore.at(world, table, label)")
+    world = worlds[-1]
+    tables = [_path(world, call.arguments["table"]) for call in calls if "table" in call.arguments]
+    table = statistics.mode(tables or [""])
+    labels = list(hudi.labels(world, find(world, table))["label"]) if table else []
+    arguments = [repr(value) for call in calls for value in call.arguments.values()]
+    named = [label for label in labels if repr(label) in arguments]
+    since, until = [*(named[:-1] or labels), ""][0], ["", *labels, *named][-1]
+    names = {"table": table, "since": since, "until": until}
+    parameters = {"world": world.name, **names}
+    yield new_markdown_cell(INTRODUCTION.format(name.replace("_", " ")))
+    source = "\n".join(f"{key} = {value!r}" for key, value in parameters.items())
+    yield new_code_cell(source, metadata={"tags": ["parameters"]})
+    yield new_code_cell(SET_UP.format(tuple(parameters.values())))
+    code_of = {value: key for key, value in names.items() if value}
+    for number, call in enumerate(calls, 1):
+        step = f"step_{number}"
+        yield new_markdown_cell(f"## {number}. {call.name}")
+        source = ", ".join(_argument(world, *item, code_of) for item in call.arguments.items())
+        yield new_code_cell(f"{step} = explore.{call.name}({source})\n{step}")
+        differs = "changed" if any(map(call.arguments.get, INSTANTS)) else "'a later state'"
+        checks = [
+            f"check.equal({f'{call.name}: {code}'!r}, {code}, {figure}, 'now', 'saved', custom_data={differs})"
+            for code, figure in _figures(step, call.result)
+        ]
+        if checks:
+            hidden = {"jupyter": {"source_hidden": True}}
+            yield new_code_cell("\n".join(checks), metadata=hidden)
+
+
+def _path(world: World, table: Union[hudi.Table, str]) -> str:
+    return relative_path(world, find(world, table))
+
+
+def _argument(world: World, name: str, value: Any, code_of: Mapping[str, str]) -> str:
+    """Return the code of an argument: the name of a parameter, or a literal."""
+    if name == "world":
+        return name
+    if name == "table":
+        value = _path(world, value)
+    code = code_of.get(str(value)) or repr(value)
+    if isinstance(value, _Code):
+        code = str(value)
+    elif "\n" in str(value):  # a statement, one line below the other
+        code = "(" + "\n    ".join(map(repr, value.splitlines(True))) + ")"
+    return f"{name}={code}"
+
+
+def _figures(step: str, result: Any) -> Iterator[tuple[str, int]]:
+    """Yield (code, number of rows) of the frames of a result; of marks also (code, marked cells)."""
+    for code, frame in _frames(step, result).items():
+        yield f"len({code})", len(frame)
+        if (frame.dtypes == "bool").all():
+            yield f"{code}.to_numpy().sum()", int(frame.to_numpy().sum())

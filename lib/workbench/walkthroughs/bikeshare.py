@@ -1,0 +1,63 @@
+"""The bundled bike-share database, an example of an own source (notebooks/90_your_own).
+
+Five tables with 20,700 invented rows, which SQL generates: the same rows in each load. changes.sql has
+kinds of changes for `pagila.random_changes`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..base import ROOT, SourceError, World
+from ..source import loading
+from . import own
+from .flow import CaptureFlow
+from .resources import OwnedResources
+from .steps import Product, Step, Steps
+from .walkthrough import Walkthrough
+
+DATA = ROOT / "data" / "bikeshare"
+KEYED = ("stations", "bikes", "riders", "trips")
+TABLES = (*KEYED, "weather")  # weather has no key
+CHANGES = DATA / "changes.sql"
+FLOW = "bikeshare"  # the own flow of notebook 91, named as its source
+
+
+def _steps(scale: Any, from_dir: Any) -> loading.Steps:
+    if from_dir or scale != 1:
+        raise SourceError(
+            "the bike-share database has one size, and only generated rows",
+            expected="scale 1, and no folder",
+            hint="capture a database of your own instead: notebooks/90_your_own/91_capture",
+        )
+    return [loading.Script(DATA / f"0{n}.sql") for n in ("1_bikeshare_ddl", "2_bikeshare_rows")]
+
+
+def _is_captured(world: World) -> bool:
+    """Return whether notebook 91 has captured all tables."""
+    return FLOW in own.names(world) and own.is_complete(world, FLOW)
+
+
+@dataclass(frozen=True)
+class BikeshareWalkthrough(Walkthrough):
+    """The walkthrough of the bundled source; a reset also removes the own flow of notebook 91."""
+
+    def reset(self, world: World, name: str = "") -> None:
+        """Remove the flow, then the tables of the source."""
+        if FLOW in own.names(world):
+            own.forget(world, FLOW)
+        super().reset(world, name)
+
+
+loader = loading.Loader("bikeshare", "public", TABLES, _steps, "bikeshare")
+# without captures: those belong to the own flow that notebook 91 makes
+flow = CaptureFlow((), "bikeshare", loader=loader)
+walkthrough = BikeshareWalkthrough(
+    "90_your_own",
+    Steps(
+        ROOT / "notebooks" / "90_your_own",
+        (Step("91_capture", Product.SOURCE, _is_captured),),
+        services=("postgres", "kafka", "connect", "spark", "apicurio"),
+    ),
+    OwnedResources(flow),
+    flow,
+)

@@ -1,0 +1,211 @@
+"""Breaks for the checks of notebooks 91 to 93; breaking.py describes breaks."""
+
+from breaking import Break, Run
+
+FIVE = ("stations", "bikes", "riders", "trips", "weather")
+# each table is read without its last row, in the order of its record keys
+SHORTER = """
+_read = hudi.read
+
+
+def _shorter(spark, table):
+    rows = _read(spark, table)
+    return rows.orderBy("_hoodie_record_key").limit(max(0, rows.count() - 1))
+
+
+hudi.read = _shorter"""
+WHOLE = "hudi.read = _read"
+# a row of each table that only the lake loses
+LOST = """
+for _statement in (
+    "DELETE FROM bikeshare.stations WHERE name = 'Hafen Square'",
+    "DELETE FROM bikeshare.bikes WHERE bike_id = 7",
+    "DELETE FROM bikeshare.riders WHERE rider_id = 7",
+    "UPDATE bikeshare.trips SET fare = 77.77 WHERE trip_id = 7",
+    "DELETE FROM bikeshare.weather WHERE measured_at = timestamp '2025-03-01 06:00:00'",
+):
+    spark.sql(_statement)"""
+CAPTURE = [
+    Run(
+        Break(
+            "captured = own.capture(world, source, *names)",
+            SHORTER,
+            {
+                f"first copy of public.{name} = lake, row by row": "missing"
+                for name in FIVE
+                if name != "weather"
+            },
+            undo=WHOLE,
+        ),
+    ),
+    Run(
+        Break(
+            "rejected, reason =",
+            'postgres.execute(at, "ALTER TABLE weather ADD PRIMARY KEY (measured_at, sensor)")',
+            {"the table is rejected": "no failure"},
+            undo='postgres.execute(at, "ALTER TABLE weather DROP CONSTRAINT weather_pkey")',
+        ),
+        Break(
+            'key = ("measured_at", "sensor")',
+            SHORTER,
+            {"first copy of public.weather = lake, row by row": "missing"},
+            undo=WHOLE,
+        ),
+        Break(
+            "own.compare(world, source)",
+            LOST,
+            {
+                "public.stations = lake, row by row": "Hafen",
+                "public.bikes = lake, row by row": "bike_id=7",
+                "public.riders = lake, row by row": "rider_id=7",
+                "public.trips = lake, row by row": "77.77",
+                "public.weather = lake, row by row": "2025-03-01",
+                "rows of each table, by Spark": "bikes",
+                "rows of each table, by hudi-rs": "bikes",
+                "different keys of each table": "riders",
+                "mornings by quarter": "Hafen",
+            },
+        ),
+    ),
+    Run(
+        Break(
+            "moved, in_lake =",
+            'MOVE = "UPDATE trips SET rating = 5 WHERE trip_id = %s"',
+            {"the trip moved": "trips_2025_01"},
+        ),
+        Break(
+            "in_lake = query.sql(",
+            """
+_late = "UPDATE trips SET started_at = started_at + interval '1 hour' WHERE trip_id = %s"
+postgres.execute(at, _late, [trip])""",
+            {"times of the moved trip": "lake"},
+        ),
+        Break(
+            "flow = own.load(world, source).flow",
+            """
+_table = own.load(world, source).flow.table(at, "trips")
+_rows = hudi.read(spark, _table).where("trip_id = 100")
+_rows = _rows.drop(*[c for c in _rows.columns if c.startswith("_hoodie_")])
+_rows = _rows.withColumn("started_at", _rows["started_at"] + pd.Timedelta("1D").to_pytimedelta())
+_rows.write.format("hudi").options(**_table.options()).mode("append").save(_table.base)""",
+            {"most rows of a trip": "2", "commits after the repeated capture": "trips"},
+            also_red=(
+                "rows of each table, by Spark",
+                "rows of each table, by hudi-rs",
+                "different keys of each table",
+                "mornings by quarter",
+            ),
+        ),
+        Break(
+            'prefix = f"{own.OWN_PREFIX}{source}."',
+            """
+from workbench.connect import rest
+
+rest.KafkaConnect(world).call("PUT", f"/connectors/{connector}/pause")
+rest.wait_until(lambda: rest.validation.states(connect.status(world, connector)) == {"PAUSED"}, "a pause")
+topics.create(world, f"own_{source}.public.trips_2025_03")""",
+            {
+                "topics of rows": "trips_2025_03",
+                "states of connector and task": "'PAUSED', 'PAUSED'",
+            },
+            undo='topics.delete(world, f"own_{source}.public.trips_2025_03")',
+        ),
+        reset_from="91_capture",
+    ),
+]
+# a label that the table gets after the slider was made
+LABELED = """
+from workbench.base import files as _files
+
+_path = hudi.labeling._labels_path(world, explore.find(world, name))
+_stored = _files.read_text(_path)
+hudi.label(world, explore.find(world, name), "late")"""
+EXPLORE = [
+    Run(
+        Break(
+            "tables = explore.tables(world)",
+            """
+import pathlib
+
+_folder = pathlib.Path(explore.find(world, "bikeshare/weather").base.removeprefix("file:"))
+_folder.rename(_folder.with_name("hidden"))""",
+            {"the bike-share tables are listed": "bikeshare/trips"},
+            undo='_folder.with_name("hidden").rename(_folder)',
+        ),
+        Break(
+            "slider = explore.slider(",
+            'where = "artist_id < 100"',
+            {"rows of the selected frame": "slider"},
+            undo='where = "true"',
+        ),
+        Break(
+            "an unknown label is rejected",
+            "_at, explore.at = explore.at, lambda *args, **kwargs: None",
+            {"an unknown label is rejected": "no failure"},
+            undo="explore.at = _at",
+        ),
+        Break(
+            "difference = explore.diff(",
+            'since, until = "t4", "t5"',
+            {"artists added and removed": "299", "changed cells": "299"},
+            undo='since, until = "t0", "t4"',
+        ),
+        Break(
+            "profile = explore.profile(",
+            'table, since, until = "bikeshare/trips", "captured", "captured"',
+            {"columns of the profile": "trip_id"},
+            undo='table, since, until = "artists_mor", "t0", "t4"',
+        ),
+        Break(
+            "%%sql quarters <<",
+            "hour = 9",
+            {"trips at 8 o'clock by quarter": "Altstadt"},
+            undo="hour = 8",
+        ),
+        Break(
+            "saved = execute.execute_notebook(path, {})",
+            """
+import re
+
+_text = path.read_text(encoding="utf-8")
+path.write_text(re.sub(r", (\\d+), 'now'", r", 1\\1, 'now'", _text), encoding="utf-8")""",
+            {
+                "errors of the saved notebook": "check failed",
+                "its checks are green": "red: ['",
+            },
+        ),
+        Break(
+            'check.equal("rows of the selected frame"',
+            LABELED,
+            {"labels of the slider": "late"},
+            undo="_files.write_text(_path, _stored)",
+        ),
+    )
+]
+SOURCE = """
+def _source(statement):
+    postgres.execute(world.source(bikeshare.FLOW), statement)
+"""
+RELABELED = "UPDATE stations SET attributes = jsonb_set(attributes, '{quarter}', '\"%s\"') WHERE name = 'Hafen Square'"
+WET = "UPDATE weather SET rain_mm = rain_mm %s 50 WHERE measured_at = '2025-03-01 06:00+00'"
+DASHBOARD = [
+    Run(
+        Break(
+            "RAIN =",
+            'trips = trips[trips["station"] != "Altstadt Station"]',
+            {
+                "trips of the charts": "stations",
+                "trips of all days": "17",
+                "trips of the ten busiest stations": "bars",
+            },
+        ),
+        Break(
+            'check.equal("mm of rain"',
+            SOURCE + f"_source({RELABELED % 'Eßling'!r})\n_source({WET % '+'!r})",
+            {"mm of rain": "source", "titles of the pages": "Hafen"},
+            undo=f"_source({RELABELED % 'Hafen'!r})\n_source({WET % '-'!r})",
+        ),
+        parameters={"compare": "Hafen"},
+    )
+]
+BREAKS = {"91_capture": CAPTURE, "92_explore": EXPLORE, "93_dashboard": DASHBOARD}

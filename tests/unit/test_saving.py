@@ -1,0 +1,231 @@
+"""Saving a session: which calls are its steps, and the code of each."""
+
+import ast
+from types import SimpleNamespace
+
+import nbformat
+import pandas as pd
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from workbench import explore, hudi
+from workbench.base import params, paths
+from workbench.base.errors import LakeError, ParamsError
+from workbench.explore import saving
+from workbench.run import notebooks
+
+ROWS = pd.DataFrame({"id": [1, 2, 3]})
+
+
+def at(world, table, instant="", *, where="true"):
+    changed = pd.DataFrame({"id": [True, False, True]})
+    return explore.Frame(f"{table} at {instant}", ROWS.copy(), changed)
+
+
+def diff(world, table, since, until, *, where="true"):
+    return SimpleNamespace(added=ROWS.head(1), title="3 added")
+
+
+def tables(world):
+    return ROWS.copy()
+
+
+def sql(world, statement, *, at="", on="", values=None):
+    return ROWS.copy()
+
+
+def chart(frame):
+    return "a chart"
+
+
+@pytest.fixture
+def session(monkeypatch, tmp_path):
+    """A shell of IPython with a world, and the functions above, which are recorded."""
+    InteractiveShell.instance()
+    world = params.load("local")
+    artists, other = (
+        hudi.Table(name, f"{world.lake.tables}/moma/{name}", ("id",), "__lsn")
+        for name in ("artists_mor", "other")
+    )
+    names = {"artists": artists, "moma/artists_mor": artists, "moma/other": other}
+    monkeypatch.setattr(
+        saving, "find", lambda world, table: names[table] if isinstance(table, str) else table
+    )
+    labels = pd.DataFrame({"label": ["t0", "t1", "t2", "t3", "t4"]})
+    monkeypatch.setattr(
+        hudi, "labels", lambda world, table: labels if table == artists else labels.head(0)
+    )
+    functions = {each.__name__: saving.recorded(each) for each in (at, diff, tables, sql, chart)}
+    yield SimpleNamespace(world=world, artists=artists, other=other, folder=tmp_path, **functions)
+    InteractiveShell.clear_instance()
+
+
+def saved(session, name="who_moved"):
+    return nbformat.read(explore.save(name, session.folder), as_version=4)
+
+
+def sources(book):
+    return [cell.source for cell in book.cells if cell.cell_type == "code"]
+
+
+def steps(book):
+    """The code of each step, without its display and its checks."""
+    return [source.splitlines()[0] for source in sources(book) if source.startswith("step_")]
+
+
+def test_the_calls_are_steps_with_parameters_in_place_of_what_they_share(session):
+    session.at(session.world, "artists", "t3", where="name = 't3'")
+    session.diff(session.world, session.artists, until="t3", since="t1")
+    session.at(session.world, session.other, "t2")
+    session.tables(session.world)
+    book = saved(session)
+    assert notebooks.declared_parameters(book, "x") == {
+        "world": "local",
+        "table": "moma/artists_mor",
+        "since": "t1",
+        "until": "t3",
+    }
+    assert steps(book) == [
+        """step_1 = explore.at(world, table=table, instant=until, where="name = 't3'")""",
+        "step_2 = explore.diff(world, table=table, since=since, until=until)",
+        "step_3 = explore.at(world, table='moma/other', instant='t2')",
+        "step_4 = explore.tables(world)",
+    ]
+    for source in sources(book):
+        ast.parse(source)
+    assert all(not cell.get("outputs") for cell in book.cells)
+    nbformat.validate(book)
+
+
+def test_figures_are_checks_in_folded_cells(session):
+    session.at(session.world, "artists", "t3")
+    session.at(session.world, "artists")
+    session.diff(session.world, "artists", "t1", "t3")
+    book = saved(session)
+    folded = [c.source for c in book.cells if c.metadata.get("jupyter", {}).get("source_hidden")]
+    assert folded[0].splitlines() == [
+        "check.equal('at: len(step_1.rows)', len(step_1.rows), 3, 'now', 'saved', custom_data=changed)",
+        "check.equal('at: len(step_1.changed)', len(step_1.changed), 3, 'now', 'saved', custom_data=changed)",
+        "check.equal('at: step_1.changed.to_numpy().sum()', step_1.changed.to_numpy().sum(), 2, 'now', "
+        "'saved', custom_data=changed)",
+    ]
+    assert "'a later state'" in folded[1] and "custom_data=changed" not in folded[1], (
+        "as of no instant"
+    )
+    assert "len(step_3.added), 1" in folded[2]
+
+
+def test_a_repeated_call_is_one_step_and_calls_inside_a_call_are_none(session):
+    for _ in range(2):
+        session.at(session.world, "artists", "t3")
+        session.at(session.world, "artists", "t4")
+
+    def inside(world):
+        return at(world, "artists", "t1")
+
+    saving.recorded(inside)(session.world)
+    assert [step.partition("(")[0] for step in steps(saved(session))] == [
+        "step_1 = explore.at",
+        "step_2 = explore.at",
+        "step_3 = explore.inside",
+    ]
+
+
+def test_a_failed_call_is_no_step(session):
+    def fails(world):
+        raise LakeError("no such table")
+
+    with pytest.raises(LakeError):
+        saving.recorded(fails)(session.world)
+    session.tables(session.world)
+    assert steps(saved(session)) == ["step_1 = explore.tables(world)"]
+
+
+def test_a_statement_is_a_step_of_readable_lines(session):
+    statement = """SELECT name, '\\n' -- it's
+FROM moma.artists
+WHERE nation = :nation"""
+    values = {"nation": "Côte d'Ivoire", "day": pd.Timestamp("2026-01-02")}
+    session.sql(session.world, statement, at="t3", values=values)
+    session.at(session.world, "artists", "t3")
+    session.at(session.world, "artists", "t1")
+    source = next(source for source in sources(saved(session)) if "explore.sql" in source)
+    called = ast.parse(source).body[0].value
+    arguments = {each.arg: each.value for each in called.keywords}
+    assert ast.literal_eval(arguments["statement"]) == statement
+    assert ast.unparse(arguments["at"]) == "until" and "statement=(" in source
+    namespace = {"Timestamp": pd.Timestamp}
+    assert eval(ast.unparse(arguments["values"]), namespace) == values
+    assert source.count("\n") == 3, "each line of the statement is a line of the cell"
+
+
+def test_a_chart_of_a_frame_refers_to_the_step_that_made_it(session):
+    frame = session.at(session.world, "artists", "t3")
+    rows = session.sql(session.world, "SELECT 1")
+    session.chart(frame.rows)
+    session.chart(frame=rows)
+    session.chart(ROWS)  # other code made it
+    assert steps(saved(session))[2:] == [
+        "step_3 = explore.chart(frame=step_1.rows)",
+        "step_4 = explore.chart(frame=step_2)",
+    ]
+
+
+def test_the_same_session_gives_the_same_file(session):
+    session.at(session.world, "artists", "t3")
+    first = explore.save("one", session.folder).read_bytes()
+    session.at(session.world, "artists", "t3")
+    second = explore.save("two", session.folder).read_bytes()
+    assert first.replace(b"one", b"two") == second and first.count(b'"id": "cell-') == 6
+
+
+@pytest.mark.parametrize(
+    "since, until, labels",
+    [("t0", "t2", ["t2"]), ("t0", "t4", []), ("t1", "t3", ["t3", "t2", "t1"])],
+)
+def test_since_and_until_are_the_labels_of_the_calls_or_of_the_table(session, since, until, labels):
+    for label in labels or [""]:
+        session.at(session.world, "artists", label)
+    declared = notebooks.declared_parameters(saved(session), "x")
+    assert (declared["since"], declared["until"]) == (since, until)
+
+
+def test_a_session_without_labels_or_tables(session):
+    session.at(session.world, session.other)
+    declared = notebooks.declared_parameters(saved(session, "a"), "x")
+    assert (declared["table"], declared["since"], declared["until"]) == ("moma/other", "", "")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "/tmp/x", "a\0b", "-x"])
+def test_what_is_no_name_of_a_file_is_refused(session, name):
+    session.tables(session.world)
+    with pytest.raises(ParamsError, match="cannot be made"):
+        explore.save(name, session.folder)
+    assert not list(session.folder.iterdir())
+
+
+def test_a_notebook_is_not_overwritten(session):
+    session.tables(session.world)
+    path = explore.save("who_moved", session.folder)
+    before = path.read_bytes()
+    session.at(session.world, "artists", "t3")
+    with pytest.raises(ParamsError, match=r"(?s)who_moved.*cannot be made.*remove a file"):
+        explore.save("who_moved", session.folder)
+    assert path.read_bytes() == before
+
+
+def test_a_session_without_calls_has_nothing_to_save(session):
+    with pytest.raises(LakeError, match="no call to save"):
+        explore.save("empty", session.folder)
+    assert not list(session.folder.iterdir())
+
+
+def test_own_notebooks_run_by_name_only(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setattr(paths, "OWN_NOTEBOOKS", tmp_path / "notebooks" / "own")
+    for name in ("10_outbox/11_first", "own/who_moved"):
+        file = tmp_path / "notebooks" / f"{name}.ipynb"
+        file.parent.mkdir(parents=True)
+        file.write_text("{}")
+    assert [path.stem for path in notebooks.find()] == ["11_first"]
+    for target in ("who_moved", "own", "notebooks/own/who_moved.ipynb"):
+        assert [path.stem for path in notebooks.find([target])] == ["who_moved"]
