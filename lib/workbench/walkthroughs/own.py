@@ -41,7 +41,7 @@ from ..topic import topics
 from . import own_source
 from .capture import Capture
 from .flow import CaptureFlow
-from .resources import OWN_PREFIX, OwnedResources
+from .resources import OWN_PREFIX, OwnedResources, OwnSource
 from .steps import Product, Step, Steps
 from .walkthrough import Walkthrough
 
@@ -241,9 +241,7 @@ def load(world: World, flow: str) -> Walkthrough:
             config=config,
             own_topics=() if declared.poll else tuple(topic_names),
             catalog_databases=(flow,),
-            source=declared.source,
-            owns_source=False,
-            own_folder=folder(flow),
+            own=OwnSource(declared.source, folder(flow)),
         ),
         captured,
     )
@@ -578,20 +576,24 @@ def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
     landing.apply(at, connector, captured.config(at, connector))
     if not declared.poll:
         connect.wait_running(at, connector)
-    joined = [t for t in declared.tables if t.joined and not _is_captured(at, captured, t)]
-    waiting = {
-        t.name: topics.offset_span(at, captured.topic(at, t.name)) if t.joined else 0
-        for t in declared.tables
-        if not _is_captured(at, captured, t)
-    }
-    if joined and not declared.poll:
+        _await_snapshot(at, declared, captured)
+
+
+def _await_snapshot(at: World, declared: Declaration, captured: CaptureFlow) -> None:
+    """Start the snapshot of tables that join a running connector, and wait for those of all new tables."""
+    connector = captured.captures[0].connector
+    new = [table for table in declared.tables if not _is_captured(at, captured, table)]
+    joined = [table for table in new if table.joined]
+    spans = {t.name: topics.offset_span(at, captured.topic(at, t.name)) for t in joined}
+    if joined:
         captured.wait_until_captured(at)  # the connector knows the tables now
         data = {"data-collections": [t.source for t in joined], "type": "BLOCKING"}
         signal = json.dumps({"type": "execute-snapshot", "data": data})
         topics.produce(at, f"{connector}.signals", [(connector, signal)])
-    for name, before in waiting.items() if not declared.poll else ():
-        rows = captured.count(at, name)
-        topics.wait_for_messages(at, captured.topic(at, name), before + rows, connector=connector)
+    for table in new:
+        expected = spans.get(table.name, 0) + captured.count(at, table.name)
+        topic = captured.topic(at, table.name)
+        topics.wait_for_messages(at, topic, expected, connector=connector)
 
 
 def _is_captured(at: World, captured: CaptureFlow, table: OwnTable) -> bool:
@@ -749,7 +751,7 @@ def _running(world: World, flow: str) -> tuple[World, CaptureFlow]:
 def remaining(world: World, flow: str) -> dict[str, list[str]]:
     """Return what `forget` removes, {kind: names}."""
     walkthrough = load(world, flow)
-    stack.ensure_running(world.source(walkthrough.resources.source), *walkthrough.steps.services)
+    stack.ensure_running(world.source(declaration(flow).source), *walkthrough.steps.services)
     return {kind: found for kind, found in walkthrough.resources.remaining(world).items() if found}
 
 
