@@ -218,7 +218,18 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
 
 @pytest.mark.parametrize(
     "point",
-    ["_write", "create_publication", "create", "apply", "wait_for_messages", "ingest", "label"],
+    [
+        "_write",
+        "create_publication",
+        "create",
+        "apply",
+        "wait_running",
+        "wait_for_messages",
+        "_compare",
+        "ingest",
+        "register",
+        "label",
+    ],
 )
 def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
     owners = {
@@ -227,7 +238,10 @@ def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
         "create": topics,
         "apply": own.landing,
         "wait_for_messages": topics,
+        "wait_running": connect,
+        "_compare": own,
         "ingest": own.OwnFlow,
+        "register": hudi,
         "label": hudi,
     }
 

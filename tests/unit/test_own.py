@@ -53,7 +53,8 @@ def world(tmp_path, monkeypatch):
 
 
 def declare(**changes):
-    own._write("bikes", own.Declaration.model_validate({**FLOW, **changes}))
+    settings = {"database.sslmode": "require", "database.sslrootcert": ""}
+    own._write("bikes", own.Declaration.model_validate({**FLOW, **changes}), settings)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,9 @@ def test_the_json_of_a_flow_has_known_keys_and_the_source_as_placeholders(world,
     flow = own.load(world, "bikes").flow
     config = flow.config(world, "own_bikes")
     host = config.get("database.hostname") or config["connection.url"]
+    if not changes.get("poll"):
+        assert raw.pop("database.sslmode") == config.pop("database.sslmode") == "require"
+        assert "database.sslrootcert" not in raw
     if changes.get("engine") != "mariadb":
         assert "db.example.com" in host
     assert config.keys() == raw.keys()

@@ -17,7 +17,7 @@ import zlib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Literal, Sequence, cast
+from typing import Any, Callable, Literal, Mapping, Sequence, cast
 
 import pandas
 import yaml
@@ -345,7 +345,10 @@ def capture(
     layout = {"partition": [*partition], "type": type}
     added = _describe(at, declared, tables, key, exclude, layout)
     if added:
-        _write(name, declared.model_copy(update={"tables": [*declared.tables, *added]}))
+        # the client of the connector has its own names for MariaDB's TLS: there the user adds them
+        tls = {"mode": section.ssl, "rootcert": section.ssl_ca} if engine == "postgres" else {}
+        settings = {f"database.ssl{key}": value for key, value in tls.items()}
+        _write(name, declared.model_copy(update={"tables": [*declared.tables, *added]}), settings)
     return complete(world, name, progress)
 
 
@@ -469,16 +472,23 @@ def _scales(at: World, declared: Declaration, table: own_source.SourceTable) -> 
     return {column: min(int(n), MAX_SCALE) for column, n in found.items() if n > DEFAULT_SCALE}
 
 
-def _write(flow: str, declared: Declaration) -> None:
-    """Write the connector's JSON and flow.yaml; the user's changes of an existing JSON stay."""
+def _write(flow: str, declared: Declaration, settings: Mapping[str, str]) -> None:
+    """Write the connector's JSON and flow.yaml; the user's changes of an existing JSON stay.
+
+    Args:
+        flow: name of the flow.
+        declared: the content of flow.yaml.
+        settings: further settings of a new connector that reads the log; empty ones are left out.
+    """
     connector = OWN_PREFIX + flow
     path = folder(flow) / f"{connector}.json"
-    config = configs.read(path) if path.exists() else _template(connector, declared)
+    is_known = (folder(flow) / "flow.yaml").exists()
+    config = configs.read(path) if is_known else _template(connector, declared)
     sources = ",".join(table.source for table in declared.tables)
     if declared.poll:
         config["table.whitelist"] = sources
     else:
-        config["table.include.list"] = sources
+        config = {**({} if is_known else settings), **config, "table.include.list": sources}
         config["message.key.columns"] = ";".join(
             f"{table.source}:{','.join(table.key)}"
             for table in declared.tables
