@@ -8,7 +8,7 @@ import pytest
 from workbench import connect, hudi, stack, trace, walkthroughs
 from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
-from workbench.topic import registry, topics
+from workbench.topic import groups, registry, topics
 from workbench.walkthroughs import own
 
 PORT = int(os.environ["WORKBENCH_PORT_BASE"]) + 150
@@ -39,6 +39,7 @@ def bikes(server):
         own.forget(server, name)
     left = [t for t in topics.names(server) if t.startswith(("own_", "__debezium-heartbeat.own_"))]
     assert left == []
+    assert [g for g in groups.names(server) if g.startswith(("own_", "kafka-signal"))] == []
     assert [n for n in connect.names(server) if n.startswith("own_")] == []
     at = server.source("bikes")
     assert list(postgres.all_slots(at)["slot_name"]) == []

@@ -228,7 +228,7 @@ def load(world: World, flow: str) -> Walkthrough:
         publication=connector if declared.engine == "postgres" and not declared.poll else "",
         label=LABEL,
     )
-    topic_names = [f"{connector}.message", f"{connector}.signals"]
+    signals = f"{connector}.signals"
     return Walkthrough(
         flow,
         OwnSteps(
@@ -239,7 +239,8 @@ def load(world: World, flow: str) -> Walkthrough:
         OwnedResources(
             captured,
             config=config,
-            own_topics=() if declared.poll else tuple(topic_names),
+            own_topics=() if declared.poll else (f"{connector}.message", signals),
+            consumer_groups=() if declared.poll else (signals,),
             catalog_databases=(flow,),
             own=OwnSource(declared.source, folder(flow)),
         ),
