@@ -8,7 +8,7 @@ import pytest
 from workbench import connect, hudi, stack, trace, walkthroughs
 from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
-from workbench.topic import registry, topics
+from workbench.topic import groups, registry, topics
 from workbench.walkthroughs import own
 
 PORT = int(os.environ["WORKBENCH_PORT_BASE"]) + 150
@@ -39,6 +39,7 @@ def bikes(server):
         own.forget(server, name)
     left = [t for t in topics.names(server) if t.startswith(("own_", "__debezium-heartbeat.own_"))]
     assert left == []
+    assert [g for g in groups.names(server) if g.startswith(("own_", "kafka-signal"))] == []
     assert [n for n in connect.names(server) if n.startswith("own_")] == []
     at = server.source("bikes")
     assert list(postgres.all_slots(at)["slot_name"]) == []
@@ -218,7 +219,18 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
 
 @pytest.mark.parametrize(
     "point",
-    ["_write", "create_publication", "create", "apply", "wait_for_messages", "ingest", "label"],
+    [
+        "_write",
+        "create_publication",
+        "create",
+        "apply",
+        "wait_running",
+        "wait_for_messages",
+        "_compare",
+        "ingest",
+        "register",
+        "label",
+    ],
 )
 def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
     owners = {
@@ -227,7 +239,10 @@ def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
         "create": topics,
         "apply": own.landing,
         "wait_for_messages": topics,
+        "wait_running": connect,
+        "_compare": own,
         "ingest": own.OwnFlow,
+        "register": hudi,
         "label": hudi,
     }
 
@@ -315,7 +330,7 @@ def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
     execute(bikes, TYPES)
     captured = own.capture(bikes, "bikes", "types", format=format)
     changed = captured["changed_types"][0]
-    assert changed["price"] == "numeric → decimal(38,10)"
+    assert changed["price"] == "numeric → decimal(38,20)"
     assert changed["lasts"] == "interval → decimal(19,6)" and "note" not in changed
     execute(
         bikes,

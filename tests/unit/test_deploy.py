@@ -22,6 +22,7 @@ from workbench.cli import aws as aws_commands
 from workbench.deployment import cloud
 from workbench.stack import artifacts
 from workbench.topic import kafka_iam, topics
+from workbench.walkthroughs import resources
 
 pytestmark = pytest.mark.aws
 
@@ -640,7 +641,7 @@ def read():
         name
         for each in walkthroughs.ALL
         if not each.steps.local_only
-        for name in (*each.resources.connectors, *(each.flow.sinks if each.flow else ()))
+        for name in (*resources.connectors(each.resources), *(each.flow.sinks if each.flow else ()))
     }
     return names | {f"connect/role/{name}" for name in deployed - on_aws.EMBEDDED_ONLY}
 

@@ -17,10 +17,11 @@ import zlib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Literal, Sequence, cast
+from typing import Any, Callable, Literal, Mapping, Sequence, cast
 
 import pandas
 import yaml
+from psycopg import sql
 from pydantic import Field, ValidationError
 from pyspark.sql import SparkSession
 
@@ -31,14 +32,16 @@ from ..base.wait import stop_on_signal
 from ..checks import check, check_values
 from ..connect import configs
 from ..hudi import changes
+from ..hudi.analyst_types import DEFAULT_SCALE
 from ..source import mariadb, postgres, readiness
 from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
+from ..source.names import identifier
 from ..spark import session
 from ..topic import topics
 from . import own_source
 from .capture import Capture
 from .flow import CaptureFlow
-from .resources import OWN_PREFIX, OwnedResources
+from .resources import OWN_PREFIX, OwnedResources, OwnSource
 from .steps import Product, Step, Steps
 from .walkthrough import Walkthrough
 
@@ -52,6 +55,7 @@ FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 LABEL = "captured"
 # Larger tables are compared by their number of rows only: both sides of a comparison are in memory.
 MAX_COMPARED_ROWS = 1_000_000
+MAX_SCALE = 30  # leaves eight digits before the decimal point
 COMPARISONS = 5  # attempts, because the user's applications may write meanwhile
 POLL_INTERVAL = 1  # seconds
 
@@ -224,7 +228,7 @@ def load(world: World, flow: str) -> Walkthrough:
         publication=connector if declared.engine == "postgres" and not declared.poll else "",
         label=LABEL,
     )
-    topic_names = [f"{connector}.message", f"{connector}.signals"]
+    signals = f"{connector}.signals"
     return Walkthrough(
         flow,
         OwnSteps(
@@ -235,11 +239,10 @@ def load(world: World, flow: str) -> Walkthrough:
         OwnedResources(
             captured,
             config=config,
-            own_topics=() if declared.poll else tuple(topic_names),
+            own_topics=() if declared.poll else (f"{connector}.message", signals),
+            consumer_groups=() if declared.poll else (signals,),
             catalog_databases=(flow,),
-            source=declared.source,
-            owns_source=False,
-            own_folder=folder(flow),
+            own=OwnSource(declared.source, folder(flow)),
         ),
         captured,
     )
@@ -343,7 +346,10 @@ def capture(
     layout = {"partition": [*partition], "type": type}
     added = _describe(at, declared, tables, key, exclude, layout)
     if added:
-        _write(name, declared.model_copy(update={"tables": [*declared.tables, *added]}))
+        # the client of the connector has its own names for MariaDB's TLS: there the user adds them
+        tls = {"mode": section.ssl, "rootcert": section.ssl_ca} if engine == "postgres" else {}
+        settings = {f"database.ssl{key}": value for key, value in tls.items()}
+        _write(name, declared.model_copy(update={"tables": [*declared.tables, *added]}), settings)
     return complete(world, name, progress)
 
 
@@ -443,6 +449,7 @@ def _describe(
                     rows=table.rows,
                     excluded=table.excluded,
                     joined=bool(declared.tables),
+                    scales=_scales(at, declared, table),
                     **layout,
                 )
             )
@@ -455,16 +462,34 @@ def _describe(
     return added
 
 
-def _write(flow: str, declared: Declaration) -> None:
-    """Write the connector's JSON and flow.yaml; the user's changes of an existing JSON stay."""
+def _scales(at: World, declared: Declaration, table: own_source.SourceTable) -> dict[str, int]:
+    """Return the digits after the decimal point of numeric columns that have more than the default 10."""
+    loose = [column for column, kind in table.columns.items() if kind == "numeric"]
+    if not loose:
+        return {}
+    scales = [sql.SQL("max(scale({0})) AS {0}").format(sql.Identifier(each)) for each in loose]
+    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(scales), identifier(table.name))
+    found = postgres.query(at, query, database=declared.database).iloc[0].dropna()
+    return {column: min(int(n), MAX_SCALE) for column, n in found.items() if n > DEFAULT_SCALE}
+
+
+def _write(flow: str, declared: Declaration, settings: Mapping[str, str]) -> None:
+    """Write the connector's JSON and flow.yaml; the user's changes of an existing JSON stay.
+
+    Args:
+        flow: name of the flow.
+        declared: the content of flow.yaml.
+        settings: further settings of a new connector that reads the log; empty ones are left out.
+    """
     connector = OWN_PREFIX + flow
     path = folder(flow) / f"{connector}.json"
-    config = configs.read(path) if path.exists() else _template(connector, declared)
+    is_known = (folder(flow) / "flow.yaml").exists()
+    config = configs.read(path) if is_known else _template(connector, declared)
     sources = ",".join(table.source for table in declared.tables)
     if declared.poll:
         config["table.whitelist"] = sources
     else:
-        config["table.include.list"] = sources
+        config = {**({} if is_known else settings), **config, "table.include.list": sources}
         config["message.key.columns"] = ";".join(
             f"{table.source}:{','.join(table.key)}"
             for table in declared.tables
@@ -562,20 +587,24 @@ def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
     landing.apply(at, connector, captured.config(at, connector))
     if not declared.poll:
         connect.wait_running(at, connector)
-    joined = [t for t in declared.tables if t.joined and not _is_captured(at, captured, t)]
-    waiting = {
-        t.name: topics.offset_span(at, captured.topic(at, t.name)) if t.joined else 0
-        for t in declared.tables
-        if not _is_captured(at, captured, t)
-    }
-    if joined and not declared.poll:
+        _await_snapshot(at, declared, captured)
+
+
+def _await_snapshot(at: World, declared: Declaration, captured: CaptureFlow) -> None:
+    """Start the snapshot of tables that join a running connector, and wait for those of all new tables."""
+    connector = captured.captures[0].connector
+    new = [table for table in declared.tables if not _is_captured(at, captured, table)]
+    joined = [table for table in new if table.joined]
+    spans = {t.name: topics.offset_span(at, captured.topic(at, t.name)) for t in joined}
+    if joined:
         captured.wait_until_captured(at)  # the connector knows the tables now
         data = {"data-collections": [t.source for t in joined], "type": "BLOCKING"}
         signal = json.dumps({"type": "execute-snapshot", "data": data})
         topics.produce(at, f"{connector}.signals", [(connector, signal)])
-    for name, before in waiting.items() if not declared.poll else ():
-        rows = captured.count(at, name)
-        topics.wait_for_messages(at, captured.topic(at, name), before + rows, connector=connector)
+    for table in new:
+        expected = spans.get(table.name, 0) + captured.count(at, table.name)
+        topic = captured.topic(at, table.name)
+        topics.wait_for_messages(at, topic, expected, connector=connector)
 
 
 def _is_captured(at: World, captured: CaptureFlow, table: OwnTable) -> bool:
@@ -733,7 +762,7 @@ def _running(world: World, flow: str) -> tuple[World, CaptureFlow]:
 def remaining(world: World, flow: str) -> dict[str, list[str]]:
     """Return what `forget` removes, {kind: names}."""
     walkthrough = load(world, flow)
-    stack.ensure_running(world.source(walkthrough.resources.source), *walkthrough.steps.services)
+    stack.ensure_running(world.source(declaration(flow).source), *walkthrough.steps.services)
     return {kind: found for kind, found in walkthrough.resources.remaining(world).items() if found}
 
 

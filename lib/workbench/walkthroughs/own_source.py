@@ -13,6 +13,7 @@ from psycopg import sql
 
 from ..base import SourceError, World
 from ..base.text import plural
+from ..source import postgres
 from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
 from ..source.names import identifier
 from ..source.queries import QUERIES
@@ -37,7 +38,6 @@ class SourceTable:
         excluded: the columns that are not captured.
         key: the columns that identify a row.
         declares_key: whether the connector must be told the key, because it is no primary key.
-        is_full: whether each update has the whole old row.
         rows: the number of rows.
     """
 
@@ -46,7 +46,6 @@ class SourceTable:
     excluded: list[str]
     key: tuple[str, ...]
     declares_key: bool
-    is_full: bool
     rows: int
 
 
@@ -84,32 +83,9 @@ def describe(
             location=location,
             expected="table or schema.table, as the database spells it; no view",
         )
-    names = [schema, table, *found.index]
-    unusable = [repr(each) for each in names if not NAME.fullmatch(each)]
-    folded = [each.lower() for each in found.index]
-    unusable += [repr(each) for each in found.index if folded.count(each.lower()) > 1]
-    if unusable:
-        raise SourceError(
-            f"{name} has names that topics and Avro schemas cannot have: {', '.join(unusable)}",
-            location=location,
-            expected="letters of English, digits and _, and no two columns that differ in case only",
-            hint="rename them in the database; or exclude the columns: --exclude COLUMN",
-        )
+    _require_names(location, [schema, table], list(found.index))
     if db is POSTGRESQL:
-        name_of = [f"{schema}.{table}"]
-        unsupported = db.query(world, QUERIES["unsupported_columns"], [name_of], database)
-        kept = [
-            row
-            for row in unsupported.itertuples(index=False)
-            if row[0].rpartition(".")[2] in found.index
-        ]
-        if kept:
-            raise SourceError(
-                f"Debezium does not support {', '.join(f'{row[0]} ({row[1]})' for row in kept)}",
-                location=location,
-                expected="the types in docs/types.md",
-                hint="exclude the columns (--exclude COLUMN), or change their types",
-            )
+        _require_types(world, database, f"{schema}.{table}", list(found.index))
     natural = found[found["key_position"] > 0].sort_values("key_position")
     columns = tuple(key or natural.index)
     is_natural = columns == (*natural.index,)
@@ -122,9 +98,39 @@ def describe(
         omitted,
         columns,
         not (is_natural and natural["is_primary"].all()),
-        bool(found["is_full"].iloc[0]),
         rows,
     )
+
+
+def _require_names(location: str, table: list[str], columns: list[str]) -> None:
+    """Raise SourceError if a name cannot be used in topics and Avro schemas."""
+    unusable = [repr(each) for each in [*table, *columns] if not NAME.fullmatch(each)]
+    folded = [each.lower() for each in columns]
+    unusable += [repr(each) for each in columns if folded.count(each.lower()) > 1]
+    if unusable:
+        raise SourceError(
+            f"topics and Avro schemas cannot have the names {', '.join(unusable)}",
+            location=location,
+            expected="letters of English, digits and _, and no two columns that differ in case only",
+            hint="rename them in the database; or exclude the columns: --exclude COLUMN",
+        )
+
+
+def _require_types(world: World, database: str, name: str, columns: list[str]) -> None:
+    """Raise SourceError if PostgreSQL's columns have types that Debezium does not support."""
+    found = postgres.query(world, QUERIES["unsupported_columns"], [[name]], database)
+    unsupported = [
+        f"{column} ({kind})"
+        for column, kind in found.itertuples(index=False)
+        if column.rpartition(".")[2] in columns
+    ]
+    if unsupported:
+        raise SourceError(
+            f"Debezium does not support {', '.join(unsupported)}",
+            location=f"database {database}",
+            expected="the types in docs/types.md",
+            hint="exclude the columns (--exclude COLUMN), or change their types",
+        )
 
 
 def _require_key(location: str, key: tuple[str, ...], columns: set[str], is_full: bool) -> None:

@@ -47,10 +47,7 @@ class OwnedResources:
         consumer_groups: its consumer groups.
         service_databases: its databases with a role of the same name each (see
             `postgres.create_service_database`).
-        source: name of the source database (see `World.source`).
-        owns_source: whether the source tables are the walkthrough's. The user's own tables are never
-            removed.
-        own_folder: the folder with its declaration, which is removed last.
+        own: the source of a flow of the user's own tables, which are never removed.
     """
 
     flow: Optional[CaptureFlow] = None
@@ -67,20 +64,12 @@ class OwnedResources:
     services: tuple[str, ...] = ()
     consumer_groups: tuple[str, ...] = ()
     service_databases: tuple[str, ...] = ()
-    source: str = "postgres"
-    owns_source: bool = True
-    own_folder: Optional[Path] = None
-
-    @property
-    def connectors(self) -> list[str]:
-        """The names of the connectors of the captures, and of the extra connectors."""
-        captures = [c.connector for c in self.flow.captures] if self.flow else []
-        return list(dict.fromkeys([*captures, *self.extra_connectors]))
+    own: Optional["OwnSource"] = None
 
     def configs(self, world: World) -> dict[str, dict[str, str]]:
         """Return {connector: configuration}, including the connectors that recaptures have deployed."""
         config = self.flow.config if self.flow else self.config
-        configs = {name: config(world, name) for name in self.connectors}
+        configs = {name: config(world, name) for name in connectors(self)}
         return {**configs, **recapture.connectors_of_recaptures(world, *configs)}
 
     def topics(self, world: World) -> set[str]:
@@ -99,15 +88,15 @@ class OwnedResources:
 
     def remaining(self, world: World) -> dict[str, list[str]]:
         """Return the existing resources, {kind: names}. After a full reset each list is empty."""
-        world, names = world.source(self.source), dict[str, list[str]]()
+        world, names = _source_world(self, world), dict[str, list[str]]()
         for kind in KINDS:
             names.setdefault(kind.title, []).extend(kind.remaining(self, world))
         return names
 
     def remaining_connectors(self, world: World) -> list[str]:
         """Return the deployed connectors of this walkthrough; the Connect cluster may have others."""
-        names = {*self.connectors, *(self.flow.sinks if self.flow else ())}
-        names |= {*recapture.connectors_of_recaptures(world, *self.connectors)}
+        names = {*connectors(self), *(self.flow.sinks if self.flow else ())}
+        names |= {*recapture.connectors_of_recaptures(world, *connectors(self))}
         return _existing(world, names, landing.names)
 
     def remove(self, world: World, *products: Product, keep: Collection[str] = ()) -> None:
@@ -118,7 +107,7 @@ class OwnedResources:
             *products: the products.
             keep: titles of kinds that are not removed.
         """
-        world = world.source(self.source)
+        world = _source_world(self, world)
         for kind in KINDS:
             if kind.product in products and kind.title not in keep:
                 if kind.remove:
@@ -126,6 +115,28 @@ class OwnedResources:
                 elif kind.delete:
                     for name in kind.remaining(self, world):
                         kind.delete(world, name)
+
+
+class OwnSource(NamedTuple):
+    """The source of a flow of the user's own tables.
+
+    Attributes:
+        name: name of the source (see `World.source`).
+        folder: the folder with the declaration of the flow, which is removed last.
+    """
+
+    name: str
+    folder: Path
+
+
+def connectors(owned: OwnedResources) -> list[str]:
+    """Return the names of the connectors of the captures, and of the extra connectors."""
+    captures = [c.connector for c in owned.flow.captures] if owned.flow else []
+    return list(dict.fromkeys([*captures, *owned.extra_connectors]))
+
+
+def _source_world(owned: OwnedResources, world: World) -> World:
+    return world.source(owned.own.name) if owned.own else world
 
 
 class Kind(NamedTuple):
@@ -220,7 +231,7 @@ def _slots(owned: OwnedResources, world: World) -> list[str]:
         slot
         for name in existing
         for slot in postgres.connector_slots(world, name)
-        if slot in own or (owned.owns_source and not slot.startswith(captured))
+        if slot in own or (not owned.own and not slot.startswith(captured))
     ]
 
 
@@ -285,7 +296,7 @@ def _local_sink_files(owned: OwnedResources, world: World) -> list[str]:
 def _created_tables(owned: OwnedResources, world: World) -> list[str]:
     """Return the existing source tables that the notebook on connectors creates."""
     flow = owned.flow
-    if not flow or flow.loader or not owned.owns_source or not flow.has_database(world):
+    if not flow or flow.loader or owned.own or not flow.has_database(world):
         return []
     return flow.db.existing_tables(world, [c.source for c in flow.captures], flow.database)
 
@@ -316,7 +327,7 @@ def _remove_loaded_tables(owned: OwnedResources, world: World) -> None:
     flow = owned.flow
     if not flow:
         return
-    if owned.owns_source:
+    if not owned.own:
         flow.db.create_database(world, flow.database)  # the next notebook loads into it
     if flow.loader:
         flow.loader.unload(world)
@@ -335,7 +346,7 @@ def _publications(owned: OwnedResources, world: World) -> list[str]:
 
 
 def _own_folder(owned: OwnedResources, world: World) -> list[str]:
-    return [str(owned.own_folder)] if owned.own_folder and owned.own_folder.is_dir() else []
+    return [str(owned.own.folder)] if owned.own and owned.own.folder.is_dir() else []
 
 
 # in the order in which they are removed
@@ -398,7 +409,7 @@ KINDS = (
     Kind(
         FILES,
         Product.TOPICS,
-        lambda owned, world: recapture.journals(world, *owned.connectors),
+        lambda owned, world: recapture.journals(world, *connectors(owned)),
         _remove_file,
     ),
     Kind(SOURCE_TABLES, Product.TOPICS, _created_tables, remove=_drop_created_tables),
