@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Optional
 
+import bench_explore
 import bench_landing
 import bench_moves
 import bench_peers
@@ -425,6 +426,7 @@ MEASURES = {
     "moves": bench_moves.moved,
     "peers": bench_peers.measured,
     "trace": bench_travel.traced,
+    "explore": bench_explore.explored,
     "stream": bench_stream.streamed,
     "storefront": bench_storefront.converged,
     "runner": runner,

@@ -112,6 +112,12 @@ ACCEPTED = [
     (NUMERIC, number("-" + "9" * 28 + "." + "9" * 10), Decimal("-" + "9" * 28 + "." + "9" * 10)),
     (NUMERIC, number("0.12345678900"), Decimal("0.1234567890")),
     (named("string", "io.debezium.data.Json"), '{"a": 1}', '{"a": 1}'),
+    # JsonConverter's decimal.format=BASE64
+    (
+        {**named("bytes", CONNECT + "Decimal"), "parameters": {"scale": "2"}},
+        base64.b64encode((-1234).to_bytes(2, "big", signed=True)).decode(),
+        Decimal("-12.34"),
+    ),
 ]
 REFUSED = [
     (named("int32", TIME + "Date"), -719_163, "is not a date from"),
@@ -204,6 +210,18 @@ def test_each_message_is_read_with_its_own_schema(decoded, in_memory):
         utc(1970, 1, 1, 0, 0, 2),
     ]
     assert [(row["old"], row["new"]) for row in rows] == [("x", None), (None, None), (None, 7)]
+
+
+def test_columns_that_are_chosen(decoded, spark, world):
+    """With a schema of its own an ingest takes fewer columns, and what it leaves out loses nothing."""
+    columns = spark.createDataFrame([], "id int, __lsn long, at timestamp").schema
+    schemas = decode_connect.MessageSchemas(world, "t", columns, None, {}, as_numbers=True)
+    at, day = named("int64", TIME + "MicroTimestamp"), named("int32", TIME + "Date")
+    good = message({"at": at, "day": day}, 1, at=1, day=3_000_000)
+    lost = message({"at": at, "day": day}, 1, at=2**62)
+    found = decoded(good, lost, schemas=schemas)
+    assert [row["outcome"] for row in found] == ["upsert", "dead"]
+    assert found[0]["row"] == {"id": 1, "__lsn": 1, "at": utc(1970, 1, 1, 0, 0, 0, 1)}
 
 
 def test_messages_that_anybody_may_have_sent(decoded):

@@ -1,6 +1,7 @@
 """A session of an analyst on real tables: %%sql and the slider over labels, saved as a notebook, which
 then runs headless."""
 
+import contextlib
 import re
 import statistics
 import time
@@ -85,8 +86,8 @@ def test_a_statement_as_of_each_label(past, session):
 def test_labels_and_tables_that_are_not_there(past, session):
     for cell, message in (
         (f"%%sql --at t4\nSELECT * FROM {past.view}", "(?s)no instant labeled 't4'.*valid: t1"),
-        ("%%sql --at t1\nSELECT * FROM datalake.nosuch", "no table 'datalake.nosuch'"),
-        (f"%%sql\nSELECT FROM FROM {past.view}", "not Athena SQL"),
+        ("%%sql --at t1\nSELECT * FROM datalake.nosuch", "(?s)datalake`.`nosuch` cannot be found"),
+        (f"%%sql\nSELECT * FROM {past.view} WHERE (", "not Athena SQL"),
     ):
         with pytest.raises(LakeError, match=message):
             session(cell)
@@ -125,6 +126,8 @@ def saved(past, session, world, monkeypatch, tmp_path):
     path = explore.save(f"test_{uuid.uuid4().hex[:8]}")
     yield path
     path.unlink()
+    with contextlib.suppress(OSError):  # there are notebooks of the user
+        path.parent.rmdir()
 
 
 def test_a_saved_session_passes_headless_at_once(saved, past):
@@ -136,7 +139,7 @@ def test_a_saved_session_passes_headless_at_once(saved, past):
     assert copy.parent.name == "own" and "widget-view" not in copy.read_text()
     page = copy.with_suffix(".html").read_text()
     assert re.findall(r"<summary>(t\d)</summary>", page) == ["t1", "t2", "t3"]
-    assert page.count('<input type="range"') == 1 and len(page) < 2_000_000
+    assert len(re.findall('<input[^>]*type="range"', page)) == 1 and len(page) < 2_000_000
 
 
 def test_with_other_parameters_figures_are_shown_and_a_wrong_one_fails(saved, past):

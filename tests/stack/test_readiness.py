@@ -6,15 +6,18 @@ import socket
 import subprocess
 import time
 
+import mariadb_help
 import pytest
 from typer.testing import CliRunner
-from workbench import stack
+from workbench import connect, stack
 from workbench.base import params, secrets
+from workbench.base.wait import wait_until
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
 from workbench.source import mariadb, postgres, readiness
 from workbench.stack import databases, process
 from workbench.stack.services import SERVICES
+from workbench.topic import topics
 
 DATABASE, USER, SCHEMA = 'Räder "1"', 'Ada "Q" Ü', "Sta dt"
 PASSWORD = 'p\'w "x" ä'  # noqa: S105 - of this test only
@@ -28,6 +31,8 @@ CREATE TABLE fine (id int PRIMARY KEY, name text, price numeric(10,2), feeling m
 INSERT INTO fine SELECT g, 'x' FROM generate_series(1, 7) g;
 CREATE TABLE "{SCHEMA}"."Fahr""rad Ü" (id int, "Na me" text);
 CREATE TABLE uniq (a int NOT NULL, b int NOT NULL, "C c" text, UNIQUE (b, a));
+CREATE TABLE "100 %s {{0}} 'x'" ("a%b" int UNIQUE NOT NULL);
+CREATE TABLE nullable (a int UNIQUE);
 CREATE TABLE no_identity (id int PRIMARY KEY);
 ALTER TABLE no_identity REPLICA IDENTITY NOTHING;
 CREATE TABLE trips (day date NOT NULL, id int) PARTITION BY RANGE (day);
@@ -156,6 +161,9 @@ def test_tables(bikes):
     assert tables.loc["trips", "attention"] == "no key"
     assert tables.loc["uniq", "statements"] == [
         "ALTER TABLE public.uniq REPLICA IDENTITY USING INDEX uniq_b_a_key;"
+    ]
+    assert tables.loc["nullable", "statements"] == [
+        "ALTER TABLE public.nullable REPLICA IDENTITY FULL;"
     ]
     assert tables.loc["no_identity", "statements"] == [
         "ALTER TABLE public.no_identity REPLICA IDENTITY DEFAULT;"
@@ -375,14 +383,18 @@ def test_the_command(bikes, monkeypatch):
 # --- MariaDB
 
 MARIADB_DATABASE = "Bahn_höfe `x`"
+UUID = "123e4567-e89b-12d3-a456-426655440000"
 MARIADB_TABLES = (
     "CREATE TABLE fine (id int PRIMARY KEY, name text)",
     "INSERT INTO fine VALUES (1, 'x'), (2, 'y')",
     'CREATE TABLE "Zü ge `1" ("Na me" varchar(20), n int)',
     "INSERT INTO \"Zü ge `1\" VALUES ('x', 1), ('y', 2)",
-    'CREATE TABLE uniq (a int NOT NULL, "B b" int NOT NULL, c int, UNIQUE (a, "B b"), UNIQUE (c))',
+    'CREATE TABLE uniq (a int NOT NULL, "B b" int NOT NULL, "0" int, UNIQUE (a, "B b"), UNIQUE ("0"))',
+    "CREATE TABLE addresses (id int PRIMARY KEY, \"i p\" inet6 NOT NULL DEFAULT '::1', four inet4, u uuid)",
+    "INSERT INTO addresses VALUES (1, '2001:db8::ff00:42:8329', '192.168.100.200', " + f"'{UUID}')",
     "CREATE TABLE child (id int PRIMARY KEY, parent int, twice int AS (id * 2) STORED, "
     "FOREIGN KEY (parent) REFERENCES fine (id) ON DELETE CASCADE)",
+    "CREATE TABLE \"100 %s {0} 'x'\" (id int PRIMARY KEY)",
     "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3",
     "CREATE TABLE old (id int PRIMARY KEY) ENGINE MyISAM",
 )
@@ -448,20 +460,21 @@ def test_mariadb_script(stations):
     report = readiness.check(stations, "bikes")
     tables = report.tables.set_index("table")
     assert {*problems(report)} == {
-        f"table {MARIADB_DATABASE}.{name}" for name in ("Zü ge `1", "uniq")
+        f"table {MARIADB_DATABASE}.{name}" for name in ("Zü ge `1", "addresses", "uniq")
     }
     assert tables.loc["uniq", "statements"] == [
         "ALTER TABLE `Bahn_höfe ``x```.`uniq` ADD PRIMARY KEY (`a`, `B b`);"
     ]
     assert (tables.loc["fine", "rows"], tables.loc["fine", "key"]) == (2, "id")
-    assert tables.loc["child", "attention"].split("; ") == [
-        "twice int(11): generated",
-    ]
+    assert tables.loc["child", "attention"] == ""  # a generated column is in the log of MariaDB
     assert tables.loc["parts", "kind"] == "partitioned, 3 partitions"
     assert "engine MyISAM" in tables.loc["old", "attention"]
     mariadb_client(stations, report.script())
     assert problems(readiness.check(stations, "bikes")) == {}
     rows = mariadb.query(stations, 'SELECT * FROM "Zü ge `1"', database=MARIADB_DATABASE)
+    assert mariadb.query(
+        stations, "SELECT * FROM addresses", database=MARIADB_DATABASE
+    ).values.tolist() == [[1, "2001:db8::ff00:42:8329", "192.168.100.200", UUID]]
     assert [*rows.columns] == ["Na me", "n"]  # applications do not see the added key
     named = readiness.check(stations, "bikes", [f"{MARIADB_DATABASE}.fine", "no.such"])
     assert [*named.tables["table"]] == ["fine"] and {*problems(named)} == {"table no.such"}
@@ -507,3 +520,19 @@ def test_mariadb_does_not_log_changes_by_a_foreign_key(stations):
     changed = events.loc[events["Event_type"].str.startswith("Delete_rows"), "Info"]
     [fine] = [text for text in events["Info"] if text.endswith(".fine)")]
     assert [text.split()[1] for text in changed] == [fine.split()[1]]
+
+
+def test_debezium_cannot_read_the_types_that_the_check_names(lab):
+    """The reason of two obstacles; with a version that reads these types they can be removed."""
+    tables = ("CREATE TABLE u (id int PRIMARY KEY, u uuid)", f"INSERT INTO u VALUES (1, '{UUID}')")
+    with mariadb_help.captured_database(lab, "readiness_types", *tables) as captured:
+        topics.wait_for_messages(lab, captured.topic("u"), 1, connector="readiness_types")
+        captured.execute(f"INSERT INTO u VALUES (2, '{UUID}')")
+        topics.wait_for_messages(lab, captured.topic("u"), 2, connector="readiness_types")
+        values = topics.read(lab, captured.topic("u"))["value"]
+        assert [UUID.encode() in value for value in values] == [True, False]
+        captured.execute("CREATE TABLE i (id int PRIMARY KEY, i inet6)")
+        wait_until(
+            lambda: connect.status(lab, "readiness_types")["tasks"][0]["state"] == "FAILED",
+            "the connector to fail",
+        )

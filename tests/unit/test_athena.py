@@ -99,6 +99,7 @@ def test_a_query_its_values_its_rows_and_what_it_scanned(capsys):
     pd.testing.assert_frame_equal(
         rows, pd.DataFrame({"a": np.array([1, 2], "int32"), "b": ["x", None]})
     )
+    assert rows.attrs.pop("statement").startswith("SELECT a, b FROM t WHERE a = 11077")
     assert rows.attrs == {"bytes_scanned": 1_234_567}
     assert capsys.readouterr().out == "scanned 1.2 MB, 0.6 s\n"
 

@@ -172,3 +172,11 @@ def test_a_reader_waits_at_the_end_of_the_topic(topic, monkeypatch):
     assert reader.next({"offsets": {"0": 9, "1": 3}}, 1) is None
     reader.wait(stop)
     assert waits == [(topic.consumers[0], "topic", {0: 9, 1: 3}, stop, changes.MAX_WAIT_S)]
+
+
+def test_types_of_a_source():
+    source = changes.Topic("t", types="analyst", scales={"price": 4})
+    assert repr(source) == "Topic(name='t', format='json')" and hash(source)
+    assert source.id == changes.Topic("t").id and source != changes.Topic("t")
+    with pytest.raises(LakeError, match=r"(?s)types of t is 'analist'.*did you mean 'analyst'"):
+        changes.Topic("t", types="analist")

@@ -162,6 +162,39 @@ def test_without_labels_the_commit_before_is_the_previous_frame(world, people):
     assert "since 20260101120100000: 1 added, 1 removed, 1 changed" in frame.title
 
 
+def test_the_previous_frame_is_that_of_the_label_before_not_of_the_commit(world, people):
+    arrow_lake.commit(world, people, PEOPLE["t2"] + [{"id": 8, "name": "x", "land": "uk"}], 5)
+    arrow_lake.commit(world, people, PEOPLE["t2"] + [{"id": 9, "name": "x", "land": "uk"}], 6, "t9")
+    assert explore.at(world, people, "t9").title.endswith("since t2: 1 added, 0 removed, 0 changed")
+
+
+def test_whole_numbers_stay_whole_beside_nulls(world):
+    table = arrow_lake.new_table(world, "numbers")
+    for number, year in enumerate((1906, None)):
+        rows = {"id": [1, 2], "year": [year, 1907], "small": pa.array([None, 7], pa.int32())}
+        arrow_lake.commit(world, table, pa.table(rows), number, f"t{number}")
+    assert " 1907" in repr(explore.at(world, table, "t1")) and "1907.0" not in repr(
+        explore.at(world, table, "t1")
+    )
+    assert explore.diff(world, table, "t1", "t0").cells["after"].map(repr).tolist() == ["1906"]
+
+
+def test_times_are_utc_wherever_the_machine_is(world, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        table = arrow_lake.new_table(world, "times")
+        noon = pa.array([dt.datetime(2026, 1, 1, 12)], pa.timestamp("us", "UTC"))
+        arrow_lake.commit(world, table, pa.table({"id": [1], "at": noon}), 0, "t0")
+        assert explore.at(world, table).rows["at"].map(str).tolist() == [
+            "2026-01-01 12:00:00+00:00"
+        ]
+        assert explore.profile(world, table).rows["min"][1].startswith("2026-01-01 12:00:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_an_instant_that_was_cleaned_away(world, people):
     arrow_lake.remove_files(people, "20260101120000000")
     with pytest.raises(
@@ -185,6 +218,9 @@ def test_a_frame_that_is_too_large_is_refused_with_the_figure(world, people, mon
     assert len(explore.at(world, people, "t2", where="id = 1").rows) == 1
     with pytest.raises(LakeError, match="(?s)has 2 rows or more"):
         explore.at(world, people, "t2", where="id < 9")
+    monkeypatch.setattr(views, "_read", None)
+    with pytest.raises(LakeError, match="(?s)has 2 rows"):  # before anything is read
+        explore.at(world, people, "t2")
 
 
 def test_soft_deleted_rows_are_removed_and_technical_columns_hidden(world):
@@ -201,6 +237,21 @@ def test_soft_deleted_rows_are_removed_and_technical_columns_hidden(world):
     assert explore.diff(world, table, "t0", "t2").removed.to_dict("records") == [
         {"id": 1, "name": "Ada", "v": 1}
     ]
+
+
+@pytest.mark.parametrize("reason", ["no DuckDB", "too many rows", "hudi-rs cannot"])
+def test_spark_reads_what_the_others_cannot(world, people, monkeypatch, reason):
+    def refuse(*args, **kwargs):
+        raise LakeError("hudi-rs cannot read it")
+
+    if reason == "no DuckDB":
+        monkeypatch.setattr(views.importlib.util, "find_spec", lambda name: None)
+    elif reason == "too many rows":
+        monkeypatch.setattr(views, "MAX_ROWS", 1)
+    else:
+        monkeypatch.setattr(views.hudi, "read_arrow", refuse)
+    with pytest.raises(AssertionError, match="a Spark job"):
+        explore.diff(world, people, "t0", "t1")
 
 
 # --- diff
@@ -221,6 +272,7 @@ def test_a_difference(world, people):
     assert (len(backwards.added), len(backwards.removed)) == (1, 1)
     html = found._repr_html_()
     assert "&lt;b&gt;Ada" in html and "<b>Ada" not in html and "before and after" in html
+    assert "no rows" not in html and found.title in html
     assert "before and after" in repr(found)
     nothing = explore.diff(world, people, "t1", "t1")
     assert (
@@ -263,6 +315,7 @@ def test_random_tables_with_odd_names_and_nested_columns(world):
         }
 
     sample = row(0)
+    assert explore.find(world, table.name).key == key
     schema = pa.schema(
         [
             (key[0], pa.int32()),
@@ -387,11 +440,12 @@ def test_a_profile(world):
     assert before.loc["odd", "sparkline"][0] == "█"
     assert before.loc["empty", ["null_percent", "distinct", "top_five"]].tolist() == [100, 0, ""]
     profile = explore.profile(world, table, at="t1", against="t0")
+    assert profile.rows["top_five"][1] == "c (70), a (30)"
     drifted = profile.changed.set_axis(profile.rows["column"]).loc["kind"]
     assert profile.title == "measures at t1: 100 rows, 6 columns; 1 differ from t0"
-    assert drifted[drifted].index.tolist() == ["null_percent", "sparkline", "drift"]
+    assert drifted[drifted].index.tolist() == ["sparkline", "drift"]
     assert profile.rows.set_index("column")["drift"].tolist() == [0, 0.7, 0, 0, 0, 0]
-    assert profile._repr_html_().count('marked"') == 3
+    assert profile._repr_html_().count('marked"') == 2
 
 
 # --- tables and history
@@ -416,6 +470,8 @@ def test_30_tables_within_two_seconds(world, people, monkeypatch):
 
 def test_tables_of_an_empty_lake_and_of_sources(world, monkeypatch):
     assert len(explore.tables(world)) == 0
+    (arrow_lake.local_path(world.lake.tables) / "datalake/new/.hoodie").mkdir(parents=True)
+    assert len(explore.tables(world)) == 0, "a table that is being created"
     rows = pd.DataFrame({"name": ["devdb.public.a"], "n": [3], "bytes": [8192]})
     monkeypatch.setattr("workbench.explore.overview.postgres.databases", lambda world: ["devdb"])
     monkeypatch.setattr("workbench.explore.overview.postgres.query", lambda *a, **k: rows)
@@ -424,6 +480,14 @@ def test_tables_of_an_empty_lake_and_of_sources(world, monkeypatch):
     assert found["table"].tolist() == ["datalake/empty", "postgres: devdb.public.a"]
     assert found["rows"].tolist() == [0, 3] and found["bytes"].tolist() == [0, 8192]
     assert found["last_commit"].isna().all()
+
+
+def test_a_long_history_is_drawn_in_part(world):
+    table = arrow_lake.new_table(world, "long")
+    for number in range(30):
+        arrow_lake.commit(world, table, [{"id": 1, "n": number}], number)
+    history = explore.history(world, table)
+    assert len(history.frame) == 30 and len(history.picture.axes[0].patches) == 24
 
 
 def test_a_history(world, people):
@@ -459,6 +523,8 @@ DAY = pd.Timestamp("2026-01-01")
 def test_the_chart_that_suits_the_columns(columns, title):
     picture = explore.chart(pd.DataFrame(columns))
     assert repr(picture) == title and picture._repr_png_()[1:4] == b"PNG"
+    if "land" in columns:  # with a bar for the missing value
+        assert len(picture.axes[0].patches) == min(20, len(columns["land"]))
 
 
 def test_a_title_of_ones_own_and_nothing_to_draw():

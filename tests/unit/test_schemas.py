@@ -3,7 +3,8 @@
 import pytest
 from pyspark.sql import types as t
 from workbench.base.errors import LakeError
-from workbench.topic.avro import connect_names, full_name, to_spark
+from workbench.hudi import analyst_types
+from workbench.topic.avro import connect_names, for_spark, full_name, to_spark
 from workbench.topic.connect_schema import to_avro
 
 
@@ -109,3 +110,53 @@ def test_logical_types_of_avro():
     ]
     made = to_spark({"type": "record", "name": "R", "fields": fields})
     assert [f.dataType for f in made] == [t.DateType(), t.TimestampType(), t.TimestampType()]
+
+
+def test_dates_and_times_stay_numbers_for_analyst_types():
+    kinds = {"date": "int", "timestamp-micros": "long"}
+    fields = [{"name": kind, "type": {"type": kind}} for kind in ("int", "long")]
+    for logical, kind in kinds.items():
+        avsc = {"type": kind, "logicalType": logical}
+        fields += [
+            {"name": f"{kind}_plain", "type": avsc},
+            {"name": f"{kind}_named", "type": ["null", {**avsc, "connect.name": "x"}]},
+        ]
+    amount = {"type": "bytes", "logicalType": "decimal", "precision": 60, "connect.name": "y"}
+    fields.append({"name": "amount", "type": amount})
+    record = {"type": "record", "name": "R", "fields": fields}
+    as_numbers = {f.name: f.dataType for f in to_spark(for_spark(record, as_numbers=True))}
+    assert as_numbers == {
+        "int": t.IntegerType(),
+        "long": t.LongType(),
+        "int_plain": t.DateType(),  # no type of Connect: Spark reads it
+        "int_named": t.IntegerType(),
+        "long_plain": t.TimestampType(),
+        "long_named": t.LongType(),
+        "amount": t.DecimalType(38, 0),
+    }
+    assert to_spark(for_spark(record))["int_named"].dataType == t.DateType()
+
+
+def test_names_of_connects_types():
+    """Also of a type that is defined once and then referred to, and of a list's elements."""
+    number = {"type": "record", "name": "n.Number", "fields": [], "connect.name": "n.Number"}
+    fields = [
+        {"name": "a", "type": ["null", number]},
+        {"name": "b", "type": "n.Number"},
+        {"name": "c", "type": ["null", {"type": "array", "items": ["null", "n.Number"]}]},
+        {"name": "d", "type": ["null", "long"]},
+        {"name": "e", "type": {"type": "map", "values": "n.Number"}},
+    ]
+    names = connect_names({"type": "record", "name": "R", "fields": fields})
+    assert names == ["n.Number", "n.Number", "n.Number", "", ""]
+
+
+def test_a_name_that_looks_like_many_names_is_refused_at_once():
+    with pytest.raises(LakeError, match="no such name"):
+        to_avro(struct(field("a" * 60 + "-", "string")))
+
+
+def test_each_analyst_type_says_what_it_holds():
+    for name, rule in analyst_types.TYPES.items():
+        assert rule.keys() <= {"type", "value", "values"} and "values" in rule, name
+        assert ("type" in rule) == ("value" in rule), name

@@ -157,8 +157,12 @@ Slider("moved", frame, {"loaded": "<p>1</p>", "moved": "<p>2</p>"}, ipywidgets.I
 
 
 @needs_browser
-def test_a_move_shows_the_frame_of_the_label(world, tmp_path):
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_a_move_shows_the_frame_of_the_label(world, tmp_path, is_exported):
     page = explore.slider(world, TABLE, at="moved")._repr_html_()
+    if is_exported:  # the page of a headless run
+        output = new_output("display_data", {"text/html": page})
+        page = export.to_html(new_notebook(cells=[new_code_cell("slider", outputs=[output])]))
     before, after = (shown(tmp_path, page, *actions) for actions in ((), (MOVE,)))
     for dom, label in ((before, "moved"), (after, "loaded")):
         (visible,) = re.findall(r"<details(?![^>]*hidden)[^>]*\bopen\b[^>]*><summary>(\w+)", dom)

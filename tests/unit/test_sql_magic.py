@@ -1,6 +1,7 @@
 """The cell magic %%sql in a real shell of IPython; the engine is a double that keeps what it gets."""
 
 import datetime as dt
+import importlib.util
 import re
 from decimal import Decimal
 from types import SimpleNamespace
@@ -158,9 +159,9 @@ def test_the_grid_is_complete_without_scripts_and_escaped(notebook):
     (data,) = run(notebook, "", "SELECT 1 < 2")
     page = data["text/html"]
     static = page[page.index("_fallback") :].partition("</table>")[0]
-    assert static.count('<tr><td style="border:1px') == 20 and "&lt;script&gt;alert" in static
+    assert static.count('<tr><td style="border:1px') == 25 and "&lt;script&gt;alert" in static
     assert "<script>alert" not in page and "1 &lt; 2" in page
-    assert "30 more rows not shown" in page and len(page) < 30_000
+    assert "25 more rows not shown" in page and len(page) < 30_000
     assert "http" not in re.sub(r"href=\S+|http://www.w3.org/\S+", "", page), "works offline"
 
 
@@ -169,7 +170,24 @@ def test_a_statement_without_rows_has_no_grid(notebook, monkeypatch):
     empty.attrs["statement"] = "CREATE DATABASE x"
     monkeypatch.setattr(Engine, "sql", lambda *_: empty)
     (data,) = run(notebook, "", "CREATE DATABASE x")
-    assert "<table" not in data["text/html"] and "0 rows" in data["text/html"]
+    assert "_fallback" not in data["text/html"] and "0 rows" in data["text/html"]
+
+
+def test_without_itables_the_first_rows_are_a_table(notebook, monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        magic.importlib.util, "find_spec", lambda name: name != "itables" and find_spec(name)
+    )
+    with capture_output() as captured:
+        magic.load_ipython_extension(notebook.shell)
+    assert not captured.outputs
+    (data,) = run(notebook, "", "SELECT 1")
+    assert "first 25 of 50 rows" in data["text/html"] and "_fallback" not in data["text/html"]
+
+
+def test_chart_draws_the_rows(notebook):
+    _, picture = run(notebook, "--chart", "SELECT 1")
+    assert "image/png" in picture
 
 
 def test_a_magic_that_ipython_refuses_fails_a_headless_run(tmp_path):
@@ -196,6 +214,6 @@ def test_the_grid_sorts_filters_and_pages(notebook, tmp_path):
         clearInterval(wait);
     }, 50);"""
     before, after = (shown(tmp_path, script + data["text/html"], *a) for a in ((), (search,)))
-    assert "Showing 1 to 20 of 50 entries" in before and "dt-paging" in before
+    assert "Showing 1 to 25 of 50 entries" in before and "dt-paging" in before
     assert "Showing 1 to 1 of 1 entry" in after
     assert "_fallback" in shown(tmp_path, data["text/html"], scripts=False)

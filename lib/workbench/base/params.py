@@ -189,8 +189,8 @@ class Query(ConfigModel):
     kind: Literal["spark", "athena"]
 
 
-class World(ConfigModel):
-    """An environment profile: all sections of one params file."""
+class Sections(ConfigModel):
+    """All sections of one params file."""
 
     name: str
     description: str
@@ -207,6 +207,11 @@ class World(ConfigModel):
     # {name: source}; the name is that of the source in commands and secrets
     sources: dict[str, Source] = Field(default_factory=dict)
     file: Path = Path()  # the path of the file; not a key
+
+
+class World(Sections):
+    """An environment profile: the sections of one params file, and what is open of it."""
+
     _state: State = PrivateAttr(default_factory=State)
     _base: Optional["World"] = PrivateAttr(None)
 

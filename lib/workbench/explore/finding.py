@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Callable, Iterable, Iterator, Mapping, Union
 
@@ -84,25 +85,22 @@ def row(world: World, table: Union[hudi.Table, str], key: Any) -> trace.RowHisto
 def lake_tables(world: World) -> Iterator[hudi.Table]:
     """Yield all tables of the lake, as their `hoodie.properties` describe them."""
     for base in _table_folders(world.lake.tables, MAX_FOLDER_DEPTH):
-        database, _, name = base.rpartition("/")
-        table = hudi.Table(
-            name, base, KEYLESS, "_hoodie_commit_time", database=database.rpartition("/")[2]
-        )
-        stored = hudi.properties(table)
-
-        def fields(kind: str, stored: Mapping[str, str] = stored) -> tuple[str, ...]:
-            names = stored.get(f"hoodie.table.{kind}.fields", "").split(",")
-            return tuple(name.partition(":")[0] for name in names if name)  # after : is a type
-
-        yield replace(
-            table,
-            name=stored.get("hoodie.table.name", name),
-            key=fields("recordkey") or KEYLESS,
-            ordering=stored.get("hoodie.table.precombine.field") or table.ordering,
-            partition=fields("partition"),
-            database=stored.get("hoodie.database.name") or table.database,
-            type="mor" if stored.get("hoodie.table.type") == "MERGE_ON_READ" else "cow",
-        )
+        *_, database, name = base.split("/")
+        table = hudi.Table(name, base, KEYLESS, "_hoodie_commit_time")
+        if hudi.exists(table):  # otherwise another process is creating it
+            stored = hudi.properties(table)
+            key, partition = (  # of a field with a type, such as `day:TIMESTAMP`, the name
+                tuple(re.findall(r"([^:,]+)[^,]*", stored.get(f"hoodie.table.{kind}.fields", "")))
+                for kind in ("recordkey", "partition")
+            )
+            yield replace(
+                table,
+                name=stored.get("hoodie.table.name", name),
+                key=key or KEYLESS,
+                partition=partition,
+                database=stored.get("hoodie.database.name") or database,
+                type="mor" if stored["hoodie.table.type"] == "MERGE_ON_READ" else "cow",
+            )
 
 
 def relative_path(world: World, table: hudi.Table) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, replace
 from typing import Any, Iterator, Union
 
@@ -93,8 +94,8 @@ class Diff:
         return "\n".join([self.title, *texts])
 
     def _repr_html_(self) -> str:
-        parts = [show.table(frame, name).data for name, frame in self._parts().items()]
-        return "".join([str(show.table(pd.DataFrame(), self.title).data), *parts])
+        parts = [str(show.table(frame, name).data) for name, frame in self._parts().items()]
+        return "".join([f"<b>{html.escape(self.title)}</b>", *parts])
 
 
 def at(
@@ -131,10 +132,8 @@ def at(
         views = open_views(world, table, after, after, where)
     names = ", ".join(map(quoted, views.columns))
     key = ", ".join(map(quoted, table.key))
-    rows = views.query(f"SELECT {names} FROM after ORDER BY {key}")
-    title = (
-        f"{table.name} at {labels.get(after, after)} ({parse_instant(after):%Y-%m-%d %H:%M:%S} UTC)"
-    )
+    rows = views.query(f"SELECT {names} FROM explore_after ORDER BY {key}")
+    title = f"{table.name} at {instant or labels.get(after, after)} ({parse_instant(after):%Y-%m-%d %H:%M:%S} UTC)"
     title += f": {plural(len(rows), 'row')}"
     changed = pd.DataFrame(False, rows.index, rows.columns)
     if before != after:
@@ -191,23 +190,23 @@ def _compare(views: Views) -> Diff:
     condition = " AND ".join("{} = {}".format(*pairs[name]) for name in key)
     order = ", ".join("coalesce({}, {})".format(*pairs[name]) for name in key)
     rows = views.query(
-        f"SELECT {', '.join([*values, *aliases])} FROM after AS a FULL JOIN before AS b ON {condition} "
+        f"SELECT {', '.join([*values, *aliases])} FROM explore_after AS a "
+        f"FULL JOIN explore_before AS b ON {condition} "
         f"WHERE {' OR '.join(flags)} ORDER BY {order}"
     )
     after, before, differs = (
         rows[[f"{view}{n}" for n in range(len(columns))]].set_axis(columns, axis=1)
-        for view in "abd"
+        for view in ("a", "b", "d")
     )
     is_added, is_removed = before[key[0]].isna(), after[key[0]].isna()
-    cells = [
-        after.loc[chosen, [*key]].assign(
-            column=name, before=before.loc[chosen, name], after=after.loc[chosen, name]
+    cells = []
+    for name in columns:
+        chosen = differs[name] & ~is_added & ~is_removed
+        cell = {"column": name, "before": before[name], "after": after[name]}
+        cells.append(
+            after[[*key]].assign(**cell)[chosen].astype(dict.fromkeys(("before", "after"), object))
         )
-        for name in columns
-        for chosen in [differs[name] & ~is_added & ~is_removed]
-    ]
-    changed = pd.concat([each.astype({"before": object, "after": object}) for each in cells])
-    changed = changed.sort_index(kind="stable").reset_index(drop=True)
+    changed = pd.concat(cells).sort_index(kind="stable").reset_index(drop=True)
     counts = is_added.sum(), is_removed.sum(), (~is_added & ~is_removed).sum()
     return Diff(
         "{:,} added, {:,} removed, {:,} changed".format(*counts),

@@ -1,12 +1,14 @@
 """The cell magic `%%sql`: run a query in Athena's dialect, and show its rows as a grid.
 
 `%load_ext workbench.explore` registers it, in every kernel. The grid is that of itables, whose script is
-loaded once, by `%load_ext`, and needs no network. Without scripts there is a table of the first rows.
+loaded once, by `%load_ext`, and needs no network. Without scripts, or without itables, there is a table of
+the first rows.
 """
 
 from __future__ import annotations
 
 import html
+import importlib.util
 import re
 from typing import Any, Mapping, Optional
 
@@ -21,6 +23,7 @@ from rich.filesize import decimal as format_size
 from .. import hudi
 from ..base import ParamsError, World, did_you_mean
 from ..base.text import plural
+from ..display import show
 from ..query import dialect, readcost
 from ..query.engines import backend
 from ..query.spark_sql import SparkSql
@@ -29,15 +32,18 @@ from .finding import find
 from .saving import recorded
 
 USAGE = "%%sql [name <<] [--at LABEL] [--on athena|spark] [--chart], and the statement below it"
-SHOWN_ROWS = 20  # without scripts, and on each page of the grid
+SHOWN_ROWS = 25  # without scripts, and on each page of the grid
+# The style of notebooks aligns texts to the right, too
+GRID_CSS = "table.dataTable :is(th, td):not(.dt-type-numeric) {text-align: left !important}"
 
 
 def load_ipython_extension(shell: Any) -> None:
     """Register `%%sql` in a shell of IPython, and load the script of the grid."""
-    from itables import init_notebook_mode
-
     shell.register_magic_function(sql_cell, "cell", "sql")
-    init_notebook_mode(all_interactive=False, connected=False)
+    if importlib.util.find_spec("itables"):
+        from itables import init_notebook_mode
+
+        init_notebook_mode(all_interactive=False, connected=False)
 
 
 @recorded
@@ -111,10 +117,7 @@ def sql_cell(line: str, cell: str) -> None:
         if not cell.strip():
             raise UsageError("the cell has no statement")
         options = parser.parse_argstring(match[2] if match else line)
-    except (
-        UsageError,
-        ValueError,
-    ) as e:  # IPython prints the first one, and a headless run goes on
+    except (UsageError, ValueError) as e:  # IPython only prints the former
         raise ParamsError(str(e), location=f"%%sql {line}", expected=USAGE) from None
     world = _variable(shell, "world")
     if not isinstance(world, World):
@@ -144,16 +147,22 @@ def _variable(shell: Any, name: str) -> Any:
 
 def _show(frame: pd.DataFrame, values: Mapping[str, Any]) -> None:
     """Show the rows, their number, the bytes read, and the statement that the engine ran."""
-    from itables import to_html_datatable
-
     note, size = plural(len(frame), "row"), readcost.bytes_read(frame)
     if size is not None:
         note += f", {format_size(size)} read"
     statement = "\n".join([frame.attrs["statement"], *(f":{k} = {v!r}" for k, v in values.items())])
     page = f"<details><summary>{note}</summary><pre>{html.escape(statement)}</pre></details>"
-    if len(frame.columns):
-        page = page + to_html_datatable(
-            frame, connected=False, display_logo_when_loading=False, pageLength=SHOWN_ROWS
+    if len(frame.columns) and importlib.util.find_spec("itables"):
+        from itables import to_html_datatable
+
+        page += to_html_datatable(
+            frame,
+            connected=False,
+            display_logo_when_loading=False,
+            pageLength=SHOWN_ROWS,
+            css=GRID_CSS,
         )
+    else:
+        page += show.table(frame, limit=SHOWN_ROWS).data
     text = f"{frame.head(SHOWN_ROWS).to_string(index=False)}\n{note}"
     display({"text/html": page, "text/plain": text}, raw=True)

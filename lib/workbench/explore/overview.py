@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ..source import mariadb, postgres
 from .finding import find, lake_tables, relative_path
 from .views import stored_rows
 
+MAX_DRAWN = 24  # commits in the strip: the last ones
 THREADS = 8  # requests to S3 and to databases wait, and do not compute
 POSTGRES_TABLES = (
     "SELECT current_database() || '.' || schemaname || '.' || relname AS name, n_live_tup AS n, "
@@ -37,7 +39,7 @@ class History:
 
     Attributes:
         frame: a row for each commit (see `history`).
-        picture: the commits as a strip.
+        picture: the last commits as a strip.
     """
 
     frame: pd.DataFrame
@@ -90,21 +92,21 @@ def _lake_row(world: World, table: hudi.Table) -> dict[str, Any]:
 
 
 def _source_rows(world: World, source: str) -> list[dict[str, Any]]:
-    """Return the tables of a source; none if it cannot be reached."""
-    server = world.source(source)
-    engine = world.sources[source].engine if source in world.sources else source
-    try:
-        if engine == "postgres":
-            own = [server.postgres.database]
-            names = own if source in world.sources else postgres.databases(server)
-            found = pd.concat(postgres.query(server, POSTGRES_TABLES, database=n) for n in names)
+    """Return the tables of a source; none of a database that cannot be reached."""
+    server, own = world.source(source), world.sources.get(source)
+    engine = own.engine if own else source
+    frames = []
+    with contextlib.suppress(WorkbenchError):
+        if engine != "postgres":
+            frames.append(mariadb.query(server, MARIADB_TABLES))
         else:
-            found = mariadb.query(server, MARIADB_TABLES)
-    except WorkbenchError:
-        return []
+            for name in [own.database] if own else postgres.databases(server):
+                with contextlib.suppress(WorkbenchError):  # template0 accepts no connection
+                    frames.append(postgres.query(server, POSTGRES_TABLES, database=name))
     return [
         {"table": f"{source}: {row.name}", "kind": engine, "rows": row.n, "bytes": row.bytes}
-        for row in found.itertuples(index=False)
+        for frame in frames
+        for row in frame.itertuples()
     ]
 
 
@@ -129,7 +131,9 @@ def history(world: World, table: Union[hudi.Table, str]) -> History:
     labels = hudi.labels(world, table).groupby("instant")
     names = labels["label"].agg(", ".join)
     picture = draw.commits(
-        {table.name: frame}, {table.name: names.to_dict()}, f"history of {table.name}"
+        {table.name: frame.tail(MAX_DRAWN)},
+        {table.name: names.to_dict()},
+        f"history of {table.name}",
     )
     offsets = [
         " ".join(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Union
 
 import pandas as pd
+import pyarrow
 from pyarrow import types
 
 from .. import hudi
@@ -45,8 +46,7 @@ def profile(
 
     Returns:
         A row for each column: column, type, null_percent, distinct, min, max, top_five, sparkline; with
-        `against` also drift. `changed` marks the figures that differ: a drift from 0.1 on, and a share of
-        nulls or a number of distinct values that differs by as much.
+        `against` also drift. `changed` marks a drift from 0.1 on.
 
     Raises:
         LakeError: as `find` and `hudi.as_of`; or the condition is invalid.
@@ -54,31 +54,20 @@ def profile(
     table = find(world, table)
     at = at or require_commits(table, "profile")[-1].instant
     views = open_views(world, table, against or at, at, where)
-    profiled = [_profile_column(views, name) for name in views.columns]
-    result = pd.DataFrame([row for row, _ in profiled])
-    marked = pd.DataFrame([marks for _, marks in profiled], columns=result.columns).eq(True)
-    rows = int(views.query("SELECT count(*) AS n FROM after").loc[0, "n"])
+    result = pd.DataFrame([_profile_column(views, name) for name in views.columns])
+    marked = pd.DataFrame(False, result.index, result.columns)
+    rows = int(views.query("SELECT count(*) AS n FROM explore_after").loc[0, "n"])
     title = f"{table.name} at {at}: {plural(rows, 'row')}, {plural(len(result), 'column')}"
     if not against:
         return Frame(title, result.drop(columns="drift"), marked.drop(columns="drift"), len(result))
-    title += f"; {marked.any(axis=1).sum()} differ from {against}"
+    marked.loc[result["drift"] >= DRIFT, ["sparkline", "drift"]] = True
+    title += f"; {marked['drift'].sum()} differ from {against}"
     return Frame(title, result, marked, len(result))
 
 
-def _profile_column(views: Views, name: str) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Return the row of a column (see `profile`), and whether its figures differ between the views."""
-    kind, value = views.columns[name], quoted(name)
-    number = f"CAST({value} AS DOUBLE)"
-    if types.is_nested(kind):  # Spark does not count maps
-        value = f"CAST({value} AS TEXT)"
-    if types.is_timestamp(kind) or types.is_date(kind):
-        number = f"CAST(epoch(CAST({value} AS TIMESTAMP)) AS DOUBLE)"
-    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        number = "CAST(NULL AS DOUBLE)"
-    columns = f"{value} AS v, CASE WHEN {number} - {number} = 0 THEN {number} END AS x"  # no NaN
-    rows = (
-        f"(SELECT 0 AS side, {columns} FROM after UNION ALL SELECT 1, {columns} FROM before) AS r"
-    )
+def _profile_column(views: Views, name: str) -> dict[str, Any]:
+    """Return the row of a column (see `profile`)."""
+    rows = _values_sql(name, views.columns[name])
     figures = (
         views.query(
             f"SELECT side, count(*) AS n, 1 - count(v) / count(*) AS nulls, count(DISTINCT v) AS d, "
@@ -86,7 +75,7 @@ def _profile_column(views: Views, name: str) -> tuple[dict[str, Any], dict[str, 
             f"min(x) AS first, max(x) AS last FROM {rows} GROUP BY side ORDER BY side"
         )
         .set_index("side")
-        .reindex([0, 1])
+        .reindex([0, 1])  # a view without rows
     )
 
     def count(value: str, limit: int) -> pd.DataFrame:
@@ -105,13 +94,11 @@ def _profile_column(views: Views, name: str) -> tuple[dict[str, Any], dict[str, 
         bars = bars.reindex(range(BINS), fill_value=0)
     shares = bars.astype(float) / figures["n"].fillna(1).to_numpy()
     others = shares.sum().diff().abs().iloc[1]  # nulls, and values that are not compared
-    drift = (shares.diff(axis=1).abs().sum().iloc[1] + others) / 2
-    nulls, distinct = figures["nulls"], figures["d"]
-    row = {
+    return {
         "column": name,
-        "type": str(kind),
-        "null_percent": round(100 * nulls[0], 1),
-        "distinct": distinct[0],
+        "type": str(views.columns[name]),
+        "null_percent": round(100 * figures["nulls"][0], 1),
+        "distinct": figures["d"][0],
         "min": figures["low"][0],
         "max": figures["high"][0],
         "top_five": ", ".join(
@@ -120,11 +107,21 @@ def _profile_column(views: Views, name: str) -> tuple[dict[str, Any], dict[str, 
         "sparkline": "".join(
             BARS[int(7 * n / max(bars["after"].max(), 1))] for n in bars["after"].head(BINS)
         ),
-        "drift": round(drift, 3),
+        "drift": round((shares.diff(axis=1).abs().sum().iloc[1] + others) / 2, 3),
     }
-    return row, {
-        "null_percent": abs(nulls[0] - nulls[1]) >= DRIFT,
-        "distinct": distinct.min() < (1 - DRIFT) * distinct.max(),
-        "drift": drift >= DRIFT,
-        "sparkline": drift >= DRIFT,
-    }
+
+
+def _values_sql(name: str, kind: pyarrow.DataType) -> str:
+    """Return the SQL of the values of a column: side (0: after, 1: before), v, and x (as a number)."""
+    value, number = quoted(name), "CAST(NULL AS DOUBLE)"
+    if types.is_nested(kind):  # Spark does not count maps
+        value = f"CAST({value} AS TEXT)"
+    elif types.is_timestamp(kind) or types.is_date(kind):
+        number = f"CAST(epoch(CAST({value} AS TIMESTAMP)) AS DOUBLE)"
+    elif types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        number = f"CAST({value} AS DOUBLE)"
+    columns = f"{value} AS v, CASE WHEN {number} - {number} = 0 THEN {number} END AS x"  # no NaN
+    return (
+        f"(SELECT 0 AS side, {columns} FROM explore_after "
+        f"UNION ALL SELECT 1, {columns} FROM explore_before) AS r"
+    )

@@ -32,6 +32,7 @@ from decimal import Decimal
 
 from pandas import Timestamp
 from workbench import explore, params, stack
+from workbench import walkthroughs  # declares the captured tables, for explore.row
 from workbench.checks import check
 from workbench.display import show
 
@@ -82,16 +83,17 @@ def recorded(function: Function) -> Function:
 def _refer(argument: Any) -> Any:
     """Return the code for a frame that an earlier call returned; any other argument as it is."""
     for number, call in enumerate(_log().values(), 1):
-        for code, value in _parts(f"step_{number}", call.result).items():
-            if isinstance(value, pd.DataFrame) and value is argument:
+        for code, frame in _frames(f"step_{number}", call.result).items():
+            if frame is argument:
                 return _Code(code)
     return argument
 
 
-def _parts(code: str, result: Any) -> dict[str, Any]:
-    """Return {code: value} of a result and its attributes."""
+def _frames(code: str, result: Any) -> dict[str, pd.DataFrame]:
+    """Return {code: frame}: the result itself, or its attributes that are frames."""
     attributes = getattr(result, "__dict__", {})
-    return {code: result, **{f"{code}.{name}": value for name, value in attributes.items()}}
+    parts = {code: result, **{f"{code}.{name}": value for name, value in attributes.items()}}
+    return {code: value for code, value in parts.items() if isinstance(value, pd.DataFrame)}
 
 
 def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
@@ -154,7 +156,7 @@ def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
         differs = "changed" if any(map(call.arguments.get, INSTANTS)) else "'a later state'"
         checks = [
             f"check.equal({f'{call.name}: {code}'!r}, {code}, {figure}, 'now', 'saved', custom_data={differs})"
-            for code, figure in _figures(step, call.result).items()
+            for code, figure in _figures(step, call.result)
         ]
         if checks:
             hidden = {"jupyter": {"source_hidden": True}}
@@ -179,12 +181,9 @@ def _argument(world: World, name: str, value: Any, code_of: Mapping[str, str]) -
     return f"{name}={code}"
 
 
-def _figures(step: str, result: Any) -> dict[str, int]:
-    """Return {code: number of rows} of the frames of a result; of one that marks cells also their number."""
-    figures = {}
-    for code, value in _parts(step, result).items():
-        if isinstance(value, pd.DataFrame):
-            figures[f"len({code})"] = len(value)
-            if (value.dtypes == "bool").all():
-                figures[f"{code}.to_numpy().sum()"] = int(value.to_numpy().sum())
-    return figures
+def _figures(step: str, result: Any) -> Iterator[tuple[str, int]]:
+    """Yield (code, number of rows) of the frames of a result; of marks also (code, marked cells)."""
+    for code, frame in _frames(step, result).items():
+        yield f"len({code})", len(frame)
+        if (frame.dtypes == "bool").all():
+            yield f"{code}.to_numpy().sum()", int(frame.to_numpy().sum())

@@ -36,7 +36,7 @@ Reading = tuple[str, pyarrow.Schema, Callable[[str], pd.DataFrame]]
 
 @dataclass(frozen=True)
 class Views:
-    """The rows of a table as of two instants, as the views `before` and `after` in SQL.
+    """The rows of a table as of two instants, as the views `explore_before` and `explore_after`.
 
     Rows that are marked as deleted are left out. Both views have the same columns and types: a column
     that is missing at one instant is null.
@@ -120,7 +120,9 @@ def open_views(
         condition = f"({condition}) AND {DELETED} IS DISTINCT FROM 'true'"
     views, names = Views(table, columns, run), ", ".join(map(quoted, columns))
     for view in ("before", "after"):
-        views.execute(f"{create} {view} AS SELECT {names} FROM {view}_rows WHERE {condition}")
+        views.execute(
+            f"{create} explore_{view} AS SELECT {names} FROM {view}_rows WHERE {condition}"
+        )
     return views
 
 
@@ -141,21 +143,14 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
         return None
     import duckdb
 
-    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore", dict)
-    rows = {}
     try:
-        for instant in {before, after}:
-            key = (table.base, instant)
-            rows[instant] = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
-            if rows[instant].nbytes <= MAX_CACHED_BYTES:  # the next frame compares with this one
-                cache[key] = rows[instant]
+        rows = {instant: _read(world, table, instant) for instant in {before, after}}
     except HistoryRemoved:
         raise
     except LakeError:
         return None
-    while len(cache) > MAX_CACHED_INSTANTS:
-        del cache[next(iter(cache))]
     connection = duckdb.connect(config={"enable_external_access": "false"})
+    connection.execute("SET TimeZone = 'UTC'")
     for instant, each in rows.items():  # DuckDB has no table without columns
         connection.register(instant, each if each.num_columns else pyarrow.table({DELETED: []}))
     for name, one, other in (("before", before, after), ("after", after, before)):
@@ -175,6 +170,18 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
     # copied, because queries of many columns take much longer through views
     schema = connection.sql("FROM after_rows LIMIT 0").to_arrow_table().schema
     return "CREATE TABLE", schema, run
+
+
+def _read(world: World, table: hudi.Table, instant: str) -> pyarrow.Table:
+    """Read with hudi-rs; the last small results are cached."""
+    cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore.rows", dict)
+    key = (table.base, instant)
+    rows = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
+    if rows.nbytes <= MAX_CACHED_BYTES:
+        cache[key] = rows
+    while len(cache) > MAX_CACHED_INSTANTS:
+        del cache[next(iter(cache))]
+    return rows
 
 
 def _in_spark(world: World, table: hudi.Table, before: str, after: str) -> Reading:

@@ -9,7 +9,7 @@ stays as it is sent.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -23,7 +23,9 @@ TYPES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 DEFAULT_SCALE = 10  # digits after the decimal point of a numeric without precision
 
 
-def convert(record: str, avsc: Any, scales: Mapping[str, int]) -> decode.ConvertedRow:
+def convert(
+    record: str, avsc: Any, scales: Mapping[str, int], row_fields: Collection[str] = ()
+) -> decode.ConvertedRow:
     """Convert a record to analyst types.
 
     Args:
@@ -31,6 +33,7 @@ def convert(record: str, avsc: Any, scales: Mapping[str, int]) -> decode.Convert
         avsc: its schema.
         scales: {column: digits after the decimal point} of numeric columns without precision; by
             default DEFAULT_SCALE.
+        row_fields: the fields that the column `row` has; `lost` is of these.
     """
     schema, values, reasons = T.StructType(), [], [F.lit(None).cast("string")]
     for field, name in zip(avro.to_spark(avsc), avro.connect_names(avsc)):
@@ -49,7 +52,8 @@ def convert(record: str, avsc: Any, scales: Mapping[str, int]) -> decode.Convert
             sent_json = F.to_json(F.struct(sent.alias(field.name)))
             accepted = f" is not {TYPES[name]['values'].format(38 - scale, scale)}"
             reason = F.concat(F.substring(sent_json, 1, decode.MAX_VALUE_CHARS), F.lit(accepted))
-            reasons.append(F.when(is_lost, reason))
+            if field.name in row_fields:
+                reasons.append(F.when(is_lost, reason))
         schema.add(field)
         values.append(value.alias(field.name))
     row = F.when(F.col(record).isNotNull(), F.struct(*values))

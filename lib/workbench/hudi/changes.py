@@ -30,7 +30,8 @@ from .tables import COMBINED_ORDERING_COLUMN, Table, safe_file_name, table_state
 from .timeline import completed_actions
 
 FORMATS = ("json", "avro")
-PUBLISHED, RAW, ANALYST = TYPES = ("published", "raw", "analyst")
+PUBLISHED, RAW, ANALYST = "published", "raw", "analyst"
+TYPES = (PUBLISHED, RAW, ANALYST)
 _PARQUET_HINT = (
     "hudi.Landed does not read Parquet: configure the sink to write JsonFormat or AvroFormat into another "
     "folder, and ingest that folder; spark.read.parquet shows the files"

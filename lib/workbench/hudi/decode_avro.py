@@ -190,7 +190,7 @@ class SchemaResolver:
             try:
                 have, row, lost = avro.to_spark(avsc), F.col(record), F.lit(None).cast("string")
                 if self.scales is not None:
-                    have, row, lost = analyst_types.convert(record, avsc, self.scales)
+                    have, row, lost = analyst_types.convert(record, avsc, self.scales, want.names)
                 row = _convert(row, have, want, avro.full_name(avsc), self.is_explicit)
                 return decode.ConvertedRow(want, row, lost), ""
             except LakeError as e:

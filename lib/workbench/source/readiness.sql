@@ -14,7 +14,8 @@ me AS (
         CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_superuser') THEN 'Amazon'
              WHEN EXISTS (SELECT FROM pg_database WHERE datname = 'cloudsqladmin') THEN 'Cloud SQL'
              WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'azure_pg_admin') THEN 'Azure'
-             WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'neon_superuser') THEN 'Neon' ELSE '' END AS provider
+             WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'neon_superuser') THEN 'Neon'
+             WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'supabase_admin') THEN 'Supabase' ELSE '' END AS provider
     FROM asked JOIN pg_roles r ON r.rolname = current_user JOIN pg_database d ON d.datname = current_database()
     LEFT JOIN pg_roles c ON c.rolname = CASE WHEN r.rolsuper THEN r.rolname ELSE asked.reader END),
 setting AS (
@@ -25,6 +26,7 @@ setting AS (
             WHEN 'wal_level' THEN 'cloudsql.logical_decoding = on' ELSE name || ' = ' || wanted END)
         WHEN provider = 'Azure' THEN format('-- server parameter: %%s = %%s; then restart the server', name, wanted)
         WHEN provider = 'Neon' THEN '-- in the project''s settings: enable logical replication; all computes restart'
+        WHEN provider = 'Supabase' THEN format('-- in the project''s Postgres configuration: %%s = %%s; then restart it', name, wanted)
         ELSE format('ALTER SYSTEM SET %%I = %%L; -- takes effect after a restart of the server', name, wanted)
         END AS statement
     FROM me, (SELECT name, setting, CASE name WHEN 'wal_level' THEN 'logical' ELSE (setting::int + 10)::text END AS wanted
@@ -180,21 +182,17 @@ UNION ALL
 SELECT 'log_bin', if(@@global.log_bin, 'ON', 'OFF'), if(@@global.log_bin, '', 'the server writes no binary log'),
     if(@@global.log_bin, '', '-- in the section [mysqld] of the server''s configuration: log_bin = mysql-bin; then restart the server')
 UNION ALL
-SELECT 'binlog_format', @@global.binlog_format, if(@@global.binlog_format = 'ROW', '', 'must be ROW'),
-    if(@@global.binlog_format = 'ROW', '', concat('SET GLOBAL binlog_format = ''ROW''; ',
-        '-- for new sessions; also in the server''s configuration, for the next start'))
-UNION ALL
-SELECT 'binlog_row_image', @@global.binlog_row_image, if(@@global.binlog_row_image = 'FULL', '', 'must be FULL'),
-    if(@@global.binlog_row_image = 'FULL', '', concat('SET GLOBAL binlog_row_image = ''FULL''; ',
-        '-- for new sessions; also in the server''s configuration, for the next start'))
+SELECT name, value, if(value = wanted, '', concat('must be ', wanted)), if(value = wanted, '',
+    if(@@basedir LIKE '/rdsdbbin%%', concat('-- in the parameter group of Amazon RDS: ', name, ' = ', wanted),
+        concat('SET GLOBAL ', name, ' = ''', wanted, '''; -- for new sessions; also in the server''s configuration, for the next start')))
+FROM (SELECT 'binlog_format' AS name, @@global.binlog_format AS value, 'ROW' AS wanted
+    UNION ALL SELECT 'binlog_row_image', @@global.binlog_row_image, 'FULL'
+    -- MariaDB 11.4 and later: without it all changes of a transaction have the same position
+    UNION ALL SELECT lower(variable_name), variable_value, 'ON' FROM {schema}.global_variables
+        WHERE variable_name = 'binlog_legacy_event_pos') s
 UNION ALL
 SELECT 'server_id', @@global.server_id, if(@@global.server_id > 0, '', 'must not be 0'),
     if(@@global.server_id > 0, '', 'SET GLOBAL server_id = 1; -- also in the server''s configuration, for the next start')
-UNION ALL
--- MariaDB 11.4 and later: without it all changes of a transaction have the same position
-SELECT 'binlog_legacy_event_pos', variable_value, if(variable_value = 'ON', '', 'must be ON'), if(variable_value = 'ON', '',
-    'SET GLOBAL binlog_legacy_event_pos = ON; -- also in the server''s configuration, for the next start')
-FROM {schema}.global_variables WHERE variable_name = 'binlog_legacy_event_pos'
 UNION ALL
 SELECT 'binlog_expire_logs_seconds', if(variable_value = 0, 'no limit', concat(variable_value,
     ': a connector that was stopped for longer needs a new snapshot')), '', ''
@@ -246,29 +244,34 @@ best_key AS (
 partition_count AS (
     SELECT table_schema, table_name, count(DISTINCT partition_name) AS number FROM information_schema.partitions
     WHERE partition_name IS NOT NULL GROUP BY table_schema, table_name),
-attention AS (
-    SELECT table_schema, table_name, group_concat(concat(column_name, ' ', column_type, ': generated')
-        ORDER BY ordinal_position SEPARATOR '; ') AS texts
-    FROM information_schema.columns WHERE generation_expression <> '' GROUP BY table_schema, table_name),
+unreadable AS (  -- Debezium 3.5 stops at inet4 and inet6, and publishes other values of a uuid from the log
+    SELECT table_schema, table_name, group_concat(concat(column_name, ' ', data_type) ORDER BY ordinal_position SEPARATOR ', ')
+        AS names, group_concat(concat('ALTER TABLE `', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'),
+        '` MODIFY `', replace(column_name, '`', '``'), '` ', CASE data_type WHEN 'uuid' THEN 'char(36)'
+            WHEN 'inet4' THEN 'varchar(15)' ELSE 'varchar(39)' END, if(is_nullable = 'NO', ' NOT NULL', ''),
+        if(coalesce(column_default, 'NULL') = 'NULL', '', concat(' DEFAULT ', column_default)),
+        '; -- writes the table anew') ORDER BY ordinal_position SEPARATOR X'1e') AS statements
+    FROM information_schema.columns WHERE data_type IN ('inet4', 'inet6', 'uuid') GROUP BY table_schema, table_name),
 cascading AS (
     SELECT DISTINCT constraint_schema AS table_schema, table_name FROM information_schema.referential_constraints
     WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL'))
 SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_schema AS `schema`, t.table_name AS `table`,
     coalesce(concat('partitioned, ', p.number, ' partitions'), 'table') AS kind, coalesce(table_rows, 0) AS `rows`,
     coalesce(data_length + index_length, 0) AS bytes, coalesce(k.names, '') AS `key`, 'full row' AS identity,
-    concat_ws('; ', a.texts, if(engine = 'InnoDB', NULL, concat('engine ', engine, ': the first snapshot is not consistent')),
+    concat_ws('; ', if(engine = 'InnoDB', NULL, concat('engine ', engine, ': the first snapshot is not consistent')),
         if(c.table_name IS NULL, NULL, 'changes by a cascading foreign key are not in the log')) AS attention,
-    if(coalesce(k.is_primary, 0), '', 'no primary key') AS problem,
-    CASE WHEN k.is_primary THEN '' WHEN k.quoted_names IS NOT NULL THEN
+    concat_ws('; ', if(k.is_primary, NULL, 'no primary key'),
+        concat(i.names, ': Debezium cannot read this type')) AS problem,
+    concat_ws(char(30 USING utf8mb4), CASE WHEN k.is_primary THEN NULL WHEN k.quoted_names IS NOT NULL THEN
         concat('ALTER TABLE ', quoted, ' ADD PRIMARY KEY (', k.quoted_names, ');')
     ELSE concat('ALTER TABLE ', quoted, ' ADD COLUMN row_id bigint NOT NULL INVISIBLE AUTO_INCREMENT PRIMARY KEY; ',
-        '-- writes the table anew; SELECT * does not show the column') END AS statements,
+        '-- writes the table anew; SELECT * does not show the column') END, i.statements) AS statements,
     CASE WHEN data_length <= 1048576 AND row_number() OVER (ORDER BY data_length) <= 200 AND (
         EXISTS (SELECT 1 FROM information_schema.user_privileges g WHERE g.grantee = me.grantee AND privilege_type = 'SELECT')
         OR EXISTS (SELECT 1 FROM information_schema.schema_privileges g WHERE g.grantee = me.grantee
             AND privilege_type = 'SELECT' AND t.table_schema LIKE g.table_schema ESCAPE '\'))
         THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting
 FROM target t JOIN me LEFT JOIN best_key k USING (table_schema, table_name)
-LEFT JOIN partition_count p USING (table_schema, table_name) LEFT JOIN attention a USING (table_schema, table_name)
-LEFT JOIN cascading c USING (table_schema, table_name)
+LEFT JOIN partition_count p USING (table_schema, table_name)
+LEFT JOIN cascading c USING (table_schema, table_name) LEFT JOIN unreadable i USING (table_schema, table_name)
 ORDER BY t.table_schema, t.table_name
