@@ -270,3 +270,6 @@ DROP FUNCTION hash_below;
 SELECT setval('bikes_bike_id_seq', 480);
 SELECT setval('riders_rider_id_seq', 1700);
 SELECT setval('trips_trip_id_seq', 17000);
+
+-- so that the server's estimates are right at once
+ANALYZE stations, bikes, riders, trips, weather;
