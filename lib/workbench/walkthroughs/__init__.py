@@ -31,8 +31,8 @@ LOADERS = {
 
 
 def for_world(world: World) -> list[Walkthrough]:
-    """Return the walkthroughs that can run in a world, and its own flows (see `own`)."""
-    return [each for each in _all(world) if world.stack.embedded or not each.steps.local_only]
+    """Return the walkthroughs that can run in a world, without the own flows (see `own`)."""
+    return [each for each in ALL if world.stack.embedded or not each.steps.local_only]
 
 
 def _all(world: World) -> list[Walkthrough]:
