@@ -135,13 +135,7 @@ def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
     if not worlds:
         raise LakeError("this session has no call to save", hint="explore.at(world, table, label)")
     world = worlds[-1]
-    tables = [_path(world, call.arguments["table"]) for call in calls if "table" in call.arguments]
-    table = statistics.mode(tables or [""])
-    labels = list(hudi.labels(world, find(world, table))["label"]) if table else []
-    arguments = [repr(value) for call in calls for value in call.arguments.values()]
-    named = [label for label in labels if repr(label) in arguments]
-    since, until = [*(named[:-1] or labels), ""][0], ["", *labels, *named][-1]
-    names = {"table": table, "since": since, "until": until}
+    names = _shared_names(world, calls)
     parameters = {"world": world.name, **names}
     yield new_markdown_cell(INTRODUCTION.format(name.replace("_", " ")))
     source = "\n".join(f"{key} = {value!r}" for key, value in parameters.items())
@@ -161,6 +155,17 @@ def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
         if checks:
             hidden = {"jupyter": {"source_hidden": True}}
             yield new_code_cell("\n".join(checks), metadata=hidden)
+
+
+def _shared_names(world: World, calls: list[_Call]) -> dict[str, str]:
+    """Return the values of the parameters table, since and until; "" for one that no call has."""
+    tables = [_path(world, call.arguments["table"]) for call in calls if "table" in call.arguments]
+    table = statistics.mode(tables or [""])
+    labels = list(hudi.labels(world, find(world, table))["label"]) if table else []
+    arguments = [repr(value) for call in calls for value in call.arguments.values()]
+    named = [label for label in labels if repr(label) in arguments]
+    since, until = [*(named[:-1] or labels), ""][0], ["", *labels, *named][-1]
+    return {"table": table, "since": since, "until": until}
 
 
 def _path(world: World, table: Union[hudi.Table, str]) -> str:
