@@ -16,7 +16,9 @@ FLOW = typer.Argument(..., help="Name of the flow, by default that of its source
 def capture(
     source: str = typer.Argument(..., help="Name of the source (docs/your_own.md)."),
     tables: list[str] = typer.Argument(..., help="The tables: table or schema.table."),
-    format: str = typer.Option("avro", help="Format of the messages: avro or json."),
+    format: str = typer.Option(
+        "", help="Format of the messages: avro or json; by default avro, for polled tables json."
+    ),
     type: str = typer.Option(
         "", help="Type of the lake tables: cow or mor; by default by their number of rows."
     ),
@@ -42,7 +44,7 @@ def capture(
     from ..base import params
     from ..walkthroughs import own
 
-    params.require_choice("--format", format, "avro", "json")
+    params.require_choice("--format", format, "", "avro", "json")
     params.require_choice("--type", type, "", "cow", "mor")
     own.capture(
         open_world(world),

@@ -36,7 +36,7 @@ def for_world(world: World) -> list[Walkthrough]:
 
 
 def _all(world: World) -> list[Walkthrough]:
-    return [*ALL, *(own.load(world, name) for name in own.names(world))]
+    return [*ALL, *own.load_all(world)]
 
 
 def traced_table(world: World, name: str) -> TracedTable:

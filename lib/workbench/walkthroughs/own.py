@@ -11,13 +11,14 @@ database <flow>. Nothing is written into the user's tables.
 import base64
 import json
 import re
+import sys
 import time
 import uuid
 import zlib
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Callable, Literal, Mapping, Sequence, cast
+from typing import Any, Callable, Literal, Sequence, cast
 
 import pandas
 import yaml
@@ -26,7 +27,7 @@ from pydantic import Field, ValidationError
 from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing, stack
-from ..base import LakeError, SourceError, World, paths, wait_until, yaml_files
+from ..base import LakeError, SourceError, WorkbenchError, World, paths, wait_until, yaml_files
 from ..base.params import ConfigModel
 from ..base.wait import stop_on_signal
 from ..checks import check, check_values
@@ -58,6 +59,8 @@ MAX_COMPARED_ROWS = 1_000_000
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 COMPARISONS = 5  # attempts, because the user's applications may write meanwhile
 POLL_INTERVAL = 1  # seconds
+# of readiness.sql: what also a poller needs
+READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 
 
 class OwnTable(ConfigModel):
@@ -179,8 +182,24 @@ def folder(flow: str = "") -> Path:
 
 def names(world: World) -> list[str]:
     """Return the names of the own flows of a world."""
-    found = sorted(path.parent.name for path in folder().glob("*/flow.yaml"))
-    return [name for name in found if declaration(name).world == world.name]
+    return [each.name for each in load_all(world)]
+
+
+def load_all(world: World) -> list[Walkthrough]:
+    """Return the own flows of a world. One that cannot be loaded is left out, with a line on stderr."""
+    loaded = []
+    for path in sorted(folder().glob("*/flow.yaml")):
+        try:
+            if declaration(path.parent.name).world == world.name:
+                loaded.append(load(world, path.parent.name))
+        except WorkbenchError as e:
+            _warn(f"{paths.display_path(path)} is left out: {e.message}; {e.location}")
+    return loaded
+
+
+@cache  # once in a process: each search for a table loads the flows
+def _warn(text: str) -> None:
+    print(" ".join(text.split()), file=sys.stderr)
 
 
 def declaration(flow: str) -> Declaration:
@@ -189,6 +208,7 @@ def declaration(flow: str) -> Declaration:
     Raises:
         LakeError: there is no such flow, or the file is not valid.
     """
+    _require_name(flow)
     path = folder(flow) / "flow.yaml"
     try:
         return Declaration.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
@@ -210,10 +230,19 @@ def load(world: World, flow: str) -> Walkthrough:
         flow: name of the flow.
 
     Raises:
-        LakeError: there is no such flow, or its files are not valid.
+        LakeError: there is no such flow, its files are not valid, or it is a flow of another world.
+        ParamsError: the world does not have the source of the flow.
     """
     declared, connector = declaration(flow), OWN_PREFIX + flow
-    path = folder(flow) / f"{connector}.json"
+    if declared.world != world.name:
+        raise LakeError(
+            f"flow {flow!r} is one of world {declared.world!r}, not of {world.name!r}",
+            location=paths.display_path(folder(flow)),
+            hint=f"--world {declared.world}",
+        )
+    at, path = world.source(declared.source), folder(flow) / f"{connector}.json"
+    if not path.exists():  # deleted, or a capture was interrupted
+        _write_connector(at, flow, declared)
     raw = configs.read(path)
 
     def config(world: World, name: str) -> dict[str, str]:
@@ -282,7 +311,7 @@ def capture(
     source: str,
     *tables: str,
     flow: str = "",
-    format: str = "avro",
+    format: str = "",
     type: str = "",
     partition: Sequence[str] = (),
     poll: str = "",
@@ -302,7 +331,7 @@ def capture(
         *tables: the tables, `table` or `schema.table`.
         flow: name of the flow, by default that of the source. The lake tables are in a catalog database
             of this name.
-        format: format of the messages, "avro" or "json".
+        format: format of the messages, "avro" (the default) or "json" (always, if polled).
         type: "cow" or "mor"; by default chosen by the number of rows.
         partition: partition columns of the lake tables.
         poll: a timestamp column that each change sets: the tables are polled by it, and no log is read.
@@ -318,17 +347,27 @@ def capture(
     Raises:
         SourceError: a table cannot be captured; or the database has a publication or slot of this name.
         ConnectorError: the connector's JSON is not valid.
-        LakeError: the flow exists with other options, or its name is in use.
+        LakeError: the flow or a table of it exists with other options, its name is in use, or the source
+            cannot be polled.
         CheckFailed: a lake table does not equal its source.
     """
     name = flow or source
     engine = world.sources[source].engine if source in world.sources else source
+    messages = format or ("json" if poll else "avro")
+    if poll and (engine != "postgres" or messages != "json"):
+        raise LakeError(
+            f"a table of {engine} cannot be polled with messages in {messages}",
+            expected="PostgreSQL and JSON",
+            hint="leave out --poll, then the log is read"
+            if engine != "postgres"
+            else "--format json",
+        )
     at = world.source(source)
     stack.ensure_running(
         at,
         "postgres" if engine == "postgres" else "mariadb",
         *("kafka", "connect", "spark"),
-        *(["apicurio"] if format == "avro" else []),
+        *(["apicurio"] if messages == "avro" else []),
     )
     section = at.postgres if engine == "postgres" else at.mysql
     options = {
@@ -336,32 +375,49 @@ def capture(
         "source": source,
         "engine": engine,
         "database": section.database,
-        "format": "json" if poll else format,
+        "format": messages,
         "raw": raw,
         "poll": poll,
     }
-    if not section.managed:
-        _require_ready(world, source)
+    if not (section.managed or poll or (folder(name) / "flow.yaml").exists()):
+        _require_ready(readiness.check(world, source, ()))
     declared = _open(at, name, options)
     layout = {"partition": [*partition], "type": type}
     added = _describe(at, declared, tables, key, exclude, layout)
-    if added:
-        # the client of the connector has its own names for MariaDB's TLS: there the user adds them
-        tls = {"mode": section.ssl, "rootcert": section.ssl_ca} if engine == "postgres" else {}
-        settings = {f"database.ssl{key}": value for key, value in tls.items()}
-        _write(name, declared.model_copy(update={"tables": [*declared.tables, *added]}), settings)
+    report = readiness.check(world, source, [table.source for table in added], exclude)
+    _require_ready(replace(report, server=report.server[:0]), bool(key), bool(poll))
+    declared = declared.model_copy(update={"tables": [*declared.tables, *added]})
+    if (
+        declared.tables
+    ):  # also if no table is new: an interrupted call may have written flow.yaml only
+        _write(at, name, declared)
+    if poll:
+        progress("polling sees no deletes, and of several changes between two polls only the last")
     return complete(world, name, progress)
 
 
-def _require_ready(world: World, source: str) -> None:
-    """Raise SourceError if the server of a source lacks a setting or a permission."""
-    server = readiness.check(world, source, ["-"]).server
-    for row in server[(server["problem"] != "") & (server["item"] != "table -")].itertuples():
-        raise SourceError(
-            f"{row.item}: {row.problem}",
-            location=f"source {source!r}",
-            hint="; ".join([*row.statements, f"`workbench source check {source}` has the details"]),
-        )
+def _require_ready(report: readiness.Report, has_key: bool = False, polled: bool = False) -> None:
+    """Raise SourceError if a report has an obstacle.
+
+    Args:
+        report: the report.
+        has_key: whether the capture declares a key, so that the tables need no primary key.
+        polled: whether no log is read, so that the tables need to be readable only.
+    """
+    for item, problem, statements in report.obstacles.itertuples(index=False):
+        problems = problem.split("; ")
+        if has_key:
+            problems = [each for each in problems if each != "no primary key"]
+        if polled:
+            problems = [each for each in problems if each in READING_PROBLEMS]
+        if problems:
+            raise SourceError(
+                f"{item}: {'; '.join(problems)}",
+                location=f"source {report.source!r}",
+                hint="; ".join(
+                    [*statements, f"`workbench source check {report.source}` has the details"]
+                ),
+            )
 
 
 def _open(at: World, flow: str, options: dict[str, Any]) -> Declaration:
@@ -370,12 +426,7 @@ def _open(at: World, flow: str, options: dict[str, Any]) -> Declaration:
     Raises:
         LakeError: the flow has other options, or its name cannot be used.
     """
-    if not FLOW_NAME.fullmatch(flow):
-        raise LakeError(
-            f"{flow!r} is not the name of a flow",
-            expected="a small letter, then small letters, digits and _; 30 at most",
-            hint="--as NAME",
-        )
+    _require_name(flow)
     if not (folder(flow) / "flow.yaml").exists():
         declared = Declaration.model_validate({**options, "tables": []})
         _require_unused(at, flow, declared)
@@ -391,10 +442,25 @@ def _open(at: World, flow: str, options: dict[str, Any]) -> Declaration:
     return declared
 
 
+def _require_name(flow: str) -> None:
+    """Raise LakeError if a flow cannot have this name, which becomes a folder, a topic and a slot."""
+    if not FLOW_NAME.fullmatch(flow):
+        raise LakeError(
+            f"{flow!r} is not the name of a flow",
+            expected="a small letter, then small letters, digits and _; 30 at most",
+            hint="--as NAME",
+        )
+
+
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
+    from . import ALL  # a local import, because that module imports this one
+
     name = OWN_PREFIX + flow
-    used = [f"connector {name}"] if name in landing.names(at) else []
+    reserved = {"default", *(each for one in ALL for each in one.resources.catalog_databases)}
+    reserved |= {table.database for one in ALL if one.flow for table in one.flow.tables(at)}
+    used = [f"catalog database {flow} (of the walkthroughs)"] if flow in reserved else []
+    used += [f"connector {name}"] if name in landing.names(at) else []
     used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
     if session(at).catalog.databaseExists(flow):
         used.append(f"catalog database {flow}")
@@ -426,8 +492,13 @@ def _describe(
         SourceError: a table cannot be captured.
         LakeError: a column of the partition or of the polling does not exist.
     """
-    known, added = {table.source for table in declared.tables}, list[OwnTable]()
+    known = {table.source: table for table in declared.tables}
+    added, found = list[OwnTable](), set[str]()
     for name in tables:
+        own = known.get(own_source.full_name(ENGINES[declared.engine], declared.database, name))
+        if own:
+            found.update(_require_same(at, declared, own, key, exclude, layout))
+            continue
         table = own_source.describe(
             at, ENGINES[declared.engine], declared.database, name, key, exclude
         )
@@ -438,21 +509,26 @@ def _describe(
                 expected=f"one of {', '.join(table.columns)}",
             )
         schema, _, short = table.name.lower().partition(".")
-        if table.name not in known:
-            known.add(table.name)
-            added.append(
-                OwnTable(
-                    source=table.name,
-                    name=short if schema in ("public", declared.database) else f"{schema}_{short}",
-                    key=[*table.key],
-                    declares_key=table.declares_key,
-                    rows=table.rows,
-                    excluded=table.excluded,
-                    joined=bool(declared.tables),
-                    scales=_scales(at, declared, table),
-                    **layout,
-                )
-            )
+        known[table.name] = OwnTable(
+            source=table.name,
+            name=short if schema in ("public", declared.database) else f"{schema}_{short}",
+            key=[*table.key],
+            declares_key=table.declares_key,
+            rows=table.rows,
+            excluded=table.excluded,
+            joined=bool(declared.tables),
+            scales=_scales(at, declared, table),
+            **layout,
+        )
+        added.append(known[table.name])
+        found.update(table.excluded)
+    if {
+        *exclude
+    } - found:  # a column that is to be kept out of the lake must not get there by a typing error
+        raise LakeError(
+            f"no column {', '.join(sorted({*exclude} - found))} in {', '.join(tables)}",
+            expected="excluded columns as the database spells them",
+        )
     lake_names = [table.name for table in (*declared.tables, *added)]
     if len({*lake_names}) < len(lake_names):
         raise LakeError(
@@ -460,6 +536,36 @@ def _describe(
             hint="capture one of them with another flow: --as NAME",
         )
     return added
+
+
+def _require_same(
+    at: World,
+    declared: Declaration,
+    own: OwnTable,
+    key: Sequence[str],
+    exclude: Sequence[str],
+    layout: dict[str, Any],
+) -> list[str]:
+    """Return those of the columns to exclude that a table of the flow has.
+
+    Raises:
+        LakeError: an option is given that differs from the table's.
+    """
+    described = _describe_again(
+        at,
+        ENGINES[declared.engine],
+        declared.database,
+        own.model_copy(update={"excluded": [*own.excluded, *exclude]}),
+    )
+    excluded = [column for column in described.excluded if column in exclude]
+    given = {"key": [*key], "excluded": excluded, **layout}
+    for option, value in given.items():
+        if value and {*value} != {*getattr(own, option)}:
+            raise LakeError(
+                f"the flow has {own.source} with the {option} {getattr(own, option)!r}, not {value!r}",
+                hint="leave the option out, or capture the table with another flow: --as NAME",
+            )
+    return excluded
 
 
 def _scales(at: World, declared: Declaration, table: own_source.SourceTable) -> dict[str, int]:
@@ -473,44 +579,45 @@ def _scales(at: World, declared: Declaration, table: own_source.SourceTable) -> 
     return {column: min(int(n), MAX_SCALE) for column, n in found.items() if n > DEFAULT_SCALE}
 
 
-def _write(flow: str, declared: Declaration, settings: Mapping[str, str]) -> None:
-    """Write the connector's JSON and flow.yaml; the user's changes of an existing JSON stay.
+def _write(at: World, flow: str, declared: Declaration) -> None:
+    """Write flow.yaml, then the connector's JSON: `load` creates a missing one."""
+    text = yaml.safe_dump(declared.model_dump(), sort_keys=False, allow_unicode=True)
+    paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
+    _write_connector(at, flow, declared)
 
-    Args:
-        flow: name of the flow.
-        declared: the content of flow.yaml.
-        settings: further settings of a new connector that reads the log; empty ones are left out.
-    """
-    connector = OWN_PREFIX + flow
-    path = folder(flow) / f"{connector}.json"
-    is_known = (folder(flow) / "flow.yaml").exists()
-    config = configs.read(path) if is_known else _template(connector, declared)
+
+def _write_connector(at: World, flow: str, declared: Declaration) -> None:
+    """Write the tables of a flow into the connector's JSON; the user's other changes of it stay."""
+    path = folder(flow) / f"{OWN_PREFIX}{flow}.json"
+    config = configs.read(path) if path.exists() else _template(at, OWN_PREFIX + flow, declared)
     sources = ",".join(table.source for table in declared.tables)
     if declared.poll:
         config["table.whitelist"] = sources
     else:
-        config = {**({} if is_known else settings), **config, "table.include.list": sources}
+        config["table.include.list"] = sources
         config["message.key.columns"] = ";".join(
             f"{table.source}:{','.join(table.key)}"
             for table in declared.tables
             if table.declares_key
         )
         config["column.exclude.list"] = ",".join(_excluded(declared))
-    text = yaml.safe_dump(declared.model_dump(), sort_keys=False, allow_unicode=True)
-    paths.write_private_file(
-        path, json.dumps({k: v for k, v in config.items() if v}, indent=2).encode()
-    )
-    paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
+    config = {key: value for key, value in config.items() if value}
+    if not path.exists() or configs.read(path) != config:
+        paths.write_private_file(path, json.dumps(config, indent=2).encode())
 
 
 def _excluded(declared: Declaration) -> list[str]:
     return [f"{table.source}.{column}" for table in declared.tables for column in table.excluded]
 
 
-def _template(connector: str, declared: Declaration) -> dict[str, str]:
+def _template(at: World, connector: str, declared: Declaration) -> dict[str, str]:
     """Return the JSON of a new connector."""
+    # the client of the connector has its own names for MariaDB's TLS: there the user adds them
+    is_postgres_log = declared.engine == "postgres" and not declared.poll
+    tls = {"mode": at.postgres.ssl, "rootcert": at.postgres.ssl_ca} if is_postgres_log else {}
     kind = "poll" if declared.poll else declared.engine
     template = {
+        **{f"database.ssl{key}": value for key, value in tls.items()},
         **TEMPLATES["connectors"][kind],
         **({} if declared.poll else TEMPLATES["log"]),
         **TEMPLATES["converters"][declared.format],
