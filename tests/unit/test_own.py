@@ -2,6 +2,7 @@
 
 import json
 import re
+import types
 from dataclasses import replace
 
 import pandas
@@ -317,3 +318,19 @@ def test_names_that_topics_cannot_have_are_refused():
         with pytest.raises(SourceError, match="topics and Avro schemas cannot have the names"):
             own_source._require_names("here", table, columns)
     own_source._require_names("here", ["Sales", "Trips_2"], ["Id", "name", "_x"])
+
+
+def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
+    monkeypatch.setattr(own.landing, "names", lambda world: [])
+    monkeypatch.setattr(own.topics, "names", lambda world: [])
+    spark = types.SimpleNamespace(catalog=types.SimpleNamespace(databaseExists=lambda name: False))
+    monkeypatch.setattr(own, "session", lambda world: spark)
+    declared = own.Declaration.model_validate({**FLOW, "poll": "updated", "format": "json"})
+    for name in (
+        "default",
+        "datalake",
+        *walkthroughs.sales.walkthrough.resources.catalog_databases,
+    ):
+        with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the walk"):
+            own._require_unused(world, name, declared)
+    own._require_unused(world, "bikes", declared)

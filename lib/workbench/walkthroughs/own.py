@@ -38,7 +38,7 @@ from ..source import mariadb, postgres, readiness
 from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
 from ..source.names import identifier
 from ..spark import session
-from ..topic import topics
+from ..topic import registry, topics
 from . import own_source
 from .capture import Capture
 from .flow import CaptureFlow
@@ -59,6 +59,7 @@ MAX_COMPARED_ROWS = 1_000_000
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 COMPARISONS = 5  # attempts, because the user's applications may write meanwhile
 POLL_INTERVAL = 1  # seconds
+_bundled: list[Walkthrough] = []
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 
@@ -172,6 +173,11 @@ class OwnSteps(Steps):
     def run(self, world: World, step: Step) -> None:
         """Capture what is missing."""
         complete(world, self.folder.name)
+
+
+def register(walkthroughs: Sequence[Walkthrough]) -> None:
+    """Add the walkthroughs of the workbench, whose catalog databases no flow can have."""
+    _bundled.extend(walkthroughs)
 
 
 def folder(flow: str = "") -> Path:
@@ -354,14 +360,7 @@ def capture(
     name = flow or source
     engine = world.sources[source].engine if source in world.sources else source
     messages = format or ("json" if poll else "avro")
-    if poll and (engine != "postgres" or messages != "json"):
-        raise LakeError(
-            f"a table of {engine} cannot be polled with messages in {messages}",
-            expected="PostgreSQL and JSON",
-            hint="leave out --poll, then the log is read"
-            if engine != "postgres"
-            else "--format json",
-        )
+    _require_pollable(engine, messages, poll)
     at = world.source(source)
     stack.ensure_running(
         at,
@@ -387,13 +386,21 @@ def capture(
     report = readiness.check(world, source, [table.source for table in added], exclude)
     _require_ready(replace(report, server=report.server[:0]), bool(key), bool(poll))
     declared = declared.model_copy(update={"tables": [*declared.tables, *added]})
-    if (
-        declared.tables
-    ):  # also if no table is new: an interrupted call may have written flow.yaml only
+    if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
         _write(at, name, declared)
     if poll:
         progress("polling sees no deletes, and of several changes between two polls only the last")
     return complete(world, name, progress)
+
+
+def _require_pollable(engine: str, messages: str, poll: str) -> None:
+    """Raise LakeError if a polled flow cannot have this engine or format."""
+    if poll and (engine, messages) != ("postgres", "json"):
+        raise LakeError(
+            f"a table of {engine} cannot be polled with messages in {messages}",
+            expected="PostgreSQL and JSON",
+            hint="--format json" if engine == "postgres" else "without --poll the log is read",
+        )
 
 
 def _require_ready(report: readiness.Report, has_key: bool = False, polled: bool = False) -> None:
@@ -454,11 +461,9 @@ def _require_name(flow: str) -> None:
 
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
-    from . import ALL  # a local import, because that module imports this one
-
     name = OWN_PREFIX + flow
-    reserved = {"default", *(each for one in ALL for each in one.resources.catalog_databases)}
-    reserved |= {table.database for one in ALL if one.flow for table in one.flow.tables(at)}
+    reserved = {"default", *(each for one in _bundled for each in one.resources.catalog_databases)}
+    reserved |= {table.database for one in _bundled if one.flow for table in one.flow.tables(at)}
     used = [f"catalog database {flow} (of the walkthroughs)"] if flow in reserved else []
     used += [f"connector {name}"] if name in landing.names(at) else []
     used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
@@ -490,7 +495,8 @@ def _describe(
 
     Raises:
         SourceError: a table cannot be captured.
-        LakeError: a column of the partition or of the polling does not exist.
+        LakeError: a column of the options does not exist, an option differs from that of a table of the
+            flow, or two tables would have one name in the lake.
     """
     known = {table.source: table for table in declared.tables}
     added, found = list[OwnTable](), set[str]()
@@ -502,40 +508,49 @@ def _describe(
         table = own_source.describe(
             at, ENGINES[declared.engine], declared.database, name, key, exclude
         )
-        missing = {*layout["partition"], *filter(None, [declared.poll])} - {*table.columns}
-        if missing:
-            raise LakeError(
-                f"{name} has no column {', '.join(sorted(missing))}",
-                expected=f"one of {', '.join(table.columns)}",
-            )
-        schema, _, short = table.name.lower().partition(".")
-        known[table.name] = OwnTable(
-            source=table.name,
-            name=short if schema in ("public", declared.database) else f"{schema}_{short}",
-            key=[*table.key],
-            declares_key=table.declares_key,
-            rows=table.rows,
-            excluded=table.excluded,
-            joined=bool(declared.tables),
-            scales=_scales(at, declared, table),
-            **layout,
-        )
+        known[table.name] = _own_table(at, declared, table, layout)
         added.append(known[table.name])
         found.update(table.excluded)
-    if {
-        *exclude
-    } - found:  # a column that is to be kept out of the lake must not get there by a typing error
+    if {*exclude} - found:  # with a typing error the column would get into the lake
         raise LakeError(
             f"no column {', '.join(sorted({*exclude} - found))} in {', '.join(tables)}",
             expected="excluded columns as the database spells them",
         )
-    lake_names = [table.name for table in (*declared.tables, *added)]
+    lake_names = [table.name for table in known.values()]
     if len({*lake_names}) < len(lake_names):
         raise LakeError(
             f"several tables would have the same name in the lake: {', '.join(sorted(lake_names))}",
             hint="capture one of them with another flow: --as NAME",
         )
     return added
+
+
+def _own_table(
+    at: World, declared: Declaration, table: own_source.SourceTable, layout: dict[str, Any]
+) -> OwnTable:
+    """Return the declaration of a new table.
+
+    Raises:
+        LakeError: a column of the partition or of the polling does not exist.
+    """
+    missing = {*layout["partition"], *filter(None, [declared.poll])} - {*table.columns}
+    if missing:
+        raise LakeError(
+            f"{table.name} has no column {', '.join(sorted(missing))}",
+            expected=f"one of {', '.join(table.columns)}",
+        )
+    schema, _, short = table.name.lower().partition(".")
+    return OwnTable(
+        source=table.name,
+        name=short if schema in ("public", declared.database) else f"{schema}_{short}",
+        key=[*table.key],
+        declares_key=table.declares_key,
+        rows=table.rows,
+        excluded=table.excluded,
+        joined=bool(declared.tables),
+        scales=_scales(at, declared, table),
+        **layout,
+    )
 
 
 def _require_same(
@@ -654,9 +669,10 @@ def is_complete(world: World, flow: str) -> bool:
 
 def complete(world: World, flow: str, progress: Callable[[str], None] = print) -> pandas.DataFrame:
     """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
-    declared, captured = declaration(flow), load(world, flow).flow
+    captured, declared = load(world, flow).flow, declaration(flow)
     at, db = world.source(declared.source), ENGINES[declared.engine]
     assert captured
+    _require_tables(at, flow, declared)
     unchanged = is_complete(world, flow)
     if unchanged:
         progress(f"{flow}: nothing to change, its {len(declared.tables)} tables are captured")
@@ -675,6 +691,20 @@ def complete(world: World, flow: str, progress: Callable[[str], None] = print) -
             types = "".join(f"; {column}: {text}" for column, text in changed.items())
             progress(f"{own.source}: {described.rows:,} rows, {seconds:.1f} s{types}")
     return pandas.DataFrame(rows, columns=["table", "rows", "seconds", "changed_types"])
+
+
+def _require_tables(at: World, flow: str, declared: Declaration) -> None:
+    """Raise SourceError if tables of a flow were dropped or renamed in the source."""
+    sources = [table.source for table in declared.tables]
+    existing = ENGINES[declared.engine].existing_tables(at, sources, declared.database)
+    missing = sorted({*sources} - {*existing})
+    if missing:
+        raise SourceError(
+            f"the source no longer has {', '.join(missing)}",
+            location=f"database {declared.database}; {paths.display_path(folder(flow))}",
+            hint=f"`workbench forget {flow} {' '.join(missing)} --world {at.name}` removes them from the flow; "
+            "the others are not compared until then, but `follow` brings their changes",
+        )
 
 
 def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
@@ -772,6 +802,24 @@ def _comparable_sql(db: SourceDatabase, described: own_source.SourceTable) -> st
     return f'SELECT {", ".join(columns)} FROM "{schema}"."{table}"'  # noqa: S608
 
 
+def _same_columns(
+    spark: SparkSession,
+    db: SourceDatabase,
+    described: own_source.SourceTable,
+    table: hudi.Table,
+) -> dict[str, str]:
+    """Return the columns whose values in a lake table with Debezium's types are those of the source."""
+    changed, lake = _changed_types(spark, described, table), dict(hudi.read(spark, table).dtypes)
+    rules = TEMPLATES["comparable"]["postgres" if db is POSTGRESQL else "mariadb"]
+    converted = {*rules, *TEMPLATES["same_types"]}
+    return {
+        column: kind
+        for column, kind in described.columns.items()
+        if column not in changed
+        or (lake.get(column) == "string" and _base_type(kind) not in converted)
+    }
+
+
 def _base_type(kind: str) -> str:
     """Return a type of the source without its digits."""
     return re.sub(r"\(.*?\)", "", kind)
@@ -792,8 +840,12 @@ def _has_same_rows(
     """
     described = _describe_again(at, captured.db, captured.database or "", own)
     copy = "" if _is_captured(at, captured, own) else "first copy of "
-    claim, rows = f"{copy}{own.source} = lake", described.rows
-    if rows > MAX_COMPARED_ROWS:
+    claim, rows, rest = f"{copy}{own.source} = lake", described.rows, list[str]()
+    if captured.capture(own.name).types == changes.RAW and hudi.exists(table):
+        columns = _same_columns(spark, captured.db, described, table)
+        rest = [column for column in described.columns if column not in columns]
+        described = replace(described, columns=columns)
+    if rows > MAX_COMPARED_ROWS or {*own.key} & {*rest}:
         lake_rows = hudi.read(spark, table).count()
         if lake_rows == rows or is_last:
             check.equal(f"{claim}, number of rows", lake_rows, rows)
@@ -804,10 +856,13 @@ def _has_same_rows(
     source = replace(captured, captures=(expected,)).rows(at, own.name)
     lake = source.head(0)
     if hudi.exists(table):
-        lake = cast(pandas.DataFrame, hudi.read(spark, table).toPandas())[source.columns]
+        lake = cast(pandas.DataFrame, hudi.read(spark, table).toPandas())
+        # a column that was added to the source is in the lake after the next change
+        lake = lake.reindex(columns=source.columns)
     is_same = not check_values.differences(source, lake, own.key, ("lake", "source"))
     if is_same or is_last:
-        check.same_rows(source, lake, own.key, f"{claim}, row by row", allow_empty=True)
+        extent = f"row by row{', without ' * bool(rest)}{', '.join(rest)}"
+        check.same_rows(source, lake, own.key, f"{claim}, {extent}", allow_empty=True)
     return is_same
 
 
@@ -851,8 +906,10 @@ def compare(world: World, flow: str) -> None:
 
     Raises:
         CheckFailed: a table differs.
+        SourceError: the source no longer has one of the tables.
     """
     at, captured = _running(world, flow)
+    _require_tables(at, flow, declaration(flow))
     for table, own in zip(captured.tables(at), declaration(flow).tables):
         _compare(session(at), at, captured, table, own)
 
@@ -873,7 +930,55 @@ def remaining(world: World, flow: str) -> dict[str, list[str]]:
     return {kind: found for kind, found in walkthrough.resources.remaining(world).items() if found}
 
 
-def forget(world: World, flow: str) -> None:
-    """Remove a flow: what `remaining` returns. The source tables and their rows stay."""
+def forget(world: World, flow: str, *tables: str) -> None:
+    """Remove a flow: what `remaining` returns. The source tables and their rows stay.
+
+    Args:
+        world: the world of the flow.
+        flow: name of the flow.
+        *tables: tables that leave the flow, by their names in source or lake; by default the whole flow
+            is removed. Their topics and lake tables are removed, and the others are captured further.
+
+    Raises:
+        LakeError: there is no such flow or table, or the flow is one of another world.
+    """
     remaining(world, flow)
-    load(world, flow).reset(world)
+    declared = declaration(flow)
+    leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
+    unknown = {*tables}.difference(*((each.name, each.source) for each in leaving))
+    if unknown:
+        raise LakeError(
+            f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
+            expected=f"one of {', '.join(each.source for each in declared.tables)}",
+        )
+    if len(leaving) in (0, len(declared.tables)):
+        load(world, flow).reset(world)
+    else:
+        _remove_tables(world, flow, declared, leaving)
+
+
+def _remove_tables(
+    world: World, flow: str, declared: Declaration, leaving: Sequence[OwnTable]
+) -> None:
+    """Remove some tables of a flow; flow.yaml is written last, so that a repeated call continues."""
+    at, connector = world.source(declared.source), OWN_PREFIX + flow
+    kept = [table for table in declared.tables if table not in leaving]
+    rest = declared.model_copy(update={"tables": kept})
+    _write_connector(at, flow, rest)
+    captured = load(world, flow).flow
+    assert captured
+    if captured.publication:
+        sources = [table.source for table in kept]
+        postgres.create_publication(
+            at, captured.publication, sources, declared.database, _excluded(rest)
+        )
+    landing.apply(at, connector, captured.config(at, connector))
+    if declared.poll:  # otherwise a table that joins again would not be polled from its start
+        landing.reset_offsets(at, captured.config(at, connector))
+    for each in leaving:
+        table, topic = captured.table(at, each.name), captured.topic(at, each.name)
+        hudi.drop(session(at), at, table)
+        if declared.format == "avro":
+            registry.delete(at, f"{topic}-key", f"{topic}-value")
+        topics.delete(at, topic)
+    _write(at, flow, rest)
