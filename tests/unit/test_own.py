@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 from workbench import walkthroughs
 from workbench.base import params, secrets
 from workbench.base.errors import LakeError, SourceError
+from workbench.cli.main import app
 from workbench.connect import configs
 from workbench.source.databases import POSTGRESQL
 from workbench.walkthroughs import own, own_source, resources
@@ -175,3 +177,37 @@ def test_names_that_topics_cannot_have_are_refused():
         with pytest.raises(SourceError, match="topics and Avro schemas cannot have the names"):
             own_source._require_names("here", table, columns)
     own_source._require_names("here", ["Sales", "Trips_2"], ["Id", "name", "_x"])
+
+
+def test_forget_lists_and_asks(monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(own, "remaining", lambda world, flow: {"topics": ["own_bikes.a", "b"]})
+    monkeypatch.setattr(own, "forget", lambda world, flow: forgotten.append(flow))
+    refused = CliRunner().invoke(app, ["forget", "bikes"], input="n\n")
+    assert "topics: own_bikes.a, b" in refused.output and refused.exit_code == 1
+    assert forgotten == []
+    assert CliRunner().invoke(app, ["forget", "bikes", "--yes"]).exit_code == 0
+    assert forgotten == ["bikes"]
+
+
+def test_the_options_of_capture_are_passed_on(monkeypatch):
+    calls = []
+    monkeypatch.setattr(own, "capture", lambda *args, **values: calls.append((args[1:], values)))
+    arguments = "capture bikes trips stations --format json --type mor --partition a --partition b"
+    options = "--key id --exclude area --as other --raw --poll updated"
+    done = CliRunner().invoke(app, [*arguments.split(), *options.split()])
+    assert done.exit_code == 0, done.output
+    (positional, values) = calls[0]
+    values.pop("progress")
+    assert positional == ("bikes", "trips", "stations")
+    assert values == {
+        "flow": "other",
+        "format": "json",
+        "type": "mor",
+        "partition": ["a", "b"],
+        "poll": "updated",
+        "key": ["id"],
+        "exclude": ["area"],
+        "raw": True,
+    }
+    assert CliRunner().invoke(app, ["capture", "bikes", "trips", "--format", "xml"]).exit_code == 1
