@@ -164,7 +164,7 @@ def _count(world: World, db: SourceDatabase, database: str, name: str, key: tupl
             sql.SQL("{} IS NOT NULL").format(sql.Identifier(each)) for each in key
         )
         distinct = sql.SQL(
-            "SELECT count(*) AS n FROM (SELECT DISTINCT {} FROM {} WHERE {}) AS keys"
+            "SELECT count(*) AS n FROM (SELECT DISTINCT {} FROM {} WHERE {}) AS distinct_keys"
         ).format(columns, identifier(name), present)
         keys = int(db.query(world, distinct, database=database)["n"][0])
         if keys != rows:
