@@ -251,12 +251,27 @@ def test_what_a_snapshot_would_not_contain_is_refused(bikes):
         execute(bikes, "DROP OWNED BY eve CASCADE; DROP ROLE eve")
 
 
-def test_a_table_that_was_dropped_leaves_its_flow(bikes, spark, capsys):
+def test_a_table_leaves_its_flow(bikes, spark, capsys, monkeypatch):
+    """A table whose capture failed, and one that was dropped: neither keeps the others from being followed."""
     execute(bikes, "CREATE TABLE riders (id int PRIMARY KEY); INSERT INTO riders VALUES (1), (2)")
     own.capture(bikes, "bikes", "stations", "riders")
     flow = own.load(bikes, "bikes").flow
     table, topic = flow.table(bikes, "riders"), flow.topic(bikes, "riders")
     assert spark.catalog.tableExists("bikes.riders")
+
+    def killed(*args, **values):
+        raise KeyboardInterrupt
+
+    execute(bikes, "CREATE TABLE visits (id int PRIMARY KEY); INSERT INTO visits VALUES (1)")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(topics, "create", killed)
+        own.capture(bikes, "bikes", "visits")
+    execute(bikes, "UPDATE stations SET docks = 6 WHERE station_id = 1")
+    assert own.follow(bikes, "bikes")["stations"].upserts == 1
+    assert "public.visits is left out" in capsys.readouterr().out
+    own.forget(bikes, "bikes", "visits")
+    own.compare(bikes, "bikes")
+
     execute(bikes, "DROP TABLE riders; UPDATE stations SET docks = 7 WHERE station_id = 1")
     assert own.follow(bikes, "bikes")["stations"].upserts == 1
     for function in (

@@ -187,7 +187,8 @@ def test_a_damaged_flow_is_left_out_with_one_line(world, capsys):
     ("options", "message"),
     [({"source": "mariadb"}, "table of mariadb"), ({"format": "avro"}, "(?s)avro.*--format json")],
 )
-def test_polling_is_refused_where_it_is_impossible(world, options, message):
+def test_polling_is_refused_where_it_is_impossible(world, monkeypatch, options, message):
+    monkeypatch.setattr(own.stack, "ensure_running", lambda *args: pytest.fail("services start"))
     values = {"source": "bikes", **options}
     with pytest.raises(LakeError, match=message):
         own.capture(world, values.pop("source"), "trips", poll="updated", **values)

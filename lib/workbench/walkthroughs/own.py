@@ -884,13 +884,21 @@ def follow(
         {lake table: counts} of the last round.
     """
     at, captured = _running(world, flow)
-    spark = session(at)
+    spark, existing, tables = session(at), {*topics.names(at)}, list[hudi.Table]()
+    for each, capture in zip(captured.tables(at), captured.captures):
+        if captured.topic(at, capture.name) in existing:
+            tables.append(each)
+        else:  # its capture was interrupted, or failed
+            progress(
+                f"{capture.source} is left out, because it has no topic: repeat `workbench capture`, "
+                f"or `workbench forget {flow} {capture.source}`"
+            )
     with stop_on_signal() as stop:
         while True:
             counts = (
-                captured.ingest(spark, at, stop=stop.is_set)
+                captured.ingest(spark, at, *tables, stop=stop.is_set)
                 if continuous
-                else captured.sync(spark, at)
+                else captured.sync(spark, at, *tables)
             )
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
