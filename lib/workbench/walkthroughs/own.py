@@ -26,7 +26,7 @@ from pydantic import Field, ValidationError
 from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing, stack
-from ..base import LakeError, SourceError, World, paths, wait_until, yaml_files
+from ..base import ConnectorError, LakeError, SourceError, World, paths, wait_until, yaml_files
 from ..base.params import ConfigModel
 from ..base.wait import stop_on_signal
 from ..checks import check, check_values
@@ -120,11 +120,16 @@ class OwnFlow(CaptureFlow):
         """Wait until the topics hold all changes that were committed so far.
 
         PostgreSQL's log gets a message, which the connector publishes after all earlier changes.
-        MariaDB has no such message: there `compare` repeats itself.
+        MariaDB has no such message: there the connector commits an offset after them.
+
+        Raises:
+            WorkbenchError: the connector has failed, or it has not published them after two minutes.
         """
-        if not self.publication:
-            return
         connector = self.captures[0].connector
+        if not self.publication:
+            if not self.polled and connect.offset(world, connector) is not None:
+                self._wait_for_offset(world, connector)
+            return
         topic, mark = f"{connector}.message", uuid.uuid4().hex.encode()
         topics.create(world, topic)
         start = topics.end_offsets(world, topic)
@@ -143,6 +148,20 @@ class OwnFlow(CaptureFlow):
             failure_reason=lambda: connect.failure(world, connector),
         )
 
+    def _wait_for_offset(self, world: World, connector: str) -> None:
+        position = self.db.position_to_int(self.db.log_position(world, self.database))
+
+        def is_reached() -> bool:
+            offset = connect.offset(world, connector) or {}
+            return self.db.position_to_int("{file}:{pos}".format(**offset)) >= position
+
+        wait_until(
+            is_reached,
+            f"connector {connector} to reach the source's log position",
+            timeout=120,
+            failure_reason=lambda: connect.failure(world, connector),
+        )
+
     def ingest(
         self,
         spark: SparkSession,
@@ -151,13 +170,27 @@ class OwnFlow(CaptureFlow):
         kind: str = "",
         stop: Callable[[], bool] = lambda: False,
     ) -> dict[str, hudi.Ingested]:
-        """Ingest as `CaptureFlow.ingest` does, after a poll if the flow is polled. Empty topics are left out."""
+        """Ingest as `CaptureFlow.ingest` does, after a poll if the flow is polled.
+
+        A table without messages is left out until its first ingest.
+
+        Raises:
+            ConnectorError: the connector has failed.
+        """
+        connector = self.captures[0].connector
+        reason = None if self.polled else connect.failure(world, connector)
+        if reason:
+            raise ConnectorError(
+                f"no changes arrive from connector {connector}: {reason}",
+                hint=f"remove the cause, then connect.restart(world, {connector!r})",
+            )
         if self.polled:
             landing.run_once(spark, world, *self.deployed_connectors)
         filled = [
             table
             for table in into or self.tables(world)
-            if topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
+            if hudi.exists(table)
+            or topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
         ]
         return super().ingest(spark, world, *filled, kind=kind, stop=stop) if filled else {}
 
@@ -250,7 +283,7 @@ def load(world: World, flow: str) -> Walkthrough:
 
 def _capture(flow: str, declared: Declaration, table: OwnTable) -> Capture:
     positions = {
-        "postgres": "__lsn",
+        "postgres": "__op,__lsn",
         "mariadb": "__source_file,__source_pos,__source_row",
     }
     ordering = declared.poll or positions.get(declared.engine, positions["mariadb"])
@@ -582,8 +615,10 @@ def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
         grant = postgres if declared.engine == "postgres" else mariadb
         grant.grant_replication(at, sources, declared.database)
     own_topics = [] if declared.poll else [f"{connector}.signals"]
-    for topic in [*own_topics, *(captured.topic(at, name) for name in captured.names)]:
+    for topic in own_topics:
         topics.create(at, topic)
+    for name in captured.names:
+        topics.create(at, captured.topic(at, name), **TEMPLATES["topic"])
     landing.apply(at, connector, captured.config(at, connector))
     if not declared.poll:
         connect.wait_running(at, connector)
@@ -597,6 +632,8 @@ def _await_snapshot(at: World, declared: Declaration, captured: CaptureFlow) -> 
     joined = [table for table in new if table.joined]
     spans = {t.name: topics.offset_span(at, captured.topic(at, t.name)) for t in joined}
     if joined:
+        if captured.publication:  # the log has no changes from before a table was published
+            postgres.wait_for_open_transactions(at, captured.database)
         captured.wait_until_captured(at)  # the connector knows the tables now
         data = {"data-collections": [t.source for t in joined], "type": "BLOCKING"}
         signal = json.dumps({"type": "execute-snapshot", "data": data})
