@@ -580,6 +580,7 @@ files.write_text(f"{outbox.flow.table(world).base}/left.txt", "")
 files.write_text(f"{museum.scratch_table(world).base}/left.txt", "")
 files.write_text(f"{museum.flow.landing_folder(world, 'artists')}/left.avro", "left")
 files.write_text(f"{outbox.flow.landing_folder(world)}/left.json", "{}")
+files.write_text(f"{world.lake.tables}/bikeshare/left.txt", "left")
 from workbench.base import http
 http.call("the registry", "POST", f"{world.registry.url}/apis/registry/v2/groups/default/artifacts", "string",
           headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
@@ -604,6 +605,7 @@ postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput
                 "remaining resources of 50_time_travel": "moma_source",
                 "remaining resources of 60_streaming_sales": "'pagila.sales.avro'",
                 "remaining resources of 70_eventual_consistency": "['accounts', 'accounts', 'storefront.orders']",
+                "remaining resources of 90_your_own": "/bikeshare",
             },
         ),
         Break(

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 from workbench import walkthroughs
-from workbench.base import paths, pidfiles
+from workbench.base import paths, pidfiles, secrets
 from workbench.base.errors import StackError
 from workbench.cli import main as cli
 from workbench.run import runner
@@ -360,3 +360,13 @@ def test_no_list_of_names_has_a_list_as_its_default():
 
     found = list(arguments(typer.main.get_command(cli.app)))
     assert len(found) >= 4 and all(one.default is None for one in found)
+
+
+def test_a_secret_of_the_user_is_read_from_standard_input(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    result = call("secret", "my.admin", input="s3cret\n")
+    assert result.exit_code == 0 and "s3cret" not in result.output
+    assert secrets.read() == {"my.admin": "s3cret"}
+    secrets.store("postgres.admin", "kept")
+    assert "which keeps it" in str(call("secret", "postgres.admin", input="x\n").exception)
+    assert secrets.read()["postgres.admin"] == "kept"

@@ -603,3 +603,11 @@ def test_an_unknown_source_is_named(monkeypatch, tmp_path):
     world = own_world(monkeypatch, tmp_path, f"extends: local\nsources: {{bikes: {{{SOURCE}}}}}\n")
     with pytest.raises(ParamsError, match="no source 'bike'(?s:.*)bikes"):
         world.source("bike")
+
+
+def test_a_capture_changes_roles_of_the_worlds_own_server_only(monkeypatch, tmp_path):
+    text = f"extends: local\nsources:\n  bikes: {{{SOURCE}, managed: true}}\n"
+    world = own_world(monkeypatch, tmp_path, text)
+    with pytest.raises(ParamsError, match="is managed, and not on the server of its world"):
+        world.source("bikes")
+    assert params.load("local").source("bikeshare").postgres.managed, "it is on this server"

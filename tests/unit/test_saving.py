@@ -1,6 +1,8 @@
 """Saving a session: which calls are its steps, and the code of each."""
 
 import ast
+import gc
+import weakref
 from types import SimpleNamespace
 
 import nbformat
@@ -33,8 +35,19 @@ def sql(world, statement, *, at="", on="", values=None):
     return ROWS.copy()
 
 
+def slider(world, table, labels=(), *, at="", where="true"):
+    return "a slider"
+
+
+def row(world, table, key):
+    return "a history"
+
+
 def chart(frame):
     return "a chart"
+
+
+CALLS = (at, diff, tables, sql, slider, row, chart)
 
 
 @pytest.fixture
@@ -54,7 +67,7 @@ def session(monkeypatch, tmp_path):
     monkeypatch.setattr(
         hudi, "labels", lambda world, table: labels if table == artists else labels.head(0)
     )
-    functions = {each.__name__: saving.recorded(each) for each in (at, diff, tables, sql, chart)}
+    functions = {each.__name__: saving.recorded(each) for each in CALLS}
     yield SimpleNamespace(world=world, artists=artists, other=other, folder=tmp_path, **functions)
     InteractiveShell.clear_instance()
 
@@ -94,6 +107,42 @@ def test_the_calls_are_steps_with_parameters_in_place_of_what_they_share(session
         ast.parse(source)
     assert all(not cell.get("outputs") for cell in book.cells)
     nbformat.validate(book)
+
+
+def test_a_parameter_replaces_only_arguments_of_its_role(session, monkeypatch):
+    """A label may be equal to an engine, a condition, a key or the name of the table."""
+    names = ["spark", "3", "true", "moma/artists_mor"]
+    monkeypatch.setattr(hudi, "labels", lambda world, table: pd.DataFrame({"label": names}))
+    session.row(session.world, "artists", "3")
+    session.row(session.world, "artists", 3)
+    session.at(session.world, "artists", "moma/artists_mor", where="true")
+    session.sql(session.world, "3", at="spark", on="spark", values={"x": "spark"})
+    session.slider(session.world, "artists", ["spark", "3", "moma/artists_mor"], at="spark")
+    book = saved(session)
+    assert steps(book) == [
+        "step_1 = explore.row(world, table=table, key='3')",
+        "step_2 = explore.row(world, table=table, key=3)",
+        "step_3 = explore.at(world, table=table, instant=until, where='true')",
+        "step_4 = explore.sql(world, statement='3', at=since, on='spark', values={'x': 'spark'})",
+        "step_5 = explore.slider(world, table=table, labels=[since, '3', until], at=since)",
+    ]
+
+
+def test_only_labels_of_instants_choose_since_and_until(session):
+    session.row(session.world, "artists", "t1")
+    session.at(session.world, "artists", "t3", where="t2")
+    declared = notebooks.declared_parameters(saved(session), "x")
+    assert (declared["since"], declared["until"]) == ("t0", "t3")
+
+
+def test_the_session_keeps_figures_and_no_frames(session):
+    frame = session.at(session.world, "artists", "t3")
+    rows = weakref.ref(frame.rows)
+    frame.rows.drop(index=[0, 1], inplace=True)  # the figures are those that the call showed
+    del frame
+    gc.collect()
+    assert rows() is None
+    assert any("len(step_1.rows), 3," in source for source in sources(saved(session)))
 
 
 def test_figures_are_checks_in_folded_cells(session):

@@ -117,6 +117,7 @@ class Source(ConfigModel):
     )
     ssl: Literal["", "disable", "require", "verify-full"] = ""
     ssl_ca: str = ""
+    # True: on the server of the world, whose administrator `user` is. A capture grants what it needs.
     managed: bool = False
 
 
@@ -253,7 +254,7 @@ class World(Sections):
             name: one of `source_names`. "postgres" and "mariadb" are the servers of the stack.
 
         Raises:
-            ParamsError: there is no such source.
+            ParamsError: there is no such source, or it is managed and not on the world's server.
         """
         if name in BUILT_IN_SOURCES:
             return self
@@ -288,7 +289,18 @@ class World(Sections):
 
 
 def _source_sections(world: World, source: Source) -> dict[str, ConfigModel]:
-    """Return the sections of a world that describe a source."""
+    """Return the sections of a world that describe a source.
+
+    Raises:
+        ParamsError: a managed source, whose roles a capture may change, is not on the world's server.
+    """
+    own = world.postgres if source.engine == "postgres" else world.mysql
+    if source.managed and (source.host, source.port) != (own.host, own.port):
+        raise ParamsError(
+            f"the source {source.host}:{source.port} is managed, and not on the server of its world",
+            location=f"{world.file}: sources",
+            expected=f"the address {own.host}:{own.port}, or no key `managed`",
+        )
     login = source.replication_password or source.password
     reference = source.password_reference or f"${{directory:{secrets.secrets_dir()}:{login.name}}}"
     server = {

@@ -15,7 +15,17 @@ from typing import Optional
 import typer
 
 from .. import stack
-from ..base import WorkbenchError, did_you_mean, environment, logs, params, paths, pidfiles, secrets
+from ..base import (
+    ParamsError,
+    WorkbenchError,
+    did_you_mean,
+    environment,
+    logs,
+    params,
+    paths,
+    pidfiles,
+    secrets,
+)
 from ..base.errors import redact_credentials
 from ..base.terminal import echo, escape_unprintable
 from ..run import export, run_record
@@ -109,6 +119,12 @@ def secret(
     name: str = typer.Argument(help="Name of the secret, as in ${secret:NAME} of a params file."),
 ) -> None:
     """Store a password of your own, from a prompt or from standard input, in a file that only you can read."""
+    if name in services.SECRETS and name in secrets.read():
+        raise ParamsError(
+            f"{name} is the password of a service of this instance, which keeps it",
+            expected="a name of your own, such as my.admin, and ${secret:my.admin} in the params file",
+            hint="nothing was stored",
+        )
     text = typer.prompt(name, hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
     secrets.store(name, text.rstrip("\n"))
     echo(f"stored {name} in {secrets.secrets_dir()}")
@@ -211,8 +227,12 @@ def doctor(world: str = WORLD) -> None:
     from ..source import capture_health, readiness
 
     loaded = open_world(world)
-    sources = [readiness.check(loaded, name).summary() for name in loaded.sources]
-    print_findings([*machine_check.examine(loaded), *capture_health.examine(loaded), *sources])
+    findings = [*machine_check.examine(loaded), *capture_health.examine(loaded)]
+    for name, section in loaded.sources.items():
+        findings.append(readiness.check(loaded, name).summary())
+        if section.engine == "postgres" and not section.managed:
+            findings += capture_health.examine(loaded.source(name))
+    print_findings(findings)
 
 
 @app.command()

@@ -187,18 +187,19 @@ def _compare(views: Views) -> Diff:
             a, b = f"CAST({a} AS TEXT)", f"CAST({b} AS TEXT)"
         flags.append(f"{a} IS DISTINCT FROM {b}")
     aliases = [f"{flag} AS d{number}" for number, flag in enumerate(flags)]
-    condition = " AND ".join("{} = {}".format(*pairs[name]) for name in key)
+    condition = " AND ".join("{} IS NOT DISTINCT FROM {}".format(*pairs[name]) for name in key)
     order = ", ".join("coalesce({}, {})".format(*pairs[name]) for name in key)
     rows = views.query(
-        f"SELECT {', '.join([*values, *aliases])} FROM explore_after AS a "
-        f"FULL JOIN explore_before AS b ON {condition} "
-        f"WHERE {' OR '.join(flags)} ORDER BY {order}"
+        f"SELECT {', '.join([*values, *aliases])}, a.explore_here IS NULL AS removed, b.explore_here IS NULL AS added "
+        "FROM (SELECT *, 1 AS explore_here FROM explore_after) AS a "
+        f"FULL JOIN (SELECT *, 1 AS explore_here FROM explore_before) AS b ON {condition} "
+        f"WHERE {' OR '.join(['a.explore_here IS NULL', 'b.explore_here IS NULL', *flags])} ORDER BY {order}"
     )
     after, before, differs = (
         rows[[f"{view}{n}" for n in range(len(columns))]].set_axis(columns, axis=1)
         for view in ("a", "b", "d")
     )
-    is_added, is_removed = before[key[0]].isna(), after[key[0]].isna()
+    is_added, is_removed = rows["added"], rows["removed"]
     cells = []
     for name in columns:
         chosen = differs[name] & ~is_added & ~is_removed

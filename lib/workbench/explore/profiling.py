@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Sequence, Union
 
 import pandas as pd
 import pyarrow
@@ -18,7 +18,6 @@ from .views import Views, open_views, quoted
 
 BARS = "▁▂▃▄▅▆▇█"
 BINS = 12  # of a sparkline
-COMMON_VALUES = 50  # that are compared
 DRIFT = 0.1  # least share of rows with another value that is highlighted
 
 
@@ -34,8 +33,8 @@ def profile(
 
     The sparkline of a number or a time is a histogram, and of other values the counts of the most
     frequent ones. The drift is the share of the rows that would need another value so that both
-    instants had the same distribution: 0 to 1, over the bins of the histogram or the most frequent
-    values.
+    instants had the same distribution: 0 to 1, over the bins of the histogram or the values; null is a
+    value, too.
 
     Args:
         world: the world.
@@ -54,20 +53,21 @@ def profile(
     table = find(world, table)
     at = at or require_commits(table, "profile")[-1].instant
     views = open_views(world, table, against or at, at, where)
-    result = pd.DataFrame([_profile_column(views, name) for name in views.columns])
+    sides = ("after", "before") if against else ("after",)
+    result = pd.DataFrame([_profile_column(views, name, sides) for name in views.columns])
     marked = pd.DataFrame(False, result.index, result.columns)
     rows = int(views.query("SELECT count(*) AS n FROM explore_after").loc[0, "n"])
     title = f"{table.name} at {at}: {plural(rows, 'row')}, {plural(len(result), 'column')}"
     if not against:
-        return Frame(title, result.drop(columns="drift"), marked.drop(columns="drift"), len(result))
+        return Frame(title, result, marked, len(result))
     marked.loc[result["drift"] >= DRIFT, ["sparkline", "drift"]] = True
     title += f"; {marked['drift'].sum()} differ from {against}"
     return Frame(title, result, marked, len(result))
 
 
-def _profile_column(views: Views, name: str) -> dict[str, Any]:
+def _profile_column(views: Views, name: str, sides: Sequence[str]) -> dict[str, Any]:
     """Return the row of a column (see `profile`)."""
-    rows = _values_sql(name, views.columns[name])
+    rows = _values_sql(name, views.columns[name], sides)
     figures = (
         views.query(
             f"SELECT side, count(*) AS n, 1 - count(v) / count(*) AS nulls, count(DISTINCT v) AS d, "
@@ -78,22 +78,29 @@ def _profile_column(views: Views, name: str) -> dict[str, Any]:
         .reindex([0, 1])  # a view without rows
     )
 
-    def count(value: str, limit: int) -> pd.DataFrame:
-        return views.query(
-            f"SELECT * FROM (SELECT {value} AS v, count(*) FILTER (side = 0) AS after, "
-            f"count(*) FILTER (side = 1) AS before FROM {rows} WHERE {value} IS NOT NULL GROUP BY 1 "
-            f"ORDER BY 2 DESC, 3 DESC, 1 LIMIT {limit}) AS c"
-        ).set_index("v")
+    def count(value: str) -> str:
+        return (
+            f"(SELECT {value} AS v, count(*) FILTER (side = 0) AS after, "
+            f"count(*) FILTER (side = 1) AS before FROM {rows} GROUP BY 1) AS c"
+        )
 
-    common = count("v", COMMON_VALUES)
-    bars = common
+    def most_frequent(value: str) -> pd.Series:
+        frequent = "WHERE v IS NOT NULL ORDER BY after DESC, before DESC, v"
+        query = f"SELECT v, after FROM {count(value)} {frequent} LIMIT {BINS}"
+        return views.query(f"SELECT * FROM ({query}) AS f").set_index("v")["after"]
+
+    common = most_frequent("v")
+    counted, bars = "v", common
     low, high = float(figures["first"].min()), float(figures["last"].max())
     if low == low:  # no NaN
         width = (high - low) / BINS or 1
-        bars = count(f"CAST(least(floor((x - {low}) / {width}), {BINS - 1}) AS INT)", BINS)
-        bars = bars.reindex(range(BINS), fill_value=0)
-    shares = bars.astype(float) / figures["n"].fillna(1).to_numpy()
-    others = shares.sum().diff().abs().iloc[1]  # nulls, and values that are not compared
+        counted = f"CAST(least(floor((x - {low}) / {width}), {BINS - 1}) AS INT)"
+        bars = most_frequent(counted).reindex(range(BINS), fill_value=0)
+    drift = {}
+    if len(sides) > 1:
+        shares = "after / {} - before / {}".format(*figures["n"].fillna(1).astype(float))
+        total = views.query(f"SELECT sum(abs({shares})) / 2 AS d FROM {count(counted)}")["d"][0]
+        drift["drift"] = round(float(total), 3) if pd.notna(total) else 0.0
     return {
         "column": name,
         "type": str(views.columns[name]),
@@ -101,18 +108,14 @@ def _profile_column(views: Views, name: str) -> dict[str, Any]:
         "distinct": figures["d"][0],
         "min": figures["low"][0],
         "max": figures["high"][0],
-        "top_five": ", ".join(
-            f"{str(v)[:24]} ({n:,})" for v, n in common["after"].head().items() if n
-        ),
-        "sparkline": "".join(
-            BARS[int(7 * n / max(bars["after"].max(), 1))] for n in bars["after"].head(BINS)
-        ),
-        "drift": round((shares.diff(axis=1).abs().sum().iloc[1] + others) / 2, 3),
+        "top_five": ", ".join(f"{str(v)[:24]} ({n:,})" for v, n in common.head().items() if n),
+        "sparkline": "".join(BARS[int(7 * n / max(bars.max(), 1))] for n in bars),
+        **drift,
     }
 
 
-def _values_sql(name: str, kind: pyarrow.DataType) -> str:
-    """Return the SQL of the values of a column: side (0: after, 1: before), v, and x (as a number)."""
+def _values_sql(name: str, kind: pyarrow.DataType, sides: Sequence[str]) -> str:
+    """Return the SQL of the values of a column: side (its number), v, and x (as a number)."""
     value, number = quoted(name), "CAST(NULL AS DOUBLE)"
     if types.is_nested(kind):  # Spark does not count maps
         value = f"CAST({value} AS TEXT)"
@@ -121,7 +124,5 @@ def _values_sql(name: str, kind: pyarrow.DataType) -> str:
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         number = f"CAST({value} AS DOUBLE)"
     columns = f"{value} AS v, CASE WHEN {number} - {number} = 0 THEN {number} END AS x"  # no NaN
-    return (
-        f"(SELECT 0 AS side, {columns} FROM explore_after "
-        f"UNION ALL SELECT 1, {columns} FROM explore_before) AS r"
-    )
+    queries = [f"SELECT {n} AS side, {columns} FROM explore_{each}" for n, each in enumerate(sides)]
+    return f"({' UNION ALL '.join(queries)}) AS r"

@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 import statistics
+import weakref
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar, Union, cast
 
@@ -43,16 +44,29 @@ stack.ensure_running(world, "spark")
 show.set_up(world)"""
 # Arguments with the instant as of which a call reads. Without one its figures may change.
 INSTANTS = ("instant", "at", "until")
+LABELS = (*INSTANTS, "since", "against")
 
 
 class _Code(str):
-    """Code that stands for an argument, such as `step_1.rows`."""
+    """The code of an argument that an earlier step returned, such as `step_1.rows`."""
 
 
 class _Call(NamedTuple):
+    """A call without its result, which may be large.
+
+    Attributes:
+        step: name of its variable in the notebook.
+        name: name of the function.
+        arguments: the arguments, by name.
+        frames: {code: frame} of the result, as long as the session keeps the frame.
+        figures: {code: figure} of the result.
+    """
+
+    step: str
     name: str
     arguments: Mapping[str, Any]
-    result: Any
+    frames: Mapping[str, weakref.ref[pd.DataFrame]]
+    figures: Mapping[str, int]
 
 
 def _log() -> dict[str, _Call]:
@@ -74,7 +88,12 @@ def recorded(function: Function) -> Function:
         bound = inspect.signature(function).bind(*args, **kwargs).arguments
         arguments = {name: _refer(value) for name, value in bound.items()}
         if not any(isinstance(value, pd.DataFrame) for value in arguments.values()):
-            _log()[repr((function, arguments))] = _Call(function.__name__, arguments, result)
+            log, key = _log(), repr((function, arguments))
+            step = log[key].step if key in log else f"step_{len(log) + 1}"
+            frames = _frames(step, result)
+            references = {code: weakref.ref(frame) for code, frame in frames.items()}
+            figures = dict(_figures(frames))
+            log[key] = _Call(step, function.__name__, arguments, references, figures)
         return result
 
     return cast(Function, call)
@@ -82,10 +101,11 @@ def recorded(function: Function) -> Function:
 
 def _refer(argument: Any) -> Any:
     """Return the code for a frame that an earlier call returned; any other argument as it is."""
-    for number, call in enumerate(_log().values(), 1):
-        for code, frame in _frames(f"step_{number}", call.result).items():
-            if frame is argument:
-                return _Code(code)
+    if isinstance(argument, pd.DataFrame):
+        for call in _log().values():
+            for code, frame in call.frames.items():
+                if frame() is argument:
+                    return _Code(code)
     return argument
 
 
@@ -94,6 +114,14 @@ def _frames(code: str, result: Any) -> dict[str, pd.DataFrame]:
     attributes = getattr(result, "__dict__", {})
     parts = {code: result, **{f"{code}.{name}": value for name, value in attributes.items()}}
     return {code: value for code, value in parts.items() if isinstance(value, pd.DataFrame)}
+
+
+def _figures(frames: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, int]]:
+    """Yield (code, number of rows) of each frame; of marks also (code, marked cells)."""
+    for code, frame in frames.items():
+        yield f"len({code})", len(frame)
+        if (frame.dtypes == "bool").all():
+            yield f"{code}.to_numpy().sum()", int(frame.to_numpy().sum())
 
 
 def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
@@ -135,55 +163,68 @@ def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
     if not worlds:
         raise LakeError("this session has no call to save", hint="explore.at(world, table, label)")
     world = worlds[-1]
-    tables = [_path(world, call.arguments["table"]) for call in calls if "table" in call.arguments]
-    table = statistics.mode(tables or [""])
-    labels = list(hudi.labels(world, find(world, table))["label"]) if table else []
-    arguments = [repr(value) for call in calls for value in call.arguments.values()]
-    named = [label for label in labels if repr(label) in arguments]
-    since, until = [*(named[:-1] or labels), ""][0], ["", *labels, *named][-1]
-    names = {"table": table, "since": since, "until": until}
+    names = _shared_names(world, calls)
     parameters = {"world": world.name, **names}
     yield new_markdown_cell(INTRODUCTION.format(name.replace("_", " ")))
     source = "\n".join(f"{key} = {value!r}" for key, value in parameters.items())
     yield new_code_cell(source, metadata={"tags": ["parameters"]})
     yield new_code_cell(SET_UP.format(tuple(parameters.values())))
-    code_of = {value: key for key, value in names.items() if value}
     for number, call in enumerate(calls, 1):
-        step = f"step_{number}"
         yield new_markdown_cell(f"## {number}. {call.name}")
-        source = ", ".join(_argument(world, *item, code_of) for item in call.arguments.items())
-        yield new_code_cell(f"{step} = explore.{call.name}({source})\n{step}")
+        source = ", ".join(_argument(world, *item, names) for item in call.arguments.items())
+        yield new_code_cell(f"{call.step} = explore.{call.name}({source})\n{call.step}")
         differs = "changed" if any(map(call.arguments.get, INSTANTS)) else "'a later state'"
         checks = [
             f"check.equal({f'{call.name}: {code}'!r}, {code}, {figure}, 'now', 'saved', custom_data={differs})"
-            for code, figure in _figures(step, call.result)
+            for code, figure in call.figures.items()
         ]
         if checks:
             hidden = {"jupyter": {"source_hidden": True}}
             yield new_code_cell("\n".join(checks), metadata=hidden)
 
 
+def _shared_names(world: World, calls: list[_Call]) -> dict[str, str]:
+    """Return {parameter: value}: the table of most calls, the first and the last label that they name."""
+    tables = [_path(world, call.arguments["table"]) for call in calls if "table" in call.arguments]
+    table = statistics.mode(tables or [""])
+    labels = list(hudi.labels(world, find(world, table))["label"]) if table else []
+    values = {label for call in calls for label in _label_values(call)}
+    named = [label for label in labels if label in values]
+    since, until = [*(named[:-1] or labels), ""][0], ["", *labels, *named][-1]
+    return {"table": table, "since": since, "until": until}
+
+
+def _label_values(call: _Call) -> Iterator[str]:
+    for name, value in call.arguments.items():
+        if name in LABELS:
+            yield value
+    yield from call.arguments.get("labels") or ()
+
+
 def _path(world: World, table: Union[hudi.Table, str]) -> str:
     return relative_path(world, find(world, table))
 
 
-def _argument(world: World, name: str, value: Any, code_of: Mapping[str, str]) -> str:
-    """Return the code of an argument: the name of a parameter, or a literal."""
+def _argument(world: World, name: str, value: Any, names: Mapping[str, str]) -> str:
+    """Return the code of an argument: the name of the parameter of its role, or a literal."""
     if name == "world":
         return name
+    label_names = {names[role]: role for role in ("since", "until")}
     if name == "table":
-        value = _path(world, value)
-    code = code_of.get(str(value)) or repr(value)
-    if isinstance(value, _Code):
+        code = _name_or_literal(_path(world, value), {names["table"]: "table"})
+    elif name in LABELS:
+        code = _name_or_literal(value, label_names)
+    elif name == "labels":
+        code = f"[{', '.join(_name_or_literal(label, label_names) for label in value or ())}]"
+    elif isinstance(value, _Code):
         code = str(value)
-    elif "\n" in str(value):  # a statement, one line below the other
+    elif isinstance(value, str) and "\n" in value:  # a statement, one line below the other
         code = "(" + "\n    ".join(map(repr, value.splitlines(True))) + ")"
+    else:
+        code = repr(value)
     return f"{name}={code}"
 
 
-def _figures(step: str, result: Any) -> Iterator[tuple[str, int]]:
-    """Yield (code, number of rows) of the frames of a result; of marks also (code, marked cells)."""
-    for code, frame in _frames(step, result).items():
-        yield f"len({code})", len(frame)
-        if (frame.dtypes == "bool").all():
-            yield f"{code}.to_numpy().sum()", int(frame.to_numpy().sum())
+def _name_or_literal(text: str, names: Mapping[str, str]) -> str:
+    """Return the name of the parameter with this text; no parameter stands for an empty one."""
+    return names[text] if text and text in names else repr(text)

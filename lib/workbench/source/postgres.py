@@ -168,7 +168,17 @@ def query(
 
 def databases(world: World) -> list[str]:
     """Return the names of the databases on the server."""
-    return list(query(world, "SELECT datname FROM pg_database", database="postgres")["datname"])
+    statement = "SELECT datname FROM pg_database"
+    return list(query(world, statement, database=_catalog_database(world))["datname"])
+
+
+def _catalog_database(world: World) -> Optional[str]:
+    """Return the database in which the catalogs of the server are read.
+
+    The user of a source may be allowed to connect to the source's own database only. In the server of
+    a world this database may be missing.
+    """
+    return "postgres" if world.base is world else None
 
 
 def create_database(world: World, database: Optional[str] = None) -> None:
@@ -492,7 +502,7 @@ def all_slots(world: World) -> pandas.DataFrame:
         One row per slot: slot_name, database ("" for a physical slot), active (bool), wal_status,
         bytes_behind (WAL that the server retains for the slot).
     """
-    return query(world, QUERIES["all_slots"], database="postgres")
+    return query(world, QUERIES["all_slots"], database=_catalog_database(world))
 
 
 def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:

@@ -31,12 +31,12 @@ LOADERS = {
 
 
 def for_world(world: World) -> list[Walkthrough]:
-    """Return the walkthroughs that can run in a world, and its own flows (see `own`)."""
-    return [each for each in _all(world) if world.stack.embedded or not each.steps.local_only]
+    """Return the walkthroughs that can run in a world, without the own flows (see `own`)."""
+    return [each for each in ALL if world.stack.embedded or not each.steps.local_only]
 
 
 def _all(world: World) -> list[Walkthrough]:
-    return [*ALL, *(own.load(world, name) for name in own.names(world))]
+    return [*ALL, *own.load_all(world)]
 
 
 def traced_table(world: World, name: str) -> TracedTable:
@@ -102,3 +102,4 @@ def captured_tables(world: World) -> dict[str, list[Table]]:
 
 
 explore.register(captured_tables, traced_table)
+own.register(ALL)

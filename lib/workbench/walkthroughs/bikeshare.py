@@ -43,7 +43,7 @@ class BikeshareWalkthrough(Walkthrough):
 
     def reset(self, world: World, name: str = "") -> None:
         """Remove the flow, then the tables of the source."""
-        if FLOW in own.names(world):
+        if FLOW in own.names(world) and own.declaration(FLOW).source == FLOW:
             own.forget(world, FLOW)
         super().reset(world, name)
 
@@ -58,6 +58,6 @@ walkthrough = BikeshareWalkthrough(
         (Step("91_capture", Product.SOURCE, _is_captured),),
         services=("postgres", "kafka", "connect", "spark", "apicurio"),
     ),
-    OwnedResources(flow),
+    OwnedResources(flow, lake_folders=(FLOW,)),
     flow,
 )
