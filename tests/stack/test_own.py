@@ -5,7 +5,7 @@ import os
 
 import own_help
 import pytest
-from workbench import connect, hudi, stack, trace, walkthroughs
+from workbench import connect, explore, hudi, stack, trace, walkthroughs
 from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
 from workbench.topic import groups, registry, topics
@@ -341,6 +341,26 @@ def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
     own.compare(bikes, "bikes")
     long = hudi.read(spark, own.load(bikes, "bikes").flow.table(bikes)).where("id = 2")
     assert long.selectExpr("length(note)").collect()[0][0] == 32_000
+
+
+def test_a_number_with_too_many_digits_needs_scales_and_a_new_lake_table(bikes, spark):
+    execute(bikes, "CREATE TABLE prices (id int PRIMARY KEY, price numeric)")
+    execute(bikes, "INSERT INTO prices VALUES (1, 1.5)")
+    captured = own.capture(bikes, "bikes", "prices")
+    assert captured["changed_types"][0] == {"price": "numeric → decimal(38,10)"}
+    execute(bikes, "INSERT INTO prices VALUES (2, 0.123456789012)")
+    for _ in range(2):
+        with pytest.raises(LakeError, match="price"):
+            own.follow(bikes, "bikes")
+    path = own.folder("bikes") / "flow.yaml"
+    path.write_text(path.read_text().replace("scales: {}", "scales: {price: 12}"))
+    with pytest.raises(LakeError, match="price"):
+        own.follow(bikes, "bikes")
+    hudi.drop(spark, bikes, explore.find(bikes, "bikes/prices"))
+    captured = own.capture(bikes, "bikes", "prices")
+    assert captured["changed_types"][0] == {"price": "numeric → decimal(38,12)"}
+    own.follow(bikes, "bikes")
+    own.compare(bikes, "bikes")
 
 
 def test_tables_are_polled(bikes, spark, capsys):
