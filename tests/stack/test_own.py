@@ -9,7 +9,7 @@ import own_help
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from workbench import connect, hudi, stack, trace, walkthroughs
+from workbench import connect, explore, hudi, stack, trace, walkthroughs
 from workbench.base import wait_until
 from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
@@ -551,6 +551,26 @@ def test_columns_with_other_values_in_raw_types_are_not_compared(bikes, spark, c
         assert f"{column}" in text.partition("without price")[2]
     execute(bikes, "UPDATE types SET name = 'x', seen = now() WHERE id <= 20")
     assert own.follow(bikes, "bikes")["types"].upserts == 20
+    own.compare(bikes, "bikes")
+
+
+def test_a_number_with_too_many_digits_needs_scales_and_a_new_lake_table(bikes, spark):
+    execute(bikes, "CREATE TABLE prices (id int PRIMARY KEY, price numeric)")
+    execute(bikes, "INSERT INTO prices VALUES (1, 1.5)")
+    captured = own.capture(bikes, "bikes", "prices")
+    assert captured["changed_types"][0] == {"price": "numeric → decimal(38,10)"}
+    execute(bikes, "INSERT INTO prices VALUES (2, 0.123456789012)")
+    for _ in range(2):
+        with pytest.raises(LakeError, match="price"):
+            own.follow(bikes, "bikes")
+    path = own.folder("bikes") / "flow.yaml"
+    path.write_text(path.read_text().replace("scales: {}", "scales: {price: 12}"))
+    with pytest.raises(LakeError, match="price"):
+        own.follow(bikes, "bikes")
+    hudi.drop(spark, bikes, explore.find(bikes, "bikes/prices"))
+    captured = own.capture(bikes, "bikes", "prices")
+    assert captured["changed_types"][0] == {"price": "numeric → decimal(38,12)"}
+    own.follow(bikes, "bikes")
     own.compare(bikes, "bikes")
 
 
