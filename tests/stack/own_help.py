@@ -23,6 +23,18 @@ def with_source(world, **fields):
     return changed
 
 
+def login(port, database):
+    """Return a connection of the user's own to the second PostgreSQL."""
+    return psycopg.connect(
+        host="127.0.0.1",
+        port=port,
+        user=USER,
+        password="their-own-password",
+        dbname=database,
+        autocommit=True,
+    )
+
+
 @contextlib.contextmanager
 def postgres_server(world, port, version=18, **settings):
     """Yield the world with a source `bikes` on a new PostgreSQL, in its database `bikes`."""
@@ -51,19 +63,9 @@ def postgres_server(world, port, version=18, **settings):
         databases.as_nobody(command), cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
 
-    def connect(database):
-        return psycopg.connect(
-            host="127.0.0.1",
-            port=port,
-            user=USER,
-            password="their-own-password",
-            dbname=database,
-            autocommit=True,
-        )
-
     try:
-        wait_until(lambda: connect("postgres"), "the second PostgreSQL", timeout=30)
-        with connect("postgres") as connection:
+        wait_until(lambda: login(port, "postgres"), "the second PostgreSQL", timeout=30)
+        with login(port, "postgres") as connection:
             connection.execute("CREATE DATABASE bikes")
         yield with_source(world, port=port, database="bikes")
     finally:

@@ -1,4 +1,4 @@
-"""Services that somebody else runs, beside those of the embedded stack."""
+"""Services that the user runs, beside those of the embedded stack."""
 
 import pytest
 from workbench import stack
@@ -12,7 +12,7 @@ def unmanaged(world, bootstrap):
 
 
 def test_a_service_of_somebody_else_is_checked_and_left(world):
-    """Here it is the same Kafka: only the world says that somebody else runs it."""
+    """Here it is the same Kafka: only the world says that the user runs it."""
     stack.ensure_running(world, "kafka", "connect")
     other = unmanaged(world, world.kafka.bootstrap)
     before = process.running_process("kafka").pid

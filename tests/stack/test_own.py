@@ -2,10 +2,15 @@
 
 import json
 import os
+import signal
+import threading
 
 import own_help
 import pytest
-from workbench import connect, hudi, stack, trace, walkthroughs
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from workbench import connect, explore, hudi, stack, trace, walkthroughs
+from workbench.base import wait_until
 from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
 from workbench.topic import groups, registry, topics
@@ -174,6 +179,100 @@ def test_a_table_joins_a_running_capture(bikes, spark, capsys):
     assert "nothing to change" not in capsys.readouterr().out
     own.capture(bikes, "bikes", "riders")
     assert "nothing to change" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("begins", ["before", "during"])
+def test_a_table_joins_while_a_transaction_is_open(bikes, spark, monkeypatch, begins):
+    """A change from before the publication is in no log, and one from before the snapshot has an earlier position."""
+    execute(
+        bikes,
+        "CREATE TABLE riders (id bigint PRIMARY KEY, name text);"
+        "INSERT INTO riders SELECT n, 'Rider ' || n FROM generate_series(1, 50) n",
+    )
+    own.capture(bikes, "bikes", "stations")
+    wait_for_messages, produce = topics.wait_for_messages, topics.produce
+    with own_help.login(PORT, "bikes") as user:
+
+        def write():
+            user.execute("BEGIN; DELETE FROM riders WHERE id = 7")
+            user.execute("UPDATE riders SET name = 'changed' WHERE id = 8")
+
+        def signal(world, topic, messages, **overrides):
+            if begins == "during":
+                write()
+                execute(bikes, "UPDATE stations SET docks = 0 WHERE station_id = 1")
+            produce(world, topic, messages, **overrides)
+
+        def commit_afterwards(world, topic, n, **options):
+            result = wait_for_messages(world, topic, n, **options)
+            user.execute("COMMIT")
+            return result
+
+        monkeypatch.setattr(topics, "produce", signal)
+        monkeypatch.setattr(topics, "wait_for_messages", commit_afterwards)
+        if begins == "before":
+            write()
+            threading.Timer(5, lambda: user.execute("COMMIT")).start()
+        captured = own.capture(bikes, "bikes", "riders")
+    assert captured["rows"].tolist() == [200, 49]
+    own.compare(bikes, "bikes")
+    table = own.load(bikes, "bikes").flow.table(bikes, "riders")
+    assert hudi.read(spark, table).where("id = 8").collect()[0]["name"] == "changed"
+
+
+def test_follow_goes_on_until_it_is_interrupted(bikes, spark):
+    own.capture(bikes, "bikes", "stations")
+    table = own.load(bikes, "bikes").flow.table(bikes)
+    lines, failed = [], []
+
+    def write_then_interrupt():
+        try:
+            for docks in (51, 52):
+                execute(bikes, f"UPDATE stations SET docks = {docks} WHERE station_id = 3")
+                wait_until(lambda d=docks: docks_of(3) == d, f"{docks} docks in the lake")
+        except Exception as e:  # noqa: BLE001 - the main thread reports it
+            failed.append(e)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def docks_of(station):
+        frame = hudi.read_arrow(table).to_pandas()
+        return frame.set_index("station_id")["docks"][station]
+
+    thread = threading.Thread(target=write_then_interrupt)
+    handler = signal.getsignal(signal.SIGINT)
+    thread.start()
+    own.follow(bikes, "bikes", continuous=True, progress=lines.append)
+    thread.join()
+    assert not failed
+    assert len(lines) == 2, "one line for each round with changes"
+    assert signal.getsignal(signal.SIGINT) == handler
+    own.compare(bikes, "bikes")
+
+
+def test_a_failed_connector_and_expired_messages_are_reported(bikes, spark):
+    own.capture(bikes, "bikes", "stations")
+    flow = own.load(bikes, "bikes").flow
+    execute(bikes, "UPDATE stations SET name = repeat('x', 3000000) WHERE station_id = 1")
+    assert own.follow(bikes, "bikes")["stations"].upserts == 1
+    own.compare(bikes, "bikes")
+
+    execute(bikes, "UPDATE stations SET docks = 0 WHERE station_id = 2")
+    flow.wait_until_captured(bikes.source("bikes"))
+    topic = flow.topic(bikes)
+    admin = AdminClient(topics.settings(bikes))
+    [(_, end)] = topics.end_offsets(bikes, topic).items()
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, end)]).values()
+    deleted.result()
+    assert topics.offset_span(bikes, topic) == 0
+    with pytest.raises(LakeError, match="expired"):
+        own.follow(bikes, "bikes")
+
+    execute(bikes, "UPDATE stations SET name = repeat('x', 20000000) WHERE station_id = 1")
+    for continuous in (False, True):
+        with pytest.raises(
+            WorkbenchError, match="(?s)FAILED.*a row is larger than a message may be"
+        ):
+            own.follow(bikes, "bikes", continuous)
 
 
 REFUSED = {
@@ -360,7 +459,7 @@ def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
 
 
 def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
-    """Without a message in the log to wait for, the comparison repeats itself."""
+    """Without a message in the log to wait for, `follow` waits for the committed offset."""
     stack.ensure_running(world, "mariadb", "apicurio")
     mine = own_help.with_source(
         world,
@@ -397,6 +496,15 @@ def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
             "UPDATE parts SET note = 'changed' WHERE good = 7",
         ):
             mariadb.execute(mine, statement, database="shop")
+        done = own.follow(mine, "bikes")
+        assert {name: (n.upserts, n.deletes) for name, n in done.items()} == {
+            "goods": (20, 1),
+            "parts": (1, 0),
+        }
+        mariadb.execute(mine, "FLUSH BINARY LOGS")
+        assert own.follow(mine, "bikes")["goods"].messages == 0, (
+            "an idle server's new log has no end"
+        )
         own.compare(mine, "bikes")
         own.capture(mine, "bikes", "goods", "parts")
         assert "nothing to change" in capsys.readouterr().out
@@ -458,6 +566,26 @@ def test_columns_with_other_values_in_raw_types_are_not_compared(bikes, spark, c
         assert f"{column}" in text.partition("without price")[2]
     execute(bikes, "UPDATE types SET name = 'x', seen = now() WHERE id <= 20")
     assert own.follow(bikes, "bikes")["types"].upserts == 20
+    own.compare(bikes, "bikes")
+
+
+def test_a_number_with_too_many_digits_needs_scales_and_a_new_lake_table(bikes, spark):
+    execute(bikes, "CREATE TABLE prices (id int PRIMARY KEY, price numeric)")
+    execute(bikes, "INSERT INTO prices VALUES (1, 1.5)")
+    captured = own.capture(bikes, "bikes", "prices")
+    assert captured["changed_types"][0] == {"price": "numeric → decimal(38,10)"}
+    execute(bikes, "INSERT INTO prices VALUES (2, 0.123456789012)")
+    for _ in range(2):
+        with pytest.raises(LakeError, match="price"):
+            own.follow(bikes, "bikes")
+    path = own.folder("bikes") / "flow.yaml"
+    path.write_text(path.read_text().replace("scales: {}", "scales: {price: 12}"))
+    with pytest.raises(LakeError, match="price"):
+        own.follow(bikes, "bikes")
+    hudi.drop(spark, bikes, explore.find(bikes, "bikes/prices"))
+    captured = own.capture(bikes, "bikes", "prices")
+    assert captured["changed_types"][0] == {"price": "numeric → decimal(38,12)"}
+    own.follow(bikes, "bikes")
     own.compare(bikes, "bikes")
 
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import tempfile
 import time
 
 import mariadb_help
@@ -88,22 +89,26 @@ def bikes(world):
 
 
 def psql(server, script, database=DATABASE):
-    """Run a script as an administrator does."""
-    subprocess.run(
-        [
-            databases.postgres_bin() / "psql",
-            f"host={server.host} port={server.port} user={server.admin_user} dbname='{database}'",
-            "--no-psqlrc",
-            "--quiet",
-            "--set=ON_ERROR_STOP=1",
-            f"--set=password={PASSWORD}",
-        ],
-        env={**os.environ, "PGPASSWORD": server.admin_password.reveal()},
-        input=script,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    """Run a script as an administrator does, who answers the prompts for a password."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
+        file.write(script)
+        file.flush()
+        subprocess.run(
+            [
+                databases.postgres_bin() / "psql",
+                f"host={server.host} port={server.port} user={server.admin_user} dbname='{database}'",
+                "--no-psqlrc",
+                "--quiet",
+                "--set=ON_ERROR_STOP=1",
+                f"--file={file.name}",
+            ],
+            env={**os.environ, "PGPASSWORD": server.admin_password.reveal()},
+            input=f"{PASSWORD}\n" * 2,
+            text=True,
+            check=True,
+            timeout=60,
+            start_new_session=True,  # without a terminal psql prompts on its standard input
+        )
 
 
 def problems(report):
@@ -204,7 +209,8 @@ def test_a_user_of_the_connectors(bikes):
     try:
         report = readiness.check(own, "bikes", ["public.fine", "public.secured"])
         assert problems(report)["replication"][1] == [
-            "CREATE ROLE \"Le ser\" LOGIN PASSWORD :'password'; -- psql --set password=…",
+            'CREATE ROLE "Le ser" LOGIN;',
+            '\\password "Le ser"',
             'ALTER ROLE "Le ser" REPLICATION;',
         ]
         assert "publication" not in problems(report)
@@ -329,7 +335,7 @@ def test_connections_that_fail_have_one_line_and_what_to_do(bikes):
     secrets.store("readiness.wrong", "wrong")
     problem, remedy = failure(password=secrets.Secret("readiness.wrong"))
     assert "password authentication failed" in problem
-    assert 'ALTER ROLE "Ada ""Q"" Ü" LOGIN REPLICATION PASSWORD :\'password\';' in remedy
+    assert 'ALTER ROLE "Ada ""Q"" Ü" LOGIN REPLICATION;\n\\password "Ada ""Q"" Ü"\n' in remedy
     problem, remedy = failure(ssl="require")
     assert "does not support SSL" in problem and "ssl: disable" in remedy
     problem, remedy = failure(database='no "such"')

@@ -154,6 +154,15 @@ def test_a_table_may_be_ordered_by_several_fields():
     )
 
 
+def test_a_snapshot_row_is_older_than_any_change():
+    """Also than a change whose transaction was open during the snapshot, and has an earlier position."""
+    it = table(ordering="__op,__lsn")
+    log = [("r", 7), ("r", 90), ("u", 40), ("d", 50), ("c", 2**63 - 1)]
+    versions = [it.ordering_value(dict(zip(it.ordering_fields, place))) for place in log]
+    assert versions == sorted(versions) and len({*versions}) == len(log)
+    assert versions[1:3] == ["0/00000000000000000090", "1/00000000000000000040"]
+
+
 def test_the_position_is_a_column_from_the_beginning_and_no_change_of_the_source():
     it = table(ordering=BINLOG)
     source = T.StructType(

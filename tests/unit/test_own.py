@@ -11,9 +11,10 @@ import yaml
 from typer.testing import CliRunner
 from workbench import walkthroughs
 from workbench.base import params, secrets
-from workbench.base.errors import LakeError, SourceError
+from workbench.base.errors import ConnectorError, LakeError, SourceError
 from workbench.cli.main import app
 from workbench.connect import configs
+from workbench.landing import sources
 from workbench.source import readiness
 from workbench.source.databases import POSTGRESQL
 from workbench.walkthroughs import own, own_source, resources
@@ -60,7 +61,7 @@ def world(tmp_path, monkeypatch):
 
 def declare(world, flow="bikes", **changes):
     declared = own.Declaration.model_validate({**FLOW, **changes})
-    own._write(world.source("bikes"), flow, declared)
+    own._write(flow, declared)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +77,81 @@ def test_the_json_of_a_flow_has_known_keys_and_the_source_as_placeholders(world,
     flow = own.load(world, "bikes").flow
     config = flow.config(world, "own_bikes")
     host = config.get("database.hostname") or config["connection.url"]
-    if changes.get("poll") or changes.get("engine"):
-        assert "database.sslmode" not in raw
-    else:
-        assert raw.pop("database.sslmode") == config.pop("database.sslmode") == "require"
-        assert "database.sslrootcert" not in raw
     if changes.get("engine") != "mariadb":
         assert "db.example.com" in host
-    assert config.keys() == raw.keys()
+    assert config.keys() - {"database.sslmode"} == raw.keys()
     known = configs.known_keys(config)
     assert bool(known) != bool(changes.get("poll")), "landing.poll knows the keys of a JDBC source"
     assert not known or configs.unknown_keys(config, known) == {}
     assert configs.plaintext_secret_keys(config) == []
     assert flow.topic(world, "trips").startswith("own_bikes.")
+
+
+JAVA_CERTIFICATES = "org.postgresql.ssl.DefaultJavaSSLFactory"
+
+
+@pytest.mark.parametrize(
+    "engine, poll, tls, expected",
+    [
+        ("postgres", "", {"ssl": "require"}, {"database.sslmode": "require"}),
+        (
+            "postgres",
+            "",
+            {"ssl": "verify-full", "ssl_ca": "/ca.pem"},
+            {"database.sslmode": "verify-full", "database.sslrootcert": "/ca.pem"},
+        ),
+        (
+            "postgres",
+            "",
+            {"ssl": "verify-full"},
+            {"database.sslmode": "verify-full", "database.sslfactory": JAVA_CERTIFICATES},
+        ),
+        ("mariadb", "", {"ssl": "require"}, {"database.ssl.mode": "trust"}),
+        ("mariadb", "", {"ssl": "verify-full"}, {"database.ssl.mode": "verify-full"}),
+        ("mysql", "", {"ssl": "disable"}, {"database.ssl.mode": "disabled"}),
+        ("mysql", "", {"ssl": "verify-full"}, {"database.ssl.mode": "verify_identity"}),
+        (
+            "postgres",
+            "updated",
+            {"ssl": "verify-full", "ssl_ca": "/a b/ca.pem"},
+            {
+                "connection.url": "jdbc:postgresql://db.example.com:5432/bikes"
+                "?sslmode=verify-full&sslrootcert=%2Fa+b%2Fca.pem"
+            },
+        ),
+    ],
+)
+def test_the_tls_of_a_source_reaches_its_connector(world, engine, poll, tls, expected):
+    source = world.sources["bikes"].model_copy(update={"engine": engine, **tls})
+    world.sources["bikes"] = source
+    declare(world, engine=engine, poll=poll, format="json")
+    text = (own.folder("bikes") / "own_bikes.json").read_text()
+    assert "ssl" not in text, "a change of the source reaches a connector that exists"
+    config = own.load(world, "bikes").flow.config(world, "own_bikes")
+    is_tls = re.compile(r"database\.ssl|connection\.url")
+    assert {key: value for key, value in config.items() if is_tls.match(key)} == expected
+    if poll:
+        polled = sources.parse(config, world.source("bikes"))
+        assert polled.database == "bikes", "the built-in poller has the TLS of the world"
+    else:
+        assert configs.unknown_keys(config, configs.known_keys(config)) == {}
+    raw = {**config, "database.sslmode": "prefer", "database.ssl.mode": "preferred"}
+    filled = configs.fill(world.source("bikes"), raw, "own.json")
+    assert filled == raw, "the user's own settings stay"
+
+
+def test_a_pem_file_is_refused_where_debezium_needs_a_keystore(world):
+    tls = {"engine": "mariadb", "ssl": "verify-full", "ssl_ca": "/ca.pem"}
+    world.sources["bikes"] = world.sources["bikes"].model_copy(update=tls)
+    declare(world, engine="mariadb")
+    path = own.folder("bikes") / "own_bikes.json"
+    flow = own.load(world, "bikes").flow
+    with pytest.raises(ConnectorError, match="(?s)Java keystore, not a PEM file.*keytool"):
+        flow.config(world, "own_bikes")
+    store = {"database.ssl.truststore": "/trusted.jks"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **store}))
+    config = own.load(world, "bikes").flow.config(world, "own_bikes")
+    assert config["database.ssl.mode"] == "verify-full"
 
 
 def test_edits_of_the_json_stay_when_a_table_joins(world):

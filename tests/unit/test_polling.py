@@ -202,6 +202,7 @@ def test_what_is_not_honoured_is_refused_by_name(world, good, change, says):
         {"connection.url": "jdbc:postgresql://127.0.0.1:1/x?password=canary-7"},
         {"connection.url": "jdbc:postgresql://me:canary-7@{host}/pagila"},
         {"connection.url": "{good}?password=canary-7"},
+        {"connection.url": "{good}?sslmode=require&password=canary-7"},
     ],
 )
 def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, change):

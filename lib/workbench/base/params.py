@@ -67,7 +67,7 @@ class Stack(ConfigModel):
 class Service(ConfigModel):
     """A service that an embedded stack can start."""
 
-    # False: somebody else runs it. An embedded stack neither starts nor stops it.
+    # False: the user runs it. An embedded stack neither starts nor stops it.
     managed: bool = True
 
 
@@ -294,16 +294,16 @@ def _source_sections(world: World, source: Source) -> dict[str, ConfigModel]:
     Raises:
         ParamsError: a managed source, whose roles a capture may change, is not on the world's server.
     """
-    own = world.postgres if source.engine == "postgres" else world.mysql
-    if source.managed and (source.host, source.port) != (own.host, own.port):
+    server = world.postgres if source.engine == "postgres" else world.mysql
+    if source.managed and (source.host, source.port) != (server.host, server.port):
         raise ParamsError(
             f"the source {source.host}:{source.port} is managed, and not on the server of its world",
             location=f"{world.file}: sources",
-            expected=f"the address {own.host}:{own.port}, or no key `managed`",
+            expected=f"the address {server.host}:{server.port}, or no key `managed`",
         )
     login = source.replication_password or source.password
     reference = source.password_reference or f"${{directory:{secrets.secrets_dir()}:{login.name}}}"
-    server = {
+    settings = {
         **source.model_dump(include={"host", "port", "database", "ssl", "ssl_ca", "managed"}),
         "admin_user": source.user,
         "admin_password": source.password,
@@ -312,8 +312,8 @@ def _source_sections(world: World, source: Source) -> dict[str, ConfigModel]:
     }
     if source.engine == "postgres":
         connect = world.connect.model_copy(update={"password_reference": reference})
-        return {"postgres": Postgres(**server), "connect": connect}
-    return {"mysql": MySql(kind=source.engine, password_reference=reference, **server)}
+        return {"postgres": Postgres(**settings), "connect": connect}
+    return {"mysql": MySql(kind=source.engine, password_reference=reference, **settings)}
 
 
 def flatten(section: ConfigModel, prefix: str = "") -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from .operations import (
     deployed,
     failure,
     names,
+    offset,
     plugins,
     restart,
     status,

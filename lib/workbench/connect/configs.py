@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, Iterable
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from ..base import ROOT, ConnectorError, World, aws, did_you_mean, local_path, state_dir, yaml_files
 from ..base.errors import URI_LOGIN
@@ -107,6 +107,10 @@ def fill(
     # One pass only: a value such as ${directory:…} stays, because the Connect worker resolves it.
     filled = {key: PLACEHOLDER.sub(lambda m: available[m[1]], text) for key, text in raw.items()}
     filled |= _schema_history_login(world, filled)
+    filled = {**_tls_login(world, filled, file), **filled}
+    url, options = filled.get("connection.url", ""), urlencode(_postgres_tls(world))
+    if url.startswith("jdbc:postgresql:") and "?" not in url and options:
+        filled["connection.url"] = f"{url}?{options}"
     return _replace_avro_converter(world, filled) if world.registry.kind == "glue" else filled
 
 
@@ -156,6 +160,42 @@ def _schema_history_login(world: World, config: dict[str, str]) -> dict[str, str
         for client in ("consumer", "producer")
         for key, value in login.items()
     }
+
+
+def _postgres_tls(world: World) -> dict[str, str]:
+    """Return the TLS options of PostgreSQL's JDBC driver; without ssl_ca it uses Java's certificates."""
+    server = world.postgres
+    if server.ssl != "verify-full":
+        return {"sslmode": server.ssl} if server.ssl else {}
+    if server.ssl_ca:
+        return {"sslmode": server.ssl, "sslrootcert": server.ssl_ca}
+    return {"sslmode": server.ssl, "sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}
+
+
+def _tls_login(world: World, config: dict[str, str], file: str) -> dict[str, str]:
+    """Return the TLS settings of a Debezium connector for the world's server, without the keys that it has.
+
+    Raises:
+        ConnectorError: the server's certificate is to be checked with a PEM file, which Debezium's
+            client of MariaDB and MySQL cannot read.
+    """
+    kind = (
+        config.get("connector.class", "").removeprefix("io.debezium.connector.").partition(".")[0]
+    )
+    if kind == "postgresql":
+        return {f"database.{key}": value for key, value in _postgres_tls(world).items()}
+    mode = CONNECTOR_CATALOG["tls_modes"].get(kind, {}).get(world.mysql.ssl)
+    truststore = "database.ssl.truststore"
+    if mode and world.mysql.ssl == "verify-full" and world.mysql.ssl_ca:
+        if truststore not in config:
+            raise ConnectorError(
+                "Debezium cannot read ssl_ca: for MariaDB and MySQL it needs a Java keystore, not a PEM file",
+                location=f"{file}: ssl verify-full, ssl_ca {world.mysql.ssl_ca}",
+                expected=f"{truststore} in the connector's JSON",
+                hint="keytool -importcert -noprompt -file <ssl_ca> -keystore <file> -storepass <password>; "
+                f"then {truststore} and {truststore}.password (a reference)",
+            )
+    return {"database.ssl.mode": mode} if mode else {}
 
 
 def _replace_avro_converter(world: World, config: dict[str, str]) -> dict[str, str]:

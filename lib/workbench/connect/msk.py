@@ -207,6 +207,9 @@ class MskConnect(MskApi):
         connector_type = dict(CUSTOM_PLUGINS.values()).get(config["connector.class"], "")
         return {"name": name, "type": connector_type, **part_status(state), "tasks": tasks}
 
+    def offset(self, name: str) -> None:
+        """Return None: MSK Connect does not show the offset."""
+
     def failure(self, name: str) -> Optional[str]:
         """Return why a connector or a task is FAILED, None if neither is.
 

@@ -1,6 +1,6 @@
 """The operations of a Connect cluster: the functions of `connect`, and the interface of its backends."""
 
-from typing import ClassVar, Optional, Protocol
+from typing import Any, ClassVar, Optional, Protocol
 
 from ..base import World
 from . import validation
@@ -42,6 +42,8 @@ class ConnectBackend(Protocol):
     def status(self, name: str) -> ConnectorStatus: ...
 
     def failure(self, name: str) -> Optional[str]: ...
+
+    def offset(self, name: str) -> Optional[dict[str, Any]]: ...
 
     def wait_running(self, name: str, stable_for: float) -> ConnectorStatus: ...
 
@@ -146,6 +148,16 @@ def failure(world: World, name: str) -> Optional[str]:
         likely causes.
     """
     return backend(world).failure(name)
+
+
+def offset(world: World, name: str) -> Optional[dict[str, Any]]:
+    """Return the offset that a source connector has committed; empty before the first.
+
+    Returns:
+        The connector's position in its source, such as {"file": "mariadb-bin.000003", "pos": 1234};
+        None for MSK Connect, which does not show it.
+    """
+    return backend(world).offset(name)
 
 
 def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> ConnectorStatus:

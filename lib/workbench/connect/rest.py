@@ -113,6 +113,10 @@ class KafkaConnect:
     def failure(self, name: str) -> Optional[str]:
         return validation.failure_message(name, self._find_status(name))
 
+    def offset(self, name: str) -> dict[str, Any]:
+        offsets = self.call("GET", f"{_connector_path(name)}/offsets")["offsets"]
+        return dict(offsets[0]["offset"]) if offsets else {}
+
     def wait_running(self, name: str, stable_for: float) -> ConnectorStatus:
         return wait_until(
             validation.running_for(lambda: self.status(name), stable_for),

@@ -70,7 +70,7 @@ def sql(
 
     Raises:
         ParamsError: the engine is not available.
-        LakeError: as `query.sql`; or a table is none of the lake, or has no such label.
+        LakeError: as `query.sql`; the lake has no such table; or the table has no such label.
     """
     if on == "athena" and (at or world.query.kind != on):
         raise ParamsError(
@@ -95,7 +95,7 @@ def sql_cell(line: str, cell: str) -> None:
     %%sql [name <<] [--at LABEL] [--on athena|spark] [--chart]
 
     name << assigns the rows, a pandas DataFrame, to a variable; they are also `_`, as the result of any
-    cell. `:x` in the statement stands for the value of the notebook's variable `x`. --at reads all
+    cell. `:x` is a placeholder for the value of the notebook's variable `x`. --at reads all
     tables as of a label or an instant. --on names the engine, by default that of `world`. --chart draws
     the rows, too.
 

@@ -94,8 +94,8 @@ def _lake_row(world: World, table: hudi.Table) -> dict[str, Any]:
 
 def _source_rows(world: World, source: str) -> list[dict[str, Any]]:
     """Return the tables of a source; none of a database that cannot be reached."""
-    server, own = world.source(source), world.sources.get(source)
-    engine = own.engine if own else source
+    server, declared = world.source(source), world.sources.get(source)
+    engine = declared.engine if declared else source
     frames = []
     # the databases of managed sources are on the server of the world
     listed = {each.database for each in world.sources.values() if each.managed}
@@ -103,7 +103,7 @@ def _source_rows(world: World, source: str) -> list[dict[str, Any]]:
         if engine != "postgres":
             frames.append(mariadb.query(server, MARIADB_TABLES))
         else:
-            names = [own.database] if own else [*{*postgres.databases(server)} - listed]
+            names = [declared.database] if declared else [*{*postgres.databases(server)} - listed]
             for name in sorted(names):
                 with contextlib.suppress(WorkbenchError):  # template0 accepts no connection
                     frames.append(postgres.query(server, POSTGRES_TABLES, database=name))
@@ -122,9 +122,9 @@ def history(world: World, table: Union[hudi.Table, str]) -> History:
         table: the table, or its name (see `find`).
 
     Returns:
-        frame: label, instant, operation, inserted, updated, deleted (rows), files and bytes written,
-        position (of the source's log, at a label), offsets (`partition:offset` that an ingest has
-        reached), readable (False if the cleaner removed files of this instant).
+        frame: label, instant, operation, inserted, updated, deleted (rows), files and bytes written.
+        position is that of the source's log, at a label; offsets are those that an ingest has reached,
+        as `partition:offset`. readable is False if the cleaner removed files of this instant.
 
     Raises:
         LakeError: as `find`; or the table has no commits.

@@ -226,5 +226,5 @@ def _argument(world: World, name: str, value: Any, names: Mapping[str, str]) -> 
 
 
 def _name_or_literal(text: str, names: Mapping[str, str]) -> str:
-    """Return the name of the parameter with this text; no parameter stands for an empty one."""
+    """Return the name of the parameter with this text; an empty text is a literal."""
     return names[text] if text and text in names else repr(text)

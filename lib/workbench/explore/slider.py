@@ -60,7 +60,7 @@ class Slider:
         """Show the frames, which a saved notebook keeps; in a live notebook also the widget."""
         display({"text/html": self._repr_html_(), "text/plain": repr(self)}, raw=True)
         kernel: Any = getattr(get_ipython(), "kernel", None)
-        # A headless run allows no input; neither does it have somebody to move the slider
+        # A headless run allows no input, and its page needs no kernel
         if kernel and kernel._allow_stdin and importlib.util.find_spec("ipywidgets"):
             display(self.widget())
 

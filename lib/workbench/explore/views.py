@@ -153,9 +153,9 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
     connection.execute("SET TimeZone = 'UTC'")
     for instant, each in rows.items():  # DuckDB has no table without columns
         connection.register(instant, each if each.num_columns else pyarrow.table({DELETED: []}))
-    for name, one, other in (("before", before, after), ("after", after, before)):
+    for name, instant, columns_of in (("before", before, after), ("after", after, before)):
         connection.execute(
-            f'CREATE VIEW {name}_rows AS FROM "{one}" UNION ALL BY NAME (FROM "{other}" LIMIT 0)'
+            f'CREATE VIEW {name}_rows AS FROM "{instant}" UNION ALL BY NAME (FROM "{columns_of}" LIMIT 0)'
         )
 
     def run(text: str) -> pd.DataFrame:
@@ -186,12 +186,12 @@ def _read(world: World, table: hudi.Table, instant: str) -> pyarrow.Table:
 
 def _in_spark(world: World, table: hudi.Table, before: str, after: str) -> Reading:
     spark = session(world)
-    one, other = (hudi.as_of(spark, world, table, instant) for instant in (before, after))
-    one.unionByName(other.limit(0), True).createOrReplaceTempView("before_rows")
-    last = other.unionByName(one.limit(0), True)
-    last.createOrReplaceTempView("after_rows")
+    first, last = (hudi.as_of(spark, world, table, instant) for instant in (before, after))
+    first.unionByName(last.limit(0), True).createOrReplaceTempView("before_rows")
+    rows = last.unionByName(first.limit(0), True)
+    rows.createOrReplaceTempView("after_rows")
 
     def run(text: str) -> pd.DataFrame:
         return spark.sql(sqlglot.transpile(text, read="duckdb", write="spark")[0]).toPandas()
 
-    return "CREATE OR REPLACE TEMP VIEW", to_arrow_schema(last.schema), run
+    return "CREATE OR REPLACE TEMP VIEW", to_arrow_schema(rows.schema), run

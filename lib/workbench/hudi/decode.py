@@ -25,7 +25,14 @@ from ..topic import avro
 from ..topic.connect_schema import DECIMAL
 from . import moves
 from .evolution import leaf_types
-from .tables import COMBINED_ORDERING_COLUMN, ORDERING_DIGITS, Table, changeable_partition
+from .tables import (
+    COMBINED_ORDERING_COLUMN,
+    OP_COLUMN,
+    ORDERING_DIGITS,
+    SNAPSHOT_OP,
+    Table,
+    changeable_partition,
+)
 
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
@@ -553,7 +560,9 @@ def _combined_ordering_value(schema: T.StructType, table: Table) -> Column:
     values = []
     for name in table.ordering_fields:
         value = F.col(f"row.{name}")
-        if schema[name].dataType != T.StringType():
+        if name == OP_COLUMN:
+            value = F.when(value == SNAPSHOT_OP, "0").otherwise("1")
+        elif schema[name].dataType != T.StringType():
             value = F.lpad(value.cast("string"), ORDERING_DIGITS, "0")
         values.append(value)
     # / sorts before every digit and letter: of two texts of which one begins with the other, the

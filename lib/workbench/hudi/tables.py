@@ -34,6 +34,8 @@ TABLE_VERSION = "6"
 ORDERING_DIGITS = 20
 # Column of a table that is ordered by several fields: their values as one text.
 COMBINED_ORDERING_COLUMN = "__position"
+# Debezium's column with the operation, and its value for a row of a snapshot.
+OP_COLUMN, SNAPSHOT_OP = "__op", "r"
 # Keys in a commit's extra metadata, where Hudi keeps options that begin with _: the table's index, and
 # its number of buckets
 INDEX_KEY = "_workbench_index"
@@ -63,7 +65,9 @@ class Table:
             whichever comes last; this includes deletes. Several fields, separated by commas, are
             needed where no single one has the position in the source's log (MariaDB, MySQL):
             "__source_file,__source_pos,__source_row". The first that differs decides. They are
-            whole numbers, or texts that sort as the log does. The ordering field of a "mor" table
+            whole numbers, or texts that sort as the log does; or `__op`, by which a row of a snapshot
+            is older than any change: a change of a transaction that was open during the snapshot has
+            an earlier position ("__op,__lsn"). The ordering field of a "mor" table
             is no decimal and no date.
         partition: partition fields.
         database: database of its catalog entry.
@@ -147,6 +151,10 @@ class Table:
         values = [record[name] for name in self.ordering_fields]
         if len(values) == 1:
             return values[0]
+        values = [
+            str(int(value != SNAPSHOT_OP)) if name == OP_COLUMN else value
+            for name, value in zip(self.ordering_fields, values)
+        ]
         return "/".join(
             value if isinstance(value, str) else f"{int(value):0{ORDERING_DIGITS}}"
             for value in values

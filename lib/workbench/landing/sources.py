@@ -149,7 +149,9 @@ def _require_connection(
     server, _, database = settings.connection_url.rpartition("/")
     url, user = source.jdbc_login(world)
     password = world.connect.password_reference
-    is_url = server == url and re.fullmatch(r"[^?&;]+", database)
+    # the built-in poller uses the TLS settings of the world itself
+    name = re.fullmatch(r"([^?&;]+)(\?(&?ssl(mode|rootcert|factory)=[^?&;]*)+)?", database)
+    is_url = server == url and name
     for key, is_valid, expected in (
         ("connection.url", is_url, f"{url}/<database>"),
         ("connection.user", settings.connection_user == user, user),
@@ -163,7 +165,8 @@ def _require_connection(
                 expected=expected,
                 hint="connect.placeholders(world) returns the values",
             )
-    return database
+    assert name
+    return name[1]
 
 
 def topic_name(config: dict[str, str], table: str) -> str:

@@ -26,6 +26,8 @@ from .names import identifier as identifier
 from .names import require_result, role_credentials, role_secret
 from .queries import QUERIES
 
+OPEN_TRANSACTIONS_TIMEOUT = 300  # seconds
+
 
 def connect(
     world: World, database: Optional[str] = None, role: str = "admin"
@@ -543,6 +545,27 @@ def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
             hint="a connector still reads it: delete that connector, then drop the slot",
         )
         return True
+
+
+def wait_for_open_transactions(world: World, database: Optional[str] = None) -> None:
+    """Wait until all transactions that have written and are open now have ended, in any database of the server.
+
+    Raises:
+        SourceError: they have not ended after OPEN_TRANSACTIONS_TIMEOUT seconds.
+    """
+    next_id = query(
+        world, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS id", database=database
+    )
+    ended = "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8 AS ended"
+    wait_until(
+        lambda: bool(query(world, ended, [next_id.loc[0, "id"]], database).loc[0, "ended"]),
+        "open transactions of the source to end",
+        timeout=OPEN_TRANSACTIONS_TIMEOUT,
+        interval=0.2,
+        error=SourceError,
+        hint="SELECT pid, xact_start, query FROM pg_stat_activity WHERE backend_xid IS NOT NULL; and "
+        "pg_prepared_xacts",
+    )
 
 
 def log_position(world: World, database: Optional[str] = None) -> str:

@@ -18,7 +18,7 @@ from ..stack.doctor import Finding
 from . import mariadb, postgres
 from .queries import QUERIES
 
-KNOWN = yaml_files.load(Path(__file__).with_suffix(".yaml"))
+HINTS = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 SEPARATOR = "\x1e"  # between the statements of a row of readiness.sql
 COLUMNS = ["item", "value", "problem", "statements"]
 CORRECT_NAME = "-- correct the name: schema.table, for a partition that of its table"
@@ -31,7 +31,7 @@ class Report:
     Attributes:
         world: name of the world.
         source: name of the source.
-        server: one row per check of the server: item, value, problem ("" if there is none), statements
+        server: one row per check of the server: item, value, problem (empty without one), statements
             (those that remove the problem; a text that begins with -- is no SQL).
         tables: one row per table: item, schema, table, kind, rows (counted up to 1 MiB, for 200
             tables; otherwise the server's estimate), bytes, key (the columns), identity (how
@@ -72,7 +72,8 @@ class Report:
     def script(self) -> str:
         """Return one SQL script for the administrator, which removes all obstacles.
 
-        It has SQL and comments only. Each statement occurs once; a password is a variable of psql.
+        It has SQL, comments, and psql's command for the password of a role: psql prompts for it, and
+        sends its verifier, which the server may log. Each statement occurs once.
         """
         lines = {f"-- {escape_unprintable(self.source)}: for the administrator of the server": None}
         for item, problem, statements in self.obstacles.itertuples(index=False):
@@ -135,7 +136,7 @@ def check(
 
 def _first_match(section: str, text: str) -> Any:
     """Return the entry of a section of readiness.yaml whose pattern is the first one in the text."""
-    entries = KNOWN[section].items()
+    entries = HINTS[section].items()
     return next(entry for pattern, entry in entries if re.search(pattern, text))
 
 

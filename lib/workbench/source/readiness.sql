@@ -67,7 +67,7 @@ SELECT 'replication', CASE WHEN replicates THEN 'granted' ELSE 'not granted' END
     CASE WHEN replicates THEN '' WHEN connector IS NULL THEN format('there is no role %%I', reader)
         ELSE format('role %%I may not replicate', reader) END,
     CASE WHEN replicates THEN '' ELSE concat_ws(E'\x1e', CASE WHEN connector IS NULL
-        THEN format('CREATE ROLE %%I LOGIN PASSWORD :''password''; -- psql --set password=…', reader) END,
+        THEN format(E'CREATE ROLE %%I LOGIN;\x1e\\password %%I', reader, reader) END,
         format(CASE WHEN provider = 'Amazon' THEN 'GRANT rds_replication TO %%I;' ELSE 'ALTER ROLE %%I REPLICATION;' END,
             reader)) END FROM me
 UNION ALL

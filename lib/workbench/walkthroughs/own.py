@@ -27,7 +27,16 @@ from pydantic import Field, ValidationError
 from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing, stack
-from ..base import LakeError, SourceError, WorkbenchError, World, paths, wait_until, yaml_files
+from ..base import (
+    ConnectorError,
+    LakeError,
+    SourceError,
+    WorkbenchError,
+    World,
+    paths,
+    wait_until,
+    yaml_files,
+)
 from ..base.params import ConfigModel
 from ..base.wait import stop_on_signal
 from ..checks import check, check_values
@@ -124,11 +133,16 @@ class OwnFlow(CaptureFlow):
         """Wait until the topics hold all changes that were committed so far.
 
         PostgreSQL's log gets a message, which the connector publishes after all earlier changes.
-        MariaDB has no such message: there `compare` repeats itself.
+        MariaDB has no such message: there the connector commits an offset after them.
+
+        Raises:
+            WorkbenchError: the connector has failed, or it has not published them after two minutes.
         """
-        if not self.publication:
-            return
         connector = self.captures[0].connector
+        if not self.publication:
+            if not self.polled and connect.offset(world, connector) is not None:
+                self._wait_for_offset(world, connector)
+            return
         topic, mark = f"{connector}.message", uuid.uuid4().hex.encode()
         topics.create(world, topic)
         start = topics.end_offsets(world, topic)
@@ -147,6 +161,20 @@ class OwnFlow(CaptureFlow):
             failure_reason=lambda: connect.failure(world, connector),
         )
 
+    def _wait_for_offset(self, world: World, connector: str) -> None:
+        position = self.db.position_to_int(self.db.log_position(world, self.database))
+
+        def is_reached() -> bool:
+            offset = connect.offset(world, connector) or {}
+            return self.db.position_to_int("{file}:{pos}".format(**offset)) >= position
+
+        wait_until(
+            is_reached,
+            f"connector {connector} to reach the source's log position",
+            timeout=120,
+            failure_reason=lambda: connect.failure(world, connector),
+        )
+
     def ingest(
         self,
         spark: SparkSession,
@@ -155,13 +183,27 @@ class OwnFlow(CaptureFlow):
         kind: str = "",
         stop: Callable[[], bool] = lambda: False,
     ) -> dict[str, hudi.Ingested]:
-        """Ingest as `CaptureFlow.ingest` does, after a poll if the flow is polled. Empty topics are left out."""
+        """Ingest as `CaptureFlow.ingest` does, after a poll if the flow is polled.
+
+        A table without messages is left out until its first ingest.
+
+        Raises:
+            ConnectorError: the connector has failed.
+        """
+        connector = self.captures[0].connector
+        reason = None if self.polled else connect.failure(world, connector)
+        if reason:
+            raise ConnectorError(
+                f"no changes arrive from connector {connector}: {reason}",
+                hint=f"remove the cause, then connect.restart(world, {connector!r})",
+            )
         if self.polled:
             landing.run_once(spark, world, *self.deployed_connectors)
         filled = [
             table
             for table in into or self.tables(world)
-            if topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
+            if hudi.exists(table)
+            or topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
         ]
         return super().ingest(spark, world, *filled, kind=kind, stop=stop) if filled else {}
 
@@ -246,9 +288,10 @@ def load(world: World, flow: str) -> Walkthrough:
             location=paths.display_path(folder(flow)),
             hint=f"--world {declared.world}",
         )
-    at, path = world.source(declared.source), folder(flow) / f"{connector}.json"
+    world.source(declared.source)  # raises ParamsError
+    path = folder(flow) / f"{connector}.json"
     if not path.exists():  # deleted, or a capture was interrupted
-        _write_connector(at, flow, declared)
+        _write_connector(flow, declared)
     raw = configs.read(path)
 
     def config(world: World, name: str) -> dict[str, str]:
@@ -285,7 +328,7 @@ def load(world: World, flow: str) -> Walkthrough:
 
 def _capture(flow: str, declared: Declaration, table: OwnTable) -> Capture:
     positions = {
-        "postgres": "__lsn",
+        "postgres": "__op,__lsn",
         "mariadb": "__source_file,__source_pos,__source_row",
     }
     ordering = declared.poll or positions.get(declared.engine, positions["mariadb"])
@@ -387,7 +430,7 @@ def capture(
     _require_ready(replace(report, server=report.server[:0]), bool(key), bool(poll))
     declared = declared.model_copy(update={"tables": [*declared.tables, *added]})
     if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
-        _write(at, name, declared)
+        _write(name, declared)
     if poll:
         progress("polling sees no deletes, and of several changes between two polls only the last")
     return complete(world, name, progress)
@@ -594,17 +637,17 @@ def _scales(at: World, declared: Declaration, table: own_source.SourceTable) -> 
     return {column: min(int(n), MAX_SCALE) for column, n in found.items() if n > DEFAULT_SCALE}
 
 
-def _write(at: World, flow: str, declared: Declaration) -> None:
+def _write(flow: str, declared: Declaration) -> None:
     """Write flow.yaml, then the connector's JSON: `load` creates a missing one."""
     text = yaml.safe_dump(declared.model_dump(), sort_keys=False, allow_unicode=True)
     paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
-    _write_connector(at, flow, declared)
+    _write_connector(flow, declared)
 
 
-def _write_connector(at: World, flow: str, declared: Declaration) -> None:
+def _write_connector(flow: str, declared: Declaration) -> None:
     """Write the tables of a flow into the connector's JSON; the user's other changes of it stay."""
     path = folder(flow) / f"{OWN_PREFIX}{flow}.json"
-    config = configs.read(path) if path.exists() else _template(at, OWN_PREFIX + flow, declared)
+    config = configs.read(path) if path.exists() else _template(OWN_PREFIX + flow, declared)
     sources = ",".join(table.source for table in declared.tables)
     if declared.poll:
         config["table.whitelist"] = sources
@@ -625,14 +668,10 @@ def _excluded(declared: Declaration) -> list[str]:
     return [f"{table.source}.{column}" for table in declared.tables for column in table.excluded]
 
 
-def _template(at: World, connector: str, declared: Declaration) -> dict[str, str]:
+def _template(connector: str, declared: Declaration) -> dict[str, str]:
     """Return the JSON of a new connector."""
-    # the client of the connector has its own names for MariaDB's TLS: there the user adds them
-    is_postgres_log = declared.engine == "postgres" and not declared.poll
-    tls = {"mode": at.postgres.ssl, "rootcert": at.postgres.ssl_ca} if is_postgres_log else {}
     kind = "poll" if declared.poll else declared.engine
     template = {
-        **{f"database.ssl{key}": value for key, value in tls.items()},
         **TEMPLATES["connectors"][kind],
         **({} if declared.poll else TEMPLATES["log"]),
         **TEMPLATES["converters"][declared.format],
@@ -719,8 +758,10 @@ def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
         grant = postgres if declared.engine == "postgres" else mariadb
         grant.grant_replication(at, sources, declared.database)
     own_topics = [] if declared.poll else [f"{connector}.signals"]
-    for topic in [*own_topics, *(captured.topic(at, name) for name in captured.names)]:
+    for topic in own_topics:
         topics.create(at, topic)
+    for name in captured.names:
+        topics.create(at, captured.topic(at, name), **TEMPLATES["topic"])
     landing.apply(at, connector, captured.config(at, connector))
     if not declared.poll:
         connect.wait_running(at, connector)
@@ -734,6 +775,8 @@ def _await_snapshot(at: World, declared: Declaration, captured: CaptureFlow) -> 
     joined = [table for table in new if table.joined]
     spans = {t.name: topics.offset_span(at, captured.topic(at, t.name)) for t in joined}
     if joined:
+        if captured.publication:  # the log has no changes from before a table was published
+            postgres.wait_for_open_transactions(at, captured.database)
         captured.wait_until_captured(at)  # the connector knows the tables now
         data = {"data-collections": [t.source for t in joined], "type": "BLOCKING"}
         signal = json.dumps({"type": "execute-snapshot", "data": data})
@@ -972,7 +1015,7 @@ def _remove_tables(
     at, connector = world.source(declared.source), OWN_PREFIX + flow
     kept = [table for table in declared.tables if table not in leaving]
     rest = declared.model_copy(update={"tables": kept})
-    _write_connector(at, flow, rest)
+    _write_connector(flow, rest)
     captured = load(world, flow).flow
     assert captured
     if captured.publication:
@@ -989,4 +1032,4 @@ def _remove_tables(
         if declared.format == "avro":
             registry.delete(at, f"{topic}-key", f"{topic}-value")
         topics.delete(at, topic)
-    _write(at, flow, rest)
+    _write(flow, rest)

@@ -37,7 +37,7 @@ class SourceTable:
         columns: {column: type in the source}, without the excluded columns.
         excluded: the columns that are not captured.
         key: the columns that identify a row.
-        declares_key: whether the connector must be told the key, because it is no primary key.
+        declares_key: whether the connector's configuration needs the key, because it is no primary key.
         rows: the number of rows.
     """
 
@@ -78,27 +78,27 @@ def describe(
     schema, _, table = full_name(db, database, name).rpartition(".")
     location = f"{schema}.{table} in database {database}"
     query = MARIADB_COLUMNS if db is MARIADB else QUERIES["own_columns"]
-    found = db.query(world, query, [table, schema], database).set_index("name")
-    omitted = [column for column in excluded if column in found.index]
-    found = found.drop(index=omitted)
-    if found.empty:
+    catalog = db.query(world, query, [table, schema], database).set_index("name")
+    omitted = [column for column in excluded if column in catalog.index]
+    catalog = catalog.drop(index=omitted)
+    if catalog.empty:
         raise SourceError(
             f"there is no table {name}",
             location=location,
             expected="table or schema.table, as the database spells it; no view",
         )
-    _require_names(location, [schema, table], list(found.index))
+    _require_names(location, [schema, table], list(catalog.index))
     if db is POSTGRESQL:
-        _require_types(world, database, f"{schema}.{table}", list(found.index))
-    natural = found[found["key_position"] > 0].sort_values("key_position")
+        _require_types(world, database, f"{schema}.{table}", list(catalog.index))
+    natural = catalog[catalog["key_position"] > 0].sort_values("key_position")
     columns = tuple(key or natural.index)
     is_natural = columns == (*natural.index,)
     if not is_natural or not columns:
-        _require_key(location, columns, set(found.index), bool(found["is_full"].iloc[0]))
+        _require_key(location, columns, set(catalog.index), bool(catalog["is_full"].iloc[0]))
     rows = _count(world, db, database, f"{schema}.{table}", () if is_natural else columns)
     return SourceTable(
         f"{schema}.{table}",
-        found["type"].to_dict(),
+        catalog["type"].to_dict(),
         omitted,
         columns,
         not (is_natural and natural["is_primary"].all()),
@@ -122,10 +122,10 @@ def _require_names(location: str, table: list[str], columns: list[str]) -> None:
 
 def _require_types(world: World, database: str, name: str, columns: list[str]) -> None:
     """Raise SourceError if PostgreSQL's columns have types that Debezium does not support."""
-    found = postgres.query(world, QUERIES["unsupported_columns"], [[name]], database)
+    rows = postgres.query(world, QUERIES["unsupported_columns"], [[name]], database)
     unsupported = [
         f"{column} ({kind})"
-        for column, kind in found.itertuples(index=False)
+        for column, kind in rows.itertuples(index=False)
         if column.rpartition(".")[2] in columns
     ]
     if unsupported:

@@ -243,13 +243,13 @@ def _slots(owned: OwnedResources, world: World) -> list[str]:
     The slots of flows that `workbench capture` made belong to those flows only.
     """
     configs = [config for config in owned.configs(world).values() if "slot.name" in config]
-    own, captured = {c["slot.name"] for c in configs}, postgres.slot_prefix(world) + OWN_PREFIX
+    names, captured = {c["slot.name"] for c in configs}, postgres.slot_prefix(world) + OWN_PREFIX
     existing = _existing(world, {c["database.dbname"] for c in configs}, postgres.databases)
     return [
         slot
         for name in existing
         for slot in postgres.connector_slots(world, name)
-        if slot in own or (not owned.own and not slot.startswith(captured))
+        if slot in names or (not owned.own and not slot.startswith(captured))
     ]
 
 
