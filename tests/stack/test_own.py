@@ -105,17 +105,17 @@ PARTITIONED = """
 def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
     """The changes after the snapshot arrive, which the silent data loss of such tables was."""
     execute(bikes, PARTITIONED)
-    own.capture(bikes, "bikes", "Sales.trips", partition=["region"], type="mor", flow="sales")
+    own.capture(bikes, "bikes", "Sales.trips", partition=["region"], type="mor", flow="their_sales")
     execute(
         bikes,
         'UPDATE "Sales".trips SET amount = 0 WHERE id % 10 = 0; DELETE FROM "Sales".trips WHERE id = 3;'
         """UPDATE "Sales".trips SET region = 'north' WHERE id IN (1, 5);"""
         """INSERT INTO "Sales".trips VALUES (301, 'south', 1), (302, 'north', 2)""",
     )
-    done = own.follow(bikes, "sales")["sales_trips"]
+    done = own.follow(bikes, "their_sales")["sales_trips"]
     assert (done.upserts, done.deletes) == (34, 3)
-    own.compare(bikes, "sales")
-    table = own.load(bikes, "sales").flow.table(bikes)
+    own.compare(bikes, "their_sales")
+    table = own.load(bikes, "their_sales").flow.table(bikes)
     assert (table.type, table.partition, table.key) == ("mor", ("region",), ("id", "region"))
 
 
@@ -252,7 +252,8 @@ def test_follow_goes_on_until_it_is_interrupted(bikes, spark):
 def test_a_failed_connector_and_expired_messages_are_reported(bikes, spark):
     own.capture(bikes, "bikes", "stations")
     flow = own.load(bikes, "bikes").flow
-    execute(bikes, "UPDATE stations SET name = repeat('x', 3000000) WHERE station_id = 1")
+    large = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300000) n"  # 9.6 MB, hardly compressible
+    execute(bikes, f"UPDATE stations SET name = ({large}) WHERE station_id = 1")
     assert own.follow(bikes, "bikes")["stations"].upserts == 1
     own.compare(bikes, "bikes")
 
