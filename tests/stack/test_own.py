@@ -76,7 +76,9 @@ def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsy
     history = trace.row(bikes, walkthroughs.traced_table(bikes, "bikes/stations"), 7)
     assert list(history.changes["op"]) == ["snapshot", "update"]
 
+    spark.sql("CREATE TABLE bikes.by_the_analyst USING parquet AS SELECT 1 AS n")
     remaining = own.remaining(bikes, "bikes")
+    assert remaining["other tables in the catalog"] == ["bikes.by_the_analyst"]
     assert remaining["publications"] == ["own_bikes"] and "own_bikes" in remaining["connectors"]
     own.forget(bikes, "bikes")
     assert own.names(bikes) == []
@@ -196,6 +198,11 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
         own.capture(bikes, "bikes", "stations", partition=["station"])
     with pytest.raises(LakeError, match="not the name of a flow"):
         own.capture(bikes, "bikes", "stations", flow="No way")
+    for reserved in ("default", "datalake"):
+        with pytest.raises(LakeError, match=f"is in use: catalog database {reserved}"):
+            own.capture(bikes, "bikes", "stations", flow=reserved)
+    with pytest.raises(LakeError, match="no column docs in stations"):
+        own.capture(bikes, "bikes", "stations", exclude=["docs"])
     for make, remove, message in (
         ("CREATE PUBLICATION own_bikes", "DROP PUBLICATION own_bikes", "publication own_bikes"),
         (
@@ -217,10 +224,87 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
         own.capture(bikes, "bikes", "stations", format="json")
 
 
+def test_what_a_snapshot_would_not_contain_is_refused(bikes):
+    """Not the user of the other tests, who is a superuser and sees all rows."""
+    eve = own_help.with_source(bikes, port=PORT, database="bikes", user="eve")
+    execute(
+        bikes,
+        "CREATE ROLE eve LOGIN REPLICATION PASSWORD 'their-own-password';"
+        "GRANT CREATE ON DATABASE bikes TO eve; GRANT USAGE ON SCHEMA public TO eve;"
+        "GRANT SELECT ON stations TO eve;"
+        "CREATE TABLE secured (id int PRIMARY KEY); ALTER TABLE secured OWNER TO eve;"
+        "INSERT INTO secured SELECT generate_series(1, 9);"
+        "ALTER TABLE secured ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;"
+        "CREATE POLICY few ON secured USING (id < 5);"
+        "CREATE UNLOGGED TABLE scratch (id int PRIMARY KEY, at timestamp); ALTER TABLE scratch OWNER TO eve",
+    )
+    try:
+        for table, message in (
+            ("secured", "row security hides rows.*ALTER ROLE eve BYPASSRLS"),
+            ("scratch", "unlogged.*SET LOGGED"),
+            ("stations", "not the owner.*OWNER TO eve"),
+        ):
+            with pytest.raises(SourceError, match=f"(?s)table public.{table}: {message}"):
+                own.capture(eve, "bikes", table)
+        assert not own.folder("bikes").exists()
+    finally:
+        execute(bikes, "DROP OWNED BY eve CASCADE; DROP ROLE eve")
+
+
+def test_a_table_that_was_dropped_leaves_its_flow(bikes, spark, capsys):
+    execute(bikes, "CREATE TABLE riders (id int PRIMARY KEY); INSERT INTO riders VALUES (1), (2)")
+    own.capture(bikes, "bikes", "stations", "riders")
+    flow = own.load(bikes, "bikes").flow
+    table, topic = flow.table(bikes, "riders"), flow.topic(bikes, "riders")
+    assert spark.catalog.tableExists("bikes.riders")
+    execute(bikes, "DROP TABLE riders; UPDATE stations SET docks = 7 WHERE station_id = 1")
+    assert own.follow(bikes, "bikes")["stations"].upserts == 1
+    for function in (
+        lambda: own.compare(bikes, "bikes"),
+        lambda: own.capture(bikes, "bikes", "stations"),
+    ):
+        with pytest.raises(
+            SourceError, match="(?s)no longer has public.riders.*forget bikes public.riders"
+        ):
+            function()
+    with pytest.raises(LakeError, match="(?s)no table rider.*public.riders"):
+        own.forget(bikes, "bikes", "rider")
+    own.forget(bikes, "bikes", "public.riders")
+    assert [each.name for each in own.declaration("bikes").tables] == ["stations"]
+    assert not hudi.exists(table) and not spark.catalog.tableExists("bikes.riders")
+    assert topic not in topics.names(bikes)
+    assert [a for a in registry.artifacts(bikes)["artifact"] if "riders" in a] == []
+    own.capture(bikes, "bikes", "stations")
+    assert "nothing to change" in capsys.readouterr().out
+    execute(
+        bikes,
+        "CREATE TABLE riders (id int PRIMARY KEY, n int); INSERT INTO riders VALUES (3, 3);"
+        "UPDATE stations SET docks = 8 WHERE station_id = 1",
+    )
+    own.capture(bikes, "bikes", "riders")
+    assert own.follow(bikes, "bikes")["stations"].upserts == 1
+    own.compare(bikes, "bikes")
+
+
+def test_an_added_column_is_a_difference_until_a_message_has_it(bikes, spark, capsys):
+    own.capture(bikes, "bikes", "stations")
+    execute(bikes, "ALTER TABLE stations ADD COLUMN ramp int")
+    own.compare(bikes, "bikes")
+    assert "200 rows × 5 columns, no value differs" in capsys.readouterr().out
+    execute(bikes, "UPDATE stations SET ramp = 3 WHERE station_id = 1")
+    own.compare(bikes, "bikes")
+    execute(bikes, "ALTER TABLE stations ADD COLUMN open boolean DEFAULT true")
+    with pytest.raises(CheckFailed, match="open"):
+        own.compare(bikes, "bikes")
+    execute(bikes, "UPDATE stations SET docks = docks")
+    own.compare(bikes, "bikes")
+
+
 @pytest.mark.parametrize(
     "point",
     [
         "_write",
+        "_write_connector",
         "create_publication",
         "create",
         "apply",
@@ -235,6 +319,7 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
 def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
     owners = {
         "_write": own,
+        "_write_connector": own,
         "create_publication": postgres,
         "create": topics,
         "apply": own.landing,
@@ -278,14 +363,19 @@ def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
             "CREATE TABLE parts (good int, part int, note text, PRIMARY KEY (good, part))",
             "INSERT INTO parts SELECT seq, 1, 'part' FROM seq_1_to_100",
             "CREATE TABLE loose (id int)",
+            "CREATE TABLE odd (id int PRIMARY KEY, u uuid)",
         ):
             mariadb.execute(mine, statement, database="shop")
         with pytest.raises(SourceError, match="no primary key"):
             own.capture(mine, "bikes", "loose")
+        with pytest.raises(SourceError, match="(?s)u uuid: Debezium cannot read.*MODIFY `u` char"):
+            own.capture(mine, "bikes", "odd")
+        assert not own.folder("bikes").exists()
         captured = own.capture(mine, "bikes", "goods")
         assert captured["rows"].tolist() == [500]
         joined = own.capture(mine, "bikes", "shop.parts")
         assert joined["rows"].tolist() == [500, 100]
+        own.capture(mine, "bikes", "loose", "odd", key=["id"], exclude=["u"])
         for statement in (
             "UPDATE goods SET price = 0 WHERE id <= 20",
             "DELETE FROM goods WHERE id = 30",
@@ -309,12 +399,13 @@ TYPES = """
     CREATE TYPE mood AS ENUM ('glad', 'sad');
     CREATE DOMAIN positive AS int CHECK (VALUE > 0);
     CREATE TABLE types (id bigint PRIMARY KEY, flag boolean, price numeric, amount numeric(10, 2), share real,
-        mass double precision, code char(3), name varchar(20), note text, data bytea, born date, opens time,
+        mass double precision, code char(3), name varchar(20), note text, data bytea, born date, opens time, zoned timetz,
         ends timestamp, seen timestamptz, lasts interval, tags text[], numbers int[], body jsonb, raw json,
         uid uuid, feels mood, size positive, place point, address inet, span int4range, cost money, changed timestamptz);
     INSERT INTO types SELECT n, n % 2 = 0, n / 7.0::numeric(20, 6), n / 4.0, n / 8.0, n * 1.5, 'a' || n % 9, 'name ' || n,
         NULLIF('note ' || n % 5, 'note 0'), decode(lpad(to_hex(n), 8, '0'), 'hex'), DATE '2001-01-01' + n,
-        TIME '08:00' + n * INTERVAL '1 s', TIMESTAMP '2001-02-03 04:05:06.789' + n * INTERVAL '1 h',
+        TIME '08:00' + n * INTERVAL '1 s',
+        TIMETZ '08:00:00+02' + n * INTERVAL '1.5 s', TIMESTAMP '2001-02-03 04:05:06.789' + n * INTERVAL '1 h',
         TIMESTAMPTZ '2001-02-03 04:05:06.789012+02' + n * INTERVAL '1 h', n * INTERVAL '1 day 2 s',
         ARRAY['a', n::text], ARRAY[n, n + 1], jsonb_build_object('n', n, 'list', ARRAY[1, 2]), '{"a":  1}',
         md5(n::text)::uuid, (ARRAY['glad', 'sad'])[1 + n % 2]::mood, n, point(n, -n), ('10.0.0.' || n % 250)::inet,
@@ -363,6 +454,18 @@ def test_a_number_with_too_many_digits_needs_scales_and_a_new_lake_table(bikes, 
     own.compare(bikes, "bikes")
 
 
+def test_columns_with_other_values_in_raw_types_are_not_compared(bikes, spark, capsys):
+    execute(bikes, TYPES)
+    own.capture(bikes, "bikes", "types", raw=True, format="json")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "row by row, without price, " in text
+    for column in ("opens", "seen", "lasts", "place"):
+        assert f"{column}" in text.partition("without price")[2]
+    execute(bikes, "UPDATE types SET name = 'x', seen = now() WHERE id <= 20")
+    assert own.follow(bikes, "bikes")["types"].upserts == 20
+    own.compare(bikes, "bikes")
+
+
 def test_tables_are_polled(bikes, spark, capsys):
     execute(
         bikes,
@@ -372,6 +475,7 @@ def test_tables_are_polled(bikes, spark, capsys):
     with pytest.raises(LakeError, match="has no column updated"):
         own.capture(bikes, "bikes", "stations", poll="updated")
     captured = own.capture(bikes, "bikes", "prices", poll="updated")
+    assert "polling sees no deletes" in capsys.readouterr().out
     assert captured["rows"].tolist() == [100]
     assert list(postgres.publications(bikes.source("bikes"))["publication"]) == [], "no log is read"
     own.capture(bikes, "bikes", "prices", poll="updated")

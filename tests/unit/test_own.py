@@ -2,8 +2,10 @@
 
 import json
 import re
+import types
 from dataclasses import replace
 
+import pandas
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -12,6 +14,7 @@ from workbench.base import params, secrets
 from workbench.base.errors import LakeError, SourceError
 from workbench.cli.main import app
 from workbench.connect import configs
+from workbench.source import readiness
 from workbench.source.databases import POSTGRESQL
 from workbench.walkthroughs import own, own_source, resources
 from workbench.walkthroughs.steps import Product
@@ -49,14 +52,15 @@ def world(tmp_path, monkeypatch):
         port=5432,
         database="bikes",
         user="ada",
+        ssl="require",
         password=secrets.Secret("bikes"),
     )
     return params.load("local").model_copy(update={"sources": {"bikes": source}})
 
 
-def declare(**changes):
-    settings = {"database.sslmode": "require", "database.sslrootcert": ""}
-    own._write("bikes", own.Declaration.model_validate({**FLOW, **changes}), settings)
+def declare(world, flow="bikes", **changes):
+    declared = own.Declaration.model_validate({**FLOW, **changes})
+    own._write(world.source("bikes"), flow, declared)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +69,16 @@ def declare(**changes):
     ids=["avro", "json", "poll", "mariadb"],
 )
 def test_the_json_of_a_flow_has_known_keys_and_the_source_as_placeholders(world, changes):
-    declare(**changes)
+    declare(world, **changes)
     path = own.folder("bikes") / "own_bikes.json"
     raw = json.loads(path.read_text())
     assert not re.search(r"<|db\.example\.com|\bada\b", path.read_text())
     flow = own.load(world, "bikes").flow
     config = flow.config(world, "own_bikes")
     host = config.get("database.hostname") or config["connection.url"]
-    if not changes.get("poll"):
+    if changes.get("poll") or changes.get("engine"):
+        assert "database.sslmode" not in raw
+    else:
         assert raw.pop("database.sslmode") == config.pop("database.sslmode") == "require"
         assert "database.sslrootcert" not in raw
     if changes.get("engine") != "mariadb":
@@ -86,7 +92,7 @@ def test_the_json_of_a_flow_has_known_keys_and_the_source_as_placeholders(world,
 
 
 def test_edits_of_the_json_stay_when_a_table_joins(world):
-    declare()
+    declare(world)
     path = own.folder("bikes") / "own_bikes.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "poll.interval.ms": "70"}))
     visits = {
@@ -98,7 +104,7 @@ def test_edits_of_the_json_stay_when_a_table_joins(world):
         "excluded": ["area"],
         "joined": True,
     }
-    declare(tables=[TABLE, visits])
+    declare(world, tables=[TABLE, visits])
     config = json.loads(path.read_text())
     assert config["poll.interval.ms"] == "70"
     assert config["table.include.list"] == "public.trips,public.visits"
@@ -108,10 +114,146 @@ def test_edits_of_the_json_stay_when_a_table_joins(world):
     assert (table.key, table.database) == (("a", "b"), "bikes")
 
 
+def test_a_missing_json_is_created_again_and_tables_that_it_lacks_are_added(world):
+    """A capture can be interrupted between its two files; the user can delete the second one."""
+    declare(world)
+    path = own.folder("bikes") / "own_bikes.json"
+    before = path.read_text()
+    path.unlink()
+    assert own.load(world, "bikes").name == "bikes" and path.read_text() == before
+    config = {**json.loads(before), "poll.interval.ms": "70", "table.include.list": "public.other"}
+    path.write_text(json.dumps(config))
+    declare(world)
+    written = json.loads(path.read_text())
+    assert written == {**config, "table.include.list": "public.trips"}
+    path.write_text(json.dumps(written, indent=8))
+    declare(world)
+    assert path.read_text() == json.dumps(written, indent=8), "its form stays, too"
+
+
+def test_a_killed_write_leaves_the_declaration(world, monkeypatch):
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(own, "_write_connector", killed)
+        declare(world)
+    assert own.names(world) == ["bikes"]
+
+
+def test_a_removal_ends_with_the_declaration(world, monkeypatch):
+    declare(world)
+    folder = own.folder("bikes")
+    (folder / "notes").mkdir()
+    monkeypatch.setattr(resources.shutil, "rmtree", lambda path: None)
+    resources._remove_own_folder(world, str(folder))
+    assert [path.name for path in folder.iterdir() if path.is_file()] == ["flow.yaml"]
+
+
+def test_a_flow_is_one_of_its_world(world):
+    declare(world)
+    other = world.model_copy(update={"name": "cluster"})
+    for function in (own.load, own.follow, own.compare, own.forget, own.remaining, own.complete):
+        with pytest.raises(
+            LakeError, match="(?s)one of world 'local', not of 'cluster'.*--world local"
+        ):
+            function(other, "bikes")
+
+
+@pytest.mark.parametrize("name", ["../own/bikes", "bikes/", "Bikes", "", "."])
+def test_the_name_of_a_flow_is_no_path(world, name):
+    declare(world)
+    for function in (own.load, own.forget):
+        with pytest.raises(LakeError, match="is not the name of a flow"):
+            function(world, name)
+
+
+def test_a_damaged_flow_is_left_out_with_one_line(world, capsys):
+    own._warn.cache_clear()
+    for name, source in (("bikes", "bikes"), ("invalid", "bikes"), ("gone", "sold")):
+        declare(world, name, source=source)
+    (own.folder("invalid") / "flow.yaml").write_text("a: [")
+    (own.folder("bikes") / "own_bikes.json").write_text("{")
+    declare(world, "good")
+    for _ in range(2):
+        assert own.names(world) == ["good"]
+    assert "good/trips" in walkthroughs.captured_tables(world)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3 and all("is left out" in line for line in lines)
+    assert "no source 'sold'" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"source": "mariadb"}, "table of mariadb"), ({"format": "avro"}, "(?s)avro.*--format json")],
+)
+def test_polling_is_refused_where_it_is_impossible(world, options, message):
+    values = {"source": "bikes", **options}
+    with pytest.raises(LakeError, match=message):
+        own.capture(world, values.pop("source"), "trips", poll="updated", **values)
+
+
+def report(problem):
+    rows = pandas.DataFrame(
+        [["table a.b", problem, ["ADD IT"]]], columns=["item", "problem", "statements"]
+    )
+    return readiness.Report("local", "bikes", rows[:0], rows)
+
+
+def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
+    for problem, options in (
+        ("row security hides rows", {}),
+        ("row security hides rows", {"polled": True}),
+        ("no primary key; u uuid: Debezium cannot read this type", {"has_key": True}),
+    ):
+        with pytest.raises(SourceError, match=f"(?s)table a.b: {problem.split('; ')[-1]}.*ADD IT"):
+            own._require_ready(report(problem), **options)
+    own._require_ready(report(""))
+    own._require_ready(report("no primary key"), has_key=True)
+    own._require_ready(report("not the owner: cannot be published; unlogged"), polled=True)
+
+
+@pytest.fixture
+def described(monkeypatch):
+    """The columns id and area for each table, without a database."""
+
+    def describe(world, db, database, name, key=(), excluded=()):
+        full = own_source.full_name(db, database, name)
+        omitted = [column for column in excluded if column in ("area", "secret")]
+        return own_source.SourceTable(full, {"id": "integer"}, omitted, ("id",), False, 3)
+
+    monkeypatch.setattr(own_source, "describe", describe)
+
+
+def describe(world, tables, key=(), exclude=(), partition=(), type=""):
+    declared = own.Declaration.model_validate({**FLOW, "tables": [{**TABLE, "excluded": ["area"]}]})
+    layout = {"partition": [*partition], "type": type}
+    return own._describe(world, declared, tables, key, exclude, layout)
+
+
+def test_an_excluded_column_that_no_table_has_is_refused(world, described):
+    [added] = describe(world, ["visits", "public.trips"])
+    assert (added.source, added.joined) == ("public.visits", True)
+    assert describe(world, ["visits"], exclude=["area"])[0].excluded == ["area"]
+    with pytest.raises(LakeError, match="(?s)no column secrett in visits"):
+        describe(world, ["visits"], exclude=["area", "secrett"])
+
+
+@pytest.mark.parametrize(
+    "options", [{"exclude": ["secret"]}, {"key": ["b"]}, {"partition": ["id"]}, {"type": "mor"}]
+)
+def test_other_options_for_a_table_of_the_flow_are_refused(world, described, options):
+    assert (
+        describe(world, ["trips"]) == describe(world, ["trips"], exclude=["area"], key=["id"]) == []
+    )
+    with pytest.raises(LakeError, match="the flow has public.trips with the"):
+        describe(world, ["trips"], **options)
+
+
 def test_a_table_whose_rows_may_move_has_a_global_index(world):
-    declare(tables=[{**TABLE, "partition": ["region"]}])
+    declare(world, tables=[{**TABLE, "partition": ["region"]}])
     assert own.load(world, "bikes").flow.table(world).index == "GLOBAL_SIMPLE"
-    declare(tables=[{**TABLE, "partition": ["id"]}])
+    declare(world, tables=[{**TABLE, "partition": ["id"]}])
     assert own.load(world, "bikes").flow.table(world).index == "SIMPLE"
 
 
@@ -135,7 +277,7 @@ def test_a_flow_file_is_read_strictly(world, change, message):
 
 
 def test_flows_are_walkthroughs_of_their_world(world):
-    declare()
+    declare(world)
     other = world.model_copy(update={"name": "cluster"})
     assert own.names(world) == ["bikes"] and own.names(other) == []
     assert "bikes" not in [each.name for each in walkthroughs.for_world(world)], "not torn down"
@@ -147,7 +289,7 @@ def test_flows_are_walkthroughs_of_their_world(world):
 
 
 def test_the_users_tables_are_never_removed(world, monkeypatch):
-    declare()
+    declare(world)
     walkthrough = own.load(world, "bikes")
     owned = walkthrough.resources
 
@@ -211,3 +353,19 @@ def test_the_options_of_capture_are_passed_on(monkeypatch):
         "raw": True,
     }
     assert CliRunner().invoke(app, ["capture", "bikes", "trips", "--format", "xml"]).exit_code == 1
+
+
+def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
+    monkeypatch.setattr(own.landing, "names", lambda world: [])
+    monkeypatch.setattr(own.topics, "names", lambda world: [])
+    spark = types.SimpleNamespace(catalog=types.SimpleNamespace(databaseExists=lambda name: False))
+    monkeypatch.setattr(own, "session", lambda world: spark)
+    declared = own.Declaration.model_validate({**FLOW, "poll": "updated", "format": "json"})
+    for name in (
+        "default",
+        "datalake",
+        *walkthroughs.sales.walkthrough.resources.catalog_databases,
+    ):
+        with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the walk"):
+            own._require_unused(world, name, declared)
+    own._require_unused(world, "bikes", declared)

@@ -239,7 +239,11 @@ def test_packages_that_are_not_to_be_had_are_named_and_nothing_is_published(
 
 @pytest.mark.parametrize("path", notebooks.find(), ids=lambda path: path.stem)
 def test_a_variant_for_the_pyspark_kernel_takes_parameters_and_compiles(path):
-    book = publish.pyspark_variant(nbformat.read(path, as_version=4))
+    book = nbformat.read(path, as_version=4)
+    if path.stem == "92_explore":
+        assert publish.has_magics(book)
+        return
+    book = publish.pyspark_variant(book)
     nbformat.validate(book)
     kernel, language = (book.metadata["kernelspec"][key] for key in ("name", "language"))
     values = notebooks.declared_parameters(book, path.stem)

@@ -16,7 +16,9 @@ FLOW = typer.Argument(..., help="Name of the flow, by default that of its source
 def capture(
     source: str = typer.Argument(..., help="Name of the source (docs/your_own.md)."),
     tables: list[str] = typer.Argument(..., help="The tables: table or schema.table."),
-    format: str = typer.Option("avro", help="Format of the messages: avro or json."),
+    format: str = typer.Option(
+        "", help="Format of the messages: avro or json; by default avro, for polled tables json."
+    ),
     type: str = typer.Option(
         "", help="Type of the lake tables: cow or mor; by default by their number of rows."
     ),
@@ -42,7 +44,7 @@ def capture(
     from ..base import params
     from ..walkthroughs import own
 
-    params.require_choice("--format", format, "avro", "json")
+    params.require_choice("--format", format, "", "avro", "json")
     params.require_choice("--type", type, "", "cow", "mor")
     own.capture(
         open_world(world),
@@ -80,16 +82,24 @@ def compare(flow: str = FLOW, world: str = WORLD) -> None:
     own.compare(open_world(world), flow)
 
 
-def forget(flow: str = FLOW, yes: bool = YES, world: str = WORLD) -> None:
-    """Remove a flow with its connector, topics and lake tables. Your tables stay."""
+def forget(
+    flow: str = FLOW,
+    tables: Optional[list[str]] = typer.Argument(
+        None, help="Tables that leave the flow; by default the whole flow is removed."
+    ),
+    yes: bool = YES,
+    world: str = WORLD,
+) -> None:
+    """Remove a flow with its connector, topics and lake tables, or some of its tables. Your tables stay."""
     from ..walkthroughs import own
 
     loaded = open_world(world)
-    for kind, names in own.remaining(loaded, flow).items():
+    parts = {"topics and lake tables of": tables} if tables else own.remaining(loaded, flow)
+    for kind, names in parts.items():
         echo(f"{kind}: {', '.join(names)}")
     if not yes:
         typer.confirm("Remove this?", default=False, abort=True)
-    own.forget(loaded, flow)
+    own.forget(loaded, flow, *(tables or ()))
 
 
 def register(app: typer.Typer) -> None:

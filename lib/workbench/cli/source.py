@@ -32,7 +32,7 @@ def check(
     """
     from ..source import readiness
 
-    report = readiness.check(open_world(world), name, tables or ())
+    report = readiness.check(open_world(world), name, tables or None)
     if sql:
         echo(report.script())
     else:

@@ -90,8 +90,10 @@ def _read_objects() -> Iterator[tuple[str, bytes]]:
             if file.is_file() and ".ipynb_checkpoints" not in file.parts:
                 yield f"workbench/{folder.name}/{file.relative_to(folder)}", file.read_bytes()
     for path in notebooks.find():
-        text = nbformat.writes(pyspark_variant(nbformat.read(path, as_version=4)))
-        yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", text.encode("utf-8")
+        notebook = nbformat.read(path, as_version=4)
+        if not has_magics(notebook):
+            text = nbformat.writes(pyspark_variant(notebook))
+            yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", text.encode("utf-8")
     spark_jars = _exclude_jars(artifacts.jars("spark"), "excluded_jars")
     for jar in [*spark_jars, *sorted((paths.VAR_DIR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _require_file(jar).read_bytes()
@@ -241,6 +243,11 @@ def _publish_environment(
     return 1
 
 
+def has_magics(notebook: Any) -> bool:
+    """Return whether a notebook has magics of IPython, which a Livy session does not know."""
+    return any(c.cell_type == "code" and c.source.startswith("%") for c in notebook.cells)
+
+
 def pyspark_variant(notebook: Any) -> Any:
     """Return a copy of a notebook for sparkmagic's PySpark kernel.
 
@@ -248,7 +255,7 @@ def pyspark_variant(notebook: Any) -> Any:
     configures the session, and one makes the library use it (WORKBENCH_SPARK).
 
     Args:
-        notebook: the notebook; it is not changed.
+        notebook: the notebook, without magics; it is not changed.
     """
     variant = nbformat.from_dict(json.loads(json.dumps(notebook)))
     variant.metadata["kernelspec"] = {

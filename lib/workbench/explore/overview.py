@@ -22,10 +22,11 @@ from .views import stored_rows
 
 MAX_DRAWN = 24  # commits in the strip: the last ones
 THREADS = 8  # requests to S3 and to databases wait, and do not compute
-POSTGRES_TABLES = (
-    "SELECT current_database() || '.' || schemaname || '.' || relname AS name, n_live_tup AS n, "
-    "pg_total_relation_size(relid) AS bytes FROM pg_stat_user_tables ORDER BY 1"
-)
+POSTGRES_TABLES = """
+    SELECT concat_ws('.', current_database(), nspname, c.relname) AS name, sum(n_live_tup)::bigint AS n,
+           sum(pg_total_relation_size(relid))::bigint AS bytes
+    FROM pg_stat_user_tables JOIN pg_class AS c ON c.oid = coalesce(pg_partition_root(relid), relid)
+    JOIN pg_namespace AS s ON s.oid = c.relnamespace GROUP BY 1 ORDER BY 1"""
 MARIADB_TABLES = (
     "SELECT concat(table_schema, '.', table_name) AS name, table_rows AS n, "
     "data_length + index_length AS bytes FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
@@ -96,11 +97,14 @@ def _source_rows(world: World, source: str) -> list[dict[str, Any]]:
     server, declared = world.source(source), world.sources.get(source)
     engine = declared.engine if declared else source
     frames = []
+    # the databases of managed sources are on the server of the world
+    listed = {each.database for each in world.sources.values() if each.managed}
     with contextlib.suppress(WorkbenchError):
         if engine != "postgres":
             frames.append(mariadb.query(server, MARIADB_TABLES))
         else:
-            for name in [declared.database] if declared else postgres.databases(server):
+            names = [declared.database] if declared else [*{*postgres.databases(server)} - listed]
+            for name in sorted(names):
                 with contextlib.suppress(WorkbenchError):  # template0 accepts no connection
                     frames.append(postgres.query(server, POSTGRES_TABLES, database=name))
     return [

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Sequence, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 import pandas
 from psycopg import sql
@@ -89,7 +89,12 @@ def _finding(row: Any, detail: str, attention: str = "") -> Finding:
     return Finding(row.item, detail, attention, is_warning=True)
 
 
-def check(world: World, name: str, tables: Sequence[str] = ()) -> Report:
+def check(
+    world: World,
+    name: str,
+    tables: Optional[Sequence[str]] = None,
+    excluded: Sequence[str] = (),
+) -> Report:
     """Check whether a source is ready for change data capture. Nothing is changed.
 
     The number of queries does not depend on the number of tables.
@@ -97,8 +102,9 @@ def check(world: World, name: str, tables: Sequence[str] = ()) -> Report:
     Args:
         world: the world that has the source.
         name: name of the source.
-        tables: tables to check (`schema.table`, for MariaDB `database.table`); by default all tables
-            of the source's database.
+        tables: tables to check (`schema.table`, for MariaDB `database.table`), by default all tables
+            of the source's database. With `()` only the server is checked.
+        excluded: names of columns that will not be captured, whose types are no obstacle therefore.
 
     Returns:
         The report. If the server cannot be queried, its only row says why.
@@ -111,7 +117,9 @@ def check(world: World, name: str, tables: Sequence[str] = ()) -> Report:
     server = source.postgres if is_postgres else source.mysql
     note = _first_match("providers", server.host)
     try:
-        frames = (_query_postgres if is_postgres else _query_mariadb)(source, list(tables))
+        frames = (_query_postgres if is_postgres else _query_mariadb)(
+            source, None if tables is None else list(tables), list(excluded)
+        )
     except WorkbenchError as e:
         return Report(
             world.name,
@@ -120,7 +128,7 @@ def check(world: World, name: str, tables: Sequence[str] = ()) -> Report:
             pandas.DataFrame(columns=COLUMNS),
             note,
         )
-    missing = [each for each in tables if f"table {each}" not in {*frames[1]["item"]}]
+    missing = [each for each in tables or () if f"table {each}" not in {*frames[1]["item"]}]
     rows = [(f"table {each}", "", "there is no such table", [CORRECT_NAME]) for each in missing]
     frames[0] = pandas.concat([frames[0], pandas.DataFrame(rows, columns=COLUMNS)])
     return Report(world.name, name, frames[0], frames[1], note)
@@ -142,22 +150,26 @@ def _connection_failure(server: Union[Postgres, MySql], error: WorkbenchError) -
     return pandas.DataFrame([("connection", "failed", problem, statements)], columns=COLUMNS)
 
 
-def _query_postgres(world: World, tables: list[str]) -> list[pandas.DataFrame]:
-    names, reader = tables or None, world.postgres.replication_user
+def _query_postgres(
+    world: World, names: Optional[list[str]], excluded: list[str]
+) -> list[pandas.DataFrame]:
+    reader = world.postgres.replication_user
     parts = {name: QUERIES[name] for name in ("unsupported_columns", "identity")}
     statement = QUERIES["postgres_tables"].format(**parts)
     return _frames(
         postgres.query(world, QUERIES["postgres_server"], [reader]),
-        postgres.query(world, statement, [names, reader, names]),
+        postgres.query(world, statement, [names, reader, names, excluded]),
         partial(postgres.query, world),
     )
 
 
-def _query_mariadb(world: World, tables: list[str]) -> list[pandas.DataFrame]:
+def _query_mariadb(
+    world: World, tables: Optional[list[str]], excluded: list[str]
+) -> list[pandas.DataFrame]:
     name = world.mysql.database
     schema = "information" if world.mysql.kind == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
-    values = [name, name, not tables, tables or [""]]
+    values = [name, name, tables is None, tables or [""], excluded or [""]]
     return _frames(
         mariadb.query(world, statement, [name]),
         mariadb.query(world, QUERIES["mariadb_tables"], values),

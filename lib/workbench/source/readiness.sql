@@ -81,7 +81,8 @@ SELECT 'heartbeat', 'not granted', format('role %%I may not execute %%s', reader
     WHERE proname = 'pg_logical_emit_message' AND NOT coalesce(has_function_privilege(connector, f.oid, 'EXECUTE'), true)
 
 -- name: postgres_tables
--- One row for each table. Parameters: the tables to check (NULL: all), the user of the connectors, the tables.
+-- One row for each table. Parameters: the tables to check (NULL: all), the user of the connectors, the tables, and the
+-- columns that are not captured.
 WITH unsupported(name, type) AS ({unsupported_columns}),
 me AS (
     SELECT r.rolname, c.oid AS connector, coalesce(c.rolname, asked.reader) AS reader, c.rolsuper OR c.rolbypassrls AS sees_all
@@ -132,7 +133,7 @@ columns AS (
             FILTER (WHERE u.name IS NOT NULL OR b.type IN ('numeric'::regtype, 'numeric[]'::regtype)
                 AND (b.modifier = -1 OR b.modifier >> 16 > 38 OR (b.modifier - 4) & 1024 > 0)) AS attention,
         string_agg(format('ALTER TABLE %%s ALTER COLUMN %%I TYPE %%s;', target.quoted, a.attname, b.type::regtype), E'\x1e')
-            FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e') AS enum_domains
+            FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e' AND a.attname <> ALL(%s::text[])) AS enum_domains
     FROM target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid
     CROSS JOIN LATERAL (SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END AS type,
@@ -222,7 +223,8 @@ FROM asked, me WHERE name <> '' AND EXISTS (SELECT 1 FROM information_schema.use
 AND NOT EXISTS (SELECT 1 FROM information_schema.schemata WHERE schema_name = name)
 
 -- name: mariadb_tables
--- One row for each table. Parameters: the database (twice), whether all of its tables are checked, the names of tables.
+-- One row for each table. Parameters: the database (twice), whether all of its tables are checked, the names of tables,
+-- and the columns that are not captured.
 WITH target AS (
     SELECT table_schema, table_name, engine, table_rows, data_length, index_length,
         concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`') AS quoted
@@ -253,7 +255,8 @@ unreadable AS (  -- Debezium 3.5 stops at inet4 and inet6, and publishes other v
             WHEN 'inet4' THEN 'varchar(15)' ELSE 'varchar(39)' END, if(is_nullable = 'NO', ' NOT NULL', ''),
         if(coalesce(column_default, 'NULL') = 'NULL', '', concat(' DEFAULT ', column_default)),
         '; -- writes the table anew') ORDER BY ordinal_position SEPARATOR X'1e') AS statements
-    FROM information_schema.columns WHERE data_type IN ('inet4', 'inet6', 'uuid') GROUP BY table_schema, table_name),
+    FROM information_schema.columns
+    WHERE data_type IN ('inet4', 'inet6') OR data_type = 'uuid' AND column_name NOT IN %s GROUP BY table_schema, table_name),
 cascading AS (
     SELECT DISTINCT constraint_schema AS table_schema, table_name FROM information_schema.referential_constraints
     WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL'))

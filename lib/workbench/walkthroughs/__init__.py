@@ -36,7 +36,7 @@ def for_world(world: World) -> list[Walkthrough]:
 
 
 def _all(world: World) -> list[Walkthrough]:
-    return [*ALL, *(own.load(world, name) for name in own.names(world))]
+    return [*ALL, *own.load_all(world)]
 
 
 def traced_table(world: World, name: str) -> TracedTable:
@@ -102,3 +102,4 @@ def captured_tables(world: World) -> dict[str, list[Table]]:
 
 
 explore.register(captured_tables, traced_table)
+own.register(ALL)

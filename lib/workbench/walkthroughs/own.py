@@ -11,13 +11,14 @@ database <flow>. Nothing is written into the user's tables.
 import base64
 import json
 import re
+import sys
 import time
 import uuid
 import zlib
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Callable, Literal, Mapping, Sequence, cast
+from typing import Any, Callable, Literal, Sequence, cast
 
 import pandas
 import yaml
@@ -26,7 +27,7 @@ from pydantic import Field, ValidationError
 from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing, stack
-from ..base import LakeError, SourceError, World, paths, wait_until, yaml_files
+from ..base import LakeError, SourceError, WorkbenchError, World, paths, wait_until, yaml_files
 from ..base.params import ConfigModel
 from ..base.wait import stop_on_signal
 from ..checks import check, check_values
@@ -37,7 +38,7 @@ from ..source import mariadb, postgres, readiness
 from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
 from ..source.names import identifier
 from ..spark import session
-from ..topic import topics
+from ..topic import registry, topics
 from . import own_source
 from .capture import Capture
 from .flow import CaptureFlow
@@ -58,6 +59,9 @@ MAX_COMPARED_ROWS = 1_000_000
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 COMPARISONS = 5  # attempts, because the user's applications may write meanwhile
 POLL_INTERVAL = 1  # seconds
+_bundled: list[Walkthrough] = []
+# of readiness.sql: what also a poller needs
+READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 
 
 class OwnTable(ConfigModel):
@@ -171,6 +175,11 @@ class OwnSteps(Steps):
         complete(world, self.folder.name)
 
 
+def register(walkthroughs: Sequence[Walkthrough]) -> None:
+    """Add the walkthroughs of the workbench, whose catalog databases no flow can have."""
+    _bundled.extend(walkthroughs)
+
+
 def folder(flow: str = "") -> Path:
     """Return the folder of a flow, or the folder of all flows."""
     is_main = paths.instance_name() == "main"
@@ -179,8 +188,24 @@ def folder(flow: str = "") -> Path:
 
 def names(world: World) -> list[str]:
     """Return the names of the own flows of a world."""
-    found = sorted(path.parent.name for path in folder().glob("*/flow.yaml"))
-    return [name for name in found if declaration(name).world == world.name]
+    return [each.name for each in load_all(world)]
+
+
+def load_all(world: World) -> list[Walkthrough]:
+    """Return the own flows of a world. One that cannot be loaded is left out, with a line on stderr."""
+    loaded = []
+    for path in sorted(folder().glob("*/flow.yaml")):
+        try:
+            if declaration(path.parent.name).world == world.name:
+                loaded.append(load(world, path.parent.name))
+        except WorkbenchError as e:
+            _warn(f"{paths.display_path(path)} is left out: {e.message}; {e.location}")
+    return loaded
+
+
+@cache  # once in a process: each search for a table loads the flows
+def _warn(text: str) -> None:
+    print(" ".join(text.split()), file=sys.stderr)
 
 
 def declaration(flow: str) -> Declaration:
@@ -189,6 +214,7 @@ def declaration(flow: str) -> Declaration:
     Raises:
         LakeError: there is no such flow, or the file is not valid.
     """
+    _require_name(flow)
     path = folder(flow) / "flow.yaml"
     try:
         return Declaration.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
@@ -210,10 +236,19 @@ def load(world: World, flow: str) -> Walkthrough:
         flow: name of the flow.
 
     Raises:
-        LakeError: there is no such flow, or its files are not valid.
+        LakeError: there is no such flow, its files are not valid, or it is a flow of another world.
+        ParamsError: the world does not have the source of the flow.
     """
     declared, connector = declaration(flow), OWN_PREFIX + flow
-    path = folder(flow) / f"{connector}.json"
+    if declared.world != world.name:
+        raise LakeError(
+            f"flow {flow!r} is one of world {declared.world!r}, not of {world.name!r}",
+            location=paths.display_path(folder(flow)),
+            hint=f"--world {declared.world}",
+        )
+    at, path = world.source(declared.source), folder(flow) / f"{connector}.json"
+    if not path.exists():  # deleted, or a capture was interrupted
+        _write_connector(at, flow, declared)
     raw = configs.read(path)
 
     def config(world: World, name: str) -> dict[str, str]:
@@ -282,7 +317,7 @@ def capture(
     source: str,
     *tables: str,
     flow: str = "",
-    format: str = "avro",
+    format: str = "",
     type: str = "",
     partition: Sequence[str] = (),
     poll: str = "",
@@ -302,7 +337,7 @@ def capture(
         *tables: the tables, `table` or `schema.table`.
         flow: name of the flow, by default that of the source. The lake tables are in a catalog database
             of this name.
-        format: format of the messages, "avro" or "json".
+        format: format of the messages, "avro" (the default) or "json" (always, if polled).
         type: "cow" or "mor"; by default chosen by the number of rows.
         partition: partition columns of the lake tables.
         poll: a timestamp column that each change sets: the tables are polled by it, and no log is read.
@@ -318,17 +353,20 @@ def capture(
     Raises:
         SourceError: a table cannot be captured; or the database has a publication or slot of this name.
         ConnectorError: the connector's JSON is not valid.
-        LakeError: the flow exists with other options, or its name is in use.
+        LakeError: the flow or a table of it exists with other options, its name is in use, or the source
+            cannot be polled.
         CheckFailed: a lake table does not equal its source.
     """
     name = flow or source
     engine = world.sources[source].engine if source in world.sources else source
+    messages = format or ("json" if poll else "avro")
+    _require_pollable(engine, messages, poll)
     at = world.source(source)
     stack.ensure_running(
         at,
         "postgres" if engine == "postgres" else "mariadb",
         *("kafka", "connect", "spark"),
-        *(["apicurio"] if format == "avro" else []),
+        *(["apicurio"] if messages == "avro" else []),
     )
     section = at.postgres if engine == "postgres" else at.mysql
     options = {
@@ -336,32 +374,57 @@ def capture(
         "source": source,
         "engine": engine,
         "database": section.database,
-        "format": "json" if poll else format,
+        "format": messages,
         "raw": raw,
         "poll": poll,
     }
-    if not section.managed:
-        _require_ready(world, source)
+    if not (section.managed or poll or (folder(name) / "flow.yaml").exists()):
+        _require_ready(readiness.check(world, source, ()))
     declared = _open(at, name, options)
     layout = {"partition": [*partition], "type": type}
     added = _describe(at, declared, tables, key, exclude, layout)
-    if added:
-        # the client of the connector has its own names for MariaDB's TLS: there the user adds them
-        tls = {"mode": section.ssl, "rootcert": section.ssl_ca} if engine == "postgres" else {}
-        settings = {f"database.ssl{key}": value for key, value in tls.items()}
-        _write(name, declared.model_copy(update={"tables": [*declared.tables, *added]}), settings)
+    report = readiness.check(world, source, [table.source for table in added], exclude)
+    _require_ready(replace(report, server=report.server[:0]), bool(key), bool(poll))
+    declared = declared.model_copy(update={"tables": [*declared.tables, *added]})
+    if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
+        _write(at, name, declared)
+    if poll:
+        progress("polling sees no deletes, and of several changes between two polls only the last")
     return complete(world, name, progress)
 
 
-def _require_ready(world: World, source: str) -> None:
-    """Raise SourceError if the server of a source lacks a setting or a permission."""
-    server = readiness.check(world, source, ["-"]).server
-    for row in server[(server["problem"] != "") & (server["item"] != "table -")].itertuples():
-        raise SourceError(
-            f"{row.item}: {row.problem}",
-            location=f"source {source!r}",
-            hint="; ".join([*row.statements, f"`workbench source check {source}` has the details"]),
+def _require_pollable(engine: str, messages: str, poll: str) -> None:
+    """Raise LakeError if a polled flow cannot have this engine or format."""
+    if poll and (engine, messages) != ("postgres", "json"):
+        raise LakeError(
+            f"a table of {engine} cannot be polled with messages in {messages}",
+            expected="PostgreSQL and JSON",
+            hint="--format json" if engine == "postgres" else "without --poll the log is read",
         )
+
+
+def _require_ready(report: readiness.Report, has_key: bool = False, polled: bool = False) -> None:
+    """Raise SourceError if a report has an obstacle.
+
+    Args:
+        report: the report.
+        has_key: whether the capture declares a key, so that the tables need no primary key.
+        polled: whether no log is read, so that the tables need to be readable only.
+    """
+    for item, problem, statements in report.obstacles.itertuples(index=False):
+        problems = problem.split("; ")
+        if has_key:
+            problems = [each for each in problems if each != "no primary key"]
+        if polled:
+            problems = [each for each in problems if each in READING_PROBLEMS]
+        if problems:
+            raise SourceError(
+                f"{item}: {'; '.join(problems)}",
+                location=f"source {report.source!r}",
+                hint="; ".join(
+                    [*statements, f"`workbench source check {report.source}` has the details"]
+                ),
+            )
 
 
 def _open(at: World, flow: str, options: dict[str, Any]) -> Declaration:
@@ -370,12 +433,7 @@ def _open(at: World, flow: str, options: dict[str, Any]) -> Declaration:
     Raises:
         LakeError: the flow has other options, or its name cannot be used.
     """
-    if not FLOW_NAME.fullmatch(flow):
-        raise LakeError(
-            f"{flow!r} is not the name of a flow",
-            expected="a small letter, then small letters, digits and _; 30 at most",
-            hint="--as NAME",
-        )
+    _require_name(flow)
     if not (folder(flow) / "flow.yaml").exists():
         declared = Declaration.model_validate({**options, "tables": []})
         _require_unused(at, flow, declared)
@@ -391,10 +449,23 @@ def _open(at: World, flow: str, options: dict[str, Any]) -> Declaration:
     return declared
 
 
+def _require_name(flow: str) -> None:
+    """Raise LakeError if a flow cannot have this name, which becomes a folder, a topic and a slot."""
+    if not FLOW_NAME.fullmatch(flow):
+        raise LakeError(
+            f"{flow!r} is not the name of a flow",
+            expected="a small letter, then small letters, digits and _; 30 at most",
+            hint="--as NAME",
+        )
+
+
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
     name = OWN_PREFIX + flow
-    used = [f"connector {name}"] if name in landing.names(at) else []
+    reserved = {"default", *(each for one in _bundled for each in one.resources.catalog_databases)}
+    reserved |= {table.database for one in _bundled if one.flow for table in one.flow.tables(at)}
+    used = [f"catalog database {flow} (of the walkthroughs)"] if flow in reserved else []
+    used += [f"connector {name}"] if name in landing.names(at) else []
     used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
     if session(at).catalog.databaseExists(flow):
         used.append(f"catalog database {flow}")
@@ -424,42 +495,92 @@ def _describe(
 
     Raises:
         SourceError: a table cannot be captured.
-        LakeError: a column of the partition or of the polling does not exist.
+        LakeError: a column of the options does not exist, an option differs from that of a table of the
+            flow, or two tables would have one name in the lake.
     """
-    known, added = {table.source for table in declared.tables}, list[OwnTable]()
+    known = {table.source: table for table in declared.tables}
+    added, found = list[OwnTable](), set[str]()
     for name in tables:
+        own = known.get(own_source.full_name(ENGINES[declared.engine], declared.database, name))
+        if own:
+            found.update(_require_same(at, declared, own, key, exclude, layout))
+            continue
         table = own_source.describe(
             at, ENGINES[declared.engine], declared.database, name, key, exclude
         )
-        missing = {*layout["partition"], *filter(None, [declared.poll])} - {*table.columns}
-        if missing:
-            raise LakeError(
-                f"{name} has no column {', '.join(sorted(missing))}",
-                expected=f"one of {', '.join(table.columns)}",
-            )
-        schema, _, short = table.name.lower().partition(".")
-        if table.name not in known:
-            known.add(table.name)
-            added.append(
-                OwnTable(
-                    source=table.name,
-                    name=short if schema in ("public", declared.database) else f"{schema}_{short}",
-                    key=[*table.key],
-                    declares_key=table.declares_key,
-                    rows=table.rows,
-                    excluded=table.excluded,
-                    joined=bool(declared.tables),
-                    scales=_scales(at, declared, table),
-                    **layout,
-                )
-            )
-    lake_names = [table.name for table in (*declared.tables, *added)]
+        known[table.name] = _own_table(at, declared, table, layout)
+        added.append(known[table.name])
+        found.update(table.excluded)
+    if {*exclude} - found:  # with a typing error the column would get into the lake
+        raise LakeError(
+            f"no column {', '.join(sorted({*exclude} - found))} in {', '.join(tables)}",
+            expected="excluded columns as the database spells them",
+        )
+    lake_names = [table.name for table in known.values()]
     if len({*lake_names}) < len(lake_names):
         raise LakeError(
             f"several tables would have the same name in the lake: {', '.join(sorted(lake_names))}",
             hint="capture one of them with another flow: --as NAME",
         )
     return added
+
+
+def _own_table(
+    at: World, declared: Declaration, table: own_source.SourceTable, layout: dict[str, Any]
+) -> OwnTable:
+    """Return the declaration of a new table.
+
+    Raises:
+        LakeError: a column of the partition or of the polling does not exist.
+    """
+    missing = {*layout["partition"], *filter(None, [declared.poll])} - {*table.columns}
+    if missing:
+        raise LakeError(
+            f"{table.name} has no column {', '.join(sorted(missing))}",
+            expected=f"one of {', '.join(table.columns)}",
+        )
+    schema, _, short = table.name.lower().partition(".")
+    return OwnTable(
+        source=table.name,
+        name=short if schema in ("public", declared.database) else f"{schema}_{short}",
+        key=[*table.key],
+        declares_key=table.declares_key,
+        rows=table.rows,
+        excluded=table.excluded,
+        joined=bool(declared.tables),
+        scales=_scales(at, declared, table),
+        **layout,
+    )
+
+
+def _require_same(
+    at: World,
+    declared: Declaration,
+    own: OwnTable,
+    key: Sequence[str],
+    exclude: Sequence[str],
+    layout: dict[str, Any],
+) -> list[str]:
+    """Return those of the columns to exclude that a table of the flow has.
+
+    Raises:
+        LakeError: an option is given that differs from the table's.
+    """
+    described = _describe_again(
+        at,
+        ENGINES[declared.engine],
+        declared.database,
+        own.model_copy(update={"excluded": [*own.excluded, *exclude]}),
+    )
+    excluded = [column for column in described.excluded if column in exclude]
+    given = {"key": [*key], "excluded": excluded, **layout}
+    for option, value in given.items():
+        if value and {*value} != {*getattr(own, option)}:
+            raise LakeError(
+                f"the flow has {own.source} with the {option} {getattr(own, option)!r}, not {value!r}",
+                hint="leave the option out, or capture the table with another flow: --as NAME",
+            )
+    return excluded
 
 
 def _scales(at: World, declared: Declaration, table: own_source.SourceTable) -> dict[str, int]:
@@ -473,44 +594,45 @@ def _scales(at: World, declared: Declaration, table: own_source.SourceTable) -> 
     return {column: min(int(n), MAX_SCALE) for column, n in found.items() if n > DEFAULT_SCALE}
 
 
-def _write(flow: str, declared: Declaration, settings: Mapping[str, str]) -> None:
-    """Write the connector's JSON and flow.yaml; the user's changes of an existing JSON stay.
+def _write(at: World, flow: str, declared: Declaration) -> None:
+    """Write flow.yaml, then the connector's JSON: `load` creates a missing one."""
+    text = yaml.safe_dump(declared.model_dump(), sort_keys=False, allow_unicode=True)
+    paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
+    _write_connector(at, flow, declared)
 
-    Args:
-        flow: name of the flow.
-        declared: the content of flow.yaml.
-        settings: further settings of a new connector that reads the log; empty ones are left out.
-    """
-    connector = OWN_PREFIX + flow
-    path = folder(flow) / f"{connector}.json"
-    is_known = (folder(flow) / "flow.yaml").exists()
-    config = configs.read(path) if is_known else _template(connector, declared)
+
+def _write_connector(at: World, flow: str, declared: Declaration) -> None:
+    """Write the tables of a flow into the connector's JSON; the user's other changes of it stay."""
+    path = folder(flow) / f"{OWN_PREFIX}{flow}.json"
+    config = configs.read(path) if path.exists() else _template(at, OWN_PREFIX + flow, declared)
     sources = ",".join(table.source for table in declared.tables)
     if declared.poll:
         config["table.whitelist"] = sources
     else:
-        config = {**({} if is_known else settings), **config, "table.include.list": sources}
+        config["table.include.list"] = sources
         config["message.key.columns"] = ";".join(
             f"{table.source}:{','.join(table.key)}"
             for table in declared.tables
             if table.declares_key
         )
         config["column.exclude.list"] = ",".join(_excluded(declared))
-    text = yaml.safe_dump(declared.model_dump(), sort_keys=False, allow_unicode=True)
-    paths.write_private_file(
-        path, json.dumps({k: v for k, v in config.items() if v}, indent=2).encode()
-    )
-    paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
+    config = {key: value for key, value in config.items() if value}
+    if not path.exists() or configs.read(path) != config:
+        paths.write_private_file(path, json.dumps(config, indent=2).encode())
 
 
 def _excluded(declared: Declaration) -> list[str]:
     return [f"{table.source}.{column}" for table in declared.tables for column in table.excluded]
 
 
-def _template(connector: str, declared: Declaration) -> dict[str, str]:
+def _template(at: World, connector: str, declared: Declaration) -> dict[str, str]:
     """Return the JSON of a new connector."""
+    # the client of the connector has its own names for MariaDB's TLS: there the user adds them
+    is_postgres_log = declared.engine == "postgres" and not declared.poll
+    tls = {"mode": at.postgres.ssl, "rootcert": at.postgres.ssl_ca} if is_postgres_log else {}
     kind = "poll" if declared.poll else declared.engine
     template = {
+        **{f"database.ssl{key}": value for key, value in tls.items()},
         **TEMPLATES["connectors"][kind],
         **({} if declared.poll else TEMPLATES["log"]),
         **TEMPLATES["converters"][declared.format],
@@ -547,9 +669,10 @@ def is_complete(world: World, flow: str) -> bool:
 
 def complete(world: World, flow: str, progress: Callable[[str], None] = print) -> pandas.DataFrame:
     """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
-    declared, captured = declaration(flow), load(world, flow).flow
+    captured, declared = load(world, flow).flow, declaration(flow)
     at, db = world.source(declared.source), ENGINES[declared.engine]
     assert captured
+    _require_tables(at, flow, declared)
     unchanged = is_complete(world, flow)
     if unchanged:
         progress(f"{flow}: nothing to change, its {len(declared.tables)} tables are captured")
@@ -568,6 +691,20 @@ def complete(world: World, flow: str, progress: Callable[[str], None] = print) -
             types = "".join(f"; {column}: {text}" for column, text in changed.items())
             progress(f"{own.source}: {described.rows:,} rows, {seconds:.1f} s{types}")
     return pandas.DataFrame(rows, columns=["table", "rows", "seconds", "changed_types"])
+
+
+def _require_tables(at: World, flow: str, declared: Declaration) -> None:
+    """Raise SourceError if tables of a flow were dropped or renamed in the source."""
+    sources = [table.source for table in declared.tables]
+    existing = ENGINES[declared.engine].existing_tables(at, sources, declared.database)
+    missing = sorted({*sources} - {*existing})
+    if missing:
+        raise SourceError(
+            f"the source no longer has {', '.join(missing)}",
+            location=f"database {declared.database}; {paths.display_path(folder(flow))}",
+            hint=f"`workbench forget {flow} {' '.join(missing)} --world {at.name}` removes them from the flow; "
+            "the others are not compared until then, but `follow` brings their changes",
+        )
 
 
 def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
@@ -665,6 +802,24 @@ def _comparable_sql(db: SourceDatabase, described: own_source.SourceTable) -> st
     return f'SELECT {", ".join(columns)} FROM "{schema}"."{table}"'  # noqa: S608
 
 
+def _same_columns(
+    spark: SparkSession,
+    db: SourceDatabase,
+    described: own_source.SourceTable,
+    table: hudi.Table,
+) -> dict[str, str]:
+    """Return the columns whose values in a lake table with Debezium's types are those of the source."""
+    changed, lake = _changed_types(spark, described, table), dict(hudi.read(spark, table).dtypes)
+    rules = TEMPLATES["comparable"]["postgres" if db is POSTGRESQL else "mariadb"]
+    converted = {*rules, *TEMPLATES["same_types"]}
+    return {
+        column: kind
+        for column, kind in described.columns.items()
+        if column not in changed
+        or (lake.get(column) == "string" and _base_type(kind) not in converted)
+    }
+
+
 def _base_type(kind: str) -> str:
     """Return a type of the source without its digits."""
     return re.sub(r"\(.*?\)", "", kind)
@@ -685,8 +840,12 @@ def _has_same_rows(
     """
     described = _describe_again(at, captured.db, captured.database or "", own)
     copy = "" if _is_captured(at, captured, own) else "first copy of "
-    claim, rows = f"{copy}{own.source} = lake", described.rows
-    if rows > MAX_COMPARED_ROWS:
+    claim, rows, rest = f"{copy}{own.source} = lake", described.rows, list[str]()
+    if captured.capture(own.name).types == changes.RAW and hudi.exists(table):
+        columns = _same_columns(spark, captured.db, described, table)
+        rest = [column for column in described.columns if column not in columns]
+        described = replace(described, columns=columns)
+    if rows > MAX_COMPARED_ROWS or {*own.key} & {*rest}:
         lake_rows = hudi.read(spark, table).count()
         if lake_rows == rows or is_last:
             check.equal(f"{claim}, number of rows", lake_rows, rows)
@@ -697,10 +856,13 @@ def _has_same_rows(
     source = replace(captured, captures=(expected,)).rows(at, own.name)
     lake = source.head(0)
     if hudi.exists(table):
-        lake = cast(pandas.DataFrame, hudi.read(spark, table).toPandas())[source.columns]
+        lake = cast(pandas.DataFrame, hudi.read(spark, table).toPandas())
+        # a column that was added to the source is in the lake after the next change
+        lake = lake.reindex(columns=source.columns)
     is_same = not check_values.differences(source, lake, own.key, ("lake", "source"))
     if is_same or is_last:
-        check.same_rows(source, lake, own.key, f"{claim}, row by row", allow_empty=True)
+        extent = f"row by row{', without ' * bool(rest)}{', '.join(rest)}"
+        check.same_rows(source, lake, own.key, f"{claim}, {extent}", allow_empty=True)
     return is_same
 
 
@@ -744,8 +906,10 @@ def compare(world: World, flow: str) -> None:
 
     Raises:
         CheckFailed: a table differs.
+        SourceError: the source no longer has one of the tables.
     """
     at, captured = _running(world, flow)
+    _require_tables(at, flow, declaration(flow))
     for table, own in zip(captured.tables(at), declaration(flow).tables):
         _compare(session(at), at, captured, table, own)
 
@@ -766,7 +930,55 @@ def remaining(world: World, flow: str) -> dict[str, list[str]]:
     return {kind: found for kind, found in walkthrough.resources.remaining(world).items() if found}
 
 
-def forget(world: World, flow: str) -> None:
-    """Remove a flow: what `remaining` returns. The source tables and their rows stay."""
+def forget(world: World, flow: str, *tables: str) -> None:
+    """Remove a flow: what `remaining` returns. The source tables and their rows stay.
+
+    Args:
+        world: the world of the flow.
+        flow: name of the flow.
+        *tables: tables that leave the flow, by their names in source or lake; by default the whole flow
+            is removed. Their topics and lake tables are removed, and the others are captured further.
+
+    Raises:
+        LakeError: there is no such flow or table, or the flow is one of another world.
+    """
     remaining(world, flow)
-    load(world, flow).reset(world)
+    declared = declaration(flow)
+    leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
+    unknown = {*tables}.difference(*((each.name, each.source) for each in leaving))
+    if unknown:
+        raise LakeError(
+            f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
+            expected=f"one of {', '.join(each.source for each in declared.tables)}",
+        )
+    if len(leaving) in (0, len(declared.tables)):
+        load(world, flow).reset(world)
+    else:
+        _remove_tables(world, flow, declared, leaving)
+
+
+def _remove_tables(
+    world: World, flow: str, declared: Declaration, leaving: Sequence[OwnTable]
+) -> None:
+    """Remove some tables of a flow; flow.yaml is written last, so that a repeated call continues."""
+    at, connector = world.source(declared.source), OWN_PREFIX + flow
+    kept = [table for table in declared.tables if table not in leaving]
+    rest = declared.model_copy(update={"tables": kept})
+    _write_connector(at, flow, rest)
+    captured = load(world, flow).flow
+    assert captured
+    if captured.publication:
+        sources = [table.source for table in kept]
+        postgres.create_publication(
+            at, captured.publication, sources, declared.database, _excluded(rest)
+        )
+    landing.apply(at, connector, captured.config(at, connector))
+    if declared.poll:  # otherwise a table that joins again would not be polled from its start
+        landing.reset_offsets(at, captured.config(at, connector))
+    for each in leaving:
+        table, topic = captured.table(at, each.name), captured.topic(at, each.name)
+        hudi.drop(session(at), at, table)
+        if declared.format == "avro":
+            registry.delete(at, f"{topic}-key", f"{topic}-value")
+        topics.delete(at, topic)
+    _write(at, flow, rest)

@@ -49,6 +49,11 @@ class SourceTable:
     rows: int
 
 
+def full_name(db: SourceDatabase, database: str, name: str) -> str:
+    """Return `schema.table` (in MariaDB `database.table`) for a table that may be named without schema."""
+    return name if "." in name else f"{database if db is MARIADB else 'public'}.{name}"
+
+
 def describe(
     world: World,
     db: SourceDatabase,
@@ -70,8 +75,7 @@ def describe(
     Raises:
         SourceError: there is no such table; a name cannot be used; or no key identifies its rows.
     """
-    schema, _, table = name.rpartition(".")
-    schema = schema or (database if db is MARIADB else "public")
+    schema, _, table = full_name(db, database, name).rpartition(".")
     location = f"{schema}.{table} in database {database}"
     query = MARIADB_COLUMNS if db is MARIADB else QUERIES["own_columns"]
     catalog = db.query(world, query, [table, schema], database).set_index("name")

@@ -9,6 +9,7 @@ from .. import connect, hudi, landing, recapture, stack
 from ..base import World, files
 from ..connect.configs import SCHEMA_HISTORY_PREFIX
 from ..hudi import ddl
+from ..hudi.tables import all_catalog_names
 from ..landing.sources import JDBC, topic_name
 from ..query import streams
 from ..source import postgres
@@ -187,6 +188,23 @@ def _drop_catalog_database(world: World, name: str) -> None:
     session(world).sql(f"DROP DATABASE {ddl.identifier(name)} CASCADE")
 
 
+def _other_tables(owned: OwnedResources, world: World) -> list[str]:
+    """Return what else the catalog databases of an own flow have: they are dropped with all tables."""
+    if not owned.own:
+        return []
+    captured = {
+        name.lower() for table in _tables(owned, world) for name in all_catalog_names(table)
+    }
+    catalog = session(world).catalog
+    existing = {
+        f"{name}.{table.name}"
+        for name in _catalog_databases(owned, world)
+        for table in catalog.listTables(name)
+        if not table.isTemporary
+    }
+    return sorted(existing - captured)
+
+
 def _checkpoints(owned: OwnedResources, world: World) -> Iterable[str]:
     """Return the URIs of the checkpoints of streaming queries."""
     folder = f"{world.lake.checkpoints}/streams"
@@ -345,6 +363,16 @@ def _publications(owned: OwnedResources, world: World) -> list[str]:
     return sorted({flow.publication} & {*publications})
 
 
+def _remove_own_folder(world: World, path: str) -> None:
+    """Remove the folder of a flow, and its declaration last: without it nothing would find the rest."""
+    for each in Path(path).iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        elif each.name != "flow.yaml":
+            each.unlink()
+    shutil.rmtree(path)
+
+
 def _own_folder(owned: OwnedResources, world: World) -> list[str]:
     return [str(owned.own.folder)] if owned.own and owned.own.folder.is_dir() else []
 
@@ -363,6 +391,7 @@ KINDS = (
         lambda owned, world: [table.name for table in _tables(owned, world)],
         remove=_remove_tables,
     ),
+    Kind("other tables in the catalog", Product.TABLES, _other_tables),
     Kind("databases in the catalog", Product.TABLES, _catalog_databases, _drop_catalog_database),
     Kind(FILES, Product.TABLES, _checkpoints, _delete_checkpoint),
     Kind(FILES, Product.TABLES, _lake_folders, _remove_file),
@@ -415,5 +444,5 @@ KINDS = (
     Kind(SOURCE_TABLES, Product.TOPICS, _created_tables, remove=_drop_created_tables),
     Kind("publications", Product.SOURCE, _publications),
     Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables, remove=_remove_loaded_tables),
-    Kind(FILES, Product.SOURCE, _own_folder, lambda world, path: shutil.rmtree(path)),
+    Kind(FILES, Product.SOURCE, _own_folder, _remove_own_folder),
 )
