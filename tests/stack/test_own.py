@@ -106,6 +106,8 @@ def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
     """The changes after the snapshot arrive, which the silent data loss of such tables was."""
     execute(bikes, PARTITIONED)
     own.capture(bikes, "bikes", "Sales.trips", partition=["region"], type="mor", flow="their_sales")
+    with pytest.raises(SourceError, match="Sales.trips_north is a partition of Sales.trips"):
+        own.capture(bikes, "bikes", "Sales.trips_north", flow="their_sales")
     execute(
         bikes,
         'UPDATE "Sales".trips SET amount = 0 WHERE id % 10 = 0; DELETE FROM "Sales".trips WHERE id = 3;'

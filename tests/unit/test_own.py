@@ -385,6 +385,22 @@ def test_names_that_topics_cannot_have_are_refused():
     own_source._require_names("here", ["Sales", "Trips_2"], ["Id", "name", "_x"])
 
 
+def test_a_partition_beside_its_root_is_refused(world, monkeypatch):
+    """The log has its changes under the name of the root only."""
+    found = pandas.DataFrame([("public.trips_north", "public.trips")])
+    monkeypatch.setattr(own_source.postgres, "query", lambda *_: found)
+    with pytest.raises(SourceError, match="trips_north is a partition of public.trips"):
+        own_source.require_apart(world, "bikes", ["public.trips", "public.trips_north"])
+    own_source.require_apart(world, "bikes", ["public.trips_north"])
+
+
+def test_the_remedy_of_dead_letters_names_the_commands(world):
+    declare(world)
+    flow = own.load(world, "bikes").flow
+    remedy = flow.dead_letter_remedy(world, flow.captures[0])
+    assert remedy.startswith("`workbench forget bikes public.trips --world local`")
+
+
 def test_forget_lists_and_asks(monkeypatch):
     forgotten = []
     monkeypatch.setattr(own, "remaining", lambda world, flow: {"topics": ["own_bikes.a", "b"]})

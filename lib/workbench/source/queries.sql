@@ -123,6 +123,15 @@ WITH polled AS ({statement})
 SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
     (SELECT count(*) FROM ({all}) AS q WHERE {count_nulls} AND num_nulls({keys}) > 0)
 
+-- name: ancestors
+-- The partitioned tables above each table.
+SELECT t.name, n.nspname || '.' || a.relname AS ancestor
+FROM unnest(%s::text[]) AS t (name)
+CROSS JOIN to_regclass(quote_ident(split_part(name, '.', 1)) || '.' || quote_ident(split_part(name, '.', 2))) AS r (oid)
+CROSS JOIN pg_partition_ancestors(r.oid) AS p (oid)
+JOIN pg_class a ON a.oid = p.oid JOIN pg_namespace n ON n.oid = a.relnamespace
+WHERE p.oid <> r.oid
+
 -- name: own_columns
 -- The columns of a table: position in its key (the primary key, else the index of the replica identity), and whether each
 -- update in the log has the whole old row.

@@ -264,7 +264,7 @@ class CaptureFlow(CaptureSet):
                 hudi.dead_letters_path(world, table),
                 "decoded",
                 "hudi.dead_letters(spark, world, table)",
-                "run hudi.ingest(…, replay=True)",
+                self.dead_letter_remedy(world, capture),
             )
             # this also repairs an earlier run that stopped before the registration
             if not hudi.is_registered(spark, table) and hudi.exists(table):
@@ -274,6 +274,10 @@ class CaptureFlow(CaptureSet):
         with ThreadPoolExecutor(2) as pool:  # the embedded Spark has two cores
             names = (table.name for table in into)
             return dict(zip(names, pool.map(ingest_table, into)))
+
+    def dead_letter_remedy(self, world: World, capture: Capture) -> str:
+        """Return what removes a table's dead letters after their cause was fixed."""
+        return "run hudi.ingest(…, replay=True)"
 
     def compare(self, spark: SparkSession, world: World, *tables: hudi.Table) -> None:
         """Check that lake tables equal the source in every column of every row.

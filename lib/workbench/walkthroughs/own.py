@@ -207,6 +207,12 @@ class OwnFlow(CaptureFlow):
         ]
         return super().ingest(spark, world, *filled, kind=kind, stop=stop) if filled else {}
 
+    def dead_letter_remedy(self, world: World, capture: Capture) -> str:
+        """Return the commands. A replay would read the same messages again."""
+        flow = capture.connector.removeprefix(OWN_PREFIX)
+        command = f"workbench forget {flow} {capture.source} --world {world.name}"
+        return f"`{command}`, and capture the table again"
+
 
 @dataclass(frozen=True)
 class OwnSteps(Steps):
@@ -426,6 +432,9 @@ def capture(
     declared = _open(at, name, options)
     layout = {"partition": [*partition], "type": type}
     added = _describe(at, declared, tables, key, exclude, layout)
+    if engine == "postgres" and not poll:
+        captured = [table.source for table in (*declared.tables, *added)]
+        own_source.require_apart(at, section.database, captured)
     report = readiness.check(world, source, [table.source for table in added], exclude)
     _require_ready(replace(report, server=report.server[:0]), bool(key), bool(poll))
     declared = declared.model_copy(update={"tables": [*declared.tables, *added]})
@@ -465,7 +474,10 @@ def _require_ready(report: readiness.Report, has_key: bool = False, polled: bool
                 f"{item}: {'; '.join(problems)}",
                 location=f"source {report.source!r}",
                 hint="; ".join(
-                    [*statements, f"`workbench source check {report.source}` has the details"]
+                    [
+                        *statements,
+                        f"`workbench source check {report.source} --world {report.world}` has the details",
+                    ]
                 ),
             )
 

@@ -106,6 +106,22 @@ def describe(
     )
 
 
+def require_apart(world: World, database: str, names: Sequence[str]) -> None:
+    """Raise SourceError if a PostgreSQL table is a partition of another one.
+
+    A publication sends the changes of a partition under the name of its root, so those of the partition's own
+    lake table would never arrive.
+    """
+    found = postgres.query(world, QUERIES["ancestors"], [[*names]], database)
+    for name, ancestor in found.itertuples(index=False):
+        if ancestor in names:
+            raise SourceError(
+                f"{name} is a partition of {ancestor}, whose capture has its rows",
+                location=f"{name} in database {database}",
+                hint=f"capture {ancestor} only; or the partition with another flow: --as NAME",
+            )
+
+
 def _require_names(location: str, table: list[str], columns: list[str]) -> None:
     """Raise SourceError if a name cannot be used in topics and Avro schemas."""
     unusable = [repr(each) for each in [*table, *columns] if not NAME.fullmatch(each)]
