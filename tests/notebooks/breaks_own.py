@@ -54,7 +54,7 @@ CAPTURE = [
             "own.compare(world, source)",
             LOST,
             {
-                "public.stations = lake, row by row": "Hafen",
+                "public.stations = lake, row by row": "missing in lake",
                 "public.bikes = lake, row by row": "bike_id=7",
                 "public.riders = lake, row by row": "rider_id=7",
                 "public.trips = lake, row by row": "77.77",
