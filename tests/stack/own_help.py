@@ -69,6 +69,7 @@ def postgres_server(world, port, version=18, **settings):
             connection.execute("CREATE DATABASE bikes")
         yield with_source(world, port=port, database="bikes")
     finally:
+        secrets.delete(SECRET)
         process.terminate()
         process.wait(30)
         shutil.rmtree(folder, ignore_errors=True)

@@ -53,6 +53,14 @@ ALTER TABLE secured FORCE ROW LEVEL SECURITY;
 """
 
 
+@pytest.fixture(autouse=True, scope="module")
+def own_secrets(world):
+    """Remove the secrets of these tests, which are no passwords of services."""
+    yield
+    for name in ("readiness", "readiness.wrong"):
+        secrets.delete(name)
+
+
 def with_source(world, engine="postgres", **settings):
     """Return the world with a source `bikes`, a database of somebody else."""
     server = world.postgres if engine == "postgres" else world.mysql

@@ -75,6 +75,7 @@ def test_a_walkthrough_is_a_declaration(world, spark, walkthrough, capsys):
     left = walkthrough.resources.remaining(world)
     for none in (
         "databases in the catalog",
+        "other tables in the catalog",
         "stores of its services",
         "processes",
         "consumer groups",

@@ -14,7 +14,7 @@ from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, ddl, decode, evolution, ingesting, loading, moves, timeline
-from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
+from workbench.hudi.tables import dead_letters_path, key_options, table_lock, table_state_dir
 from workbench.spark import settings
 
 
@@ -513,3 +513,13 @@ def test_the_next_ingest_continues_after_the_last_batch(job):
 def test_reads_and_writes_have_the_same_buffer():
     name = "hoodie.memory.dfs.buffer.max.size"
     assert settings.session_conf()[name] == table().options()[name]
+
+
+def test_a_timestamp_in_the_key_needs_an_option_and_another_ordering():
+    columns = T.StructType().add("id", "int").add("at", "timestamp").add("__lsn", "bigint")
+    assert key_options(table(key=("id",)), columns) == {}
+    assert len(key_options(table(key=("id", "at")), columns)) == 1
+    ingesting.check_ordering(table(key=("id", "at"), type="mor", ordering="__lsn"), columns)
+    ingesting.check_ordering(table(key=("id",), type="mor", ordering="at"), columns)
+    with pytest.raises(LakeError, match="ordering field at of .* is timestamp"):
+        ingesting.check_ordering(table(key=("id", "at"), type="mor", ordering="at"), columns)

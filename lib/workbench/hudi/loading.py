@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from ..base import files
 from ..spark.local_rows import run_once
 from . import decode, moves
-from .tables import OPTION_GROUPS, Table, needs_record_writer
+from .tables import OPTION_GROUPS, Table, key_options, needs_record_writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -88,7 +88,7 @@ def write_batch(
         changes = rows.where(is_change)
         may_move = tracks_moves and (in_memory or moves.occur(changes, table))
         changes = to_changes(changes, table, columns, may_move, in_memory and unique_keys)
-        hudi_options = table.options()
+        hudi_options = {**table.options(), **key_options(table, columns)}
         if is_first_commit:
             if may_move or not unique_keys or counts.get("deletes"):
                 changes = deduplicate(changes, table)

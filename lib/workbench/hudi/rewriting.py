@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from ..base import LakeError, wait_until
 from . import catalog, ddl
-from .tables import INDEX_KEY, OPTION_GROUPS, Table, commit_lock
+from .tables import INDEX_KEY, OPTION_GROUPS, Table, commit_lock, key_options
 from .timeline import (
     CompletedAction,
     check_clock,
@@ -54,7 +54,8 @@ def rewrite(
     """
     table = with_stored_index(table)
     check_type(table)
-    own_options = {**table.options(), **OPTION_GROUPS["rewrite"], **table.extra}
+    own_options = {**table.options(), **key_options(table, columns), **OPTION_GROUPS["rewrite"]}
+    own_options.update(table.extra)
     options = {**own_options, INDEX_KEY: table.index, **options}
     while not _try_commit(table, rows.to(columns), options):
         _run_compactions(spark, table)
