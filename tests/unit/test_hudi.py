@@ -516,7 +516,8 @@ def test_reads_and_writes_have_the_same_buffer():
 
 
 def test_a_timestamp_in_the_key_needs_an_option_and_another_ordering():
-    columns = T.StructType().add("id", "int").add("at", "timestamp").add("__lsn", "bigint")
+    kinds = {"id": T.IntegerType(), "at": T.TimestampType(), "__lsn": T.LongType()}
+    columns = T.StructType([T.StructField(*column) for column in kinds.items()])
     assert key_options(table(key=("id",)), columns) == {}
     assert len(key_options(table(key=("id", "at")), columns)) == 1
     ingesting.check_ordering(table(key=("id", "at"), type="mor", ordering="__lsn"), columns)
