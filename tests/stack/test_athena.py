@@ -301,7 +301,7 @@ def test_a_crawled_table_of_json_lines_and_a_line_that_is_none(spark, place):
         == "1 | 1 | 2017-02-15 09:45:30 | 1487151930 | 0 / 2 | 2 | 2017-02-15 09:45:30 | 1487151930 | 0"
     )
     files.write_text(f"{address}/topics/t/partition=0/t+0+0000000002.json", "{not json")
-    with pytest.raises(LakeError, match="error while reading file.*json"):
+    with pytest.raises(LakeError, match="error while reading file"):
         query.sql(spark, f"SELECT sum(address_id) FROM {name}.t")
 
 

@@ -69,9 +69,10 @@ def marked():
     """Processes that belong to this instance, by the mark they carry or by the files they work
     in."""
     found = {p.pid: p for p, _ in instance.find_service_processes(f"{paths.state_dir()}:")}
+    folder = paths.state_dir().resolve()  # of a path with a space there is a link
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if p.cwd().startswith(f"{paths.state_dir()}/") and p.status() != psutil.STATUS_ZOMBIE:
+            if p.cwd().startswith(f"{folder}/") and p.status() != psutil.STATUS_ZOMBIE:
                 found[p.pid] = p
     return list(found.values())
 
@@ -294,7 +295,9 @@ def test_a_java_takes_its_classes_from_the_archive_of_its_first_stop(beside):
         stack.down()
     for name, files in mapped.items():
         archives = cds.FOLDER.glob(f"{name}-*.jsa")
-        assert files & {str(path) for path in archives}, f"{name} starts without its archive"
+        assert files & {str(path.resolve()) for path in archives}, (
+            f"{name} starts without its archive"
+        )
 
 
 def mapped_files(name):

@@ -66,7 +66,7 @@ def run(checkout):
     )
     (tests / "conftest.py").write_text((TESTS / "conftest.py").read_text() + log)
     (checkout / "pytest.ini").write_text(
-        f"[pytest]\npythonpath = {TESTS / 'help'}\naddopts = --import-mode=importlib\n"
+        f'[pytest]\npythonpath = "{TESTS / "help"}"\naddopts = --import-mode=importlib\n'
     )
 
     def do(*options):
