@@ -411,12 +411,7 @@ def capture(
     messages = format or ("json" if poll else "avro")
     _require_pollable(engine, messages, poll)
     at = world.source(source)
-    stack.ensure_running(
-        at,
-        "postgres" if engine == "postgres" else "mariadb",
-        *("kafka", "connect", "spark"),
-        *(["apicurio"] if messages == "avro" else []),
-    )
+    stack.ensure_running(at, *_services(engine, messages))
     section = at.postgres if engine == "postgres" else at.mysql
     options = {
         "world": world.name,
@@ -443,6 +438,13 @@ def capture(
     if poll:
         progress("polling sees no deletes, and of several changes between two polls only the last")
     return complete(world, name, progress)
+
+
+def _services(engine: str, messages: str) -> list[str]:
+    """Return the services that a capture needs."""
+    database = "postgres" if engine == "postgres" else "mariadb"
+    registry = ["apicurio"] if messages == "avro" else []
+    return [database, "kafka", "connect", "spark", *registry]
 
 
 def _require_pollable(engine: str, messages: str, poll: str) -> None:
