@@ -558,6 +558,7 @@ def test_a_source_is_the_database_of_a_world_with_the_same_state(monkeypatch, tm
     assert world.manages("postgres") and not bikes.manages("postgres")
     assert bikes.manages("kafka") and bikes.kafka == world.kafka
     assert world.source("postgres") is world and world.source("mariadb") is world
+    assert bikes.source("postgres") is world, "not the source again"
 
 
 def test_a_mariadb_source_is_the_second_database_of_its_world(monkeypatch, tmp_path):

@@ -18,7 +18,7 @@ import re
 import typing
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Mapping, Optional
+from typing import Any, Literal, Mapping, Optional, Union
 
 import yaml
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
@@ -39,8 +39,8 @@ OWN_SERVERS_HINT = (
 )
 # {service of the stack: section of a world}, where the names differ
 SECTION_OF_SERVICE = {"mariadb": "mysql", "apicurio": "registry", "s3": "lake"}
-# names of the sources that a world has without an entry in `sources`, {name: section}
-BUILT_IN_SOURCES = {"postgres": "postgres", "mariadb": "mysql"}
+# the sources that a world has without an entry in `sources`; the name of each is its engine, too
+BUILT_IN_SOURCES = ("postgres", "mariadb")
 COPY_LINE_HINT = "copy the line from params/local.yaml and adapt it"
 
 
@@ -257,7 +257,7 @@ class World(Sections):
             ParamsError: there is no such source, or it is managed and not on the world's server.
         """
         if name in BUILT_IN_SOURCES:
-            return self
+            return self.base
         if name not in self.sources:
             raise ParamsError(
                 f"world {self.name!r} has no source {name!r}",
@@ -265,9 +265,17 @@ class World(Sections):
                 expected=did_you_mean(name, self.source_names),
                 hint="docs/your_own.md shows how a source is added",
             )
-        world = self.model_copy(update=_source_sections(self, self.sources[name]))
+        world = self.base.model_copy(update=_source_sections(self.base, self.sources[name]))
         world._state, world._base = self._state, self.base
         return world
+
+    def source_engine(self, name: str) -> str:
+        """Return the engine of a source: postgres, mariadb or mysql."""
+        return self.sources[name].engine if name in self.sources else name
+
+    def server(self, engine: str) -> Union[Postgres, MySql]:
+        """Return the section with the database server of an engine."""
+        return self.postgres if engine == "postgres" else self.mysql
 
     @property
     def base(self) -> "World":
@@ -294,7 +302,7 @@ def _source_sections(world: World, source: Source) -> dict[str, ConfigModel]:
     Raises:
         ParamsError: a managed source, whose roles a capture may change, is not on the world's server.
     """
-    server = world.postgres if source.engine == "postgres" else world.mysql
+    server = world.server(source.engine)
     if source.managed and (source.host, source.port) != (server.host, server.port):
         raise ParamsError(
             f"the source {source.host}:{source.port} is managed, and not on the server of its world",

@@ -95,7 +95,7 @@ def _lake_row(world: World, table: hudi.Table) -> dict[str, Any]:
 def _source_rows(world: World, source: str) -> list[dict[str, Any]]:
     """Return the tables of a source; none of a database that cannot be reached."""
     server, declared = world.source(source), world.sources.get(source)
-    engine = declared.engine if declared else source
+    engine = world.source_engine(source)
     frames = []
     # the databases of managed sources are on the server of the world
     listed = {each.database for each in world.sources.values() if each.managed}

@@ -113,11 +113,11 @@ def check(
         ParamsError: the world has no such source.
     """
     source = world.source(name)
-    is_postgres = (world.sources[name].engine if name in world.sources else name) == "postgres"
-    server = source.postgres if is_postgres else source.mysql
+    engine = world.source_engine(name)
+    server = source.server(engine)
     note = _first_match("providers", server.host)
     try:
-        frames = (_query_postgres if is_postgres else _query_mariadb)(
+        frames = (_query_postgres if engine == "postgres" else _query_mariadb)(
             source, None if tables is None else list(tables), list(excluded)
         )
     except WorkbenchError as e:

@@ -318,7 +318,7 @@ def load(world: World, flow: str) -> Walkthrough:
         OwnSteps(
             folder(flow),
             (Step("capture", Product.SOURCE, partial(is_complete, flow=flow)),),
-            ("kafka", "connect", "spark", *(["apicurio"] if declared.format == "avro" else [])),
+            tuple(_services(declared.engine, declared.format)),
         ),
         OwnedResources(
             captured,
@@ -407,12 +407,12 @@ def capture(
         CheckFailed: a lake table does not equal its source.
     """
     name = flow or source
-    engine = world.sources[source].engine if source in world.sources else source
+    engine = world.source_engine(source)
     messages = format or ("json" if poll else "avro")
     _require_pollable(engine, messages, poll)
     at = world.source(source)
     stack.ensure_running(at, *_services(engine, messages))
-    section = at.postgres if engine == "postgres" else at.mysql
+    section = at.server(engine)
     options = {
         "world": world.name,
         "source": source,
@@ -441,7 +441,7 @@ def capture(
 
 
 def _services(engine: str, messages: str) -> list[str]:
-    """Return the services that a capture needs."""
+    """Return the services that a flow needs."""
     database = "postgres" if engine == "postgres" else "mariadb"
     registry = ["apicurio"] if messages == "avro" else []
     return [database, "kafka", "connect", "spark", *registry]
@@ -714,9 +714,8 @@ def is_complete(world: World, flow: str) -> bool:
         if connect.deployed(at, connector) != target or connect.failure(at, connector):
             return False
     return all(
-        LABEL in {*hudi.labels(at, table)["label"]}
-        or not (hudi.exists(table) or captured.count(at, table.name))
-        for table in captured.tables(at)
+        _is_captured(at, captured, own) or not (hudi.exists(table) or captured.count(at, own.name))
+        for table, own in zip(captured.tables(at), declared.tables)
     )
 
 
@@ -767,8 +766,9 @@ def _deploy(at: World, declared: Declaration, captured: CaptureFlow) -> None:
         postgres.create_publication(
             at, captured.publication, sources, declared.database, _excluded(declared)
         )
-    server = at.postgres if declared.engine == "postgres" else at.mysql
-    if server.managed:  # otherwise the user has the permissions that its owner gave
+    if at.server(
+        declared.engine
+    ).managed:  # otherwise the user has the permissions that its owner gave
         grant = postgres if declared.engine == "postgres" else mariadb
         grant.grant_replication(at, sources, declared.database)
     own_topics = [] if declared.poll else [f"{connector}.signals"]
@@ -897,12 +897,12 @@ def _has_same_rows(
     """
     described = _describe_again(at, captured.db, captured.database or "", own)
     copy = "" if _is_captured(at, captured, own) else "first copy of "
-    claim, rows, rest = f"{copy}{own.source} = lake", described.rows, list[str]()
+    claim, rows, skipped = f"{copy}{own.source} = lake", described.rows, list[str]()
     if captured.capture(own.name).types == changes.RAW and hudi.exists(table):
         columns = _same_columns(spark, captured.db, described, table)
-        rest = [column for column in described.columns if column not in columns]
+        skipped = [column for column in described.columns if column not in columns]
         described = replace(described, columns=columns)
-    if rows > MAX_COMPARED_ROWS or {*own.key} & {*rest}:
+    if rows > MAX_COMPARED_ROWS or {*own.key} & {*skipped}:
         lake_rows = hudi.read(spark, table).count()
         if lake_rows == rows or is_last:
             check.equal(f"{claim}, number of rows", lake_rows, rows)
@@ -918,7 +918,7 @@ def _has_same_rows(
         lake = lake.reindex(columns=source.columns)
     is_same = not check_values.differences(source, lake, own.key, ("lake", "source"))
     if is_same or is_last:
-        extent = f"row by row{', without ' * bool(rest)}{', '.join(rest)}"
+        extent = f"row by row{', without ' * bool(skipped)}{', '.join(skipped)}"
         check.same_rows(source, lake, own.key, f"{claim}, {extent}", allow_empty=True)
     return is_same
 
@@ -1028,14 +1028,14 @@ def _remove_tables(
     """Remove some tables of a flow; flow.yaml is written last, so that a repeated call continues."""
     at, connector = world.source(declared.source), OWN_PREFIX + flow
     kept = [table for table in declared.tables if table not in leaving]
-    rest = declared.model_copy(update={"tables": kept})
-    _write_connector(flow, rest)
+    reduced = declared.model_copy(update={"tables": kept})
+    _write_connector(flow, reduced)
     captured = load(world, flow).flow
     assert captured
     if captured.publication:
         sources = [table.source for table in kept]
         postgres.create_publication(
-            at, captured.publication, sources, declared.database, _excluded(rest)
+            at, captured.publication, sources, declared.database, _excluded(reduced)
         )
     landing.apply(at, connector, captured.config(at, connector))
     if declared.poll:  # otherwise a table that joins again would not be polled from its start
@@ -1046,4 +1046,4 @@ def _remove_tables(
         if declared.format == "avro":
             registry.delete(at, f"{topic}-key", f"{topic}-value")
         topics.delete(at, topic)
-    _write(flow, rest)
+    _write(flow, reduced)
