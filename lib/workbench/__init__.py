@@ -21,6 +21,7 @@ Its packages in the order of the data flow (docs/design.md):
 - deployment: CloudFormation stacks on AWS, and the upload of this checkout.
 - storefront: an example application, three eventually consistent services with a store each.
 - walkthroughs: one module for each walkthrough, and their framework.
+- operate: the state of all flows, and the comparison of source and lake by checksums.
 
 A package imports only from packages above it. `cli`, the command `workbench`, is last.
 

@@ -11,7 +11,18 @@ from ..base import LakeError, World, did_you_mean
 from ..hudi import Table
 from ..storefront import load as storefront_load
 from ..trace import TracedTable
-from . import bikeshare, log_based, movies, museum, outbox, own, query_based, sales, storefront
+from . import (
+    bikeshare,
+    log_based,
+    movies,
+    museum,
+    operations,
+    outbox,
+    own,
+    query_based,
+    sales,
+    storefront,
+)
 from .walkthrough import Walkthrough
 
 ALL: tuple[Walkthrough, ...] = (
@@ -22,6 +33,7 @@ ALL: tuple[Walkthrough, ...] = (
     museum.walkthrough,
     sales.walkthrough,
     storefront.walkthrough,
+    operations.walkthrough,
     bikeshare.walkthrough,
 )
 # {name for `workbench load`: loader}

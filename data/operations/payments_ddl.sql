@@ -1,0 +1,13 @@
+-- The payments of the track on operations. REPLICA IDENTITY FULL: the log has the old region of a payment that moves.
+CREATE TABLE payments (
+    id bigint PRIMARY KEY,
+    account integer NOT NULL,
+    region text NOT NULL,
+    amount numeric(12, 2) NOT NULL,
+    status text NOT NULL,
+    note text,
+    paid_at timestamptz NOT NULL
+);
+ALTER TABLE payments REPLICA IDENTITY FULL;
+-- signals to the connector, such as the start of an incremental snapshot
+CREATE TABLE debezium_signal (id text PRIMARY KEY, type text NOT NULL, data text);

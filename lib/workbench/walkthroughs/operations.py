@@ -1,0 +1,189 @@
+"""Payments for the track on operations (notebooks/80_operations): a pipeline, and the work on it.
+
+One source table, one connector, one lake table. Each notebook begins with a new pipeline (`start`).
+"""
+
+import contextlib
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from threading import Event
+from typing import Any, Callable, Iterator, Optional
+
+from .. import hudi
+from ..base import ROOT, World
+from ..source import loading, postgres
+from ..spark import session
+from ..topic import topics
+from .capture import Capture
+from .flow import CaptureFlow
+from .resources import OwnedResources
+from .steps import Steps, source_database
+from .walkthrough import Walkthrough
+
+DATABASE = "operations"
+CONNECTOR = "operations_source"
+SIGNALS = "operations.signals"  # topic of Debezium's signals
+ROWS = 20_000  # payments at scale 1
+REGIONS = ("north", "east", "south", "west")
+STATES = ("open", "paid", "refunded")
+COLUMNS = ("id", "account", "region", "amount", "status", "note", "paid_at")
+PUBLISHED = ("public.payments", "public.debezium_signal")
+LABEL = "after_load"
+CHANGES = (
+    *["UPDATE payments SET amount = amount + 1 WHERE id = %(id)s"] * 7,
+    "UPDATE payments SET region = %(region)s WHERE id = %(id)s",
+    "INSERT INTO payments SELECT max(id) + 1, %(id)s, %(region)s, 1, 'open', NULL, now() FROM payments",
+    "DELETE FROM payments WHERE id = %(id)s",
+)
+# With the old region in the log, a table with buckets stays correct when a payment moves.
+PAYMENTS = {
+    "name": "payments",
+    "database": DATABASE,
+    "partition": ("region",),
+    "ordering": "__lsn",
+    "type": "mor",
+    "index": "BUCKET",
+    "buckets": 2,
+}
+
+
+def _rows(count: int) -> Iterator[tuple[Any, ...]]:
+    """Yield payments; a number always gives the same one."""
+    for number in range(1, count + 1):
+        mixed = number * 7919 % 100_003
+        note = f"invoice {mixed}" if mixed % 3 else None
+        paid = f"2026-01-{1 + mixed % 28:02} {mixed % 24:02}:{mixed % 60:02}:{mixed % 59:02}.{mixed:06}+00"
+        amount = f"{mixed % 5000}.{mixed % 100:02}"
+        region, status = REGIONS[mixed % 4], STATES[mixed % 3]
+        yield number, mixed % 997, region, amount, status, note, paid
+
+
+def _steps(scale: Any, from_dir: Any) -> loading.Steps:
+    table = loading.Table("payments", COLUMNS, lambda: _rows(round(ROWS * scale)))
+    return [loading.Script(ROOT / "data" / DATABASE / "payments_ddl.sql"), table]
+
+
+loader = loading.Loader(
+    DATABASE, "public", ("payments", "debezium_signal"), _steps, database=DATABASE
+)
+flow = CaptureFlow(
+    captures=(
+        Capture(
+            "public.payments", "id", CONNECTOR, format="avro", lake=(PAYMENTS,), types="analyst"
+        ),
+    ),
+    database=DATABASE,
+    publication=DATABASE,
+    loader=loader,
+    label=LABEL,
+)
+walkthrough = Walkthrough(
+    "80_operations",
+    Steps(
+        ROOT / "notebooks" / "80_operations",
+        (source_database("81_freshness"),),
+        services=("postgres", "kafka", "connect", "spark", "apicurio"),
+        local_only=True,
+    ),
+    OwnedResources(
+        flow,
+        own_topics=(SIGNALS,),
+        consumer_groups=(SIGNALS,),
+        catalog_databases=(DATABASE,),
+    ),
+    flow,
+)
+
+
+def start(world: World, scale: float = 1) -> hudi.Table:
+    """Remove the pipeline, and start it anew with generated payments.
+
+    Args:
+        world: the world; its services run.
+        scale: 1 for 20,000 payments.
+
+    Returns:
+        The lake table, which equals the source and has the label LABEL.
+    """
+    walkthrough.reset(world)
+    loader.load(world, scale=scale, confirm=lambda question: True, progress=lambda line: None)
+    postgres.create_publication(world, flow.publication, PUBLISHED, DATABASE)
+    postgres.grant_replication(world, PUBLISHED, DATABASE)
+    topics.create(world, SIGNALS)
+    flow.deploy(world)
+    flow.sync(session(world), world, label=LABEL)
+    return flow.table(world)
+
+
+def change_payments(
+    world: World,
+    count: int,
+    seed: int = 1,
+    *,
+    per_second: float = math.inf,
+    stop: Optional[Event] = None,
+) -> int:
+    """Make random changes in the source, each in a transaction of its own.
+
+    Of ten changes, seven set an amount, one moves a payment to another region, one adds a payment,
+    and one deletes a payment, if it still exists.
+
+    Args:
+        world: the world.
+        count: number of changes.
+        seed: the same seed makes the same changes of the same rows.
+        per_second: the rate.
+        stop: ends the changes when it is set.
+
+    Returns:
+        The number of changes.
+    """
+    random, begin, stop = Random(seed), time.monotonic(), stop or Event()
+    with postgres.session(world, DATABASE) as connection:
+        for number in range(count):
+            if stop.wait(max(0.0, begin + number / per_second - time.monotonic())):
+                return number
+            values = {"id": random.randrange(1, ROWS + 1), "region": random.choice(REGIONS)}
+            connection.execute(random.choice(CHANGES), values)
+    return count
+
+
+@contextlib.contextmanager
+def writing(world: World, per_second: float = 100, seed: int = 1) -> Iterator[None]:
+    """Change payments in a thread while the block runs (see `change_payments`)."""
+    with _background(
+        lambda stop: change_payments(world, 10**9, seed, per_second=per_second, stop=stop)
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def following(world: World, interval: float = 0.2) -> Iterator[None]:
+    """Ingest the changes in a thread while the block runs.
+
+    Args:
+        world: the world.
+        interval: seconds between two batches.
+    """
+
+    def ingest(stop: Event) -> None:
+        while not stop.wait(interval):
+            flow.ingest(session(world), world, stop=stop.is_set)
+
+    with _background(ingest):
+        yield
+
+
+@contextlib.contextmanager
+def _background(work: Callable[[Event], object]) -> Iterator[None]:
+    """Run a function in a thread, and tell it to stop when the block ends; raise its error then."""
+    stop = Event()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+        future.result()
