@@ -18,7 +18,7 @@ import re
 import typing
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Mapping, Optional, Union
+from typing import Annotated, Any, Literal, Mapping, Optional, Union
 
 import yaml
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
@@ -190,6 +190,32 @@ class Query(ConfigModel):
     kind: Literal["spark", "athena"]
 
 
+# a warning (amber), and an alarm (red); strict mode would reject YAML's list
+Limits = Annotated[tuple[float, float], Field(strict=False)]
+
+
+class Watch(ConfigModel):
+    """Thresholds of `workbench watch`: a warning (amber), then an alarm (red)."""
+
+    interval_s: float = 10.0  # between two observations
+    freshness_s: Limits = (10.0, 60.0)  # p95 from commit to visible, of ten minutes
+    unread_s: Limits = (10.0, 60.0)  # age of the oldest message that is not in the lake
+    retained_mib: Limits = (256.0, 1024.0)  # log that a slot retains
+    disk_full_h: Limits = (24.0, 4.0)  # until the retained log fills the disk
+    disk_free_mib: Limits = (2048.0, 512.0)
+    stalled_s: float = 60.0  # connector that commits no position, ingest that ended in a commit
+    silent_s: float = 5.0  # source that changes, topic without messages
+    small_files: int = 200  # base files below 1 MiB
+    log_ratio: float = 1.0  # bytes of unmerged logs for each byte of base files
+    # of notifications; "" for none. The password of the mail server is a secret.
+    webhook: str = ""
+    sns_topic: str = ""
+    mail_to: str = ""
+    mail_server: str = ""  # host:port
+    mail_user: str = ""
+    mail_password: Optional[Secret] = None
+
+
 class Sections(ConfigModel):
     """All sections of one params file."""
 
@@ -207,6 +233,7 @@ class Sections(ConfigModel):
     query: Query
     # {name: source}; the name is that of the source in commands and secrets
     sources: dict[str, Source] = Field(default_factory=dict)
+    watch: Watch = Field(default_factory=Watch)
     file: Path = Path()  # the path of the file; not a key
 
 

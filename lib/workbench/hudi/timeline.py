@@ -368,7 +368,7 @@ def missing_files(actions: list[CompletedAction], instant: str, existing: set[st
     for match in filter(None, map(BASE_FILE_PATTERN.fullmatch, existing)):
         base_files.update([(match["group"], match["instant"]), (match["group"], "")])
     missing = set()
-    for group, file_slice in _file_slices(actions, instant).items():
+    for group, file_slice in file_slices(actions, instant).items():
         missing |= file_slice.paths - existing
         base = file_slice.archived_base
         if base is not None and (group, base) not in base_files:
@@ -376,7 +376,7 @@ def missing_files(actions: list[CompletedAction], instant: str, existing: set[st
     return missing
 
 
-def _file_slices(actions: list[CompletedAction], instant: str) -> dict[str, FileSlice]:
+def file_slices(actions: list[CompletedAction], instant: str) -> dict[str, FileSlice]:
     """Return {file group: the files that a read as of an instant needs}.
 
     Commits up to the instant name their files. A later commit implies a base file of an archived

@@ -490,7 +490,7 @@ def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
 
     Returns:
         One row per slot: slot_name, plugin, active (bool), active_pid, wal_status, confirmed (LSN),
-        bytes_behind (WAL that the server retains for the slot).
+        confirmed (position up to which it was read), bytes_behind (WAL that the server retains for it).
     """
     return query(world, QUERIES["slots"], database=database)
 
@@ -500,7 +500,7 @@ def all_slots(world: World) -> pandas.DataFrame:
 
     Returns:
         One row per slot: slot_name, database ("" for a physical slot), active (bool), wal_status,
-        bytes_behind (WAL that the server retains for the slot).
+        confirmed (position up to which it was read), bytes_behind (WAL that the server retains for it).
     """
     return query(world, QUERIES["all_slots"], database=_catalog_database(world))
 

@@ -38,6 +38,7 @@ FROM pg_replication_slots WHERE database = current_database() ORDER BY 1
 -- name: all_slots
 -- A slot whose log was removed (lost) retains nothing.
 SELECT slot_name, coalesce(database, '') AS database, active, wal_status,
+       coalesce(confirmed_flush_lsn::text, '') AS confirmed,
        coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint AS bytes_behind
 FROM pg_replication_slots ORDER BY 1
 

@@ -447,5 +447,10 @@ def _list_files(uri: str) -> dict[str, str]:
     }
 
 
+def reasons(uri: str) -> list[str]:
+    """Return the reason of each dead letter in the files below a URI."""
+    return [record["reason"] for path in _list_files(uri) for record in _read_lines(uri, path)]
+
+
 def _read_lines(uri: str, path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in files.read_bytes(f"{uri}/{path}").splitlines()]

@@ -1,0 +1,62 @@
+"""`workbench watch`: the state of all captured flows.
+
+Modules that are slow to import are imported when their command runs.
+"""
+
+from typing import Any, Optional
+
+import typer
+
+from ..base.terminal import echo
+from .options import WORLD, open_world
+
+COLORS = {"green": "green", "amber": "yellow", "red": "red"}
+
+
+def watch(
+    flows: Optional[list[str]] = typer.Argument(None, help="The flows, by default all deployed."),
+    once: bool = typer.Option(False, "--once", help="Observe once; for schedulers."),
+    json: bool = typer.Option(False, "--json", help="Print each observation as a line of JSON."),
+    interval: float = typer.Option(0, help="Seconds between two observations."),
+    notify: list[str] = typer.Option(
+        [], help="Send changes by webhook, sns or mail (params, section watch); may be repeated."
+    ),
+    metrics: int = typer.Option(
+        0, metavar="PORT", help="Serve Prometheus metrics at this port of 127.0.0.1."
+    ),
+    world: str = WORLD,
+) -> None:
+    """Watch the captured flows: freshness, lag, retained log, connectors, dead letters, files.
+
+    The exit code is 0 if all is green, 1 if something is amber, 2 if something is red.
+    """
+    from ..base import params
+    from ..operate import metrics as prometheus
+    from ..operate import notify as notifications
+    from ..operate import watch as operate
+
+    for channel in notify:
+        params.require_choice("--notify", channel, *notifications.CHANNELS)
+    loaded = open_world(world)
+    notifier = notifications.Notifier(loaded, notify) if notify else None
+    collector = prometheus.serve(metrics) if metrics else None
+
+    def report(observed: list[Any]) -> None:
+        if collector:
+            collector.observed = observed
+        if json:
+            print(operate.to_json(observed), flush=True)
+        else:
+            for text, level in operate.lines(observed):
+                echo(text, COLORS.get(level, ""))
+        if notifier:
+            notifier.report(observed)
+
+    raise typer.Exit(
+        operate.watch(loaded, *flows or (), report=report, interval=interval, once=once)
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(watch)

@@ -1,0 +1,90 @@
+"""The lake side of a captured table: its commits and files, read without Spark."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Iterator
+
+from .. import hudi
+from ..base import LakeError, World, files
+from ..hudi.ingesting import read_progress
+from ..hudi.tables import table_lock
+from ..hudi.timeline import completed_actions, file_slices, parse_instant, timeline_files
+from .messages import WINDOW_S, offsets_of
+
+SMALL_FILE_BYTES = 1 << 20
+FILES_EVERY_S = 60.0  # the files of a table are listed at most that often
+
+
+@dataclass
+class LakeReader:
+    """What is known of a lake table between observations.
+
+    Attributes:
+        table: the table.
+        source: id of the source that is ingested into it.
+        commits: {instant: ({partition: next offset}, time when it was complete)}, in their order.
+        base_files: {path: bytes} of the base files that a read needs, of the active timeline.
+        log_bytes: bytes of the logs on top of them.
+    """
+
+    table: hudi.Table
+    source: str
+    commits: dict[str, tuple[dict[int, int], float]] = field(default_factory=dict)
+    base_files: dict[str, int] = field(default_factory=dict)
+    log_bytes: int = 0
+    _listed: float = 0.0
+
+    def read(self) -> list[tuple[dict[int, int], float]]:
+        """Read the timeline; return the commits that are new since the last observation."""
+        actions = completed_actions(self.table)
+        new = [action for action in actions if action.instant not in self.commits]
+        for action in new:
+            offsets = offsets_of(read_progress(action.metadata), self.source)
+            complete = parse_instant(action.instant).timestamp() + (action.seconds or 0.0)
+            self.commits[action.instant] = (offsets, complete)
+        kept = {action.instant for action in actions}  # a rollback or a restore removes commits
+        self.commits = {i: self.commits[i] for i in sorted(self.commits) if i in kept}
+        if new and time.time() - self._listed > FILES_EVERY_S:
+            self._listed = time.time()
+            sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
+            slices = file_slices(actions, actions[-1].instant).values()
+            paths = [path for each in slices for path in each.paths if path in sizes]
+            self.base_files = {path: sizes[path] for path in paths if path.endswith(".parquet")}
+            self.log_bytes = sum(sizes[path] for path in paths if path not in self.base_files)
+        return [self.commits[action.instant] for action in new]
+
+    def committed(self, before: float = float("inf")) -> dict[int, int]:
+        """Return {partition: offset of the next message to ingest}, of the last commit before a time."""
+        offsets = [found for found, done in self.commits.values() if found and done < before]
+        return offsets[-1] if offsets else {}
+
+    def commits_per_hour(self) -> float:
+        """Return the rate of the commits of WINDOW_S."""
+        begin = time.time() - WINDOW_S
+        return sum(done > begin for _, done in self.commits.values()) * 3600 / WINDOW_S
+
+    def small_files(self) -> int:
+        """Return the number of base files below SMALL_FILE_BYTES."""
+        return sum(size < SMALL_FILE_BYTES for size in self.base_files.values())
+
+    def seconds_ahead(self) -> float:
+        """Return how far the newest commit lies ahead of the clock; negative if it is past."""
+        newest = max(self.commits, default="19700101")
+        return parse_instant(newest).timestamp() - time.time()
+
+    def interrupted(self, world: World) -> Iterator[tuple[str, float]]:
+        """Yield (instant, seconds since its begin) of commits that no process completes."""
+        begun = {
+            each.instant: each.info.mtime.timestamp()
+            for each in timeline_files(self.table)
+            if each.suffix in ("inflight", "deltacommit.inflight")
+        }
+        pending = {i: begin for i, begin in begun.items() if i not in self.commits}
+        if pending:
+            try:
+                with table_lock(world, self.table):
+                    yield from ((i, time.time() - begin) for i, begin in pending.items())
+            except LakeError:  # an ingest holds the lock, so it is running
+                return

@@ -1,0 +1,69 @@
+"""Observations as Prometheus metrics.
+
+Topic metrics have the names of kminion (github.com/redpanda-data/kminion); Debezium's own metrics come
+from Kafka Connect (docs/operations.md).
+"""
+
+from typing import Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .observe import LEVELS, Observation
+
+FRESHNESS = "seconds from the commit in the source until the row is visible in the lake"
+
+
+class FlowCollector(Collector):
+    """The metrics of the last observations; `observed` is replaced after each."""
+
+    def __init__(self) -> None:
+        """Collect nothing yet."""
+        self.observed: Sequence[Observation] = ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        freshness = _gauge("workbench_freshness_seconds", FRESHNESS, "flow", "quantile")
+        state = _gauge("workbench_flow_state", "0 green, 1 amber, 2 red", "flow", "signal")
+        lag = _gauge(
+            "kminion_kafka_consumer_group_topic_lag",
+            "messages that are not in the lake",
+            "group_id",
+            "topic_name",
+        )
+        retained = _gauge(
+            "workbench_slot_retained_bytes", "log that a slot retains", "flow", "slot"
+        )
+        letters = _gauge("workbench_dead_letters", "dead letters of a table", "flow", "table")
+        files = _gauge("workbench_lake_files", "base files that a read needs", "flow", "size")
+        logs = _gauge("workbench_lake_log_bytes", "unmerged logs", "flow")
+        for each in self.observed:
+            for quantile, name in (("0.5", "p50"), ("0.95", "p95")):
+                if each.freshness:
+                    freshness.add_metric([each.flow, quantile], each.freshness[name])
+            for problem in each.problems:
+                state.add_metric([each.flow, problem.signal], LEVELS.index(problem.level))
+            state.add_metric([each.flow, ""], LEVELS.index(each.level.replace("green", "")))
+            for gauge, values in (
+                (lag, each.unread),
+                (retained, each.retained),
+                (letters, each.dead_letters),
+                (files, {"small": each.small_files, "all": each.files}),
+            ):
+                for name, value in values.items():
+                    gauge.add_metric([each.flow, name], value)
+            logs.add_metric([each.flow], each.log_bytes)
+        yield from (freshness, state, lag, retained, letters, files, logs)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=labels)
+
+
+def serve(port: int) -> FlowCollector:
+    """Serve metrics at http://127.0.0.1:<port>/metrics in a thread; return their collector."""
+    registry, collector = CollectorRegistry(), FlowCollector()
+    registry.register(collector)
+    start_http_server(port, "127.0.0.1", registry)
+    return collector

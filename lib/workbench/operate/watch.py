@@ -1,0 +1,167 @@
+"""Watch the captured flows of a world: observe them all, and report what needs attention."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from typing import Any, Callable, Iterator, Sequence
+
+import pandas as pd
+
+from .. import connect, hudi
+from ..base import WorkbenchError, World, did_you_mean
+from ..base.wait import stop_on_signal
+from ..topic import topics
+from ..walkthroughs import for_world, own
+from ..walkthroughs.flow import CaptureFlow
+from .observe import MIB, FlowReader, Observation
+
+EXIT_CODES = {"green": 0, "amber": 1, "red": 2}
+Report = Callable[[list[Observation]], object]
+
+
+def flows(world: World) -> dict[str, tuple[World, CaptureFlow]]:
+    """Return {name: (world of the source, captured tables)} of the walkthroughs and the own flows."""
+    found = {}
+    for each in (*for_world(world), *own.load_all(world)):
+        if each.flow and each.flow.captures:
+            source = each.resources.own
+            found[each.name] = (world.source(source.name) if source else world, each.flow)
+    return found
+
+
+def find_flow(world: World, name: str) -> tuple[World, CaptureFlow]:
+    """Return the world of the source and the captured tables of a flow.
+
+    Raises:
+        WorkbenchError: there is no such flow.
+    """
+    found = flows(world)
+    if name not in found:
+        raise WorkbenchError(f"there is no flow {name!r}", expected=did_you_mean(name, found))
+    return found[name]
+
+
+class Watcher:
+    """Observes flows again and again.
+
+    Attributes:
+        world: the world.
+        names: the flows, by default all that are deployed.
+    """
+
+    def __init__(self, world: World, *names: str):
+        """Find the flows.
+
+        Raises:
+            WorkbenchError: there is no flow of such a name.
+        """
+        self.world, self.names = world, names
+        self._readers: dict[str, FlowReader] = {}
+        for name in names:
+            find_flow(world, name)
+
+    def observe(self) -> list[Observation]:
+        """Observe each flow once, in the order of their names."""
+        for name, (at, flow) in flows(self.world).items():
+            if name not in self._readers and self._is_watched(name, at, flow):
+                self._readers[name] = FlowReader(name, at, flow)
+        consumer = self.world.state.get("watch", lambda: topics.open_consumer(self.world), _close)
+        return [self._readers[name].observe(consumer) for name in sorted(self._readers)]
+
+    def _is_watched(self, name: str, at: World, flow: CaptureFlow) -> bool:
+        """Return whether a flow was asked for, or has a connector or a lake table."""
+        if self.names:
+            return name in self.names
+        with contextlib.suppress(WorkbenchError):
+            if {*flow.deployed_connectors} & {*connect.names(self.world)}:
+                return True
+        return any(map(hudi.exists, flow.tables(at)))
+
+
+def _close(consumer: Any) -> None:
+    consumer.close()
+
+
+def watch(
+    world: World, *names: str, report: Report, interval: float = 0, once: bool = False
+) -> int:
+    """Observe flows until SIGTERM or Ctrl-C.
+
+    Args:
+        world: the world.
+        *names: the flows, by default all that are deployed.
+        report: called with the observations.
+        interval: seconds between two observations, by default that of the params file.
+        once: observe them only once.
+
+    Returns:
+        The exit code of the last observation: 0 green, 1 amber, 2 red.
+
+    Raises:
+        WorkbenchError: there is no such flow.
+    """
+    watcher = Watcher(world, *names)
+    with stop_on_signal() as stop:
+        while True:
+            observed = watcher.observe()
+            report(observed)
+            if once or stop.wait(interval or world.watch.interval_s):
+                return max((EXIT_CODES[each.level] for each in observed), default=0)
+
+
+def frame(observed: Sequence[Observation]) -> pd.DataFrame:
+    """Return observations as a table.
+
+    Returns:
+        One row per flow: flow, state, p50_s, p95_s, to_topic_s, to_lake_s (freshness; empty without
+        changes), unread (messages), retained_mib, connectors, dead_letters, commits_per_hour, files,
+        small_files, log_mib.
+    """
+    rows = []
+    for each in observed:
+        fresh = {f"{name}_s": round(value, 2) for name, value in (each.freshness or {}).items()}
+        rows.append(
+            {
+                "flow": each.flow,
+                "state": each.level,
+                **dict.fromkeys(("p50_s", "p95_s", "to_topic_s", "to_lake_s"), ""),
+                **fresh,
+                "unread": sum(each.unread.values()),
+                "retained_mib": round(sum(each.retained.values()) / MIB, 1),
+                "connectors": ", ".join(sorted({*each.states.values()})),
+                "dead_letters": sum(each.dead_letters.values()),
+                "commits_per_hour": round(each.commits_per_hour),
+                "files": each.files,
+                "small_files": each.small_files,
+                "log_mib": round(each.log_bytes / MIB, 1),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def lines(observed: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    """Yield (text, level): the table of all flows, then each problem with the next step."""
+    if not observed:
+        yield "no flow is deployed: run a notebook on connectors, or `workbench capture`", "green"
+        return
+    table = frame(observed).to_string(index=False).splitlines()
+    yield table[0], ""
+    yield from zip(table[1:], [each.level for each in observed])
+    for each in observed:
+        for found in each.problems:
+            yield f"{each.flow} {found.signal}: {found.text}\n    {found.step}", found.level
+
+
+def to_json(observed: Sequence[Observation]) -> str:
+    """Return observations as one line of JSON: a list of objects with the fields of `Observation`."""
+    fields = [
+        {
+            **dataclasses.asdict(each),
+            "level": each.level,
+            "problems": [{**p._asdict(), "signal": p.signal} for p in each.problems],
+        }
+        for each in observed
+    ]
+    return json.dumps(fields)
