@@ -101,8 +101,8 @@ class TopicReader:
         A tombstone, a snapshot's row, a message that cannot be decoded and a replayed one have neither.
         """
         value: Any = message.value()
-        headers = message.headers() or []
-        if value is None or any(name == dlq.REPLAYED_HEADER for name, _ in headers):
+        headers = dict(message.headers() or [])
+        if value is None or dlq.REPLAYED_HEADER in headers:
             return 0, 0
         try:
             if self.format == "avro":

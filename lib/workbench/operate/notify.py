@@ -8,7 +8,7 @@ import time
 from email.message import EmailMessage
 from typing import Sequence
 
-from ..base import ParamsError, World, aws, http, paths
+from ..base import ParamsError, StackError, World, aws, http, paths
 from .observe import LEVELS, PROBLEMS, Observation
 
 SIGNALS = sorted({each["signal"] for each in PROBLEMS.values()})
@@ -63,7 +63,12 @@ class Notifier:
 
     def _send_webhook(self, text: str) -> None:
         response = http.call("the webhook", "POST", self.world.watch.webhook, {"text": text})
-        response.raise_for_status()
+        if not response.ok:
+            raise StackError(
+                f"the webhook answers with status {response.status_code}",
+                location=f"{self.world.file}: watch.webhook",
+                expected="a URL that accepts a JSON object with `text`",
+            )
 
     def _send_sns(self, text: str) -> None:
         subject = f"workbench {self.world.name}"
@@ -79,7 +84,7 @@ class Notifier:
         with smtplib.SMTP(settings.mail_server, timeout=10) as server:
             if settings.mail_password:  # never over a connection without TLS
                 server.starttls()
-                server.login(settings.mail_user, settings.mail_password.value)
+                server.login(settings.mail_user, settings.mail_password.reveal())
             server.send_message(message)
 
 

@@ -149,7 +149,8 @@ class FlowReader:
         self._changed: dict[str, tuple[int, float]] = {}
 
     @cached_property
-    def _topics(self) -> dict[str, TopicReader]:
+    def topics(self) -> dict[str, TopicReader]:
+        """The topics by the names of their captures."""
         return {
             each.name: TopicReader(
                 self.flow.topic(self.world, each.name), each.format, self.flow.db
@@ -185,10 +186,11 @@ class FlowReader:
         parts += [self._observe_topics(figures, consumer), self._observe_schemas()]
         for part in parts:
             problems += part
-        freshness = quantiles(each for reader in self._topics.values() for each in reader.fresh)
+        freshness = quantiles(each for reader in self.topics.values() for each in reader.fresh)
         limit = level_of(freshness["p95"], self.limits.freshness_s) if freshness else ""
         if freshness and limit:
             problems.append(problem("stale", limit, seconds=freshness["p95"], **freshness))
+        problems += self._observe_disk()
         readers = [reader for _, reader in self._tables]
         return Observation(
             self.name,
@@ -206,7 +208,7 @@ class FlowReader:
             name = lake.table.name
             if not hudi.exists(lake.table):
                 continue
-            topic = self._topics[capture.name]
+            topic = self.topics[capture.name]
             for committed, complete in lake.read():
                 topic.settle(committed, complete)
             ahead = lake.seconds_ahead()
@@ -306,7 +308,7 @@ class FlowReader:
                 )
             query = CHANGED_ROWS, [[capture.source]], self.flow.database
             changed = int(postgres.query(self.world, *query).loc[0, "n"])
-            topic, now = self._topics[capture.name], time.time()
+            topic, now = self.topics[capture.name], time.time()
             before, since = self._changed.get(capture.name, (changed, now))
             if changed == before or topic.grown > since:
                 self._changed[capture.name] = (changed, now)
@@ -320,7 +322,7 @@ class FlowReader:
 
     def _observe_topics(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
         for capture, lake in self._tables:
-            reader, committed = self._topics[capture.name], lake.committed()
+            reader, committed = self.topics[capture.name], lake.committed()
             try:
                 first = lake.committed(time.time() - WINDOW_S)
                 offsets, repeated = reader.read(self.world, consumer, first)
@@ -373,10 +375,18 @@ class FlowReader:
                     "unread_old", level, topic=topic, unread=unread, seconds=seconds, flow=self.name
                 )
 
+    def _observe_disk(self) -> Iterator[Problem]:
+        folder = paths.local_path(self.world.lake.root)
+        if folder and folder.exists():
+            mib = shutil.disk_usage(folder).free / MIB
+            level = level_of(mib, self.limits.disk_free_mib)
+            if level:
+                yield problem("disk_full", level, folder=paths.display_path(folder), mib=mib)
+
     def _observe_schemas(self) -> Iterator[Problem]:
         avro = [each for each in self.flow.captures if each.format == "avro"]
         for artifact in (
-            f"{self._topics[c.name].topic}-{part}" for c in avro for part in ("key", "value")
+            f"{self.topics[c.name].topic}-{part}" for c in avro for part in ("key", "value")
         ):
             try:
                 versions = len(registry.versions(self.world, artifact))

@@ -70,6 +70,23 @@ class Watcher:
         consumer = self.world.state.get("watch", lambda: topics.open_consumer(self.world), _close)
         return [self._readers[name].observe(consumer) for name in sorted(self._readers)]
 
+    def changes(self) -> pd.DataFrame:
+        """Return the sampled changes of the last ten minutes that are visible in the lake.
+
+        Returns:
+            flow, visible (time, UTC), to_topic_s (from the commit in the source to the message),
+            to_lake_s (from there to the commit in the lake), in the order of `visible`.
+        """
+        rows = [
+            (name, *fresh)
+            for name, reader in self._readers.items()
+            for topic in reader.topics.values()
+            for fresh in topic.fresh
+        ]
+        frame = pd.DataFrame(rows, columns=["flow", "visible", "to_topic_s", "to_lake_s"])
+        frame["visible"] = pd.to_datetime(frame["visible"], unit="s", utc=True)
+        return frame.sort_values("visible", ignore_index=True)
+
     def _is_watched(self, name: str, at: World, flow: CaptureFlow) -> bool:
         """Return whether a flow was asked for, or has a connector or a lake table."""
         if self.names:

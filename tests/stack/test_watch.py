@@ -1,0 +1,185 @@
+"""`workbench watch`: each fault changes the signal that names it, and the recovery removes it."""
+
+import datetime as dt
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from workbench import connect, stack
+from workbench.base import paths
+from workbench.base.wait import wait_until
+from workbench.connect import rest
+from workbench.hudi import timeline
+from workbench.operate import watch as operate
+from workbench.source import postgres
+from workbench.stack import process
+from workbench.topic import topics
+from workbench.walkthroughs import operations
+
+FLOW = "80_operations"
+
+
+@pytest.fixture(scope="module")
+def pipeline(world, spark):
+    stack.ensure_running(world, *operations.walkthrough.steps.services)
+    yield operations.start(world, 0.1)
+    operations.walkthrough.reset(world)
+
+
+@pytest.fixture
+def watcher(world, pipeline):
+    """A watcher that has seen the pipeline without a problem."""
+    watcher = operate.Watcher(world, FLOW)
+    wait_until(lambda: not problems(watcher) & ALARMS, "a pipeline without alarms", timeout=60)
+    return watcher
+
+
+ALARMS = {
+    "connector",
+    "slot",
+    "topic",
+    "schema",
+    "ingest",
+    "clock",
+    "source",
+    "dead letters",
+    "disk",
+}
+
+
+def problems(watcher):
+    """Return the signals that have a problem."""
+    return {each.signal for observed in watcher.observe() for each in observed.problems}
+
+
+def kinds(watcher):
+    return {each.kind for observed in watcher.observe() for each in observed.problems}
+
+
+def wait_for(watcher, kind, *, gone=False):
+    wait_until(
+        lambda: (kind in kinds(watcher)) != gone,
+        f"{kind} to {'go' if gone else 'come'}",
+        timeout=90 if gone else 30,
+        interval=1,
+    )
+
+
+def test_a_healthy_flow_is_green_and_its_figures_are_those_of_the_flow(world, spark, watcher):
+    operations.change_payments(world, 30)
+    assert sum(watcher.observe()[0].unread.values()) > 0
+    operations.flow.sync(spark, world)
+    (seen,) = watcher.observe()
+    assert (seen.level, seen.problems) == ("green", ())
+    assert seen.unread == {operations.flow.topic(world): 0}
+    assert seen.states == {operations.CONNECTOR: "RUNNING"}
+    assert 0 < seen.freshness["p50"] <= seen.freshness["p95"]
+    assert seen.freshness["to_topic"] > 0 and seen.freshness["to_lake"] > 0
+    assert seen.commits_per_hour >= 6 * 2 and seen.files >= 4
+
+
+def test_a_connect_that_was_killed(world, watcher):
+    process.running_process("connect").kill()
+    wait_for(watcher, "connect_down")
+    stack.ensure_running(world, "connect")
+    wait_for(watcher, "connect_down", gone=True)
+
+
+def test_a_slot_that_was_dropped(world, watcher):
+    connect.backend(world).stop(operations.CONNECTOR)
+    slot = operations.flow.config(world, operations.CONNECTOR)["slot.name"]
+    postgres.drop_slot(world, slot, operations.DATABASE)
+    wait_for(watcher, "slot_missing")
+    operations.start(world, 0.1)  # a new snapshot
+    wait_for(operate.Watcher(world, FLOW), "slot_missing", gone=True)
+
+
+def test_offsets_that_were_lost(world, spark, watcher):
+    cluster = rest.KafkaConnect(world)
+    wait_until(lambda: connect.offset(world, operations.CONNECTOR), "an offset", timeout=90)
+    watcher.observe()
+    cluster.stop(operations.CONNECTOR)
+    path = f"/connectors/{operations.CONNECTOR}"
+    wait_until(lambda: cluster.call("DELETE", f"{path}/offsets"), "the offsets to be deleted")
+    wait_for(watcher, "offsets_lost")
+    cluster.call("PUT", f"{path}/resume")
+    wait_for(watcher, "offsets_lost", gone=True)
+    operations.flow.sync(spark, world)
+    operations.flow.compare(spark, world)
+
+
+def test_messages_that_were_removed_before_they_were_ingested(world, watcher):
+    operations.change_payments(world, 20)
+    topic = operations.flow.topic(world)
+    operations.flow.wait_until_captured(world)
+    (end,) = topics.end_offsets(world, topic).values()
+    with AdminClient(topics.settings(world)) as admin:
+        admin.delete_records([TopicPartition(topic, 0, end - 1)])[
+            TopicPartition(topic, 0, end - 1)
+        ].result()
+    wait_for(watcher, "topic_truncated")
+    operations.start(world, 0.1)
+
+
+def test_a_topic_that_was_made_anew(world, watcher):
+    rest.KafkaConnect(world).stop(operations.CONNECTOR)
+    topic = operations.flow.topic(world)
+    topics.delete(world, topic)
+    topics.create(world, topic)
+    wait_for(watcher, "topic_ahead")
+    operations.start(world, 0.1)
+
+
+def test_a_registry_that_is_down(world, watcher):
+    stack.stop("apicurio")
+    wait_for(watcher, "registry_down")
+    stack.ensure_running(world, "apicurio")
+    wait_for(watcher, "registry_down", gone=True)
+
+
+def test_everything_that_is_delivered_twice(world, spark, watcher):
+    operations.change_payments(world, 20)
+    operations.flow.sync(spark, world)
+    watcher.observe()
+    messages = topics.read_all(world, operations.flow.topic(world))
+    again = [(m.key(), m.value()) for m in messages]
+    topics.produce(world, operations.flow.topic(world), again)
+    wait_for(watcher, "delivered_again")
+    operations.flow.sync(spark, world)
+    operations.flow.compare(spark, world)
+
+
+def test_an_ingest_that_was_killed_in_a_commit(world, spark, watcher, pipeline):
+    operations.change_payments(world, 200)
+    command = [sys.executable, "-m", "workbench.cli", "ingest", FLOW, "--world", world.name]
+    before = {each.instant for each in timeline.timeline_files(pipeline)}
+    ingest = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(
+        lambda: any(
+            each.suffix.endswith("inflight") and each.instant not in before
+            for each in timeline.timeline_files(pipeline)
+        ),
+        "a commit in flight",
+        interval=0,
+    )
+    process.running_process("spark").kill()
+    ingest.send_signal(signal.SIGKILL)
+    ingest.wait()
+    wait_for(watcher, "ingest_interrupted")
+    stack.ensure_running(world, "spark")
+
+
+def test_a_clock_that_was_set_back(watcher, pipeline):
+    """The last commit is of an hour later, as if the clock had been ahead."""
+    last = timeline.completed_actions(pipeline)[-1]
+    later = timeline.parse_instant(last.instant) + dt.timedelta(hours=1)
+    source = paths.local_path(last.uri)
+    target = source.with_name(f"{later:%Y%m%d%H%M%S}000.{last.action}")
+    shutil.copy(source, target)
+    wait_for(watcher, "clock_back")
+    target.unlink()
+    wait_for(watcher, "clock_back", gone=True)

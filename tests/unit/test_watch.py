@@ -1,0 +1,193 @@
+"""`workbench watch` without services: the texts of problems, thresholds, notifications, metrics."""
+
+import socketserver
+import string
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from workbench.base import params
+from workbench.base.errors import ParamsError, StackError
+from workbench.base.paths import ROOT
+from workbench.operate import metrics, notify, observe
+from workbench.operate import watch as operate
+from workbench.operate.messages import Fresh, quantiles
+from workbench.operate.observe import PROBLEMS, Observation, problem
+
+
+@pytest.fixture
+def world(monkeypatch, tmp_path):
+    """World `local` with a webhook and a mail server on loopback, and its state in a folder of its own."""
+    monkeypatch.setattr("workbench.base.paths.VAR_DIR", tmp_path)
+    return params.load("local")
+
+
+def with_watch(world, **settings):
+    return world.model_copy(update={"watch": world.watch.model_copy(update=settings)})
+
+
+def observed(*problems, **fields):
+    return [Observation("payments", problems=tuple(problems), **fields)]
+
+
+DISK = problem("disk_full", "red", folder="var", mib=100)
+
+
+def test_each_problem_has_a_section_that_says_what_to_do():
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    sections = dict(part.split("\n", 1) for part in text.split("\n### ")[1:])
+    for kind, known in PROBLEMS.items():
+        assert f"`{kind}`" in sections[known["signal"]], kind
+
+
+def test_the_texts_of_each_problem_can_be_formatted():
+    for kind, known in PROBLEMS.items():
+        fields = {
+            name.split("!")[0]
+            for text in (known["text"], known["step"])
+            for _, name, _, _ in string.Formatter().parse(text)
+            if name
+        }
+        numbers = ("seconds", "mib", "hours", "ratio", "to_topic", "to_lake")
+        found = problem(kind, "red", **{f: 1.0 if f in numbers else "x" for f in fields})
+        assert found.level in ("amber", "red") and found.signal and found.step
+
+
+@pytest.mark.parametrize(
+    "value, limits, level",
+    [
+        (9, (10, 60), ""),
+        (10, (10, 60), "amber"),
+        (60, (10, 60), "red"),
+        (3000, (2048, 512), ""),
+        (2048, (2048, 512), "amber"),
+        (100, (2048, 512), "red"),
+    ],
+)
+def test_limits_rise_or_fall(value, limits, level):
+    assert observe.level_of(value, limits) == level
+
+
+def test_freshness_is_that_of_the_whole_way():
+    found = quantiles([Fresh(0, 0.1, 0.9), Fresh(0, 0.3, 2.7)])
+    assert found == pytest.approx({"p50": 2.0, "p95": 2.9, "to_topic": 0.2, "to_lake": 1.8})
+    assert quantiles([]) is None
+
+
+def test_a_line_for_each_flow_and_each_problem():
+    texts = [text for text, _ in operate.lines(observed(DISK))]
+    assert "payments" in texts[1] and " red " in texts[1]
+    assert texts[2].startswith("payments disk: var has 100 MiB left\n    clean the lake")
+
+
+class Webhook(BaseHTTPRequestHandler):
+    """Keeps the requests' bodies; its server's `status` is the answer."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.bodies.append(body.decode())
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+class Mail(socketserver.StreamRequestHandler):
+    """Accepts one mail (RFC 5321, as far as smtplib needs it)."""
+
+    def handle(self):
+        self.wfile.write(b"220 ready\r\n")
+        data = False
+        for line in self.rfile:
+            self.server.bodies.append(line.decode())
+            if data:
+                data = line != b".\r\n"
+                if not data:
+                    self.wfile.write(b"250 kept\r\n")
+            elif line[:4].upper() == b"DATA":
+                data = True
+                self.wfile.write(b"354 go on\r\n")
+            else:
+                self.wfile.write(b"221 bye\r\n" if line[:4].upper() == b"QUIT" else b"250 yes\r\n")
+
+
+@pytest.fixture
+def serve():
+    """Return a function that starts a server in a thread."""
+    servers = []
+
+    def start(kind, handler):
+        server = kind(("127.0.0.1", 0), handler)
+        server.bodies, server.status = [], 200
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return server, server.server_address[1]
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_one_message_for_a_change_and_one_for_the_recovery(world, serve, monkeypatch):
+    server, port = serve(HTTPServer, Webhook)
+    world = with_watch(world, webhook=f"http://127.0.0.1:{port}/")
+    monkeypatch.setattr(notify, "PAUSE_S", 0.0)
+    for seen in (observed(DISK), observed(DISK), observed(), observed()):
+        notify.Notifier(world, ["webhook"]).report(seen)  # each a process of its own
+    assert len(server.bodies) == 2
+    assert "red: payments disk" in server.bodies[0] and "100 MiB left" in server.bodies[0]
+    assert "recovered: payments disk" in server.bodies[1]
+
+
+def test_a_signal_that_changes_to_and_fro_is_reported_once_a_minute(world, serve):
+    server, port = serve(HTTPServer, Webhook)
+    notifier = notify.Notifier(with_watch(world, webhook=f"http://127.0.0.1:{port}/"), ["webhook"])
+    for seen in (observed(DISK), observed(), observed(DISK), observed()):
+        notifier.report(seen)
+    assert len(server.bodies) == 1
+
+
+def test_a_message_that_was_not_accepted_is_repeated(world, serve):
+    server, port = serve(HTTPServer, Webhook)
+    server.status = 400
+    notifier = notify.Notifier(with_watch(world, webhook=f"http://127.0.0.1:{port}/"), ["webhook"])
+    with pytest.raises(StackError, match="webhook.*400"):
+        notifier.report(observed(DISK))
+    server.status = 200
+    assert notifier.report(observed(DISK)) and len(server.bodies) == 2
+
+
+def test_a_mail(world, serve):
+    server, port = serve(socketserver.TCPServer, Mail)
+    settings = {"mail_to": "on-call@example.org", "mail_server": f"127.0.0.1:{port}"}
+    notify.Notifier(with_watch(world, **settings), ["mail"]).report(observed(DISK))
+    text = "".join(server.bodies)
+    assert "To: on-call@example.org" in text and "Subject: workbench local: red: payments" in text
+
+
+def test_a_channel_without_an_address_is_an_error(world):
+    with pytest.raises(ParamsError, match=r"sns has no address\n.*watch.sns_topic"):
+        notify.Notifier(world, ["sns"])
+
+
+def test_metrics():
+    registry, collector = CollectorRegistry(), metrics.FlowCollector()
+    registry.register(collector)
+    collector.observed = observed(
+        DISK,
+        freshness={"p50": 0.5, "p95": 1.5, "to_topic": 0.1, "to_lake": 0.4},
+        unread={"a.b": 7},
+        retained={"slot": 1024},
+    )
+    text = generate_latest(registry).decode()
+    for line in (
+        'workbench_freshness_seconds{flow="payments",quantile="0.95"} 1.5',
+        'workbench_flow_state{flow="payments",signal="disk"} 2.0',
+        'kminion_kafka_consumer_group_topic_lag{group_id="payments",topic_name="a.b"} 7.0',
+        'workbench_slot_retained_bytes{flow="payments",slot="slot"} 1024.0',
+    ):
+        assert line in text
