@@ -31,9 +31,16 @@ def pipeline(world, spark):
 
 
 @pytest.fixture
-def watcher(world, pipeline):
+def watched(world):
+    """The world, with limits that a busy machine does not exceed."""
+    patient = {"freshness_s": (600, 900), "unread_s": (600, 900), "disk_free_mib": (2, 1)}
+    return world.model_copy(update={"watch": world.watch.model_copy(update=patient)})
+
+
+@pytest.fixture
+def watcher(watched, pipeline):
     """A watcher that has seen the pipeline without a problem."""
-    watcher = operate.Watcher(world, FLOW)
+    watcher = operate.Watcher(watched, FLOW)
     wait_until(lambda: not problems(watcher) & ALARMS, "a pipeline without alarms", timeout=60)
     return watcher
 
@@ -89,13 +96,13 @@ def test_a_connect_that_was_killed(world, watcher):
     wait_for(watcher, "connect_down", gone=True)
 
 
-def test_a_slot_that_was_dropped(world, watcher):
+def test_a_slot_that_was_dropped(world, watched, watcher):
     connect.backend(world).stop(operations.CONNECTOR)
     slot = operations.flow.config(world, operations.CONNECTOR)["slot.name"]
     postgres.drop_slot(world, slot, operations.DATABASE)
     wait_for(watcher, "slot_missing")
     operations.start(world, 0.1)  # a new snapshot
-    wait_for(operate.Watcher(world, FLOW), "slot_missing", gone=True)
+    wait_for(operate.Watcher(watched, FLOW), "slot_missing", gone=True)
 
 
 def test_offsets_that_were_lost(world, spark, watcher):
