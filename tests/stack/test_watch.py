@@ -9,12 +9,11 @@ import sys
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from workbench import connect, stack
+from workbench import connect, operate, stack
 from workbench.base import paths
 from workbench.base.wait import wait_until
 from workbench.connect import rest
 from workbench.hudi import timeline
-from workbench.operate import watch as operate
 from workbench.source import postgres
 from workbench.stack import process
 from workbench.topic import topics

@@ -7,11 +7,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from workbench import operate
 from workbench.base import params
 from workbench.base.errors import ParamsError, StackError
 from workbench.base.paths import ROOT
 from workbench.operate import metrics, notify, observe
-from workbench.operate import watch as operate
 from workbench.operate.messages import Fresh, quantiles
 from workbench.operate.observe import PROBLEMS, Observation, problem
 

@@ -30,10 +30,10 @@ def watch(
 
     The exit code is 0 if all is green, 1 if something is amber, 2 if something is red.
     """
+    from .. import operate
     from ..base import params
     from ..operate import metrics as prometheus
     from ..operate import notify as notifications
-    from ..operate import watch as operate
 
     for channel in notify:
         params.require_choice("--notify", channel, *notifications.CHANNELS)

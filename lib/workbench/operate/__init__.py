@@ -1,1 +1,9 @@
 """Operation of the captured flows: freshness, lag, retained log, and reconciliation with the source."""
+
+from .lake import pending as pending
+from .watching import Watcher as Watcher
+from .watching import find_flow as find_flow
+from .watching import frame as frame
+from .watching import lines as lines
+from .watching import to_json as to_json
+from .watching import watch as watch

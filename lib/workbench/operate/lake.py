@@ -10,10 +10,17 @@ from .. import hudi
 from ..base import LakeError, World, files
 from ..hudi.ingesting import read_progress
 from ..hudi.tables import table_lock
-from ..hudi.timeline import completed_actions, file_slices, parse_instant, timeline_files
+from ..hudi.timeline import (
+    WRITE_ACTIONS,
+    completed_actions,
+    file_slices,
+    parse_instant,
+    timeline_files,
+)
 from .messages import WINDOW_S, offsets_of
 
 SMALL_FILE_BYTES = 1 << 20
+INFLIGHT = ("inflight", "deltacommit.inflight")  # of a Copy-on-Write commit, Merge-on-Read
 FILES_EVERY_S = 60.0  # the files of a table are listed at most that often
 
 
@@ -76,15 +83,21 @@ class LakeReader:
 
     def interrupted(self, world: World) -> Iterator[tuple[str, float]]:
         """Yield (instant, seconds since its begin) of commits that no process completes."""
-        begun = {
-            each.instant: each.info.mtime.timestamp()
-            for each in timeline_files(self.table)
-            if each.suffix in ("inflight", "deltacommit.inflight")
-        }
-        pending = {i: begin for i, begin in begun.items() if i not in self.commits}
-        if pending:
+        begun = pending(self.table)
+        if begun:
             try:
                 with table_lock(world, self.table):
-                    yield from ((i, time.time() - begin) for i, begin in pending.items())
+                    yield from ((i, time.time() - begin) for i, begin in begun.items())
             except LakeError:  # an ingest holds the lock, so it is running
                 return
+
+
+def pending(table: hudi.Table) -> dict[str, float]:
+    """Return {instant: begin in seconds since 1970} of the commits that are not complete."""
+    timeline = timeline_files(table)
+    complete = {each.instant for each in timeline if each.suffix in WRITE_ACTIONS}
+    return {
+        each.instant: each.info.mtime.timestamp()
+        for each in timeline
+        if each.suffix in INFLIGHT and each.instant not in complete
+    }

@@ -3,6 +3,7 @@
 from .lifecycle import (
     down,
     ensure_running,
+    kill,
     load_plugins,
     process_down_error,
     restart,

@@ -216,6 +216,13 @@ def stop(*names: str) -> list[str]:
         return _stop([get_service(name).name for name in names])
 
 
+def kill(name: str) -> None:
+    """Kill the process of a service, as a crash would; for lessons and tests."""
+    running_service = process.running_process(name)
+    if running_service:
+        running_service.kill()
+
+
 def _stop(names: list[str], progress: Progress = _silent) -> list[str]:
     """Stop these services, dependents first; return the names of those that had a process."""
     stopped: list[str] = []

@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterator, Optional
 from .. import hudi
 from ..base import ROOT, World
 from ..source import loading, postgres
+from ..source.names import format_sql
 from ..spark import session
 from ..topic import topics
 from .capture import Capture
@@ -111,6 +112,9 @@ def start(world: World, scale: float = 1) -> hudi.Table:
     loader.load(world, scale=scale, confirm=lambda question: True, progress=lambda line: None)
     postgres.create_publication(world, flow.publication, PUBLISHED, DATABASE)
     postgres.grant_replication(world, PUBLISHED, DATABASE)
+    # an incremental snapshot writes its watermarks into this table
+    grant = format_sql("GRANT INSERT ON debezium_signal TO {}", world.postgres.replication_user)
+    postgres.execute(world, grant, database=DATABASE)
     topics.create(world, SIGNALS)
     flow.deploy(world)
     flow.sync(session(world), world, label=LABEL)
@@ -160,17 +164,18 @@ def writing(world: World, per_second: float = 100, seed: int = 1) -> Iterator[No
 
 
 @contextlib.contextmanager
-def following(world: World, interval: float = 0.2) -> Iterator[None]:
+def following(world: World, *into: hudi.Table, interval: float = 0.2) -> Iterator[None]:
     """Ingest the changes in a thread while the block runs.
 
     Args:
         world: the world.
+        *into: the lake tables, by default that of the flow.
         interval: seconds between two batches.
     """
 
     def ingest(stop: Event) -> None:
         while not stop.wait(interval):
-            flow.ingest(session(world), world, stop=stop.is_set)
+            flow.ingest(session(world), world, *into, stop=stop.is_set)
 
     with _background(ingest):
         yield

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 import pandas as pd
 
 from .. import connect, hudi
-from ..base import WorkbenchError, World, did_you_mean
+from ..base import WorkbenchError, World, did_you_mean, wait_until
 from ..base.wait import stop_on_signal
 from ..topic import topics
 from ..walkthroughs import for_world, own
 from ..walkthroughs.flow import CaptureFlow
-from .observe import MIB, FlowReader, Observation
+from .observe import MIB, FlowReader, Observation, Problem
 
 EXIT_CODES = {"green": 0, "amber": 1, "red": 2}
 Report = Callable[[list[Observation]], object]
@@ -69,6 +69,27 @@ class Watcher:
                 self._readers[name] = FlowReader(name, at, flow)
         consumer = self.world.state.get("watch", lambda: topics.open_consumer(self.world), _close)
         return [self._readers[name].observe(consumer) for name in sorted(self._readers)]
+
+    def wait_for(self, kind: str, *, gone: bool = False, timeout: float = 90) -> Optional[Problem]:
+        """Observe until a problem is reported, and return it; or until it is gone.
+
+        Args:
+            kind: its kind (docs/operations.md lists them).
+            gone: wait until no flow has the problem.
+            timeout: in seconds.
+
+        Raises:
+            WorkbenchError: the time is over.
+        """
+        found: list[Problem] = []
+
+        def look() -> bool:
+            found[:] = [p for seen in self.observe() for p in seen.problems if p.kind == kind]
+            return bool(found) != gone
+
+        event = f"problem {kind} to be {'gone' if gone else 'reported'}"
+        wait_until(look, event, timeout=timeout, interval=0.5)
+        return found[0] if found else None
 
     def changes(self) -> pd.DataFrame:
         """Return the sampled changes of the last ten minutes that are visible in the lake.
