@@ -2,9 +2,7 @@
 
 import datetime as dt
 import shutil
-import signal
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -15,7 +13,7 @@ from workbench.base.wait import wait_until
 from workbench.connect import rest
 from workbench.hudi import timeline
 from workbench.source import postgres
-from workbench.stack import process
+from workbench.spark import session
 from workbench.topic import topics
 from workbench.walkthroughs import operations
 
@@ -89,14 +87,14 @@ def test_a_healthy_flow_is_green_and_its_figures_are_those_of_the_flow(world, sp
 
 
 def test_a_connect_that_was_killed(world, watcher):
-    process.running_process("connect").kill()
+    stack.kill("connect")
     wait_for(watcher, "connect_down")
     stack.ensure_running(world, "connect")
     wait_for(watcher, "connect_down", gone=True)
 
 
 def test_a_slot_that_was_dropped(world, watched, watcher):
-    connect.backend(world).stop(operations.CONNECTOR)
+    rest.KafkaConnect(world).stop(operations.CONNECTOR)
     slot = operations.flow.config(world, operations.CONNECTOR)["slot.name"]
     postgres.drop_slot(world, slot, operations.DATABASE)
     wait_for(watcher, "slot_missing")
@@ -159,26 +157,6 @@ def test_everything_that_is_delivered_twice(world, spark, watcher):
     operations.flow.compare(spark, world)
 
 
-def test_an_ingest_that_was_killed_in_a_commit(world, spark, watcher, pipeline):
-    operations.change_payments(world, 200)
-    command = [sys.executable, "-m", "workbench.cli", "ingest", FLOW, "--world", world.name]
-    before = {each.instant for each in timeline.timeline_files(pipeline)}
-    ingest = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(
-        lambda: any(
-            each.suffix.endswith("inflight") and each.instant not in before
-            for each in timeline.timeline_files(pipeline)
-        ),
-        "a commit in flight",
-        interval=0,
-    )
-    process.running_process("spark").kill()
-    ingest.send_signal(signal.SIGKILL)
-    ingest.wait()
-    wait_for(watcher, "ingest_interrupted")
-    stack.ensure_running(world, "spark")
-
-
 def test_a_clock_that_was_set_back(watcher, pipeline):
     """The last commit is of an hour later, as if the clock had been ahead."""
     last = timeline.completed_actions(pipeline)[-1]
@@ -189,3 +167,17 @@ def test_a_clock_that_was_set_back(watcher, pipeline):
     wait_for(watcher, "clock_back")
     target.unlink()
     wait_for(watcher, "clock_back", gone=True)
+
+
+def test_an_ingest_that_was_killed_in_a_commit(world, spark, watcher, pipeline):
+    operations.change_payments(world, 200)
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(operations.flow.ingest, spark, world)
+        wait_until(lambda: operate.pending(pipeline), "a commit in flight", interval=0)
+        stack.kill("spark")
+        assert job.exception(300)
+    wait_for(watcher, "ingest_interrupted")
+    stack.ensure_running(world, "spark")
+    operations.flow.sync(session(world), world)
+    wait_for(watcher, "ingest_interrupted", gone=True)
+    operations.flow.compare(session(world), world)

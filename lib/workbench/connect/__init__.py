@@ -6,6 +6,7 @@ A cluster is Kafka Connect (`rest`) or MSK Connect (`msk`), depending on the wor
 from .configs import CONNECTORS_DIR, config, placeholders
 from .operations import (
     apply,
+    backend,
     delete,
     deployed,
     failure,

@@ -70,8 +70,8 @@ class TopicReader:
             committed: {partition: offset}, where the first observation begins.
 
         Returns:
-            {partition: (first offset, end offset)}; and the positions of messages that are older than
-            an earlier message of another observation.
+            {partition: (first offset, end offset)}; and the positions of messages that an earlier
+            observation has seen, or a later one.
         """
         offsets = topics.watermark_offsets(world, self.topic, consumer)
         ends = {partition: end for partition, (_, end) in offsets.items()}
@@ -84,13 +84,14 @@ class TopicReader:
             self.grown = time.time()
         messages = list(topics.consume(world, self.topic, start, ends, consumer))
         repeated, newest = [], self.newest
-        for message in messages[:: max(1, len(messages) // MAX_SAMPLES)]:
+        # from the end, because that has the newest position
+        for message in messages[:: -max(1, len(messages) // MAX_SAMPLES)]:
             committed_ms, position = self._decode(world, message)
             sent = message.timestamp()[1] / 1000
             key = (message.partition() or 0, message.offset() or 0)
             self.waiting[key] = (committed_ms / 1000, sent)
             newest = max(newest, position)
-            if position and position < self.newest:
+            if position and position <= self.newest:
                 repeated.append(position)
         self.ends, self.newest = ends, newest
         return offsets, repeated
