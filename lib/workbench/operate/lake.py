@@ -51,8 +51,8 @@ class LakeReader:
             offsets = offsets_of(read_progress(action.metadata), self.source)
             complete = parse_instant(action.instant).timestamp() + (action.seconds or 0.0)
             self.commits[action.instant] = (offsets, complete)
-        kept = {action.instant for action in actions}  # a rollback or a restore removes commits
-        self.commits = {i: self.commits[i] for i in sorted(self.commits) if i in kept}
+        instants = {action.instant for action in actions}  # a rollback or a restore removes commits
+        self.commits = {i: self.commits[i] for i in sorted(self.commits) if i in instants}
         if new and time.time() - self._listed > FILES_EVERY_S:
             self._listed = time.time()
             sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
@@ -64,13 +64,13 @@ class LakeReader:
 
     def committed(self, before: float = float("inf")) -> dict[int, int]:
         """Return {partition: offset of the next message to ingest}, of the last commit before a time."""
-        offsets = [found for found, done in self.commits.values() if found and done < before]
+        offsets = [part for part, complete in self.commits.values() if part and complete < before]
         return offsets[-1] if offsets else {}
 
     def commits_per_hour(self) -> float:
         """Return the rate of the commits of WINDOW_S."""
-        begin = time.time() - WINDOW_S
-        return sum(done > begin for _, done in self.commits.values()) * 3600 / WINDOW_S
+        start = time.time() - WINDOW_S
+        return sum(complete > start for _, complete in self.commits.values()) * 3600 / WINDOW_S
 
     def small_files(self) -> int:
         """Return the number of base files below SMALL_FILE_BYTES."""
@@ -82,18 +82,18 @@ class LakeReader:
         return parse_instant(newest).timestamp() - time.time()
 
     def interrupted(self, world: World) -> Iterator[tuple[str, float]]:
-        """Yield (instant, seconds since its begin) of commits that no process completes."""
-        begun = pending(self.table)
-        if begun:
+        """Yield (instant, seconds since its start) of commits that no process completes."""
+        requests = pending(self.table)
+        if requests:
             try:
                 with table_lock(world, self.table):
-                    yield from ((i, time.time() - begin) for i, begin in begun.items())
+                    yield from ((i, time.time() - start) for i, start in requests.items())
             except LakeError:  # an ingest holds the lock, so it is running
                 return
 
 
 def pending(table: hudi.Table) -> dict[str, float]:
-    """Return {instant: begin in seconds since 1970} of the commits that are not complete."""
+    """Return {instant: time of its start in seconds since 1970} of the commits that are not complete."""
     timeline = timeline_files(table)
     complete = {each.instant for each in timeline if each.suffix in WRITE_ACTIONS}
     return {

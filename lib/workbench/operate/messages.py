@@ -75,9 +75,9 @@ class TopicReader:
         """
         offsets = topics.watermark_offsets(world, self.topic, consumer)
         ends = {partition: end for partition, (_, end) in offsets.items()}
-        first, most = (self.ends, MAX_READ) if self.ends else (committed, MAX_FIRST)
+        first, limit = (self.ends, MAX_READ) if self.ends else (committed, MAX_FIRST)
         start = {
-            p: min(end, max(low, first.get(p, low), end - most))
+            p: min(end, max(low, first.get(p, low), end - limit))
             for p, (low, end) in offsets.items()
         }
         if ends != self.ends:
@@ -123,7 +123,7 @@ class TopicReader:
             return self.db.position_to_int(f"{file}:{offset}")
         return int(record.get("__lsn") or 0)
 
-    def settle(self, committed: dict[int, int], visible: float) -> None:
+    def mark_visible(self, committed: dict[int, int], visible: float) -> None:
         """Note that all messages before these offsets are visible.
 
         Args:
@@ -158,5 +158,5 @@ def quantiles(fresh: Iterable[Fresh]) -> Optional[dict[str, float]]:
 
 def offsets_of(progress: dict[str, SourceProgress], source: str) -> dict[int, int]:
     """Return {partition: offset of the next message} of a source in a commit's progress."""
-    found = progress.get(source, {}).get("offsets", {})
-    return {int(partition): int(offset) for partition, offset in found.items()}
+    offsets = progress.get(source, {}).get("offsets", {})
+    return {int(partition): int(offset) for partition, offset in offsets.items()}

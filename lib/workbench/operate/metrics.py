@@ -35,7 +35,9 @@ class FlowCollector(Collector):
         retained = _gauge(
             "workbench_slot_retained_bytes", "log that a slot retains", "flow", "slot"
         )
-        letters = _gauge("workbench_dead_letters", "dead letters of a table", "flow", "table")
+        dead_letters = _gauge(
+            "workbench_dead_letters", "dead dead_letters of a table", "flow", "table"
+        )
         files = _gauge("workbench_lake_files", "base files that a read needs", "flow", "size")
         logs = _gauge("workbench_lake_log_bytes", "unmerged logs", "flow")
         for each in self.observed:
@@ -48,13 +50,13 @@ class FlowCollector(Collector):
             for gauge, values in (
                 (lag, each.unread),
                 (retained, each.retained),
-                (letters, each.dead_letters),
+                (dead_letters, each.dead_letters),
                 (files, {"small": each.small_files, "all": each.files}),
             ):
                 for name, value in values.items():
                     gauge.add_metric([each.flow, name], value)
             logs.add_metric([each.flow], each.log_bytes)
-        yield from (freshness, state, lag, retained, letters, files, logs)
+        yield from (freshness, state, lag, retained, dead_letters, files, logs)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

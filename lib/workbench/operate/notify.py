@@ -92,9 +92,9 @@ def _signals(observed: Sequence[Observation]) -> dict[str, tuple[str, str]]:
     """Return {`flow signal`: (worst level, texts)}; a signal without a problem has the level ""."""
     signals = {f"{o.flow} {signal}": ("", "") for o in observed for signal in SIGNALS}
     for each in observed:
-        for found in each.problems:
-            name = f"{each.flow} {found.signal}"
+        for problem in each.problems:
+            name = f"{each.flow} {problem.signal}"
             level, text = signals[name]
-            worst = max(level, found.level, key=LEVELS.index)
-            signals[name] = (worst, f"{text}\n  {found.text}\n  {found.step}")
+            worst = max(level, problem.level, key=LEVELS.index)
+            signals[name] = (worst, f"{text}\n  {problem.text}\n  {problem.step}")
     return signals

@@ -73,9 +73,9 @@ def problem(kind: str, level: str = "", **values: Any) -> Problem:
         level: its level, if problems.yaml has none.
         **values: the values of the texts.
     """
-    known = PROBLEMS[kind]
-    text, step = (known[name].format(**values) for name in ("text", "step"))
-    return Problem(kind, known["level"] or level, text, step)
+    texts = PROBLEMS[kind]
+    text, step = (texts[name].format(**values) for name in ("text", "step"))
+    return Problem(kind, texts["level"] or level, text, step)
 
 
 def level_of(value: float, limits: Limits) -> str:
@@ -184,8 +184,8 @@ class FlowReader:
         if not self.flow.polled:
             parts += [self._observe_connectors(figures), self._observe_slots(figures)]
         parts += [self._observe_topics(figures, consumer), self._observe_schemas()]
-        for part in parts:
-            problems += part
+        for signal in parts:
+            problems += signal
         freshness = quantiles(each for reader in self.topics.values() for each in reader.fresh)
         limit = level_of(freshness["p95"], self.limits.freshness_s) if freshness else ""
         if freshness and limit:
@@ -210,7 +210,7 @@ class FlowReader:
                 continue
             topic = self.topics[capture.name]
             for committed, complete in lake.read():
-                topic.settle(committed, complete)
+                topic.mark_visible(committed, complete)
             ahead = lake.seconds_ahead()
             if ahead > 1:  # the clocks of two machines differ by less
                 yield problem("clock_back", table=name, seconds=ahead)
@@ -279,9 +279,9 @@ class FlowReader:
             return
         if not slot["active"]:
             yield problem("slot_inactive", slot=name)
-        seen = self._retained.setdefault(name, deque(maxlen=MAX_RETAINED))
-        seen.append((now, retained))
-        rate = (retained - seen[0][1]) / max(1.0, now - seen[0][0])  # bytes/s
+        history = self._retained.setdefault(name, deque(maxlen=MAX_RETAINED))
+        history.append((now, retained))
+        rate = (retained - history[0][1]) / max(1.0, now - history[0][0])  # bytes/s
         free = shutil.disk_usage(paths.state_dir()).free
         hours = free / rate / 3600 if rate > 0 else math.inf
         limits = (
@@ -292,7 +292,7 @@ class FlowReader:
             level = max(limits, key=LEVELS.index)
             yield problem("slot_retains", level, slot=name, mib=retained / MIB, hours=hours)
         confirmed, since = self._confirmed.get(name, ("", now))
-        if confirmed != slot["confirmed"] or retained <= seen[0][1]:
+        if confirmed != slot["confirmed"] or retained <= history[0][1]:
             self._confirmed[name] = (slot["confirmed"], now)
         elif now - since > self.limits.stalled_s:
             yield problem("slot_stalled", slot=name, seconds=now - since)
@@ -333,7 +333,7 @@ class FlowReader:
                 yield problem("topic_missing", topic=reader.topic)
                 continue
             for committed_then, complete in lake.commits.values():
-                reader.settle(committed_then, complete)
+                reader.mark_visible(committed_then, complete)
             yield from self._observe_topic(reader, offsets, committed, figures)
             if repeated:
                 yield problem(
@@ -386,7 +386,7 @@ class FlowReader:
     def _observe_schemas(self) -> Iterator[Problem]:
         avro = [each for each in self.flow.captures if each.format == "avro"]
         for artifact in (
-            f"{self.topics[c.name].topic}-{part}" for c in avro for part in ("key", "value")
+            f"{self.topics[c.name].topic}-{side}" for c in avro for side in ("key", "value")
         ):
             try:
                 versions = len(registry.versions(self.world, artifact))

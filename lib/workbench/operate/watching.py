@@ -23,12 +23,12 @@ Report = Callable[[list[Observation]], object]
 
 def flows(world: World) -> dict[str, tuple[World, CaptureFlow]]:
     """Return {name: (world of the source, captured tables)} of the walkthroughs and the own flows."""
-    found = {}
+    flows_by_name = {}
     for each in (*for_world(world), *own.load_all(world)):
         if each.flow and each.flow.captures:
             source = each.resources.own
-            found[each.name] = (world.source(source.name) if source else world, each.flow)
-    return found
+            flows_by_name[each.name] = (world.source(source.name) if source else world, each.flow)
+    return flows_by_name
 
 
 def find_flow(world: World, name: str) -> tuple[World, CaptureFlow]:
@@ -37,10 +37,10 @@ def find_flow(world: World, name: str) -> tuple[World, CaptureFlow]:
     Raises:
         WorkbenchError: there is no such flow.
     """
-    found = flows(world)
-    if name not in found:
-        raise WorkbenchError(f"there is no flow {name!r}", expected=did_you_mean(name, found))
-    return found[name]
+    names = flows(world)
+    if name not in names:
+        raise WorkbenchError(f"there is no flow {name!r}", expected=did_you_mean(name, names))
+    return names[name]
 
 
 class Watcher:
@@ -81,15 +81,15 @@ class Watcher:
         Raises:
             WorkbenchError: the time is over.
         """
-        found: list[Problem] = []
+        matches: list[Problem] = []
 
-        def look() -> bool:
-            found[:] = [p for seen in self.observe() for p in seen.problems if p.kind == kind]
-            return bool(found) != gone
+        def is_over() -> bool:
+            matches[:] = [p for each in self.observe() for p in each.problems if p.kind == kind]
+            return bool(matches) != gone
 
         event = f"problem {kind} to be {'gone' if gone else 'reported'}"
-        wait_until(look, event, timeout=timeout, interval=0.5)
-        return found[0] if found else None
+        wait_until(is_over, event, timeout=timeout, interval=0.5)
+        return matches[0] if matches else None
 
     def changes(self) -> pd.DataFrame:
         """Return the sampled changes of the last ten minutes that are visible in the lake.
@@ -188,8 +188,8 @@ def lines(observed: Sequence[Observation]) -> Iterator[tuple[str, str]]:
     yield table[0], ""
     yield from zip(table[1:], [each.level for each in observed])
     for each in observed:
-        for found in each.problems:
-            yield f"{each.flow} {found.signal}: {found.text}\n    {found.step}", found.level
+        for problem in each.problems:
+            yield f"{each.flow} {problem.signal}: {problem.text}\n    {problem.step}", problem.level
 
 
 def to_json(observed: Sequence[Observation]) -> str:
