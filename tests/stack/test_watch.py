@@ -171,6 +171,7 @@ def test_a_clock_that_was_set_back(watcher, pipeline):
 
 def test_an_ingest_that_was_killed_in_a_commit(world, spark, watcher, pipeline):
     operations.change_payments(world, 200)
+    operations.flow.wait_until_captured(world)
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(operations.flow.ingest, spark, world)
         wait_until(lambda: operate.pending(pipeline), "a commit in flight", interval=0)
