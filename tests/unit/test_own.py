@@ -17,7 +17,10 @@ from workbench.connect import configs
 from workbench.landing import sources
 from workbench.source import readiness
 from workbench.source.databases import POSTGRESQL
-from workbench.walkthroughs import own, own_source, resources
+from workbench.walkthroughs import own, resources
+from workbench.walkthroughs.own import capturing, files
+from workbench.walkthroughs.own import flow as own_flow
+from workbench.walkthroughs.own import tables as own_tables
 from workbench.walkthroughs.steps import Product
 
 TABLE = {
@@ -46,7 +49,8 @@ FLOW = {
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """The world with a source `bikes`, whose flows are in a temporary folder."""
-    monkeypatch.setattr(own, "folder", lambda flow="": tmp_path / "own" / flow)
+    for module in (own, files):
+        monkeypatch.setattr(module, "folder", lambda flow="": tmp_path / "own" / flow)
     source = params.Source(
         engine="postgres",
         host="db.example.com",
@@ -61,7 +65,7 @@ def world(tmp_path, monkeypatch):
 
 def declare(world, flow="bikes", **changes):
     declared = own.Declaration.model_validate({**FLOW, **changes})
-    own._write(flow, declared)
+    files.write(flow, declared)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,7 @@ def test_a_killed_write_leaves_the_declaration(world, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(own, "_write_connector", killed)
+        patched.setattr(files, "write_connector", killed)
         declare(world)
     assert own.names(world) == ["bikes"]
 
@@ -216,7 +220,7 @@ def test_a_removal_ends_with_the_declaration(world, monkeypatch):
 def test_a_flow_is_one_of_its_world(world):
     declare(world)
     other = world.model_copy(update={"name": "cluster"})
-    for function in (own.load, own.follow, own.compare, own.forget, own.remaining, own.complete):
+    for function in (own.load, own.follow, own.compare, own.forget, own.remaining):
         with pytest.raises(
             LakeError, match="(?s)one of world 'local', not of 'cluster'.*--world local"
         ):
@@ -232,7 +236,7 @@ def test_the_name_of_a_flow_is_no_path(world, name):
 
 
 def test_a_damaged_flow_is_left_out_with_one_line(world, capsys):
-    own._warn.cache_clear()
+    own_flow._warn.cache_clear()
     for name, source in (("bikes", "bikes"), ("invalid", "bikes"), ("gone", "sold")):
         declare(world, name, source=source)
     (own.folder("invalid") / "flow.yaml").write_text("a: [")
@@ -251,7 +255,9 @@ def test_a_damaged_flow_is_left_out_with_one_line(world, capsys):
     [({"source": "mariadb"}, "table of mariadb"), ({"format": "avro"}, "(?s)avro.*--format json")],
 )
 def test_polling_is_refused_where_it_is_impossible(world, monkeypatch, options, message):
-    monkeypatch.setattr(own.stack, "ensure_running", lambda *args: pytest.fail("services start"))
+    monkeypatch.setattr(
+        capturing.stack, "ensure_running", lambda *args: pytest.fail("services start")
+    )
     values = {"source": "bikes", **options}
     with pytest.raises(LakeError, match=message):
         own.capture(world, values.pop("source"), "trips", poll="updated", **values)
@@ -271,35 +277,34 @@ def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
         ("no primary key; u uuid: Debezium cannot read this type", {"has_key": True}),
     ):
         with pytest.raises(SourceError, match=f"(?s)table a.b: {problem.split('; ')[-1]}.*ADD IT"):
-            own._require_ready(report(problem), **options)
-    own._require_ready(report(""))
-    own._require_ready(report("no primary key"), has_key=True)
-    own._require_ready(report("not the owner: cannot be published; unlogged"), polled=True)
+            capturing._require_ready(report(problem), **options)
+    capturing._require_ready(report(""))
+    capturing._require_ready(report("no primary key"), has_key=True)
+    capturing._require_ready(report("not the owner: cannot be published; unlogged"), polled=True)
 
 
 @pytest.fixture
 def described(monkeypatch):
     """The columns id and area for each table, without a database."""
 
-    def describe(world, db, database, name, key=(), excluded=()):
-        full = own_source.full_name(db, database, name)
-        omitted = [column for column in excluded if column in ("area", "secret")]
-        return own_source.SourceTable(full, {"id": "integer"}, omitted, ("id",), False, 3)
+    def describe(world, declared, table):
+        excluded = [column for column in table.excluded if column in ("area", "secret")]
+        return table.model_copy(update={"columns": {"id": "integer"}, "excluded": excluded})
 
-    monkeypatch.setattr(own_source, "describe", describe)
+    monkeypatch.setattr(own_tables, "describe", describe)
 
 
-def describe(world, tables, key=(), exclude=(), partition=(), type=""):
+def describe(world, names, key=(), exclude=(), partition=(), type=""):
     declared = own.Declaration.model_validate({**FLOW, "tables": [{**TABLE, "excluded": ["area"]}]})
-    layout = {"partition": [*partition], "type": type}
-    return own._describe(world, declared, tables, key, exclude, layout)
+    drafts = [capturing._draft(declared, each, key, exclude, partition, type) for each in names]
+    return capturing._describe(world, declared, drafts)
 
 
 def test_an_excluded_column_that_no_table_has_is_refused(world, described):
     [added] = describe(world, ["visits", "public.trips"])
     assert (added.source, added.joined) == ("public.visits", True)
     assert describe(world, ["visits"], exclude=["area"])[0].excluded == ["area"]
-    with pytest.raises(LakeError, match="(?s)no column secrett in visits"):
+    with pytest.raises(LakeError, match="(?s)no column secrett in public.visits"):
         describe(world, ["visits"], exclude=["area", "secrett"])
 
 
@@ -381,17 +386,17 @@ def test_names_that_topics_cannot_have_are_refused():
         (["public", "t"], ["Id", "id"]),
     ):
         with pytest.raises(SourceError, match="topics and Avro schemas cannot have the names"):
-            own_source._require_names("here", table, columns)
-    own_source._require_names("here", ["Sales", "Trips_2"], ["Id", "name", "_x"])
+            own_tables._require_names("here", table, columns)
+    own_tables._require_names("here", ["Sales", "Trips_2"], ["Id", "name", "_x"])
 
 
 def test_a_partition_beside_its_root_is_refused(world, monkeypatch):
     """The log has its changes under the name of the root only."""
     found = pandas.DataFrame([("public.trips_north", "public.trips")])
-    monkeypatch.setattr(own_source.postgres, "query", lambda *_: found)
+    monkeypatch.setattr(own_tables.postgres, "query", lambda *_: found)
     with pytest.raises(SourceError, match="trips_north is a partition of public.trips"):
-        own_source.require_apart(world, "bikes", ["public.trips", "public.trips_north"])
-    own_source.require_apart(world, "bikes", ["public.trips_north"])
+        own_tables.require_apart(world, "bikes", ["public.trips", "public.trips_north"])
+    own_tables.require_apart(world, "bikes", ["public.trips_north"])
 
 
 def test_the_remedy_of_dead_letters_names_the_commands(world):
@@ -436,10 +441,10 @@ def test_the_options_of_capture_are_passed_on(monkeypatch):
 
 
 def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
-    monkeypatch.setattr(own.landing, "names", lambda world: [])
-    monkeypatch.setattr(own.topics, "names", lambda world: [])
+    monkeypatch.setattr(capturing.landing, "names", lambda world: [])
+    monkeypatch.setattr(capturing.topics, "names", lambda world: [])
     spark = types.SimpleNamespace(catalog=types.SimpleNamespace(databaseExists=lambda name: False))
-    monkeypatch.setattr(own, "session", lambda world: spark)
+    monkeypatch.setattr(capturing, "session", lambda world: spark)
     declared = own.Declaration.model_validate({**FLOW, "poll": "updated", "format": "json"})
     for name in (
         "default",
@@ -447,5 +452,5 @@ def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
         *walkthroughs.sales.walkthrough.resources.catalog_databases,
     ):
         with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the walk"):
-            own._require_unused(world, name, declared)
-    own._require_unused(world, "bikes", declared)
+            capturing._require_unused(world, name, declared)
+    capturing._require_unused(world, "bikes", declared)
