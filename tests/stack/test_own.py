@@ -13,7 +13,7 @@ from workbench import connect, explore, hudi, landing, stack, trace, walkthrough
 from workbench.base import wait_until
 from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
-from workbench.topic import groups, registry, topics
+from workbench.topic import dlq, groups, registry, topics
 from workbench.walkthroughs import own
 from workbench.walkthroughs.own import comparing, files
 
@@ -580,6 +580,20 @@ def test_a_number_with_too_many_digits_needs_scales_and_a_new_lake_table(bikes, 
     captured = own.capture(bikes, "bikes", "prices")
     assert captured["changed_types"][0] == {"price": "numeric → decimal(38,10)"}
     execute(bikes, "INSERT INTO prices VALUES (2, 0.123456789012)")
+    with pytest.raises(LakeError, match="price"):
+        own.follow(bikes, "bikes")
+    # a later message of the same row settles the dead letter, one of another row does not
+    execute(bikes, "UPDATE prices SET price = 2.5 WHERE id = 1")
+    with pytest.raises(LakeError, match="price"):
+        own.follow(bikes, "bikes")
+    execute(bikes, "UPDATE prices SET price = 0.5 WHERE id = 2")
+    assert own.follow(bikes, "bikes")["prices"].upserts == 1
+    assert own.follow(bikes, "bikes")["prices"].messages == 0
+    own.compare(bikes, "bikes")
+    [listed] = dlq.summary(bikes).query("origin == 'own_bikes.public.prices'").itertuples()
+    assert (listed.dead_letters, listed.settled) == (1, 1)
+
+    execute(bikes, "INSERT INTO prices VALUES (3, 0.123456789012)")
     for _ in range(2):
         with pytest.raises(LakeError, match="price"):
             own.follow(bikes, "bikes")
