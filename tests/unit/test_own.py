@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import types
 from dataclasses import replace
 
@@ -263,11 +264,27 @@ def test_polling_is_refused_where_it_is_impossible(world, monkeypatch, options, 
         own.capture(world, values.pop("source"), "trips", poll="updated", **values)
 
 
-def report(problem):
-    rows = pandas.DataFrame(
-        [["table a.b", problem, ["ADD IT"]]], columns=["item", "problem", "statements"]
+def test_a_source_that_cannot_be_reached_is_explained_before_services_start(world, monkeypatch):
+    monkeypatch.setattr(
+        capturing.stack, "ensure_running", lambda *args: pytest.fail("services start")
     )
-    return readiness.Report("local", "bikes", rows[:0], rows)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        closed_port = closed.getsockname()[1]
+    address = {"host": "127.0.0.1", "port": closed_port, "ssl": "disable"}
+    world.sources["bikes"] = world.sources["bikes"].model_copy(update=address)
+    monkeypatch.setenv("WORKBENCH_SECRET_BIKES", "wrong")
+    for options in ({}, {"poll": "updated"}):
+        with pytest.raises(SourceError, match="(?s)connection: .*correct host and port"):
+            own.capture(world, "bikes", "trips", **options)
+
+
+def require_ready(problem, **options):
+    rows = pandas.DataFrame(
+        [["table a.b", problem, ["ADD IT;", "AND THIS;"]]],
+        columns=["item", "problem", "statements"],
+    )
+    report = readiness.Report("local", "bikes", rows[:0], rows)
+    capturing._require_ready(report.tables, report, **options)
 
 
 def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
@@ -276,11 +293,13 @@ def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
         ("row security hides rows", {"polled": True}),
         ("no primary key; u uuid: Debezium cannot read this type", {"has_key": True}),
     ):
-        with pytest.raises(SourceError, match=f"(?s)table a.b: {problem.split('; ')[-1]}.*ADD IT"):
-            capturing._require_ready(report(problem), **options)
-    capturing._require_ready(report(""))
-    capturing._require_ready(report("no primary key"), has_key=True)
-    capturing._require_ready(report("not the owner: cannot be published; unlogged"), polled=True)
+        with pytest.raises(SourceError, match=f"(?s)table a.b: {problem.split('; ')[-1]}") as error:
+            require_ready(problem, **options)
+        lines = str(error.value).splitlines()
+        assert [line.strip() for line in lines[-2:-1]] == ["AND THIS;"] and "ADD IT;" in lines[-3]
+    require_ready("")
+    require_ready("no primary key", has_key=True)
+    require_ready("not the owner: cannot be published; unlogged", polled=True)
 
 
 @pytest.fixture

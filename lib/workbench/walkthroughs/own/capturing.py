@@ -23,6 +23,7 @@ from .flow import OwnFlow, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 _bundled: list[Walkthrough] = []
+HINT_LINE = "\n" + 12 * " "  # statements of SQL are copied: each begins a line of the hint
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 
@@ -81,31 +82,28 @@ def capture(
     messages = format or ("json" if poll else "avro")
     _require_pollable(engine, messages, poll)
     at = world.source(source)
-    section = at.server(engine)
-    declared = Declaration.model_validate(
-        {
-            "world": world.name,
-            "source": source,
-            "engine": engine,
-            "database": section.database,
-            "format": messages,
-            "raw": raw,
-            "poll": poll,
-            "tables": [],
-        }
-    )
-    stack.ensure_running(at, *declared.services)
-    if not (section.managed or poll or (files.folder(name) / "flow.yaml").exists()):
-        _require_ready(readiness.check(world, source, ()))
-    declared = _open(at, name, declared)
+    wanted = {
+        "world": world.name,
+        "source": source,
+        "engine": engine,
+        "database": at.server(engine).database,
+        "format": messages,
+        "raw": raw,
+        "poll": poll,
+        "tables": [],
+    }
+    declared = _open(name, Declaration.model_validate(wanted))
+    _require_server(world, declared)
     drafts = [_draft(declared, each, key, exclude, partition, type) for each in names]
     added = _describe(at, declared, drafts)
     if declared.has_publication:
         captured = [*declared.sources, *(table.source for table in added)]
-        tables.require_apart(at, section.database, captured)
+        tables.require_apart(at, declared.database, captured)
     report = readiness.check(world, source, [table.source for table in added], exclude)
-    report.server.drop(report.server.index, inplace=True)
-    _require_ready(report, bool(key), bool(poll))
+    _require_ready(report.tables, report, bool(key), bool(poll))
+    stack.ensure_running(at, *declared.services)
+    if not declared.tables:
+        _require_unused(at, name, declared)
     declared = declared.with_tables([*declared.tables, *added])
     if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
         files.write(name, declared)
@@ -124,41 +122,56 @@ def _require_pollable(engine: str, messages: str, poll: str) -> None:
         )
 
 
-def _require_ready(report: readiness.Report, has_key: bool = False, polled: bool = False) -> None:
+def _require_server(world: World, declared: Declaration) -> None:
+    """Start the database if it is a service of the stack, and raise SourceError if it is not ready.
+
+    Only a new flow that reads the log of the user's own server needs all settings and permissions.
+    """
+    at, database = world.source(declared.source), declared.services[0]
+    if at.manages(database):
+        stack.ensure_running(at, database)
+    report = readiness.check(world, declared.source, ())
+    server = report.server
+    if declared.poll or declared.tables or at.server(declared.engine).managed:
+        server = server[server["item"] == "connection"]
+    _require_ready(server, report)
+
+
+def _require_ready(
+    rows: pandas.DataFrame, report: readiness.Report, has_key: bool = False, polled: bool = False
+) -> None:
     """Raise SourceError if a report has an obstacle.
 
     Args:
+        rows: the examined rows of the report, `server` or `tables`.
         report: the report.
         has_key: whether the capture declares a key, so that the tables need no primary key.
         polled: whether no log is read, so that the tables need to be readable only.
     """
-    for item, problem, statements in report.obstacles.itertuples(index=False):
+    for row in rows.itertuples():
         problems = [
             each
-            for each in problem.split("; ")
+            for each in filter(None, row.problem.split("; "))
             if not (has_key and each == "no primary key")
             and (not polled or each in READING_PROBLEMS)
         ]
         if problems:
-            details = (
-                f"`workbench source check {report.source} --world {report.world}` has the details"
-            )
+            command = f"workbench source check {report.source} --world {report.world}"
             raise SourceError(
-                f"{item}: {'; '.join(problems)}",
+                f"{row.item}: {'; '.join(problems)}",
                 location=f"source {report.source!r}",
-                hint="; ".join([*statements, details]),
+                hint=HINT_LINE.join([*row.statements, f"`{command}` has the details"]),
             )
 
 
-def _open(at: World, flow: str, wanted: Declaration) -> Declaration:
+def _open(flow: str, wanted: Declaration) -> Declaration:
     """Return the declaration of a flow; a new one is that of the options, without tables.
 
     Raises:
-        LakeError: the flow has other options, or its name cannot be used.
+        LakeError: the flow has other options, or a name that cannot be used.
     """
     files.require_name(flow)
     if not (files.folder(flow) / "flow.yaml").exists():
-        _require_unused(at, flow, wanted)
         return wanted
     declared = files.declaration(flow)
     for option, value in wanted:
