@@ -237,6 +237,15 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
     assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
 
 
+def test_down_lists_the_slots_that_stay(monkeypatch, folders):
+    module(monkeypatch, "stack", down=lambda say: ["kafka"])
+    paths.flows_dir().mkdir()
+    monkeypatch.setattr(
+        walkthroughs.own, "describe_slots", lambda: ["replication slot msk_own_bikes"]
+    )
+    assert "replication slot msk_own_bikes" in call("down").output
+
+
 def test_a_run_that_is_gone_is_not_asked_about(monkeypatch, folders):
     (paths.state_dir() / "run.lock").write_text("7")  # what a killed one leaves
     module(monkeypatch, "stack", down=lambda say: ["kafka"])

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 from workbench import walkthroughs
-from workbench.base import params, secrets
+from workbench.base import params, paths, secrets
 from workbench.base.errors import ConnectorError, LakeError, SourceError
 from workbench.cli.main import app
 from workbench.connect import configs
@@ -50,8 +50,7 @@ FLOW = {
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """The world with a source `bikes`, whose flows are in a temporary folder."""
-    for module in (own, files):
-        monkeypatch.setattr(module, "folder", lambda flow="": tmp_path / "own" / flow)
+    monkeypatch.setattr(paths, "flows_dir", lambda: tmp_path / "own")
     source = params.Source(
         engine="postgres",
         host="db.example.com",
@@ -216,6 +215,23 @@ def test_a_removal_ends_with_the_declaration(world, monkeypatch):
     monkeypatch.setattr(resources.shutil, "rmtree", lambda path: None)
     resources._remove_own_folder(world, str(folder))
     assert [path.name for path in folder.iterdir() if path.is_file()] == ["flow.yaml"]
+
+
+def test_the_slots_that_stay_are_listed_with_the_command_that_drops_them(world, monkeypatch):
+    declare(world)
+    declare(world, "polled", poll="updated", format="json")
+    declare(world, "gone", source="sold")
+    prefix = own_flow.postgres.slot_prefix(world)
+    rows = [(f"{prefix}own_bikes", 3_000_000), (f"{prefix}mine", 0), ("of_another_tool", 5)]
+    slots = pandas.DataFrame(rows, columns=["slot_name", "bytes_behind"])
+    monkeypatch.setattr(own_flow.params, "load", lambda name: world)
+    monkeypatch.setattr(own_flow.postgres, "all_slots", lambda at: slots)
+    own_line, other_line, failure = own.describe_slots()
+    assert "own_bikes (source bikes) retains 3.0 MB" in own_line
+    assert own_line.endswith("to drop it: workbench forget bikes --world local")
+    assert other_line.endswith(f"pg_drop_replication_slot('{prefix}mine')")
+    assert "flow gone cannot be looked up" in failure
+    assert [name for name, _ in own.declarations()] == ["bikes", "gone", "polled"]
 
 
 def test_a_flow_is_one_of_its_world(world):

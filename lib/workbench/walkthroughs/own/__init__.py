@@ -16,6 +16,8 @@ from .files import OwnTable as OwnTable
 from .files import declaration as declaration
 from .files import folder as folder
 from .flow import OwnFlow as OwnFlow
+from .flow import declarations as declarations
+from .flow import describe_slots as describe_slots
 from .flow import follow as follow
 from .flow import forget as forget
 from .flow import load as load

@@ -107,8 +107,7 @@ class Declaration(ConfigModel):
 
 def folder(flow: str = "") -> Path:
     """Return the folder of a flow, or the folder of all flows."""
-    is_main = paths.instance_name() == "main"
-    return (paths.ROOT / "params" if is_main else paths.state_dir()) / "own" / flow
+    return paths.flows_dir() / flow
 
 
 def declaration(flow: str) -> Declaration:

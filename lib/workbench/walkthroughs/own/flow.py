@@ -3,14 +3,17 @@
 import base64
 import sys
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Callable, Sequence, cast
+from pathlib import Path
+from typing import Any, Callable, Iterator, Sequence, cast
 
 from pyspark.sql import SparkSession
+from rich.filesize import decimal as format_size
 
 from ... import connect, hudi, landing, stack
-from ...base import ConnectorError, LakeError, WorkbenchError, World, paths, wait_until
+from ...base import ConnectorError, LakeError, WorkbenchError, World, params, paths, wait_until
 from ...base.wait import stop_on_signal
 from ...connect import configs
 from ...hudi import changes
@@ -149,16 +152,29 @@ def names(world: World) -> list[str]:
     return [each.name for each in load_all(world)]
 
 
+def declarations() -> Iterator[tuple[str, Declaration]]:
+    """Yield each flow of any world with its declaration. Damaged ones are left out, with a line on stderr."""
+    for path in sorted(files.folder().glob("*/flow.yaml")):
+        with _left_out(path):
+            yield path.parent.name, files.declaration(path.parent.name)
+
+
 def load_all(world: World) -> list[Walkthrough]:
     """Return the own flows of a world. One that cannot be loaded is left out, with a line on stderr."""
     loaded = []
-    for path in sorted(files.folder().glob("*/flow.yaml")):
-        try:
-            if files.declaration(path.parent.name).world == world.name:
-                loaded.append(load(world, path.parent.name))
-        except WorkbenchError as e:
-            _warn(f"{paths.display_path(path)} is left out: {e.message}; {e.location}")
+    for name, declared in declarations():
+        with _left_out(files.folder(name) / "flow.yaml"):
+            if declared.world == world.name:
+                loaded.append(load(world, name))
     return loaded
+
+
+@contextmanager
+def _left_out(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except WorkbenchError as e:
+        _warn(f"{paths.display_path(path)} is left out: {e.message}; {e.location}")
 
 
 @cache  # once in a process: each search for a table loads the flows
@@ -294,6 +310,34 @@ def follow(
                     progress(f"{table}: {ingested!r}")
             if not continuous or stop.wait(POLL_INTERVAL):
                 return counts
+
+
+def describe_slots() -> list[str]:
+    """Return a line for each replication slot of the workbench on the users' servers of own flows.
+
+    The servers retain their log for these slots while the workbench is stopped. A server of the stack is left
+    out: it stops, too.
+    """
+    lines = dict[str, None]()
+    for flow, declared in declarations():
+        try:
+            at = params.load(declared.world).source(declared.source)
+            if at.manages("postgres") or not declared.has_publication:
+                continue
+            slots, prefix = postgres.all_slots(at), postgres.slot_prefix(at)
+        except WorkbenchError as e:
+            lines[f"the replication slot of flow {flow} cannot be looked up: {e.message}"] = None
+            continue
+        for slot in slots[slots["slot_name"].str.startswith(prefix)].itertuples():
+            drop = f"psql: SELECT pg_drop_replication_slot('{slot.slot_name}')"
+            if slot.slot_name == f"{prefix}{OWN_PREFIX}{flow}":
+                drop = f"workbench forget {flow} --world {declared.world}"
+            size = format_size(slot.bytes_behind)
+            lines[
+                f"replication slot {slot.slot_name} (source {declared.source}) retains {size} of the server's log, "
+                f"and more until its connector runs again; to drop it: {drop}"
+            ] = None
+    return [*lines]
 
 
 def remaining(world: World, flow: str) -> dict[str, list[str]]:
