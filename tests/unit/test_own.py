@@ -331,7 +331,16 @@ def described(monkeypatch):
 
 def describe(world, names, key=(), exclude=(), partition=(), type=""):
     declared = own.Declaration.model_validate({**FLOW, "tables": [{**TABLE, "excluded": ["area"]}]})
-    drafts = [capturing._draft(declared, each, key, exclude, partition, type) for each in names]
+    options = {
+        "key": [*key],
+        "declares_key": bool(key),
+        "partition": [*partition],
+        "type": type,
+        "rows": 3,
+        "excluded": [*exclude],
+        "joined": True,
+    }
+    drafts = [capturing._draft(declared, each, options) for each in names]
     return capturing._describe(world, declared, drafts)
 
 
@@ -438,7 +447,8 @@ def test_the_remedy_of_dead_letters_names_the_commands(world):
     declare(world)
     flow = own.load(world, "bikes").flow
     remedy = flow.dead_letter_remedy(world, flow.captures[0])
-    assert remedy.startswith("`workbench forget bikes public.trips --world local`")
+    assert remedy.startswith("update the row")
+    assert "`workbench forget bikes public.trips --world local`" in remedy
 
 
 def test_forget_lists_and_asks(monkeypatch):

@@ -2,7 +2,7 @@
 
 import json
 import time
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 import pandas
 from psycopg import sql
@@ -78,23 +78,19 @@ def capture(
             cannot be polled.
         CheckFailed: a lake table does not equal its source.
     """
-    name, engine = flow or source, world.source_engine(source)
-    messages = format or ("json" if poll else "avro")
-    _require_pollable(engine, messages, poll)
-    at = world.source(source)
-    wanted = {
-        "world": world.name,
-        "source": source,
-        "engine": engine,
-        "database": at.server(engine).database,
-        "format": messages,
-        "raw": raw,
-        "poll": poll,
-        "tables": [],
-    }
-    declared = _open(name, Declaration.model_validate(wanted))
+    name, at = flow or source, world.source(source)
+    declared = _open(name, _wanted(world, source, format, raw, poll))
     _require_server(world, declared)
-    drafts = [_draft(declared, each, key, exclude, partition, type) for each in names]
+    options = {
+        "key": [*key],
+        "declares_key": bool(key),
+        "partition": [*partition],
+        "type": type,
+        "rows": 0,
+        "excluded": [*exclude],
+        "joined": bool(declared.tables),
+    }
+    drafts = [_draft(declared, each, options) for each in names]
     added = _describe(at, declared, drafts)
     if declared.has_publication:
         captured = [*declared.sources, *(table.source for table in added)]
@@ -112,14 +108,30 @@ def capture(
     return _complete(world, name, progress)
 
 
-def _require_pollable(engine: str, messages: str, poll: str) -> None:
-    """Raise LakeError if a polled flow cannot have this engine or format."""
-    if poll and (engine, messages) != ("postgres", "json"):
+def _wanted(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
+    """Return the declaration of a flow with these options, without tables.
+
+    Raises:
+        LakeError: a polled flow cannot have this engine or format.
+    """
+    engine = world.source_engine(source)
+    wanted = {
+        "world": world.name,
+        "source": source,
+        "engine": engine,
+        "database": world.source(source).server(engine).database,
+        "format": format or ("json" if poll else "avro"),
+        "raw": raw,
+        "poll": poll,
+        "tables": [],
+    }
+    if poll and (engine, wanted["format"]) != ("postgres", "json"):
         raise LakeError(
-            f"a table of {engine} cannot be polled with messages in {messages}",
+            f"a table of {engine} cannot be polled with messages in {wanted['format']}",
             expected="PostgreSQL and JSON",
             hint="--format json" if engine == "postgres" else "without --poll the log is read",
         )
+    return Declaration.model_validate(wanted)
 
 
 def _require_server(world: World, declared: Declaration) -> None:
@@ -208,30 +220,13 @@ def _require_unused(at: World, flow: str, declared: Declaration) -> None:
         )
 
 
-def _draft(
-    declared: Declaration,
-    name: str,
-    key: Sequence[str],
-    exclude: Sequence[str],
-    partition: Sequence[str],
-    type: str,
-) -> OwnTable:
-    """Return a table with the options of a capture; it may be named without its schema."""
+def _draft(declared: Declaration, name: str, options: dict[str, Any]) -> OwnTable:
+    """Return a table, which may be named without its schema, with the options of a capture."""
     default = declared.database if declared.db is MARIADB else "public"
     source = name if "." in name else f"{default}.{name}"
     schema, _, short = source.lower().partition(".")
-    draft = {
-        "source": source,
-        "name": short if schema in ("public", declared.database) else f"{schema}_{short}",
-        "key": [*key],
-        "declares_key": bool(key),
-        "partition": [*partition],
-        "type": type,
-        "rows": 0,
-        "excluded": [*exclude],
-        "joined": bool(declared.tables),
-    }
-    return OwnTable.model_validate(draft)
+    lake_name = short if schema in ("public", declared.database) else f"{schema}_{short}"
+    return OwnTable.model_validate({**options, "source": source, "name": lake_name})
 
 
 def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> list[OwnTable]:
@@ -326,7 +321,11 @@ def _complete(world: World, flow: str, progress: Callable[[str], None] = print) 
     if unchanged:
         progress(f"{flow}: nothing to change, its {len(captured.names)} tables are captured")
     else:
-        _deploy(at, captured, new)
+        try:
+            _deploy(at, captured, new)
+        except SourceError:
+            comparing.require_tables(at, captured)  # a table may have been dropped meanwhile
+            raise
     rows = []
     for own in captured.declared.tables:
         started = time.monotonic()

@@ -142,9 +142,12 @@ class OwnFlow(CaptureFlow):
         return super().ingest(spark, world, *filled, **options) if filled else {}
 
     def dead_letter_remedy(self, world: World, capture: Capture) -> str:
-        """Return the commands. A replay would read the same messages again."""
+        """Return the remedy. A replay would read the same messages again."""
         command = f"workbench forget {self.name} {capture.source} --world {world.name}"
-        return f"`{command}`, and capture the table again"
+        return (
+            "update the row: a later message of its key settles the dead letter. Or run "
+            f"`{command}`, and capture the table again"
+        )
 
 
 def names(world: World) -> list[str]:
@@ -298,13 +301,11 @@ def follow(
                 f"{capture.source} is left out, because it has no topic: repeat `workbench capture`, "
                 f"or `workbench forget {flow} {capture.source}`"
             )
+    if not continuous:
+        captured.wait_until_captured(at)
     with stop_on_signal() as stop:
         while True:
-            counts = (
-                captured.ingest(spark, at, *tables, stop=stop.is_set)
-                if continuous
-                else captured.sync(spark, at, *tables)
-            )
+            counts = captured.ingest(spark, at, *tables, stop=stop.is_set)
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
