@@ -8,19 +8,17 @@ The ids of connector, slot, publication and topics begin with own_<flow>. The la
 database <flow>. Nothing is written into the user's tables.
 """
 
-from .capturing import capture as capture
-from .capturing import register as register
-from .comparing import compare as compare
-from .files import Declaration as Declaration
-from .files import OwnTable as OwnTable
-from .files import declaration as declaration
-from .files import folder as folder
-from .flow import OwnFlow as OwnFlow
-from .flow import declarations as declarations
-from .flow import describe_slots as describe_slots
-from .flow import follow as follow
-from .flow import forget as forget
-from .flow import load as load
-from .flow import load_all as load_all
-from .flow import names as names
-from .flow import remaining as remaining
+from .capturing import capture, register
+from .comparing import compare
+from .files import Declaration, OwnTable, declaration, folder
+from .flow import (
+    OwnFlow,
+    declarations,
+    describe_slots,
+    follow,
+    forget,
+    load,
+    load_all,
+    names,
+    remaining,
+)

@@ -9,7 +9,6 @@ import pandas
 from ... import hudi
 from ...base import SourceError, World, paths
 from ...checks import check, check_values
-from ...source.databases import POSTGRESQL
 from ...spark import session
 from . import files, tables
 from .files import TEMPLATES, OwnTable
@@ -115,17 +114,9 @@ def changed_types(at: World, own: OwnTable, table: hudi.Table) -> dict[str, str]
     return changed
 
 
-def _rules(flow: OwnFlow) -> dict[str, str]:
-    """Return {type of the source: SQL of a value as the lake has it}."""
-    rules: dict[str, str] = TEMPLATES["comparable"][
-        "postgres" if flow.db is POSTGRESQL else "mariadb"
-    ]
-    return rules
-
-
 def _comparable_sql(flow: OwnFlow, source: str, compared: dict[str, str]) -> str:
     """Return the query for columns of a table as the lake has them with analyst types."""
-    rules, columns = _rules(flow), []
+    rules, columns = TEMPLATES["comparable"][flow.declared.engine], []
     for name, kind in compared.items():
         column = f'"{name}"'
         expression = rules.get(_base_type(kind), rules[""]).replace("{}", column)
@@ -138,7 +129,7 @@ def _comparable_sql(flow: OwnFlow, source: str, compared: dict[str, str]) -> str
 def _same_columns(at: World, flow: OwnFlow, own: OwnTable, table: hudi.Table) -> dict[str, str]:
     """Return the columns whose values in a lake table with Debezium's types are those of the source."""
     changed = changed_types(at, own, table)
-    converted = {*_rules(flow), *TEMPLATES["same_types"]}
+    converted = {*TEMPLATES["comparable"][flow.declared.engine], *TEMPLATES["same_types"]}
     return {
         column: kind
         for column, kind in own.columns.items()

@@ -362,7 +362,7 @@ def forget(world: World, flow: str, *tables: str) -> None:
     """
     declared = open_flow(world, flow)[1].declared
     leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
-    unknown = {*tables}.difference(*((each.name, each.source) for each in leaving))
+    unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
     if unknown:
         raise LakeError(
             f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
