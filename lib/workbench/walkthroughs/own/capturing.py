@@ -79,7 +79,7 @@ def capture(
         CheckFailed: a lake table does not equal its source.
     """
     name, at = flow or source, world.source(source)
-    declared = _open(name, _wanted(world, source, format, raw, poll))
+    declared = _open(name, _requested_flow(world, source, format, raw, poll))
     _require_server(world, declared)
     options = {
         "key": [*key],
@@ -108,14 +108,14 @@ def capture(
     return _complete(world, name, progress)
 
 
-def _wanted(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
+def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
     """Return the declaration of a flow with these options, without tables.
 
     Raises:
         LakeError: a polled flow cannot have this engine or format.
     """
     engine = world.source_engine(source)
-    wanted = {
+    requested = {
         "world": world.name,
         "source": source,
         "engine": engine,
@@ -125,13 +125,13 @@ def _wanted(world: World, source: str, format: str, raw: bool, poll: str) -> Dec
         "poll": poll,
         "tables": [],
     }
-    if poll and (engine, wanted["format"]) != ("postgres", "json"):
+    if poll and (engine, requested["format"]) != ("postgres", "json"):
         raise LakeError(
-            f"a table of {engine} cannot be polled with messages in {wanted['format']}",
+            f"a table of {engine} cannot be polled with messages in {requested['format']}",
             expected="PostgreSQL and JSON",
             hint="--format json" if engine == "postgres" else "without --poll the log is read",
         )
-    return Declaration.model_validate(wanted)
+    return Declaration.model_validate(requested)
 
 
 def _require_server(world: World, declared: Declaration) -> None:
@@ -176,7 +176,7 @@ def _require_ready(
             )
 
 
-def _open(flow: str, wanted: Declaration) -> Declaration:
+def _open(flow: str, requested: Declaration) -> Declaration:
     """Return the declaration of a flow; a new one is that of the options, without tables.
 
     Raises:
@@ -184,9 +184,9 @@ def _open(flow: str, wanted: Declaration) -> Declaration:
     """
     files.require_name(flow)
     if not (files.folder(flow) / "flow.yaml").exists():
-        return wanted
+        return requested
     declared = files.declaration(flow)
-    for option, value in wanted:
+    for option, value in requested:
         if option != "tables" and getattr(declared, option) != value:
             raise LakeError(
                 f"flow {flow!r} has the {option} {getattr(declared, option)!r}, not {value!r}",
