@@ -260,6 +260,7 @@ class TestOneFlow:
 
     def test_follow_goes_on_until_it_is_interrupted(self, bikes, spark):
         table = own.load(bikes, "bikes").flow.table(bikes, "stations")
+        own.follow(bikes, "bikes")  # the changes of earlier tests
         lines, failed = [], []
 
         def write_then_interrupt():
