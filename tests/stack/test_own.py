@@ -2,19 +2,24 @@
 
 import json
 import os
+import random
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import own_help
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from workbench import connect, explore, hudi, stack, trace, walkthroughs
+from workbench import connect, explore, hudi, landing, stack, trace, walkthroughs
 from workbench.base import wait_until
 from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
-from workbench.topic import groups, registry, topics
+from workbench.topic import dlq, groups, registry, topics
 from workbench.walkthroughs import own
+from workbench.walkthroughs.own import comparing, files
 
 PORT = int(os.environ["WORKBENCH_PORT_BASE"]) + 150
 SCHEMA = """
@@ -34,12 +39,20 @@ def execute(world, statements):
     return postgres.execute(world.source("bikes"), statements)
 
 
+def reset(server):
+    execute(server, "DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public")
+    execute(server, SCHEMA)
+
+
 @pytest.fixture
 def bikes(server):
     """The same with new tables; afterwards nothing of a flow is left."""
-    execute(server, "DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public")
-    execute(server, SCHEMA)
+    reset(server)
     yield server
+    forget_all(server)
+
+
+def forget_all(server):
     for name in own.names(server):
         own.forget(server, name)
     left = [t for t in topics.names(server) if t.startswith(("own_", "__debezium-heartbeat.own_"))]
@@ -145,137 +158,170 @@ def test_a_table_without_key_is_refused_or_captured_by_a_declared_key(bikes, spa
     own.compare(bikes, "bikes")
 
 
-def test_a_table_joins_a_running_capture(bikes, spark, capsys):
-    execute(
-        bikes,
-        "CREATE TABLE riders (id bigint PRIMARY KEY, name text);"
-        "INSERT INTO riders SELECT n, 'Rider ' || n FROM generate_series(1, 3000) n;"
-        "CREATE TABLE none_yet (id int PRIMARY KEY, note text)",
-    )
-    own.capture(bikes, "bikes", "stations")
-    flow = own.load(bikes, "bikes").flow
-    before = topics.offset_span(bikes, flow.topic(bikes))
-    path = own.folder("bikes") / "own_bikes.json"
-    config = json.loads(path.read_text())
-    config["poll.interval.ms"] = "70"  # the user's own edit
-    path.write_text(json.dumps(config))
-
-    captured = own.capture(bikes, "bikes", "riders", "none_yet", "stations")
-    assert captured["rows"].tolist() == [200, 3000, 0]
-    assert connect.deployed(bikes, "own_bikes")["poll.interval.ms"] == "70"
-    assert topics.offset_span(bikes, flow.topic(bikes)) == before, (
-        "no second snapshot of the others"
-    )
-    execute(
-        bikes,
-        "UPDATE riders SET name = upper(name) WHERE id <= 10; DELETE FROM riders WHERE id = 11;"
-        "UPDATE stations SET docks = 0 WHERE station_id = 1; INSERT INTO none_yet VALUES (1, 'first')",
-    )
-    done = own.follow(bikes, "bikes")
-    assert {name: (n.upserts, n.deletes) for name, n in done.items()} == {
-        "stations": (1, 0),
-        "riders": (10, 1),
-        "none_yet": (1, 0),
-    }
-    own.compare(bikes, "bikes")
-    assert "nothing to change" not in capsys.readouterr().out
-    own.capture(bikes, "bikes", "riders")
-    assert "nothing to change" in capsys.readouterr().out
+WIDE = """
+    DO $$ BEGIN EXECUTE (SELECT 'CREATE TABLE wide (id int PRIMARY KEY, '
+        || string_agg(format('c%s %s', lpad(n::text, 3, '0'), (ARRAY['text', 'int', 'numeric(9, 2)'])[1 + n % 3]), ', ')
+        || ')' FROM generate_series(1, 300) n); END $$;
+    INSERT INTO wide (id, c001, c150, c300) SELECT n, n, n || ' wide', 'last' FROM generate_series(1, 50) n;
+    """
 
 
-@pytest.mark.parametrize("begins", ["before", "during"])
-def test_a_table_joins_while_a_transaction_is_open(bikes, spark, monkeypatch, begins):
-    """A change from before the publication is in no log, and one from before the snapshot has an earlier position."""
-    execute(
-        bikes,
-        "CREATE TABLE riders (id bigint PRIMARY KEY, name text);"
-        "INSERT INTO riders SELECT n, 'Rider ' || n FROM generate_series(1, 50) n",
-    )
-    own.capture(bikes, "bikes", "stations")
-    wait_for_messages, produce = topics.wait_for_messages, topics.produce
-    with own_help.login(PORT, "bikes") as user:
+class TestOneFlow:
+    """Tests of one flow, in this order; its tables stay captured."""
 
-        def write():
-            user.execute("BEGIN; DELETE FROM riders WHERE id = 7")
-            user.execute("UPDATE riders SET name = 'changed' WHERE id = 8")
+    @pytest.fixture(autouse=True, scope="class")
+    def _captured(self, server):
+        reset(server)
+        own.capture(server, "bikes", "stations")
+        yield
+        forget_all(server)
 
-        def signal(world, topic, messages, **overrides):
-            if begins == "during":
+    @pytest.fixture
+    def bikes(self, server):
+        """The world with the flow."""
+        return server
+
+    def test_a_table_joins_a_running_capture(self, bikes, spark, capsys):
+        execute(
+            bikes,
+            "CREATE TABLE riders (id bigint PRIMARY KEY, name text);"
+            "INSERT INTO riders SELECT n, 'Rider ' || n FROM generate_series(1, 3000) n;"
+            "CREATE TABLE none_yet (id int PRIMARY KEY, note text);" + WIDE,
+        )
+        flow = own.load(bikes, "bikes").flow
+        before = topics.offset_span(bikes, flow.topic(bikes))
+        path = own.folder("bikes") / "own_bikes.json"
+        config = json.loads(path.read_text())
+        config["poll.interval.ms"] = "70"  # the user's own edit
+        path.write_text(json.dumps(config))
+
+        captured = own.capture(bikes, "bikes", "riders", "none_yet", "wide", "stations")
+        assert captured["rows"].tolist() == [200, 3000, 0, 50]
+        assert connect.deployed(bikes, "own_bikes")["poll.interval.ms"] == "70"
+        assert topics.offset_span(bikes, flow.topic(bikes)) == before, (
+            "no second snapshot of the others"
+        )
+        execute(
+            bikes,
+            "UPDATE riders SET name = upper(name) WHERE id <= 10; DELETE FROM riders WHERE id = 11;"
+            "UPDATE stations SET docks = 0 WHERE station_id = 1; INSERT INTO none_yet VALUES (1, 'first');"
+            "UPDATE wide SET c300 = 'changed', c001 = NULL WHERE id = 7",
+        )
+        done = own.follow(bikes, "bikes")
+        assert {name: (n.upserts, n.deletes) for name, n in done.items()} == {
+            "stations": (1, 0),
+            "riders": (10, 1),
+            "none_yet": (1, 0),
+            "wide": (1, 0),
+        }
+        own.compare(bikes, "bikes")
+        text = capsys.readouterr().out
+        assert "50 rows × 301 columns, no value differs" in text
+        assert "nothing to change" not in text
+        own.capture(bikes, "bikes", "riders")
+        assert "nothing to change" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("begins", ["before", "during"])
+    def test_a_table_joins_while_a_transaction_is_open(self, bikes, spark, monkeypatch, begins):
+        """A change from before the publication is in no log, and one from before the snapshot has an earlier position."""
+        execute(
+            bikes,
+            f"CREATE TABLE {begins} (id bigint PRIMARY KEY, name text);"
+            f"INSERT INTO {begins} SELECT n, 'Rider ' || n FROM generate_series(1, 50) n",
+        )
+        wait_for_messages, produce = topics.wait_for_messages, topics.produce
+        with own_help.login(PORT, "bikes") as user:
+
+            def write():
+                user.execute(f"BEGIN; DELETE FROM {begins} WHERE id = 7")
+                user.execute(f"UPDATE {begins} SET name = 'changed' WHERE id = 8")
+
+            def signal(world, topic, messages, **overrides):
+                if begins == "during":
+                    write()
+                    execute(bikes, "UPDATE stations SET docks = 0 WHERE station_id = 1")
+                produce(world, topic, messages, **overrides)
+
+            def commit_afterwards(world, topic, n, **options):
+                result = wait_for_messages(world, topic, n, **options)
+                user.execute("COMMIT")
+                return result
+
+            monkeypatch.setattr(topics, "produce", signal)
+            monkeypatch.setattr(topics, "wait_for_messages", commit_afterwards)
+            if begins == "before":
                 write()
-                execute(bikes, "UPDATE stations SET docks = 0 WHERE station_id = 1")
-            produce(world, topic, messages, **overrides)
+                threading.Timer(3, lambda: user.execute("COMMIT")).start()
+            captured = own.capture(bikes, "bikes", begins)
+        assert captured["rows"].tolist()[-1] == 49
+        own.compare(bikes, "bikes")
+        table = own.load(bikes, "bikes").flow.table(bikes, begins)
+        assert hudi.read(spark, table).where("id = 8").collect()[0]["name"] == "changed"
 
-        def commit_afterwards(world, topic, n, **options):
-            result = wait_for_messages(world, topic, n, **options)
-            user.execute("COMMIT")
-            return result
+    def test_follow_goes_on_until_it_is_interrupted(self, bikes, spark):
+        table = own.load(bikes, "bikes").flow.table(bikes, "stations")
+        own.follow(bikes, "bikes")  # the changes of earlier tests
+        lines, failed = [], []
 
-        monkeypatch.setattr(topics, "produce", signal)
-        monkeypatch.setattr(topics, "wait_for_messages", commit_afterwards)
-        if begins == "before":
-            write()
-            threading.Timer(5, lambda: user.execute("COMMIT")).start()
-        captured = own.capture(bikes, "bikes", "riders")
-    assert captured["rows"].tolist() == [200, 49]
-    own.compare(bikes, "bikes")
-    table = own.load(bikes, "bikes").flow.table(bikes, "riders")
-    assert hudi.read(spark, table).where("id = 8").collect()[0]["name"] == "changed"
+        def write_then_interrupt():
+            try:
+                for docks in (51, 52):
+                    execute(bikes, f"UPDATE stations SET docks = {docks} WHERE station_id = 3")
+                    wait_until(lambda d=docks: docks_of(3) == d, f"{docks} docks in the lake")
+            except Exception as e:  # noqa: BLE001 - the main thread reports it
+                failed.append(e)
+            os.kill(os.getpid(), signal.SIGINT)
 
+        def docks_of(station):
+            frame = hudi.read_arrow(table).to_pandas()
+            return frame.set_index("station_id")["docks"][station]
 
-def test_follow_goes_on_until_it_is_interrupted(bikes, spark):
-    own.capture(bikes, "bikes", "stations")
-    table = own.load(bikes, "bikes").flow.table(bikes)
-    lines, failed = [], []
+        thread = threading.Thread(target=write_then_interrupt)
+        handler = signal.getsignal(signal.SIGINT)
+        thread.start()
+        own.follow(bikes, "bikes", continuous=True, progress=lines.append)
+        thread.join()
+        assert not failed
+        assert len(lines) == 2, "one line for each round with changes"
+        assert signal.getsignal(signal.SIGINT) == handler
+        own.compare(bikes, "bikes")
 
-    def write_then_interrupt():
-        try:
-            for docks in (51, 52):
-                execute(bikes, f"UPDATE stations SET docks = {docks} WHERE station_id = 3")
-                wait_until(lambda d=docks: docks_of(3) == d, f"{docks} docks in the lake")
-        except Exception as e:  # noqa: BLE001 - the main thread reports it
-            failed.append(e)
-        os.kill(os.getpid(), signal.SIGINT)
+    def test_an_added_column_is_a_difference_until_a_message_has_it(self, bikes, spark, capsys):
+        execute(bikes, "ALTER TABLE stations ADD COLUMN ramp int")
+        own.compare(bikes, "bikes")
+        assert "200 rows × 5 columns, no value differs" in capsys.readouterr().out
+        execute(bikes, "UPDATE stations SET ramp = 3 WHERE station_id = 1")
+        own.compare(bikes, "bikes")
+        execute(bikes, "ALTER TABLE stations ADD COLUMN open boolean DEFAULT true")
+        with pytest.raises(CheckFailed, match="open"):
+            own.compare(bikes, "bikes")
+        execute(bikes, "UPDATE stations SET docks = docks")
+        own.compare(bikes, "bikes")
 
-    def docks_of(station):
-        frame = hudi.read_arrow(table).to_pandas()
-        return frame.set_index("station_id")["docks"][station]
+    def test_a_failed_connector_and_expired_messages_are_reported(self, bikes, spark):
+        flow = own.load(bikes, "bikes").flow
+        large = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300000) n"  # 9.6 MB, hardly compressible
+        execute(bikes, f"UPDATE stations SET name = ({large}) WHERE station_id = 1")
+        assert own.follow(bikes, "bikes")["stations"].upserts == 1
+        own.compare(bikes, "bikes")
 
-    thread = threading.Thread(target=write_then_interrupt)
-    handler = signal.getsignal(signal.SIGINT)
-    thread.start()
-    own.follow(bikes, "bikes", continuous=True, progress=lines.append)
-    thread.join()
-    assert not failed
-    assert len(lines) == 2, "one line for each round with changes"
-    assert signal.getsignal(signal.SIGINT) == handler
-    own.compare(bikes, "bikes")
+        execute(bikes, "UPDATE stations SET docks = 0 WHERE station_id = 2")
+        flow.wait_until_captured(bikes.source("bikes"))
+        topic = flow.topic(bikes, "stations")
+        admin = AdminClient(topics.settings(bikes))
+        [(_, end)] = topics.end_offsets(bikes, topic).items()
+        [deleted] = admin.delete_records([TopicPartition(topic, 0, end)]).values()
+        deleted.result()
+        assert topics.offset_span(bikes, topic) == 0
+        with pytest.raises(LakeError, match="expired"):
+            own.follow(bikes, "bikes")
 
-
-def test_a_failed_connector_and_expired_messages_are_reported(bikes, spark):
-    own.capture(bikes, "bikes", "stations")
-    flow = own.load(bikes, "bikes").flow
-    large = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300000) n"  # 9.6 MB, hardly compressible
-    execute(bikes, f"UPDATE stations SET name = ({large}) WHERE station_id = 1")
-    assert own.follow(bikes, "bikes")["stations"].upserts == 1
-    own.compare(bikes, "bikes")
-
-    execute(bikes, "UPDATE stations SET docks = 0 WHERE station_id = 2")
-    flow.wait_until_captured(bikes.source("bikes"))
-    topic = flow.topic(bikes)
-    admin = AdminClient(topics.settings(bikes))
-    [(_, end)] = topics.end_offsets(bikes, topic).items()
-    [deleted] = admin.delete_records([TopicPartition(topic, 0, end)]).values()
-    deleted.result()
-    assert topics.offset_span(bikes, topic) == 0
-    with pytest.raises(LakeError, match="expired"):
-        own.follow(bikes, "bikes")
-
-    execute(bikes, "UPDATE stations SET name = repeat('x', 20000000) WHERE station_id = 1")
-    for continuous in (False, True):
-        with pytest.raises(
-            WorkbenchError, match="(?s)FAILED.*a row is larger than a message may be"
-        ):
-            own.follow(bikes, "bikes", continuous)
+        execute(bikes, "UPDATE stations SET name = repeat('x', 20000000) WHERE station_id = 1")
+        for continuous in (False, True):
+            with pytest.raises(
+                WorkbenchError, match="(?s)FAILED.*a row is larger than a message may be"
+            ):
+                own.follow(bikes, "bikes", continuous)
 
 
 REFUSED = {
@@ -285,7 +331,7 @@ REFUSED = {
     'CREATE TABLE t1 (id int PRIMARY KEY, "Preis €" int)': ("t1", "'Preis €'"),
     'CREATE TABLE t2 (id int PRIMARY KEY, "Name" int, name int)': ("t2", "'Name', 'name'"),
     "CREATE TABLE t3 (id int PRIMARY KEY, area polygon)": ("t3", r"area \(polygon\)"),
-    "CREATE VIEW t4 AS SELECT 1 AS id": ("t4", "no table t4"),
+    "CREATE VIEW t4 AS SELECT 1 AS id": ("t4", "no table public.t4"),
     "CREATE TABLE t5 (id int)": ("t5", "no primary key"),
 }
 
@@ -303,7 +349,7 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
     for reserved in ("default", "datalake"):
         with pytest.raises(LakeError, match=f"is in use: catalog database {reserved}"):
             own.capture(bikes, "bikes", "stations", flow=reserved)
-    with pytest.raises(LakeError, match="no column docs in stations"):
+    with pytest.raises(LakeError, match="no column docs in public.stations"):
         own.capture(bikes, "bikes", "stations", exclude=["docs"])
     for make, remove, message in (
         ("CREATE PUBLICATION own_bikes", "DROP PUBLICATION own_bikes", "publication own_bikes"),
@@ -403,62 +449,98 @@ def test_a_table_leaves_its_flow(bikes, spark, capsys, monkeypatch):
     own.compare(bikes, "bikes")
 
 
-def test_an_added_column_is_a_difference_until_a_message_has_it(bikes, spark, capsys):
-    own.capture(bikes, "bikes", "stations")
-    execute(bikes, "ALTER TABLE stations ADD COLUMN ramp int")
-    own.compare(bikes, "bikes")
-    assert "200 rows × 5 columns, no value differs" in capsys.readouterr().out
-    execute(bikes, "UPDATE stations SET ramp = 3 WHERE station_id = 1")
-    own.compare(bikes, "bikes")
-    execute(bikes, "ALTER TABLE stations ADD COLUMN open boolean DEFAULT true")
-    with pytest.raises(CheckFailed, match="open"):
-        own.compare(bikes, "bikes")
-    execute(bikes, "UPDATE stations SET docks = docks")
-    own.compare(bikes, "bikes")
+INTERRUPTIONS = [
+    (files, "write"),
+    (files, "write_connector"),
+    (postgres, "create_publication"),
+    (topics, "create"),
+    (landing, "apply"),
+    (connect, "wait_running"),
+    (topics, "wait_for_messages"),
+    (comparing, "compare_table"),
+    (own.OwnFlow, "ingest"),
+    (hudi, "register"),
+    (hudi, "label"),
+]
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "_write",
-        "_write_connector",
-        "create_publication",
-        "create",
-        "apply",
-        "wait_running",
-        "wait_for_messages",
-        "_compare",
-        "ingest",
-        "register",
-        "label",
-    ],
-)
-def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, point):
-    owners = {
-        "_write": own,
-        "_write_connector": own,
-        "create_publication": postgres,
-        "create": topics,
-        "apply": own.landing,
-        "wait_for_messages": topics,
-        "wait_running": connect,
-        "_compare": own,
-        "ingest": own.OwnFlow,
-        "register": hudi,
-        "label": hudi,
-    }
+def test_an_interrupted_capture_continues(bikes, spark, monkeypatch, capsys):
+    """Each repetition comes further, until the next interruption."""
 
     def killed(*args, **values):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(owners[point], point, killed)
-        own.capture(bikes, "bikes", "stations")
-    if point == "apply":
-        execute(bikes, "INSERT INTO stations VALUES (500, 'meanwhile', 1, NULL)")
+    for owner, point in INTERRUPTIONS:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(owner, point, killed)
+            own.capture(bikes, "bikes", "stations")
+        if point == "apply":
+            execute(bikes, "INSERT INTO stations VALUES (500, 'meanwhile', 1, NULL)")
     own.capture(bikes, "bikes", "stations")
     own.compare(bikes, "bikes")
-    assert own.is_complete(bikes, "bikes")
+    capsys.readouterr()
+    own.capture(bikes, "bikes", "stations")
+    assert "nothing to change" in capsys.readouterr().out
+
+
+KILLED = """
+import os, signal, sys
+import own_help
+from workbench import hudi, landing
+from workbench.base import params
+from workbench.walkthroughs import own
+
+def kill(*args, **values):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+world = own_help.with_source(params.load("local"), port=int(sys.argv[1]), database="bikes")
+owner, name = {"apply": (landing, "apply"), "register": (hudi, "register")}[sys.argv[2]]
+setattr(owner, name, kill)
+own.capture(world, "bikes", "stations")
+"""
+
+
+def test_a_killed_capture_continues(bikes, spark):
+    """A process that is killed before the connector exists, and one after the first commit of the table."""
+    for point in ("apply", "register"):
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(PORT), point],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    table = own.load(bikes, "bikes").flow.table(bikes)
+    assert hudi.exists(table) and list(hudi.labels(bikes, table)["label"]) == []
+    own.capture(bikes, "bikes", "stations")
+    assert len(hudi.commits(table)) == 1, "no message was ingested twice"
+    execute(bikes, "UPDATE stations SET docks = 6 WHERE station_id = 1")
+    assert own.follow(bikes, "bikes")["stations"].upserts == 1
+    own.compare(bikes, "bikes")
+
+
+def test_a_table_that_is_dropped_during_its_capture_is_named(bikes, spark, monkeypatch):
+    execute(bikes, "CREATE TABLE riders (id int PRIMARY KEY); INSERT INTO riders VALUES (1)")
+    apply = landing.apply
+
+    def drop_and_apply(*args):
+        execute(bikes, "DROP TABLE riders")
+        return apply(*args)
+
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(
+            SourceError, match="(?s)no longer has public.riders.*forget bikes public.riders"
+        ),
+    ):
+        patched.setattr(landing, "apply", drop_and_apply)
+        own.capture(bikes, "bikes", "stations", "riders")
+    execute(bikes, "UPDATE stations SET docks = 6 WHERE station_id = 1")
+    assert own.follow(bikes, "bikes")["stations"].upserts == 201
+    own.forget(bikes, "bikes", "public.riders")
+    own.capture(bikes, "bikes", "stations")
+    own.compare(bikes, "bikes")
 
 
 def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
@@ -578,6 +660,20 @@ def test_a_number_with_too_many_digits_needs_scales_and_a_new_lake_table(bikes, 
     captured = own.capture(bikes, "bikes", "prices")
     assert captured["changed_types"][0] == {"price": "numeric → decimal(38,10)"}
     execute(bikes, "INSERT INTO prices VALUES (2, 0.123456789012)")
+    with pytest.raises(LakeError, match="price"):
+        own.follow(bikes, "bikes")
+    # a later message of the same row settles the dead letter, one of another row does not
+    execute(bikes, "UPDATE prices SET price = 2.5 WHERE id = 1")
+    with pytest.raises(LakeError, match="price"):
+        own.follow(bikes, "bikes")
+    execute(bikes, "UPDATE prices SET price = 0.5 WHERE id = 2")
+    assert own.follow(bikes, "bikes")["prices"].upserts == 1
+    assert own.follow(bikes, "bikes")["prices"].messages == 0
+    own.compare(bikes, "bikes")
+    [listed] = dlq.summary(bikes).query("origin == 'own_bikes.public.prices'").itertuples()
+    assert (listed.dead_letters, listed.settled) == (1, 1)
+
+    execute(bikes, "INSERT INTO prices VALUES (3, 0.123456789012)")
     for _ in range(2):
         with pytest.raises(LakeError, match="price"):
             own.follow(bikes, "bikes")
@@ -590,6 +686,32 @@ def test_a_number_with_too_many_digits_needs_scales_and_a_new_lake_table(bikes, 
     assert captured["changed_types"][0] == {"price": "numeric → decimal(38,12)"}
     own.follow(bikes, "bikes")
     own.compare(bikes, "bikes")
+
+
+def seeded_changes(source, polls=2, changes=250):
+    """Yield 500 changes of `prices` between two polls: the statements, and the keys; `source` follows them."""
+    choice, clock = random.Random(91), 0
+    for _ in range(polls):
+        statements, touched = [], set()
+        for _ in range(changes):
+            clock += 1
+            at = f"TIMESTAMP '2024-02-01' + INTERVAL '{clock} s'"
+            key = choice.choice([*source, max(source) + 1])
+            if key not in source:
+                statements.append(
+                    f"INSERT INTO prices (id, price, updated) VALUES ({key}, {clock}, {at})"
+                )
+                source[key] = clock
+            elif choice.random() < 0.2:
+                statements.append(f"DELETE FROM prices WHERE id = {key}")
+                del source[key]
+            else:
+                statements.append(
+                    f"UPDATE prices SET price = {clock}, updated = {at} WHERE id = {key}"
+                )
+                source[key] = clock
+            touched.add(key)
+        yield "; ".join(statements), touched
 
 
 def test_tables_are_polled(bikes, spark, capsys):
@@ -610,7 +732,22 @@ def test_tables_are_polled(bikes, spark, capsys):
     done = own.follow(bikes, "bikes")["prices"]
     assert (done.upserts, done.deletes) == (7, 0)
     own.compare(bikes, "bikes")
-    execute(bikes, "DELETE FROM prices WHERE id = 1")
+    source = {n: (0 if n <= 7 else n / 4) for n in range(1, 101)}
+    lake, states, messages = dict(source), 0, 0
+    for statements, touched in seeded_changes(source):
+        execute(bikes, statements)
+        done = own.follow(bikes, "bikes")["prices"]
+        assert (done.upserts, done.deletes) == (len(touched & source.keys()), 0)
+        states, messages = states + statements.count("updated"), messages + done.upserts
+        lake.update({n: source[n] for n in touched & source.keys()})
+    assert messages < states, "only the last state before each poll is seen"
+    rows = hudi.read(spark, own.load(bikes, "bikes").flow.table(bikes)).collect()
+    assert {row["id"]: float(row["price"]) for row in rows} == lake
+    deleted = lake.keys() - source.keys()
+    assert deleted
+    with pytest.raises(CheckFailed, match=f"{len(source)} rows"):
+        own.compare(bikes, "bikes")
+    execute(bikes, "DELETE FROM prices WHERE id > 0")
     with pytest.raises(CheckFailed):
         own.compare(bikes, "bikes")
 

@@ -199,6 +199,24 @@ def test_tables(bikes):
     assert problems(readiness.check(admin, "bikes")) == {}
 
 
+def test_the_digits_of_numbers_without_precision_are_counted(bikes):
+    statement = """CREATE TABLE prices (id int PRIMARY KEY, "a 'b" numeric, none numeric);
+        INSERT INTO prices VALUES (1, 123.4500), (2, 0.0123), (3, 'NaN'), (4, 'Infinity'), (5, NULL)"""
+    admin = with_source(
+        bikes, user=bikes.postgres.admin_user, password=bikes.postgres.admin_password
+    )
+    postgres.execute(admin.source("bikes"), statement)
+    tables = readiness.check(admin, "bikes", ["public.prices"]).tables.set_index("table")
+    assert (
+        tables.loc["prices", "attention"]
+        .split("; ")[2]
+        .startswith(
+            "a 'b: at most 3 digits before and 4 after the decimal point in the first 10,000 rows"
+        )
+    )
+    assert tables.loc["prices", "rows"] == 5 and "none: at" not in tables.loc["prices", "attention"]
+
+
 def test_only_the_named_tables(bikes):
     report = readiness.check(bikes, "bikes", ["public.fine", 'Sta dt.Fahr"rad Ü', "public.tripps"])
     assert [*report.tables["table"]] == ['Fahr"rad Ü', "fine"]

@@ -237,6 +237,15 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
     assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
 
 
+def test_down_lists_the_slots_that_stay(monkeypatch, folders):
+    module(monkeypatch, "stack", down=lambda say: ["kafka"])
+    paths.flows_dir().mkdir()
+    monkeypatch.setattr(
+        walkthroughs.own, "describe_slots", lambda: ["replication slot msk_own_bikes"]
+    )
+    assert "replication slot msk_own_bikes" in call("down").output
+
+
 def test_a_run_that_is_gone_is_not_asked_about(monkeypatch, folders):
     (paths.state_dir() / "run.lock").write_text("7")  # what a killed one leaves
     module(monkeypatch, "stack", down=lambda say: ["kafka"])
@@ -331,6 +340,17 @@ def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
     done = call("run")
     assert done.exit_code == 0
     assert "passed: 1 of 1 notebooks, 1 of 2 checks in 3 s; 1 shown: own data differ" in done.output
+
+
+def test_aws_down_names_the_flows_that_it_does_not_cover(monkeypatch):
+    module(monkeypatch, "deployment.cloud", down=lambda *_, **__: None)
+    flows = [
+        ("trams", SimpleNamespace(world="local")),
+        ("bikes", SimpleNamespace(world="aws", source="b")),
+    ]
+    monkeypatch.setattr(walkthroughs.own, "declarations", lambda: iter(flows))
+    output = call("aws", "down", "--yes").output
+    assert "workbench forget bikes --world aws" in output and "trams" not in output
 
 
 @pytest.mark.parametrize("option", ["--mine", "--take-ownership"])

@@ -478,10 +478,10 @@ def test_the_command_line(monkeypatch):
         "summary",
         lambda world: pandas.DataFrame(
             [
-                ("topic dead", "movies\x1b[8m\nforged: 9", "not Avro", 3, 1),
-                ("files landing/x", "movies", "not Avro", 3, 0),
+                ("topic dead", "movies\x1b[8m\nforged: 9", "not Avro", 3, 1, 0),
+                ("files landing/x", "movies", "not Avro", 3, 0, 2),
             ],
-            columns=["location", "origin", "reason", "dead_letters", "replayed"],
+            columns=["location", "origin", "reason", "dead_letters", "replayed", "settled"],
         ),
     )
 
@@ -492,7 +492,7 @@ def test_the_command_line(monkeypatch):
 
     assert call("list") == (
         "topic dead: 3 from movies\\x1b[8m\\nforged: 9, 1 replayed\n    'not Avro'\n"
-        "files landing/x: 3 from movies, 0 replayed\n    'not Avro'\n"
+        "files landing/x: 3 from movies, 0 replayed, 2 settled\n    'not Avro'\n"
     )
     said = call("show", "dead", "--limit", "2")
     assert said.startswith(

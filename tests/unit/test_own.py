@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import types
 from dataclasses import replace
 
@@ -10,14 +11,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 from workbench import walkthroughs
-from workbench.base import params, secrets
+from workbench.base import params, paths, secrets
 from workbench.base.errors import ConnectorError, LakeError, SourceError
 from workbench.cli.main import app
 from workbench.connect import configs
 from workbench.landing import sources
 from workbench.source import readiness
 from workbench.source.databases import POSTGRESQL
-from workbench.walkthroughs import own, own_source, resources
+from workbench.walkthroughs import own, resources
+from workbench.walkthroughs.own import capturing, files
+from workbench.walkthroughs.own import flow as own_flow
+from workbench.walkthroughs.own import tables as own_tables
 from workbench.walkthroughs.steps import Product
 
 TABLE = {
@@ -46,7 +50,7 @@ FLOW = {
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """The world with a source `bikes`, whose flows are in a temporary folder."""
-    monkeypatch.setattr(own, "folder", lambda flow="": tmp_path / "own" / flow)
+    monkeypatch.setattr(paths, "flows_dir", lambda: tmp_path / "own")
     source = params.Source(
         engine="postgres",
         host="db.example.com",
@@ -61,7 +65,7 @@ def world(tmp_path, monkeypatch):
 
 def declare(world, flow="bikes", **changes):
     declared = own.Declaration.model_validate({**FLOW, **changes})
-    own._write(flow, declared)
+    files.write(flow, declared)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,7 @@ def test_a_killed_write_leaves_the_declaration(world, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(own, "_write_connector", killed)
+        patched.setattr(files, "write_connector", killed)
         declare(world)
     assert own.names(world) == ["bikes"]
 
@@ -213,10 +217,27 @@ def test_a_removal_ends_with_the_declaration(world, monkeypatch):
     assert [path.name for path in folder.iterdir() if path.is_file()] == ["flow.yaml"]
 
 
+def test_the_slots_that_stay_are_listed_with_the_command_that_drops_them(world, monkeypatch):
+    declare(world)
+    declare(world, "polled", poll="updated", format="json")
+    declare(world, "gone", source="sold")
+    prefix = own_flow.postgres.slot_prefix(world)
+    rows = [(f"{prefix}own_bikes", 3_000_000), (f"{prefix}mine", 0), ("of_another_tool", 5)]
+    slots = pandas.DataFrame(rows, columns=["slot_name", "bytes_behind"])
+    monkeypatch.setattr(own_flow.params, "load", lambda name: world)
+    monkeypatch.setattr(own_flow.postgres, "all_slots", lambda at: slots)
+    own_line, other_line, failure = own.describe_slots()
+    assert "own_bikes (source bikes) retains 3.0 MB" in own_line
+    assert own_line.endswith("to drop it: workbench forget bikes --world local")
+    assert other_line.endswith(f"pg_drop_replication_slot('{prefix}mine')")
+    assert "flow gone cannot be looked up" in failure
+    assert [name for name, _ in own.declarations()] == ["bikes", "gone", "polled"]
+
+
 def test_a_flow_is_one_of_its_world(world):
     declare(world)
     other = world.model_copy(update={"name": "cluster"})
-    for function in (own.load, own.follow, own.compare, own.forget, own.remaining, own.complete):
+    for function in (own.load, own.follow, own.compare, own.forget, own.remaining):
         with pytest.raises(
             LakeError, match="(?s)one of world 'local', not of 'cluster'.*--world local"
         ):
@@ -232,7 +253,7 @@ def test_the_name_of_a_flow_is_no_path(world, name):
 
 
 def test_a_damaged_flow_is_left_out_with_one_line(world, capsys):
-    own._warn.cache_clear()
+    own_flow._warn.cache_clear()
     for name, source in (("bikes", "bikes"), ("invalid", "bikes"), ("gone", "sold")):
         declare(world, name, source=source)
     (own.folder("invalid") / "flow.yaml").write_text("a: [")
@@ -251,17 +272,35 @@ def test_a_damaged_flow_is_left_out_with_one_line(world, capsys):
     [({"source": "mariadb"}, "table of mariadb"), ({"format": "avro"}, "(?s)avro.*--format json")],
 )
 def test_polling_is_refused_where_it_is_impossible(world, monkeypatch, options, message):
-    monkeypatch.setattr(own.stack, "ensure_running", lambda *args: pytest.fail("services start"))
+    monkeypatch.setattr(
+        capturing.stack, "ensure_running", lambda *args: pytest.fail("services start")
+    )
     values = {"source": "bikes", **options}
     with pytest.raises(LakeError, match=message):
         own.capture(world, values.pop("source"), "trips", poll="updated", **values)
 
 
-def report(problem):
-    rows = pandas.DataFrame(
-        [["table a.b", problem, ["ADD IT"]]], columns=["item", "problem", "statements"]
+def test_a_source_that_cannot_be_reached_is_explained_before_services_start(world, monkeypatch):
+    monkeypatch.setattr(
+        capturing.stack, "ensure_running", lambda *args: pytest.fail("services start")
     )
-    return readiness.Report("local", "bikes", rows[:0], rows)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        closed_port = closed.getsockname()[1]
+    address = {"host": "127.0.0.1", "port": closed_port, "ssl": "disable"}
+    world.sources["bikes"] = world.sources["bikes"].model_copy(update=address)
+    monkeypatch.setenv("WORKBENCH_SECRET_BIKES", "wrong")
+    for options in ({}, {"poll": "updated"}):
+        with pytest.raises(SourceError, match="(?s)connection: .*correct host and port"):
+            own.capture(world, "bikes", "trips", **options)
+
+
+def require_ready(problem, **options):
+    rows = pandas.DataFrame(
+        [["table a.b", problem, ["ADD IT;", "AND THIS;"]]],
+        columns=["item", "problem", "statements"],
+    )
+    report = readiness.Report("local", "bikes", rows[:0], rows)
+    capturing._require_ready(report.tables, report, **options)
 
 
 def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
@@ -270,36 +309,46 @@ def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
         ("row security hides rows", {"polled": True}),
         ("no primary key; u uuid: Debezium cannot read this type", {"has_key": True}),
     ):
-        with pytest.raises(SourceError, match=f"(?s)table a.b: {problem.split('; ')[-1]}.*ADD IT"):
-            own._require_ready(report(problem), **options)
-    own._require_ready(report(""))
-    own._require_ready(report("no primary key"), has_key=True)
-    own._require_ready(report("not the owner: cannot be published; unlogged"), polled=True)
+        with pytest.raises(SourceError, match=f"(?s)table a.b: {problem.split('; ')[-1]}") as error:
+            require_ready(problem, **options)
+        lines = str(error.value).splitlines()
+        assert [line.strip() for line in lines[-2:-1]] == ["AND THIS;"] and "ADD IT;" in lines[-3]
+    require_ready("")
+    require_ready("no primary key", has_key=True)
+    require_ready("not the owner: cannot be published; unlogged", polled=True)
 
 
 @pytest.fixture
 def described(monkeypatch):
     """The columns id and area for each table, without a database."""
 
-    def describe(world, db, database, name, key=(), excluded=()):
-        full = own_source.full_name(db, database, name)
-        omitted = [column for column in excluded if column in ("area", "secret")]
-        return own_source.SourceTable(full, {"id": "integer"}, omitted, ("id",), False, 3)
+    def describe(world, declared, table):
+        excluded = [column for column in table.excluded if column in ("area", "secret")]
+        return table.model_copy(update={"columns": {"id": "integer"}, "excluded": excluded})
 
-    monkeypatch.setattr(own_source, "describe", describe)
+    monkeypatch.setattr(own_tables, "describe", describe)
 
 
-def describe(world, tables, key=(), exclude=(), partition=(), type=""):
+def describe(world, names, key=(), exclude=(), partition=(), type=""):
     declared = own.Declaration.model_validate({**FLOW, "tables": [{**TABLE, "excluded": ["area"]}]})
-    layout = {"partition": [*partition], "type": type}
-    return own._describe(world, declared, tables, key, exclude, layout)
+    options = {
+        "key": [*key],
+        "declares_key": bool(key),
+        "partition": [*partition],
+        "type": type,
+        "rows": 3,
+        "excluded": [*exclude],
+        "joined": True,
+    }
+    drafts = [capturing._draft(declared, each, options) for each in names]
+    return capturing._describe(world, declared, drafts)
 
 
 def test_an_excluded_column_that_no_table_has_is_refused(world, described):
     [added] = describe(world, ["visits", "public.trips"])
     assert (added.source, added.joined) == ("public.visits", True)
     assert describe(world, ["visits"], exclude=["area"])[0].excluded == ["area"]
-    with pytest.raises(LakeError, match="(?s)no column secrett in visits"):
+    with pytest.raises(LakeError, match="(?s)no column secrett in public.visits"):
         describe(world, ["visits"], exclude=["area", "secrett"])
 
 
@@ -381,24 +430,25 @@ def test_names_that_topics_cannot_have_are_refused():
         (["public", "t"], ["Id", "id"]),
     ):
         with pytest.raises(SourceError, match="topics and Avro schemas cannot have the names"):
-            own_source._require_names("here", table, columns)
-    own_source._require_names("here", ["Sales", "Trips_2"], ["Id", "name", "_x"])
+            own_tables._require_names("here", table, columns)
+    own_tables._require_names("here", ["Sales", "Trips_2"], ["Id", "name", "_x"])
 
 
 def test_a_partition_beside_its_root_is_refused(world, monkeypatch):
     """The log has its changes under the name of the root only."""
     found = pandas.DataFrame([("public.trips_north", "public.trips")])
-    monkeypatch.setattr(own_source.postgres, "query", lambda *_: found)
+    monkeypatch.setattr(own_tables.postgres, "query", lambda *_: found)
     with pytest.raises(SourceError, match="trips_north is a partition of public.trips"):
-        own_source.require_apart(world, "bikes", ["public.trips", "public.trips_north"])
-    own_source.require_apart(world, "bikes", ["public.trips_north"])
+        own_tables.require_apart(world, "bikes", ["public.trips", "public.trips_north"])
+    own_tables.require_apart(world, "bikes", ["public.trips_north"])
 
 
 def test_the_remedy_of_dead_letters_names_the_commands(world):
     declare(world)
     flow = own.load(world, "bikes").flow
     remedy = flow.dead_letter_remedy(world, flow.captures[0])
-    assert remedy.startswith("`workbench forget bikes public.trips --world local`")
+    assert remedy.startswith("update the row")
+    assert "`workbench forget bikes public.trips --world local`" in remedy
 
 
 def test_forget_lists_and_asks(monkeypatch):
@@ -436,10 +486,10 @@ def test_the_options_of_capture_are_passed_on(monkeypatch):
 
 
 def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
-    monkeypatch.setattr(own.landing, "names", lambda world: [])
-    monkeypatch.setattr(own.topics, "names", lambda world: [])
+    monkeypatch.setattr(capturing.landing, "names", lambda world: [])
+    monkeypatch.setattr(capturing.topics, "names", lambda world: [])
     spark = types.SimpleNamespace(catalog=types.SimpleNamespace(databaseExists=lambda name: False))
-    monkeypatch.setattr(own, "session", lambda world: spark)
+    monkeypatch.setattr(capturing, "session", lambda world: spark)
     declared = own.Declaration.model_validate({**FLOW, "poll": "updated", "format": "json"})
     for name in (
         "default",
@@ -447,5 +497,5 @@ def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
         *walkthroughs.sales.walkthrough.resources.catalog_databases,
     ):
         with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the walk"):
-            own._require_unused(world, name, declared)
-    own._require_unused(world, "bikes", declared)
+            capturing._require_unused(world, name, declared)
+    capturing._require_unused(world, "bikes", declared)

@@ -592,7 +592,7 @@ def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_p
         ("extends: local\nsources: {b: {engine: postgres}}\n", "missing key 'host'"),
         (
             f"extends: local\nsources: {{b: {{{SOURCE}, replication_password: x}}}}\n",
-            "contains a password(?s:.*)a reference such as",
+            "contains a password(?s:.*)a reference such as(?s:.*)workbench secret NAME",
         ),
     ],
 )

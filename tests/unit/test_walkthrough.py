@@ -463,12 +463,10 @@ def sync_table(monkeypatch, tmp_path):
         monkeypatch.setattr(flows.hudi, "ingest", ingest)
         reason = {"reason": "column price is Dw==, which is no decimal(6,1)"}
         monkeypatch.setattr(
-            flows, "read_dead_letters", lambda *_: SimpleNamespace(first=lambda: reason)
+            flows, "read_dead_letters", lambda *_: SimpleNamespace(take=lambda n: [reason] * n)
         )
-        if dead_letters:
-            files.write_text(
-                f"{hudi.dead_letters_path(world, table)}/topic-x/00000000/part-0.json", "{}"
-            )
+        dead = [reason] * dead_letters
+        monkeypatch.setattr(flows.hudi, "unsettled_dead_letters", lambda *_: dead)
         museum.flow.sync(None, world, table, **options)
         return calls
 

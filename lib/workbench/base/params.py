@@ -754,7 +754,7 @@ def _to_params_error(error: ValidationError, file: str) -> ParamsError:
         hint = COPY_LINE_HINT
     elif kind in (Secret, Optional[Secret]):
         message = "the params file contains a password" if raw else "the secret is empty"
-        hint = "put the value into the environment variable WORKBENCH_SECRET_… and refer to it here"
+        hint = "`workbench secret NAME` stores a password of your own; refer to it here: ${secret:NAME}"
     elif kind is str and isinstance(raw, Secret):
         message = "a secret is used where plain text is expected"
         expected = "a literal: this value is shown and logged"

@@ -125,6 +125,11 @@ def ensure_private_dir(folder: Path) -> Path:
     return folder
 
 
+def flows_dir() -> Path:
+    """Return the folder with the flows of the user's own tables (see `walkthroughs.own`)."""
+    return (ROOT / "params" if instance_name() == "main" else state_dir()) / "own"
+
+
 def write_private_file(path: Path, content: bytes) -> None:
     """Write a file atomically, with mode 0600 and in a private folder.
 

@@ -98,7 +98,15 @@ def status(world: str = WORLD) -> None:
 @app.command()
 def down(world: str = WORLD, take_ownership: bool = TAKE_OWNERSHIP, yes: bool = YES) -> None:
     """Remove a deployment with all its data, and check that no resource is left."""
+    from ..walkthroughs import own
+
     deployment = _deployment(world)
+    for flow, declared in own.declarations():
+        if declared.world == world:
+            print(
+                f"flow {flow} of your own is not covered: its slot and publication stay on the server of source "
+                f"{declared.source}; first run `workbench forget {flow} --world {world}`"
+            )
     if not yes:
         question = (
             f"Remove deployment {deployment.name!r} in {deployment.region}, "

@@ -23,7 +23,8 @@ def list_(world: str = WORLD) -> None:
     for row in dlq.summary(open_world(world)).itertuples():
         echo(
             f"{escape_unprintable(row.location)}: {row.dead_letters} from "
-            f"{escape_unprintable(row.origin)}, {row.replayed} replayed\n    {row.reason!r}"
+            f"{escape_unprintable(row.origin)}, {row.replayed} replayed"
+            f"{f', {row.settled} settled' * bool(row.settled)}\n    {row.reason!r}"
         )
 
 

@@ -240,11 +240,17 @@ def doctor(world: str = WORLD) -> None:
 def down(yes: bool = YES) -> None:
     """Stop all services of this instance (WORKBENCH_INSTANCE), and list other running instances.
 
-    The command asks for confirmation if notebooks are running.
+    The command also lists the replication slots that stay on servers of your own. It asks for confirmation
+    if notebooks are running.
     """
     _confirm_stopping_run(run_record.running_pids(), yes)
     if not stack.down(echo):
         echo("nothing was running")
+    if paths.flows_dir().is_dir():  # the import takes seconds
+        from ..walkthroughs import own
+
+        for line in own.describe_slots():
+            echo(line)
     for name in sorted(_other_instances()):
         echo(f"services of instance {name} still run: WORKBENCH_INSTANCE={name} workbench down")
 

@@ -36,7 +36,7 @@ class Report:
         tables: one row per table: item, schema, table, kind, rows (counted up to 1 MiB, for 200
             tables; otherwise the server's estimate), bytes, key (the columns), identity (how
             replication identifies a row), attention (columns that the lake will not have as they
-            are), problem, statements.
+            are; for numbers without precision the digits of at most 10,000 rows), problem, statements.
         note: how the provider of the server differs, if its host is recognised; else "".
     """
 
@@ -180,11 +180,20 @@ def _query_mariadb(
 def _frames(
     server: pandas.DataFrame, tables: pandas.DataFrame, query: Callable[[str], pandas.DataFrame]
 ) -> list[pandas.DataFrame]:
-    """Return `server` and `tables` of a report, with the rows of small tables counted."""
+    """Return `server` and `tables` of a report, with what a query of the rows adds.
+
+    This is the number of rows of small tables, and the digits of numbers without precision.
+    """
     for frame in (server, tables):
         frame["statements"] = frame["statements"].str.split(SEPARATOR)
-    is_small = tables["counting"] != ""
-    if is_small.any():
-        counts = query("SELECT " + ", ".join(tables.loc[is_small, "counting"]))
-        tables.loc[is_small, "rows"] = counts.iloc[0].to_numpy()
-    return [server, tables.drop(columns="counting")]
+    cells = [
+        (row, column, expression)
+        for column, expressions in (("rows", "counting"), ("attention", "sampling"))
+        for row, expression in tables[expressions].items()
+        if expression
+    ]
+    if cells:
+        values = query("SELECT " + ", ".join(expression for *_, expression in cells)).iloc[0]
+        for (row, column, _), value in zip(cells, values):
+            tables.loc[row, column] = value
+    return [server, tables.drop(columns=["counting", "sampling"])]

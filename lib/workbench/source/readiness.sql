@@ -133,7 +133,14 @@ columns AS (
             FILTER (WHERE u.name IS NOT NULL OR b.type IN ('numeric'::regtype, 'numeric[]'::regtype)
                 AND (b.modifier = -1 OR b.modifier >> 16 > 38 OR (b.modifier - 4) & 1024 > 0)) AS attention,
         string_agg(format('ALTER TABLE %%s ALTER COLUMN %%I TYPE %%s;', target.quoted, a.attname, b.type::regtype), E'\x1e')
-            FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e' AND a.attname <> ALL(%s::text[])) AS enum_domains
+            FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e' AND a.attname <> ALL(%s::text[])) AS enum_domains,
+        string_agg(quote_ident(a.attname), ', ') FILTER (WHERE b.type = 'numeric'::regtype AND b.modifier = -1) AS loose,
+        -- NaN and infinity have no scale
+        string_agg(format($f$%%L || max(length(trunc(abs(%%I))::text)) FILTER (WHERE min_scale(%%I) IS NOT NULL)
+            || ' digits before and ' || max(min_scale(%%I)) || ' after the decimal point in the first 10,000 rows'
+            || ' (decimal(38,10) has 28 and 10; capture chooses up to 30 after it)'$f$,
+            a.attname || ': at most ', a.attname, a.attname, a.attname), ', ' ORDER BY a.attnum)
+            FILTER (WHERE b.type = 'numeric'::regtype AND b.modifier = -1) AS digits
     FROM target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid
     CROSS JOIN LATERAL (SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END AS type,
@@ -143,7 +150,7 @@ columns AS (
 SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname AS "table",
     CASE relkind WHEN 'p' THEN format('partitioned, %%s partitions', leaves) ELSE 'table' END AS kind,
     estimate::bigint AS rows, bytes::bigint AS bytes, coalesce(key.columns, '') AS key, identity,
-    concat_ws('; ', columns.attention, CASE WHEN key.columns IS NULL THEN 'no key' END) AS attention,
+    noted AS attention,
     concat_ws('; ', CASE WHEN NOT visible THEN 'no USAGE on the schema' END, CASE WHEN NOT readable THEN 'no SELECT' END,
         CASE WHEN NOT owned THEN 'not the owner: cannot be published' END,
         CASE WHEN hidden THEN 'row security hides rows' END, CASE WHEN relpersistence = 'u' THEN 'unlogged' END,
@@ -158,14 +165,18 @@ SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname
         CASE WHEN relpersistence = 'u' THEN format('ALTER TABLE %%s SET LOGGED; -- writes the table anew', quoted) END,
         identity_statements, enum_domains) AS statements,
     CASE WHEN countable AND heap <= 1 << 20 AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
-        THEN format('(SELECT count(*) FROM %%s)', quoted) ELSE '' END AS counting
+        THEN format('(SELECT count(*) FROM %%s)', quoted) ELSE '' END AS counting,
+    CASE WHEN countable AND loose IS NOT NULL AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
+        THEN format($f$(SELECT concat_ws('; ', %%L, %%s) FROM (SELECT %%s FROM %%s LIMIT 10000) s)$f$, noted, digits, loose, quoted)
+        ELSE '' END AS sampling
 FROM target JOIN whole ON whole.root = target.oid LEFT JOIN key ON key.root = target.oid
 LEFT JOIN columns ON columns.root = target.oid JOIN pg_roles o ON o.oid = relowner, me,
 LATERAL (SELECT coalesce(has_schema_privilege(connector, schema_oid, 'USAGE'), false) AS visible,
     coalesce(has_table_privilege(connector, target.oid, 'SELECT'), false) AS readable,
     relrowsecurity AND NOT coalesce(sees_all, false) AND (relforcerowsecurity
         OR reader <> me.rolname AND NOT coalesce(pg_has_role(connector, relowner, 'USAGE'), false)) AS hidden,
-    has_schema_privilege(schema_oid, 'USAGE') AND has_table_privilege(target.oid, 'SELECT') AS countable) may
+    has_schema_privilege(schema_oid, 'USAGE') AND has_table_privilege(target.oid, 'SELECT') AS countable,
+    concat_ws('; ', columns.attention, CASE WHEN key.columns IS NULL THEN 'no key' END) AS noted) may
 ORDER BY nspname, relname
 
 -- name: mariadb_server
@@ -275,7 +286,7 @@ SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_sche
         EXISTS (SELECT 1 FROM information_schema.user_privileges g WHERE g.grantee = me.grantee AND privilege_type = 'SELECT')
         OR EXISTS (SELECT 1 FROM information_schema.schema_privileges g WHERE g.grantee = me.grantee
             AND privilege_type = 'SELECT' AND t.table_schema LIKE g.table_schema ESCAPE '\'))
-        THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting
+        THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting, '' AS sampling
 FROM target t JOIN me LEFT JOIN best_key k USING (table_schema, table_name)
 LEFT JOIN partition_count p USING (table_schema, table_name)
 LEFT JOIN cascading c USING (table_schema, table_name) LEFT JOIN unreadable i USING (table_schema, table_name)

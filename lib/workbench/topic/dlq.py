@@ -36,6 +36,10 @@ INTERNAL_TOPICS = re.compile(
 )
 REPLAY_BATCH_SIZE = 1_000  # dead letters; a replay records its progress after each batch
 
+# of the dead letters of a table that were settled (see hudi/settling.py); hidden from Spark
+SETTLED_FILE = ".settled.json"
+POSITION = ("topic", "partition", "offset")
+Position = tuple[str, int, int]
 # (key, value, options) of a message for `topics.produce`
 Record = tuple[Optional[bytes], Optional[bytes], dict[str, Any]]
 Transform = Callable[["DeadLetter"], Optional[bytes]]
@@ -121,15 +125,16 @@ def _parse_number(text: str) -> int:
 def summary(world: World) -> pandas.DataFrame:
     """Return the number of dead letters by location, origin and reason.
 
-    A place is a topic whose first message is a dead letter, or a folder below `dead_letters` of the
+    A location is a topic whose first message is a dead letter, or a folder below `dead_letters` of the
     environment, to which the jobs of the workbench write. If a sink has a DLQ topic, its dead
     letters are in both.
 
     Returns:
-        Columns place, origin, reason, dead_letters (count), replayed (count; 0 for a folder).
+        Columns location, origin, reason, dead_letters (count), replayed (count; 0 for a folder), settled
+        (count; 0 for a topic): a later message of the same record key is in the table.
     """
     rows = [
-        (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed)
+        (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed, False)
         for topic in topics.names(world)
         if _has_dead_letters(world, topic)
         for dead_letter in _read(world, topic)
@@ -137,13 +142,22 @@ def summary(world: World) -> pandas.DataFrame:
     root = world.lake.dead_letters
     for path in _list_files(root):
         folder = re.sub(r"(/\d{8})?/[^/]+$", "", path)  # without the folder of a batch
-        rows += [
-            (f"files {folder}", record.get("topic") or record["file"], record["reason"], False)
-            for record in _read_lines(root, path)
-        ]
+        settled = settled_positions(f"{root}/{folder.rpartition('/')[0]}")
+        for record in _read_lines(root, path):
+            position = tuple(map(record.get, POSITION))
+            is_settled = position in settled and not record.get("file")
+            origin = record.get("topic") or record["file"]
+            rows.append((f"files {folder}", origin, record["reason"], False, is_settled))
     keys = ["location", "origin", "reason"]
-    grouped = pandas.DataFrame(rows, columns=[*keys, "replayed"]).groupby(keys)["replayed"]
-    return grouped.agg(dead_letters="size", replayed="sum").reset_index()
+    frame = pandas.DataFrame(rows, columns=[*keys, "replayed", "settled"]).groupby(keys)
+    counts = frame[["replayed", "settled"]].sum()
+    return counts.assign(dead_letters=frame.size()).reset_index()
+
+
+def settled_positions(uri: str) -> set[Position]:
+    """Return the positions of the settled dead letters in a table's folder of dead letters."""
+    positions = json.loads(files.read_text(f"{uri}/{SETTLED_FILE}") or "[]")
+    return {(topic, partition, offset) for topic, partition, offset in positions}
 
 
 def _has_dead_letters(world: World, topic: str) -> bool:

@@ -12,7 +12,7 @@ from ..source import loading
 from . import own
 from .flow import CaptureFlow
 from .resources import OwnedResources
-from .steps import Product, Step, Steps
+from .steps import Product, Step, Steps, has_tables
 from .walkthrough import Walkthrough
 
 DATA = ROOT / "data" / "bikeshare"
@@ -34,7 +34,8 @@ def _steps(scale: Any, from_dir: Any) -> loading.Steps:
 
 def _is_captured(world: World) -> bool:
     """Return whether notebook 91 has captured all tables."""
-    return FLOW in own.names(world) and own.is_complete(world, FLOW)
+    captured = own.load(world, FLOW).flow if FLOW in own.names(world) else None
+    return bool(captured and has_tables(captured, world))
 
 
 @dataclass(frozen=True)

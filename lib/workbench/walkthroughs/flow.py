@@ -9,7 +9,7 @@ from typing import Any, Callable, cast
 
 import pandas
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from .. import connect, hudi, landing
 from ..base import LakeError, SourceError, World, files, wait_until
@@ -168,10 +168,12 @@ class CaptureFlow(CaptureSet):
         for config in (self.config(world, name) for name in self.sinks):
             landing.run(spark, world, config)
             sink = landing.parse(config)
-            if not sink.dlq_topic:  # otherwise that topic has them
+            uri = landing.dead_letters_path(world, sink)
+            # with a DLQ topic, that topic has them
+            if not sink.dlq_topic and files.list_files(uri):
                 _raise_on_dead_letters(
-                    spark,
-                    landing.dead_letters_path(world, sink),
+                    read_dead_letters(spark, uri).take(1),
+                    uri,
                     "landed",
                     "landing.dead_letters(spark, world, config)",
                     "run the notebook on connectors: it lands all messages again",
@@ -260,7 +262,7 @@ class CaptureFlow(CaptureSet):
             counts = hudi.ingest(spark, world, source, table, stop=stop)
             # this also finds dead letters of an earlier ingest
             _raise_on_dead_letters(
-                spark,
+                hudi.unsettled_dead_letters(spark, world, table, source),
                 hudi.dead_letters_path(world, table),
                 "decoded",
                 "hudi.dead_letters(spark, world, table)",
@@ -344,13 +346,12 @@ class CaptureFlow(CaptureSet):
 
 
 def _raise_on_dead_letters(
-    spark: SparkSession, uri: str, action: str, inspect: str, remedy: str
+    dead: list[Row], uri: str, action: str, inspect: str, remedy: str
 ) -> None:
-    """Raise LakeError with the reason of one dead letter if there are some below a URI."""
-    if files.list_files(uri):
-        first = read_dead_letters(spark, uri).first()
+    """Raise LakeError with the reason of the first dead letter if there are some."""
+    if dead:
         raise LakeError(
             f"messages could not be {action}",
-            location=f"{uri}, such as: {first['reason']}" if first else uri,
+            location=f"{uri}, such as: {dead[0]['reason']}",
             hint=f"{inspect} shows them with their reasons; fix the cause, then {remedy}",
         )

@@ -6,17 +6,18 @@ names could become one. Therefore other names are refused.
 """
 
 import re
-from dataclasses import dataclass
+from collections import Counter
 from typing import Sequence
 
 from psycopg import sql
 
-from ..base import SourceError, World
-from ..base.text import plural
-from ..source import postgres
-from ..source.databases import MARIADB, POSTGRESQL, SourceDatabase
-from ..source.names import identifier
-from ..source.queries import QUERIES
+from ...base import SourceError, World
+from ...base.text import plural
+from ...source import postgres
+from ...source.databases import MARIADB, POSTGRESQL, SourceDatabase
+from ...source.names import identifier
+from ...source.queries import QUERIES
+from .files import Declaration, OwnTable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MARIADB_COLUMNS = """
@@ -28,82 +29,46 @@ MARIADB_COLUMNS = """
     WHERE t.table_type = 'BASE TABLE' AND c.table_name = %s AND c.table_schema = %s ORDER BY c.ordinal_position"""
 
 
-@dataclass(frozen=True)
-class SourceTable:
-    """A table of the user.
-
-    Attributes:
-        name: `schema.table` (in MariaDB `database.table`).
-        columns: {column: type in the source}, without the excluded columns.
-        excluded: the columns that are not captured.
-        key: the columns that identify a row.
-        declares_key: whether the connector's configuration needs the key, because it is no primary key.
-        rows: the number of rows.
-    """
-
-    name: str
-    columns: dict[str, str]
-    excluded: list[str]
-    key: tuple[str, ...]
-    declares_key: bool
-    rows: int
-
-
-def full_name(db: SourceDatabase, database: str, name: str) -> str:
-    """Return `schema.table` (in MariaDB `database.table`) for a table that may be named without schema."""
-    return name if "." in name else f"{database if db is MARIADB else 'public'}.{name}"
-
-
-def describe(
-    world: World,
-    db: SourceDatabase,
-    database: str,
-    name: str,
-    key: Sequence[str] = (),
-    excluded: Sequence[str] = (),
-) -> SourceTable:
-    """Describe a table, and check that it can be captured.
+def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
+    """Return a table as it is in the source now, and check that it can be captured.
 
     Args:
         world: the world of the source database.
-        db: the kind of database.
-        database: name of the database.
-        name: `table` or `schema.table`.
-        key: the columns that identify a row, for a table without primary key.
-        excluded: columns that are not captured.
+        declared: its flow.
+        table: the table, with a key if it is declared, and the columns that are not captured.
 
     Raises:
         SourceError: there is no such table; a name cannot be used; or no key identifies its rows.
     """
-    schema, _, table = full_name(db, database, name).rpartition(".")
-    location = f"{schema}.{table} in database {database}"
+    db, database = declared.db, declared.database
+    schema, _, name = table.source.rpartition(".")
+    location = f"{table.source} in database {database}"
     query = MARIADB_COLUMNS if db is MARIADB else QUERIES["own_columns"]
-    catalog = db.query(world, query, [table, schema], database).set_index("name")
-    omitted = [column for column in excluded if column in catalog.index]
-    catalog = catalog.drop(index=omitted)
+    catalog = db.query(world, query, [name, schema], database).set_index("name")
+    excluded = [column for column in table.excluded if column in catalog.index]
+    catalog = catalog.drop(index=excluded)
     if catalog.empty:
         raise SourceError(
-            f"there is no table {name}",
+            f"there is no table {table.source}",
             location=location,
             expected="table or schema.table, as the database spells it; no view",
         )
-    _require_names(location, [schema, table], list(catalog.index))
+    _require_names(location, [schema, name], list(catalog.index))
     if db is POSTGRESQL:
-        _require_types(world, database, f"{schema}.{table}", list(catalog.index))
+        _require_types(world, database, table.source, list(catalog.index))
     natural = catalog[catalog["key_position"] > 0].sort_values("key_position")
-    columns = tuple(key or natural.index)
-    is_natural = columns == (*natural.index,)
-    if not is_natural or not columns:
-        _require_key(location, columns, set(catalog.index), bool(catalog["is_full"].iloc[0]))
-    rows = _count(world, db, database, f"{schema}.{table}", () if is_natural else columns)
-    return SourceTable(
-        f"{schema}.{table}",
-        catalog["type"].to_dict(),
-        omitted,
-        columns,
-        not (is_natural and natural["is_primary"].all()),
-        rows,
-    )
+    key = table.key if table.declares_key else [*natural.index]
+    is_natural = key == [*natural.index]
+    if not is_natural or not key:
+        _require_key(location, key, {*catalog.index}, bool(catalog["is_full"].iloc[0]))
+    columns = {
+        "columns": catalog["type"].to_dict(),
+        "excluded": excluded,
+        "key": key,
+        "declares_key": not (is_natural and natural["is_primary"].all()),
+        "rows": _count(world, db, database, table.source, [] if is_natural else key),
+    }
+    return table.model_copy(update=columns)
 
 
 def require_apart(world: World, database: str, names: Sequence[str]) -> None:
@@ -125,8 +90,8 @@ def require_apart(world: World, database: str, names: Sequence[str]) -> None:
 def _require_names(location: str, table: list[str], columns: list[str]) -> None:
     """Raise SourceError if a name cannot be used in topics and Avro schemas."""
     unusable = [repr(each) for each in [*table, *columns] if not NAME.fullmatch(each)]
-    folded = [each.lower() for each in columns]
-    unusable += [repr(each) for each in columns if folded.count(each.lower()) > 1]
+    folded = Counter(map(str.lower, columns))
+    unusable += [repr(each) for each in columns if folded[each.lower()] > 1]
     if unusable:
         raise SourceError(
             f"topics and Avro schemas cannot have the names {', '.join(unusable)}",
@@ -153,7 +118,7 @@ def _require_types(world: World, database: str, name: str, columns: list[str]) -
         )
 
 
-def _require_key(location: str, key: tuple[str, ...], columns: set[str], is_full: bool) -> None:
+def _require_key(location: str, key: list[str], columns: set[str], is_full: bool) -> None:
     if not key or not is_full or not {*key} <= columns:
         raise SourceError(
             "the table has no primary key"
@@ -166,27 +131,23 @@ def _require_key(location: str, key: tuple[str, ...], columns: set[str], is_full
         )
 
 
-def _count(world: World, db: SourceDatabase, database: str, name: str, key: tuple[str, ...]) -> int:
+def _count(world: World, db: SourceDatabase, database: str, name: str, key: list[str]) -> int:
     """Return the number of rows; check that a key which no constraint protects is unique.
 
     Raises:
         SourceError: several rows have the same key, or a key is null.
     """
-    count = sql.SQL("SELECT count(*) AS n FROM {}").format(identifier(name))
-    rows = int(db.query(world, count, database=database)["n"][0])
-    if key:
-        columns = sql.SQL(", ").join(map(sql.Identifier, key))
-        present = sql.SQL(" AND ").join(
-            sql.SQL("{} IS NOT NULL").format(sql.Identifier(each)) for each in key
+    table, columns = identifier(name), sql.SQL(", ").join(map(sql.Identifier, key))
+    # a comparison with a null is not true
+    distinct = sql.SQL("(SELECT DISTINCT {0} FROM {1} WHERE ({0}) = ({0})) AS distinct_keys")
+    counted = [table, distinct.format(columns, table)] if key else [table]
+    count = sql.SQL("SELECT count(*) AS n FROM {}")
+    queries = (count.format(each) for each in counted)
+    rows, *keys = (int(db.query(world, each, database=database)["n"][0]) for each in queries)
+    if keys not in ([], [rows]):
+        raise SourceError(
+            f"{', '.join(key)} does not identify a row: {plural(rows, 'row')}, {plural(keys[0], 'key')}",
+            location=f"{name} in database {database}",
+            expected="columns that are unique and never null",
         )
-        distinct = sql.SQL(
-            "SELECT count(*) AS n FROM (SELECT DISTINCT {} FROM {} WHERE {}) AS distinct_keys"
-        ).format(columns, identifier(name), present)
-        keys = int(db.query(world, distinct, database=database)["n"][0])
-        if keys != rows:
-            raise SourceError(
-                f"{', '.join(key)} does not identify a row: {plural(rows, 'row')}, {plural(keys, 'key')}",
-                location=f"{name} in database {database}",
-                expected="columns that are unique and never null",
-            )
     return rows

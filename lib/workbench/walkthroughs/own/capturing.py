@@ -1,0 +1,376 @@
+"""The capture of a flow: what is refused, what is created, and the first comparison."""
+
+import json
+import time
+from typing import Any, Callable, Sequence
+
+import pandas
+from psycopg import sql
+
+from ... import connect, hudi, landing, stack
+from ...base import LakeError, SourceError, World, paths
+from ...hudi.analyst_types import DEFAULT_SCALE
+from ...source import mariadb, postgres, readiness
+from ...source.databases import MARIADB
+from ...source.names import identifier
+from ...spark import session
+from ...topic import topics
+from ..resources import OWN_PREFIX
+from ..walkthrough import Walkthrough
+from . import comparing, files, tables
+from .files import TEMPLATES, Declaration, OwnTable
+from .flow import OwnFlow, open_flow
+
+MAX_SCALE = 30  # leaves eight digits before the decimal point
+_bundled: list[Walkthrough] = []
+HINT_LINE = "\n" + 12 * " "  # statements of SQL are copied: each begins a line of the hint
+# of readiness.sql: what also a poller needs
+READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
+
+
+def register(walkthroughs: Sequence[Walkthrough]) -> None:
+    """Add the walkthroughs of the workbench, whose catalog databases no flow can have."""
+    _bundled.extend(walkthroughs)
+
+
+def capture(
+    world: World,
+    source: str,
+    *names: str,
+    flow: str = "",
+    format: str = "",
+    type: str = "",
+    partition: Sequence[str] = (),
+    poll: str = "",
+    key: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    raw: bool = False,
+    progress: Callable[[str], None] = print,
+) -> pandas.DataFrame:
+    """Capture tables into the lake, or add them to a running capture.
+
+    A repeated call changes nothing, and one after an interrupted call continues. The connector's JSON in
+    params/own/<flow>/ is applied as it is: edit it, then repeat the call.
+
+    Args:
+        world: the world.
+        source: name of the source database (see `World.source`).
+        *names: the tables, `table` or `schema.table`.
+        flow: name of the flow, by default that of the source. The lake tables are in a catalog database
+            of this name.
+        format: format of the messages, "avro" (the default) or "json" (always, if polled).
+        type: "cow" or "mor"; by default chosen by the number of rows.
+        partition: partition columns of the lake tables.
+        poll: a timestamp column that each change sets: the tables are polled by it, and no log is read.
+        key: the columns that identify a row, for a table without primary key.
+        exclude: columns that are not captured.
+        raw: keep Debezium's types in the lake, instead of analyst types (docs/types.md).
+        progress: called with one line per table.
+
+    Returns:
+        One row per table of the flow: table, rows, seconds, changed_types ({column: "source type → lake
+        type"}).
+
+    Raises:
+        SourceError: a table cannot be captured; or the database has a publication or slot of this name.
+        ConnectorError: the connector's JSON is not valid.
+        LakeError: the flow or a table of it exists with other options, its name is in use, or the source
+            cannot be polled.
+        CheckFailed: a lake table does not equal its source.
+    """
+    name, at = flow or source, world.source(source)
+    declared = _open(name, _requested_flow(world, source, format, raw, poll))
+    _require_server(world, declared)
+    options = {
+        "key": [*key],
+        "declares_key": bool(key),
+        "partition": [*partition],
+        "type": type,
+        "rows": 0,
+        "excluded": [*exclude],
+        "joined": bool(declared.tables),
+    }
+    drafts = [_draft(declared, each, options) for each in names]
+    added = _describe(at, declared, drafts)
+    if declared.has_publication:
+        captured = [*declared.sources, *(table.source for table in added)]
+        tables.require_apart(at, declared.database, captured)
+    report = readiness.check(world, source, [table.source for table in added], exclude)
+    _require_ready(report.tables, report, bool(key), bool(poll))
+    stack.ensure_running(at, *declared.services)
+    if not declared.tables:
+        _require_unused(at, name, declared)
+    declared = declared.with_tables([*declared.tables, *added])
+    if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
+        files.write(name, declared)
+    if poll:
+        progress("polling sees no deletes, and of several changes between two polls only the last")
+    return _complete(world, name, progress)
+
+
+def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
+    """Return the declaration of a flow with these options, without tables.
+
+    Raises:
+        LakeError: a polled flow cannot have this engine or format.
+    """
+    engine = world.source_engine(source)
+    requested = {
+        "world": world.name,
+        "source": source,
+        "engine": engine,
+        "database": world.source(source).server(engine).database,
+        "format": format or ("json" if poll else "avro"),
+        "raw": raw,
+        "poll": poll,
+        "tables": [],
+    }
+    if poll and (engine, requested["format"]) != ("postgres", "json"):
+        raise LakeError(
+            f"a table of {engine} cannot be polled with messages in {requested['format']}",
+            expected="PostgreSQL and JSON",
+            hint="--format json" if engine == "postgres" else "without --poll the log is read",
+        )
+    return Declaration.model_validate(requested)
+
+
+def _require_server(world: World, declared: Declaration) -> None:
+    """Start the database if it is a service of the stack, and raise SourceError if it is not ready.
+
+    Only a new flow that reads the log of the user's own server needs all settings and permissions.
+    """
+    at, database = world.source(declared.source), declared.services[0]
+    if at.manages(database):
+        stack.ensure_running(at, database)
+    report = readiness.check(world, declared.source, ())
+    server = report.server
+    if declared.poll or declared.tables or at.server(declared.engine).managed:
+        server = server[server["item"] == "connection"]
+    _require_ready(server, report)
+
+
+def _require_ready(
+    rows: pandas.DataFrame, report: readiness.Report, has_key: bool = False, polled: bool = False
+) -> None:
+    """Raise SourceError if a report has an obstacle.
+
+    Args:
+        rows: the examined rows of the report, `server` or `tables`.
+        report: the report.
+        has_key: whether the capture declares a key, so that the tables need no primary key.
+        polled: whether no log is read, so that the tables need to be readable only.
+    """
+    for row in rows.itertuples():
+        problems = [
+            each
+            for each in filter(None, row.problem.split("; "))
+            if not (has_key and each == "no primary key")
+            and (not polled or each in READING_PROBLEMS)
+        ]
+        if problems:
+            command = f"workbench source check {report.source} --world {report.world}"
+            raise SourceError(
+                f"{row.item}: {'; '.join(problems)}",
+                location=f"source {report.source!r}",
+                hint=HINT_LINE.join([*row.statements, f"`{command}` has the details"]),
+            )
+
+
+def _open(flow: str, requested: Declaration) -> Declaration:
+    """Return the declaration of a flow; a new one is that of the options, without tables.
+
+    Raises:
+        LakeError: the flow has other options, or a name that cannot be used.
+    """
+    files.require_name(flow)
+    if not (files.folder(flow) / "flow.yaml").exists():
+        return requested
+    declared = files.declaration(flow)
+    for option, value in requested:
+        if option != "tables" and getattr(declared, option) != value:
+            raise LakeError(
+                f"flow {flow!r} has the {option} {getattr(declared, option)!r}, not {value!r}",
+                location=paths.display_path(files.folder(flow)),
+                hint=f"choose another name: --as NAME; or first `workbench forget {flow}`",
+            )
+    return declared
+
+
+def _require_unused(at: World, flow: str, declared: Declaration) -> None:
+    """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
+    name = OWN_PREFIX + flow
+    reserved = {"default", *(each for one in _bundled for each in one.resources.catalog_databases)}
+    reserved |= {table.database for one in _bundled if one.flow for table in one.flow.tables(at)}
+    used = [f"catalog database {flow} (of the walkthroughs)"] if flow in reserved else []
+    used += [f"connector {name}"] if name in landing.names(at) else []
+    used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
+    if session(at).catalog.databaseExists(flow):
+        used.append(f"catalog database {flow}")
+    if declared.has_publication:
+        slot = postgres.slot_prefix(at) + name
+        if name in {*postgres.publications(at, declared.database)["publication"]}:
+            used.append(f"publication {name} (DROP PUBLICATION {name})")
+        if slot in {*postgres.all_slots(at)["slot_name"]}:
+            used.append(f"replication slot {slot} (SELECT pg_drop_replication_slot('{slot}'))")
+    if used:
+        raise LakeError(
+            f"the name {flow!r} is in use: {', '.join(used)}",
+            location=f"source {declared.source!r}; no flow in {paths.display_path(files.folder())} made it",
+            hint="choose another name: --as NAME; or remove what is obsolete. Nothing was changed",
+        )
+
+
+def _draft(declared: Declaration, name: str, options: dict[str, Any]) -> OwnTable:
+    """Return a table, which may be named without its schema, with the options of a capture."""
+    default = declared.database if declared.db is MARIADB else "public"
+    source = name if "." in name else f"{default}.{name}"
+    schema, _, short = source.lower().partition(".")
+    lake_name = short if schema in ("public", declared.database) else f"{schema}_{short}"
+    return OwnTable.model_validate({**options, "source": source, "name": lake_name})
+
+
+def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> list[OwnTable]:
+    """Return those of the tables that the flow does not have yet, with their columns and rows.
+
+    Raises:
+        SourceError: a table cannot be captured.
+        LakeError: a column of the options does not exist, an option differs from that of a table of the
+            flow, or two tables would have one name in the lake.
+    """
+    known = {table.source: table for table in declared.tables}
+    unknown = {column for draft in drafts for column in draft.excluded}
+    for draft in drafts:
+        own = known.get(draft.source)
+        if own:
+            unknown -= _require_same(at, declared, own, draft)
+            continue
+        table = tables.describe(at, declared, draft)
+        missing = {*table.partition, *filter(None, [declared.poll])} - {*table.columns}
+        if missing:
+            raise LakeError(
+                f"{table.source} has no column {', '.join(sorted(missing))}",
+                expected=f"one of {', '.join(table.columns)}",
+            )
+        scales = _scales(at, declared, table)
+        known[table.source] = table.model_copy(update={"scales": scales})
+        unknown -= {*table.excluded}
+    if unknown:  # with a typing error the column would get into the lake
+        raise LakeError(
+            f"no column {', '.join(sorted(unknown))} in {', '.join(each.source for each in drafts)}",
+            expected="excluded columns as the database spells them",
+        )
+    lake_names = [table.name for table in known.values()]
+    if len({*lake_names}) < len(lake_names):
+        raise LakeError(
+            f"several tables would have the same name in the lake: {', '.join(sorted(lake_names))}",
+            hint="capture one of them with another flow: --as NAME",
+        )
+    return [*known.values()][len(declared.tables) :]
+
+
+def _require_same(at: World, declared: Declaration, own: OwnTable, draft: OwnTable) -> set[str]:
+    """Return those of the columns to exclude that a table of the flow has.
+
+    Raises:
+        LakeError: an option is given that differs from the table's.
+    """
+    excluded = own.excluded + draft.excluded
+    described = tables.describe(at, declared, own.model_copy(update={"excluded": excluded}))
+    excluded = [column for column in described.excluded if column in draft.excluded]
+    for option in ("key", "excluded", "partition", "type"):
+        value = excluded if option == "excluded" else getattr(draft, option)
+        if value and {*value} != {*getattr(own, option)}:
+            raise LakeError(
+                f"the flow has {own.source} with the {option} {getattr(own, option)!r}, not {value!r}",
+                hint="leave the option out, or capture the table with another flow: --as NAME",
+            )
+    return {*excluded}
+
+
+def _scales(at: World, declared: Declaration, table: OwnTable) -> dict[str, int]:
+    """Return the digits after the decimal point of numeric columns that have more than the default 10."""
+    loose = [column for column, kind in table.columns.items() if kind == "numeric"]
+    if not loose:
+        return {}
+    scales = [sql.SQL("max(scale({0})) AS {0}").format(sql.Identifier(each)) for each in loose]
+    query = sql.SQL("SELECT {} FROM {}").format(
+        sql.SQL(", ").join(scales), identifier(table.source)
+    )
+    digits = postgres.query(at, query, database=declared.database).iloc[0].dropna()
+    return {column: min(int(n), MAX_SCALE) for column, n in digits.items() if n > DEFAULT_SCALE}
+
+
+def _is_deployed(at: World, flow: OwnFlow) -> bool:
+    """Return whether the connector runs with its JSON."""
+    if flow.polled or flow.connector not in landing.names(at):
+        return flow.connector in landing.names(at)
+    target = {**flow.config(at, flow.connector), "name": flow.connector}
+    deployed = connect.deployed(at, flow.connector)
+    return deployed == target and not connect.failure(at, flow.connector)
+
+
+def _complete(world: World, flow: str, progress: Callable[[str], None] = print) -> pandas.DataFrame:
+    """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
+    at, captured = open_flow(world, flow, start=False)
+    comparing.require_tables(at, captured)
+    new = captured.uncompared(at)
+    unchanged = _is_deployed(at, captured) and not any(
+        hudi.exists(captured.table(at, table.name)) or captured.count(at, table.name)
+        for table in new
+    )
+    if unchanged:
+        progress(f"{flow}: nothing to change, its {len(captured.names)} tables are captured")
+    else:
+        try:
+            _deploy(at, captured, new)
+        except SourceError:
+            comparing.require_tables(at, captured)  # a table may have been dropped meanwhile
+            raise
+    rows = []
+    for own in captured.declared.tables:
+        started = time.monotonic()
+        if own in new:
+            described = comparing.compare_table(at, captured, own, is_first=True)
+        else:
+            described = tables.describe(at, captured.declared, own)
+        changed = comparing.changed_types(at, described, captured.table(at, own.name))
+        seconds = time.monotonic() - started
+        rows.append((own.source, described.rows, round(seconds, 1), changed))
+        if not unchanged:
+            types = "".join(f"; {column}: {text}" for column, text in changed.items())
+            progress(f"{own.source}: {described.rows:,} rows, {seconds:.1f} s{types}")
+    return pandas.DataFrame(rows, columns=["table", "rows", "seconds", "changed_types"])
+
+
+def _deploy(at: World, flow: OwnFlow, new: Sequence[OwnTable]) -> None:
+    """Create publication, grants, topics and connector, and wait for the snapshot of new tables."""
+    declared, connector = flow.declared, flow.connector
+    flow.publish(at, declared)
+    if at.server(declared.engine).managed:  # otherwise its owner has granted the permissions
+        grant = postgres if declared.engine == "postgres" else mariadb
+        grant.grant_replication(at, declared.sources, declared.database)
+    if not declared.poll:
+        topics.create(at, f"{connector}.signals")
+    for name in flow.names:
+        topics.create(at, flow.topic(at, name), **TEMPLATES["topic"])
+    landing.apply(at, connector, flow.config(at, connector))
+    if not declared.poll:
+        connect.wait_running(at, connector)
+        _await_snapshot(at, flow, new)
+
+
+def _await_snapshot(at: World, flow: OwnFlow, new: Sequence[OwnTable]) -> None:
+    """Start the snapshot of tables that join a running connector, and wait for those of all new tables."""
+    joined = [table for table in new if table.joined]
+    spans = {t.name: topics.offset_span(at, flow.topic(at, t.name)) for t in joined}
+    if joined:
+        if flow.publication:  # the log has no changes from before a table was published
+            postgres.wait_for_open_transactions(at, flow.database)
+        flow.wait_until_captured(at)  # the connector knows the tables now
+        data = {"data-collections": [t.source for t in joined], "type": "BLOCKING"}
+        signal = json.dumps({"type": "execute-snapshot", "data": data})
+        topics.produce(at, f"{flow.connector}.signals", [(flow.connector, signal)])
+    for table in new:
+        expected = spans.get(table.name, 0) + flow.count(at, table.name)
+        topic = flow.topic(at, table.name)
+        topics.wait_for_messages(at, topic, expected, connector=flow.connector)

@@ -1,0 +1,143 @@
+"""Comparisons of a flow's lake tables with their source tables."""
+
+import re
+import time
+from typing import cast
+
+import pandas
+
+from ... import hudi
+from ...base import SourceError, World, paths
+from ...checks import check, check_values
+from ...spark import session
+from . import files, tables
+from .files import TEMPLATES, OwnTable
+from .flow import LABEL, OwnFlow, open_flow
+
+# Larger tables are compared by their number of rows only: both sides of a comparison are in memory.
+MAX_COMPARED_ROWS = 1_000_000
+COMPARISONS = 5  # attempts, because the user's applications may write meanwhile
+
+
+def compare(world: World, flow: str) -> None:
+    """Compare each lake table of a flow with its source, row by row; later changes are ingested first.
+
+    A table of more than a million rows is compared by its number of rows.
+
+    Raises:
+        CheckFailed: a table differs.
+        SourceError: the source no longer has one of the tables.
+    """
+    at, captured = open_flow(world, flow)
+    require_tables(at, captured)
+    uncompared = captured.uncompared(at)
+    for table in captured.declared.tables:
+        compare_table(at, captured, table, table in uncompared)
+
+
+def require_tables(at: World, flow: OwnFlow) -> None:
+    """Raise SourceError if tables of a flow were dropped or renamed in the source."""
+    sources = flow.declared.sources
+    missing = sorted({*sources} - {*flow.db.existing_tables(at, sources, flow.database)})
+    if missing:
+        raise SourceError(
+            f"the source no longer has {', '.join(missing)}",
+            location=f"database {flow.database}; {paths.display_path(files.folder(flow.name))}",
+            hint=f"`workbench forget {flow.name} {' '.join(missing)} --world {at.name}` removes them from the "
+            "flow; the others are not compared until then, but `follow` brings their changes",
+        )
+
+
+def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> OwnTable:
+    """Ingest and compare a table, and label the instant of its first comparison.
+
+    Returns:
+        The table in the source.
+
+    Raises:
+        CheckFailed: they differ, also after COMPARISONS attempts.
+    """
+    table = flow.table(at, own.name)
+    for attempt in range(1, COMPARISONS + 1):
+        position = flow.db.log_position(at, flow.database)
+        flow.sync(session(at), at, table)
+        described = tables.describe(at, flow.declared, own)
+        claim = f"{'first copy of ' * is_first}{own.source} = lake"
+        if _is_same(at, flow, described, claim, is_last=attempt == COMPARISONS):
+            break
+        time.sleep(1)
+    if is_first and hudi.exists(table):
+        hudi.label(at, table, LABEL, position)
+    return described
+
+
+def _is_same(at: World, flow: OwnFlow, own: OwnTable, claim: str, is_last: bool) -> bool:
+    """Return whether a lake table equals its source; show the check if it does, or if it is the last.
+
+    Raises:
+        CheckFailed: they differ in the last comparison.
+    """
+    spark, table = session(at), flow.table(at, own.name)
+    compared = own.columns
+    if flow.declared.raw and hudi.exists(table):
+        compared = _same_columns(at, flow, own, table)
+    skipped = [column for column in own.columns if column not in compared]
+    if own.rows > MAX_COMPARED_ROWS or {*own.key} & {*skipped}:
+        lake_rows = hudi.read(spark, table).count()
+        if lake_rows == own.rows or is_last:
+            check.equal(f"{claim}, number of rows", lake_rows, own.rows)
+        return lake_rows == own.rows
+    query = _comparable_sql(flow, own.source, compared)
+    source = flow.db.query(at, query, database=flow.database)
+    lake = source.head(0)
+    if hudi.exists(table):
+        lake = cast(pandas.DataFrame, hudi.read(spark, table).toPandas())
+        # a column that was added to the source is in the lake after the next change
+        lake = lake.reindex(columns=source.columns)
+    is_same = not check_values.differences(source, lake, own.key, ("lake", "source"))
+    if is_same or is_last:
+        extent = f"row by row{', without ' * bool(skipped)}{', '.join(skipped)}"
+        check.same_rows(source, lake, own.key, f"{claim}, {extent}", allow_empty=True)
+    return is_same
+
+
+def changed_types(at: World, own: OwnTable, table: hudi.Table) -> dict[str, str]:
+    """Return {column: "source type → lake type"} of the columns whose type is another one in the lake."""
+    if not hudi.exists(table):
+        return {}
+    lake = dict(hudi.read(session(at), table).dtypes)
+    changed = {}
+    for column, kind in own.columns.items():
+        same = TEMPLATES["same_types"].get(_base_type(kind)) or kind.replace("numeric", "decimal")
+        if lake.get(column) not in (same, kind):
+            changed[column] = f"{kind} → {lake.get(column, 'missing')}"
+    return changed
+
+
+def _comparable_sql(flow: OwnFlow, source: str, compared: dict[str, str]) -> str:
+    """Return the query for columns of a table as the lake has them with analyst types."""
+    rules, columns = TEMPLATES["comparable"][flow.declared.engine], []
+    for name, kind in compared.items():
+        column = f'"{name}"'
+        expression = rules.get(_base_type(kind), rules[""]).replace("{}", column)
+        columns.append(f"{expression} AS {column}")
+    schema, _, table = source.partition(".")
+    # tables.describe has accepted the names: letters, digits and _ only
+    return f'SELECT {", ".join(columns)} FROM "{schema}"."{table}"'  # noqa: S608
+
+
+def _same_columns(at: World, flow: OwnFlow, own: OwnTable, table: hudi.Table) -> dict[str, str]:
+    """Return the columns whose values in a lake table with Debezium's types are those of the source."""
+    changed = changed_types(at, own, table)
+    converted = {*TEMPLATES["comparable"][flow.declared.engine], *TEMPLATES["same_types"]}
+    return {
+        column: kind
+        for column, kind in own.columns.items()
+        if column not in changed
+        or (changed[column].endswith("→ string") and _base_type(kind) not in converted)
+    }
+
+
+def _base_type(kind: str) -> str:
+    """Return a type of the source without its digits."""
+    return re.sub(r"\(.*?\)", "", kind)

@@ -1,0 +1,190 @@
+"""The files of a flow: flow.yaml with its tables, and the JSON of its connector."""
+
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from ...base import LakeError, paths, yaml_files
+from ...base.params import ConfigModel
+from ...connect import configs
+from ...source.databases import MARIADB, POSTGRESQL, SourceDatabase
+from ..resources import OWN_PREFIX
+
+TEMPLATES = yaml_files.load(Path(__file__).with_name("templates.yaml"))
+FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
+
+
+class OwnTable(ConfigModel):
+    """A captured table.
+
+    Attributes:
+        source: `schema.table` (in MariaDB `database.table`).
+        name: name of its lake table.
+        key: the columns that identify a row.
+        declares_key: whether the connector must be told the key.
+        partition: partition columns of the lake table.
+        type: "cow", "mor", or "" for the default.
+        rows: number of rows when it was captured.
+        excluded: columns that are not captured.
+        joined: whether the table was added to a running flow.
+        scales: digits after the decimal point of numeric columns without precision, by default 10.
+        columns: {column: type in the source}, without the excluded columns, if the table was described
+            (see `tables.describe`); not in flow.yaml.
+    """
+
+    source: str
+    name: str
+    key: list[str]
+    declares_key: bool
+    partition: list[str]
+    type: Literal["", "cow", "mor"]
+    rows: int
+    excluded: list[str]
+    joined: bool
+    scales: dict[str, int] = Field(default_factory=dict)
+    columns: dict[str, str] = Field(default_factory=dict, exclude=True)
+
+
+class Declaration(ConfigModel):
+    """The content of flow.yaml.
+
+    Attributes:
+        world: name of the world.
+        source: name of the source.
+        engine: its kind.
+        database: its database.
+        format: format of the messages.
+        raw: whether the lake has Debezium's types instead of analyst types (docs/types.md).
+        poll: the timestamp column of a polled flow, else "".
+        tables: the tables.
+    """
+
+    world: str
+    source: str
+    engine: Literal["postgres", "mariadb", "mysql"]
+    database: str
+    format: Literal["avro", "json"]
+    raw: bool
+    poll: str
+    tables: list[OwnTable]
+
+    @property
+    def db(self) -> SourceDatabase:
+        """The kind of database."""
+        return POSTGRESQL if self.engine == "postgres" else MARIADB
+
+    @property
+    def has_publication(self) -> bool:
+        """Whether the flow reads a log that needs a publication."""
+        return self.engine == "postgres" and not self.poll
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the tables in the source."""
+        return [table.source for table in self.tables]
+
+    @property
+    def excluded(self) -> list[str]:
+        """The columns that are not captured, with their tables."""
+        return [f"{table.source}.{column}" for table in self.tables for column in table.excluded]
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The services that the flow needs."""
+        database = "postgres" if self.engine == "postgres" else "mariadb"
+        registry = ("apicurio",) if self.format == "avro" else ()
+        return (database, "kafka", "connect", "spark", *registry)
+
+    def with_tables(self, tables: list[OwnTable]) -> "Declaration":
+        """Return a copy with other tables."""
+        return self.model_copy(update={"tables": tables})
+
+
+def folder(flow: str = "") -> Path:
+    """Return the folder of a flow, or the folder of all flows."""
+    return paths.flows_dir() / flow
+
+
+def declaration(flow: str) -> Declaration:
+    """Return the content of a flow's flow.yaml.
+
+    Raises:
+        LakeError: there is no such flow, or the file is not valid.
+    """
+    require_name(flow)
+    path = folder(flow) / "flow.yaml"
+    try:
+        return Declaration.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise LakeError(
+            f"there is no flow {flow!r}",
+            location=str(path),
+            expected="a flow that `workbench capture` made",
+        ) from None
+    except (yaml.YAMLError, ValidationError) as e:
+        raise LakeError(f"not a valid flow: {e}", location=paths.display_path(path)) from None
+
+
+def require_name(flow: str) -> None:
+    """Raise LakeError if a flow cannot have this name, which becomes a folder, a topic and a slot."""
+    if not FLOW_NAME.fullmatch(flow):
+        raise LakeError(
+            f"{flow!r} is not the name of a flow",
+            expected="a small letter, then small letters, digits and _; 30 at most",
+            hint="--as NAME",
+        )
+
+
+def write(flow: str, declared: Declaration) -> None:
+    """Write flow.yaml, then the connector's JSON: `load` creates a missing one."""
+    text = yaml.safe_dump(declared.model_dump(), sort_keys=False, allow_unicode=True)
+    paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
+    write_connector(flow, declared)
+
+
+def connector_path(flow: str) -> Path:
+    """Return the path of the connector's JSON."""
+    return folder(flow) / f"{OWN_PREFIX}{flow}.json"
+
+
+def write_connector(flow: str, declared: Declaration) -> None:
+    """Write the tables of a flow into the connector's JSON; the user's other changes of it stay."""
+    path = connector_path(flow)
+    existing = configs.read(path) if path.exists() else {}
+    sources = ",".join(declared.sources)
+    lists = {"table.whitelist": sources}
+    if not declared.poll:
+        keys = (f"{t.source}:{','.join(t.key)}" for t in declared.tables if t.declares_key)
+        lists = {
+            "table.include.list": sources,
+            "message.key.columns": ";".join(keys),
+            "column.exclude.list": ",".join(declared.excluded),
+        }
+    config = {**(existing or _template(path.stem, declared)), **lists}
+    config = {key: value for key, value in config.items() if value}
+    if existing != config:
+        paths.write_private_file(path, json.dumps(config, indent=2).encode())
+
+
+def _template(connector: str, declared: Declaration) -> dict[str, str]:
+    """Return the JSON of a new connector."""
+    template = {
+        **TEMPLATES["connectors"]["poll" if declared.poll else declared.engine],
+        **({} if declared.poll else TEMPLATES["log"]),
+        **TEMPLATES["converters"][declared.format],
+    }
+    values = {
+        "id": connector,
+        "database": declared.database,
+        "poll": declared.poll,
+        "server_id": str(10_000 + zlib.crc32(connector.encode()) % 10**6),
+    }
+    return {
+        key: re.sub(r"<(\w+)>", lambda match: values.get(match[1], ""), text)
+        for key, text in template.items()
+    }

@@ -1,0 +1,394 @@
+"""A flow as a walkthrough: its captured tables, and what `follow` does with them."""
+
+import base64
+import sys
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Callable, Iterator, Sequence, cast
+
+from pyspark.sql import SparkSession
+from rich.filesize import decimal as format_size
+
+from ... import connect, hudi, landing, stack
+from ...base import ConnectorError, LakeError, WorkbenchError, World, params, paths, wait_until
+from ...base.wait import stop_on_signal
+from ...connect import configs
+from ...hudi import changes
+from ...source import postgres
+from ...spark import session
+from ...topic import registry, topics
+from ..capture import Capture
+from ..flow import CaptureFlow
+from ..resources import OWN_PREFIX, OwnedResources, OwnSource
+from ..steps import Product, Step, Steps
+from ..walkthrough import Walkthrough
+from . import files
+from .files import TEMPLATES, Declaration, OwnTable
+
+LABEL = "captured"
+POLL_INTERVAL = 1  # seconds
+
+
+@dataclass(frozen=True)
+class OwnFlow(CaptureFlow):
+    """The captured tables of an own flow. Its functions take the world of the source.
+
+    Attributes:
+        declared: the content of its flow.yaml.
+    """
+
+    declared: Declaration = cast(Declaration, None)  # required; fields after defaults need one
+
+    @property
+    def connector(self) -> str:
+        """The name of the connector, and of the publication."""
+        return self.captures[0].connector
+
+    @property
+    def name(self) -> str:
+        """The name of the flow."""
+        return self.connector.removeprefix(OWN_PREFIX)
+
+    def uncompared(self, world: World) -> list[OwnTable]:
+        """Return the tables whose first copy in the lake was not compared yet."""
+        return [
+            each
+            for each in self.declared.tables
+            if LABEL not in {*hudi.labels(world, self.table(world, each.name))["label"]}
+        ]
+
+    def publish(self, world: World, declared: Declaration) -> None:
+        """Publish exactly the tables of a declaration, if the database has publications."""
+        if self.publication:
+            postgres.create_publication(
+                world, self.publication, declared.sources, self.database, declared.excluded
+            )
+
+    def wait_until_captured(self, world: World) -> None:
+        """Wait until the topics hold all changes that were committed so far.
+
+        PostgreSQL's log gets a message, which the connector publishes after all earlier changes.
+        MariaDB has no such message: there the connector commits an offset after them.
+
+        Raises:
+            WorkbenchError: the connector has failed, or it has not published them after two minutes.
+        """
+        if self.polled:
+            return
+        if self.publication:
+            is_reached = self._mark(world)
+        elif connect.offset(world, self.connector) is None:
+            return
+        else:
+            is_reached = self._committed_offset(world)
+        wait_until(
+            is_reached,
+            f"connector {self.connector} to reach the source's log position",
+            timeout=120,
+            interval=0.1,
+            failure_reason=lambda: connect.failure(world, self.connector),
+        )
+
+    def _mark(self, world: World) -> Callable[[], bool]:
+        """Write a message into the log; return a function that returns whether its topic has it."""
+        topic, mark = f"{self.connector}.message", uuid.uuid4().hex.encode()
+        topics.create(world, topic)
+        start = topics.end_offsets(world, topic)
+        statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
+        self.db.query(world, statement, [mark.decode()], self.database)
+
+        def has_arrived() -> bool:
+            values = [m.value() or b"" for m in topics.read_all(world, topic, start_offsets=start)]
+            return any(mark in v or base64.b64encode(mark) in v for v in values)
+
+        return has_arrived
+
+    def _committed_offset(self, world: World) -> Callable[[], bool]:
+        """Return a function that returns whether the connector has committed the current position."""
+        position = self.db.position_to_int(self.db.log_position(world, self.database))
+
+        def is_committed() -> bool:
+            offset = connect.offset(world, self.connector) or {}
+            return self.db.position_to_int("{file}:{pos}".format(**offset)) >= position
+
+        return is_committed
+
+    def ingest(
+        self, spark: SparkSession, world: World, *into: hudi.Table, **options: Any
+    ) -> dict[str, hudi.Ingested]:
+        """Ingest as `CaptureFlow.ingest` does, after a poll if the flow is polled.
+
+        A table without messages is left out until its first ingest.
+
+        Raises:
+            ConnectorError: the connector has failed.
+        """
+        if self.polled:
+            landing.run_once(spark, world, *self.deployed_connectors)
+        elif reason := connect.failure(world, self.connector):
+            raise ConnectorError(
+                f"no changes arrive from connector {self.connector}: {reason}",
+                hint=f"remove the cause, then connect.restart(world, {self.connector!r})",
+            )
+        filled = [
+            table
+            for table in into or self.tables(world)
+            if hudi.exists(table)
+            or topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
+        ]
+        return super().ingest(spark, world, *filled, **options) if filled else {}
+
+    def dead_letter_remedy(self, world: World, capture: Capture) -> str:
+        """Return the remedy. A replay would read the same messages again."""
+        command = f"workbench forget {self.name} {capture.source} --world {world.name}"
+        return (
+            "update the row: a later message of its key settles the dead letter. Or run "
+            f"`{command}`, and capture the table again"
+        )
+
+
+def names(world: World) -> list[str]:
+    """Return the names of the own flows of a world."""
+    return [each.name for each in load_all(world)]
+
+
+def declarations() -> Iterator[tuple[str, Declaration]]:
+    """Yield each flow of any world with its declaration. Damaged ones are left out, with a line on stderr."""
+    for path in sorted(files.folder().glob("*/flow.yaml")):
+        with _left_out(path):
+            yield path.parent.name, files.declaration(path.parent.name)
+
+
+def load_all(world: World) -> list[Walkthrough]:
+    """Return the own flows of a world. One that cannot be loaded is left out, with a line on stderr."""
+    loaded = []
+    for name, declared in declarations():
+        with _left_out(files.folder(name) / "flow.yaml"):
+            if declared.world == world.name:
+                loaded.append(load(world, name))
+    return loaded
+
+
+@contextmanager
+def _left_out(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except WorkbenchError as e:
+        _warn(f"{paths.display_path(path)} is left out: {e.message}; {e.location}")
+
+
+@cache  # once in a process: each search for a table loads the flows
+def _warn(text: str) -> None:
+    print(" ".join(text.split()), file=sys.stderr)
+
+
+def load(world: World, flow: str) -> Walkthrough:
+    """Return an own flow as a walkthrough.
+
+    Args:
+        world: the world of the flow.
+        flow: name of the flow.
+
+    Raises:
+        LakeError: there is no such flow, its files are not valid, or it is a flow of another world.
+        ParamsError: the world does not have the source of the flow.
+    """
+    declared, connector, folder = files.declaration(flow), OWN_PREFIX + flow, files.folder(flow)
+    if declared.world != world.name:
+        raise LakeError(
+            f"flow {flow!r} is one of world {declared.world!r}, not of {world.name!r}",
+            location=paths.display_path(folder),
+            hint=f"--world {declared.world}",
+        )
+    world.source(declared.source)  # raises ParamsError
+    path = files.connector_path(flow)
+    if not path.exists():  # deleted, or a capture was interrupted
+        files.write_connector(flow, declared)
+    raw = configs.read(path)
+
+    def config(world: World, name: str) -> dict[str, str]:
+        return configs.fill(world.source(declared.source), raw, paths.display_path(path), name)
+
+    captured = OwnFlow(
+        tuple(_capture(connector, declared, table) for table in declared.tables),
+        declared.database,
+        config,
+        polled=bool(declared.poll),
+        db=declared.db,
+        publication=connector if declared.has_publication else "",
+        label=LABEL,
+        declared=declared,
+    )
+    signals = f"{connector}.signals"
+    resources = OwnedResources(
+        captured,
+        config=config,
+        own_topics=() if declared.poll else (f"{connector}.message", signals),
+        consumer_groups=() if declared.poll else (signals,),
+        catalog_databases=(flow,),
+        own=OwnSource(declared.source, folder),
+    )
+    steps = Steps(folder, (Step("capture", Product.SOURCE),), declared.services)
+    return Walkthrough(flow, steps, resources, captured)
+
+
+def _capture(connector: str, declared: Declaration, table: OwnTable) -> Capture:
+    lake = {
+        "name": table.name,
+        "database": connector.removeprefix(OWN_PREFIX),
+        "ordering": declared.poll or TEMPLATES["ordering"][declared.engine],
+        "partition": tuple(table.partition),
+        "type": table.type,
+        "rows": table.rows,
+        # a row may move to another partition
+        "index": "" if {*table.partition} <= {*table.key} else "GLOBAL_SIMPLE",
+    }
+    return Capture(
+        table.source,
+        table.key[0] if len(table.key) == 1 else tuple(table.key),
+        connector,
+        format=declared.format,
+        lake=(lake,),
+        alias=table.name,
+        types=changes.RAW if declared.raw else changes.ANALYST,
+        scales=table.scales,
+    )
+
+
+def open_flow(world: World, flow: str, *, start: bool = True) -> tuple[World, OwnFlow]:
+    """Return the world of the source and the captured tables of a flow.
+
+    Args:
+        world: the world of the flow.
+        flow: name of the flow.
+        start: start the services of the flow that do not run.
+    """
+    walkthrough = load(world, flow)
+    captured = cast(OwnFlow, walkthrough.flow)
+    at = world.source(captured.declared.source)
+    if start:
+        stack.ensure_running(at, *walkthrough.steps.services)
+    return at, captured
+
+
+def follow(
+    world: World,
+    flow: str,
+    continuous: bool = False,
+    progress: Callable[[str], None] = print,
+) -> dict[str, hudi.Ingested]:
+    """Bring the changes that the source has committed so far into the lake.
+
+    Args:
+        world: the world.
+        flow: name of the flow.
+        continuous: continue with later changes until SIGTERM or Ctrl-C.
+        progress: called with one line per table that has changes.
+
+    Returns:
+        {lake table: counts} of the last round.
+    """
+    at, captured = open_flow(world, flow)
+    spark, existing, tables = session(at), {*topics.names(at)}, list[hudi.Table]()
+    for each, capture in zip(captured.tables(at), captured.captures):
+        if captured.topic(at, capture.name) in existing:
+            tables.append(each)
+        else:  # its capture was interrupted, or failed
+            progress(
+                f"{capture.source} is left out, because it has no topic: repeat `workbench capture`, "
+                f"or `workbench forget {flow} {capture.source}`"
+            )
+    if not continuous:
+        captured.wait_until_captured(at)
+    with stop_on_signal() as stop:
+        while True:
+            counts = captured.ingest(spark, at, *tables, stop=stop.is_set)
+            for table, ingested in counts.items():
+                if ingested.messages or not continuous:
+                    progress(f"{table}: {ingested!r}")
+            if not continuous or stop.wait(POLL_INTERVAL):
+                return counts
+
+
+def describe_slots() -> list[str]:
+    """Return a line for each replication slot of the workbench on the users' servers of own flows.
+
+    The servers retain their log for these slots while the workbench is stopped. A server of the stack is left
+    out: it stops, too.
+    """
+    lines = dict[str, None]()
+    for flow, declared in declarations():
+        try:
+            at = params.load(declared.world).source(declared.source)
+            if at.manages("postgres") or not declared.has_publication:
+                continue
+            slots, prefix = postgres.all_slots(at), postgres.slot_prefix(at)
+        except WorkbenchError as e:
+            lines[f"the replication slot of flow {flow} cannot be looked up: {e.message}"] = None
+            continue
+        for slot in slots[slots["slot_name"].str.startswith(prefix)].itertuples():
+            drop = f"psql: SELECT pg_drop_replication_slot('{slot.slot_name}')"
+            if slot.slot_name == f"{prefix}{OWN_PREFIX}{flow}":
+                drop = f"workbench forget {flow} --world {declared.world}"
+            size = format_size(slot.bytes_behind)
+            lines[
+                f"replication slot {slot.slot_name} (source {declared.source}) retains {size} of the server's log, "
+                f"and more until its connector runs again; to drop it: {drop}"
+            ] = None
+    return [*lines]
+
+
+def remaining(world: World, flow: str) -> dict[str, list[str]]:
+    """Return what `forget` removes, {kind: names}."""
+    open_flow(world, flow)
+    existing = load(world, flow).resources.remaining(world)
+    return {kind: names for kind, names in existing.items() if names}
+
+
+def forget(world: World, flow: str, *tables: str) -> None:
+    """Remove a flow: what `remaining` returns. The source tables and their rows stay.
+
+    Args:
+        world: the world of the flow.
+        flow: name of the flow.
+        *tables: tables that leave the flow, by their names in source or lake; by default the whole flow
+            is removed. Their topics and lake tables are removed, and the others are captured further.
+
+    Raises:
+        LakeError: there is no such flow or table, or the flow is one of another world.
+    """
+    declared = open_flow(world, flow)[1].declared
+    leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
+    unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
+    if unknown:
+        raise LakeError(
+            f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
+            expected=f"one of {', '.join(declared.sources)}",
+        )
+    if len(leaving) in (0, len(declared.tables)):
+        load(world, flow).reset(world)
+    else:
+        _remove_tables(world, flow, leaving)
+
+
+def _remove_tables(world: World, flow: str, leaving: Sequence[OwnTable]) -> None:
+    """Remove some tables of a flow; flow.yaml is written last, so that a repeated call continues."""
+    declared = files.declaration(flow)
+    reduced = declared.with_tables([each for each in declared.tables if each not in leaving])
+    files.write_connector(flow, reduced)
+    at, captured = open_flow(world, flow)
+    captured.publish(at, reduced)
+    config = captured.config(at, captured.connector)
+    landing.apply(at, captured.connector, config)
+    if declared.poll:  # otherwise a table that joins again would not be polled from its start
+        landing.reset_offsets(at, config)
+    for each in leaving:
+        topic = captured.topic(at, each.name)
+        hudi.drop(session(at), at, captured.table(at, each.name))
+        if declared.format == "avro":
+            registry.delete(at, f"{topic}-key", f"{topic}-value")
+        topics.delete(at, topic)
+    files.write(flow, reduced)
