@@ -448,6 +448,20 @@ def test_a_profile(world):
     assert profile._repr_html_().count('marked"') == 2
 
 
+def test_a_long_value_of_a_profile_is_shown_with_an_ellipsis(world):
+    table, long = arrow_lake.new_table(world, "long"), "a value of forty characters, and a bit <>"
+    arrow_lake.commit(world, table, pa.table({"id": [1, 2], "text": [long, long[:24]]}), 0, "t0")
+    profile = explore.profile(world, table)
+    row = profile.rows.set_index("column").loc["text"]
+    assert row[["min", "max", "top_five"]].tolist() == [
+        long[:24],
+        long,
+        f"{long[:24]} (1), {long} (1)",
+    ]
+    assert repr(profile).count(f"{long[:24]}…") == 2 and long not in repr(profile)
+    assert f"{long[:24]} (1), {long[:24]}… (1)" in profile._repr_html_()
+
+
 # --- tables and history
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Union
+from typing import Any, Iterator, Optional, Union
 
 import pandas as pd
 import pyarrow
@@ -37,10 +37,12 @@ class Frame:
     rows: pd.DataFrame
     changed: pd.DataFrame
     shown: int = SHOWN_ROWS
+    _short: Optional[pd.DataFrame] = None  # `rows` as they are displayed, if texts are shortened
 
     def _changed_first(self) -> pd.DataFrame:
         is_changed = self.changed.any(axis=1)
-        return self.rows.loc[is_changed.sort_values(ascending=False, kind="stable").index]
+        rows = self.rows if self._short is None else self._short
+        return rows.loc[is_changed.sort_values(ascending=False, kind="stable").index]
 
     def __repr__(self) -> str:
         """Return the title and the first rows; a changed cell ends with `*`."""

@@ -110,9 +110,10 @@ def _refer(argument: Any) -> Any:
 
 
 def _frames(code: str, result: Any) -> dict[str, pd.DataFrame]:
-    """Return {code: frame}: the result itself, or its attributes that are frames."""
-    attributes = getattr(result, "__dict__", {})
-    parts = {code: result, **{f"{code}.{name}": value for name, value in attributes.items()}}
+    """Return {code: frame}: the result itself, or its public attributes that are frames."""
+    attributes = getattr(result, "__dict__", {}).items()
+    public = {f"{code}.{name}": value for name, value in attributes if not name.startswith("_")}
+    parts = {code: result, **public}
     return {code: value for code, value in parts.items() if isinstance(value, pd.DataFrame)}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 from typing import Any, Optional, cast
 
 import pandas
@@ -33,9 +35,25 @@ HIDDEN_FIELDS = ["view", "_hoodie_commit_seqno", "_hoodie_record_key"]
 def show(history: RowHistory) -> None:
     """Print the changes of a row in the source, the topic and the lake, and the rows of the views."""
     from rich.console import Console
+
+    _write(Console(), history)
+
+
+def text(history: RowHistory) -> str:
+    """Return what `show` prints, as wide as the terminal, or 150 characters wide without one."""
+    from rich.console import Console
+
+    width = shutil.get_terminal_size((150, 24)).columns
+    console = Console(file=io.StringIO(), width=width)
+    with console.capture() as captured:
+        _write(console, history)
+    return captured.get().rstrip()
+
+
+def _write(console: Any, history: RowHistory) -> None:
     from rich.text import Text
 
-    console, changes = Console(), history.changes.copy()
+    changes = history.changes.copy()
     for column in ("made_at", "in_topic_at"):
         changes[column] = changes[column].dt.strftime("%Y-%m-%d %H:%M:%S.%f").str[:-3]
     has_version = changes["version"].notna()

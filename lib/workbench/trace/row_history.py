@@ -17,6 +17,8 @@ import pandas
 from .. import hudi
 from ..base import World, files
 from ..base.paths import join_uri
+from ..base.text import plural
+from ..display import show
 from ..hudi.changes import reading_order
 from ..hudi.timeline import CompletedAction, WriteStat, completed_actions
 from . import in_topic
@@ -28,7 +30,7 @@ NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
 INTERNAL_COLUMNS = ["record", "payload_bytes", "lake"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RowHistory:
     """The result of `row`.
 
@@ -43,6 +45,17 @@ class RowHistory:
     key: Any
     changes: pandas.DataFrame
     views: pandas.DataFrame
+
+    def __repr__(self) -> str:
+        """Return what `workbench trace` prints."""
+        from .render import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.table.name} {self.key}: {plural(len(self.changes), 'change')}"
+        parts = {title: self.changes, "shown now": self.views}
+        return "".join(str(show.table(frame, name).data) for name, frame in parts.items())
 
 
 def row(world: World, table: TracedTable, key: Any) -> RowHistory:
