@@ -10,7 +10,7 @@ import nbformat
 from workbench.base import paths
 
 # Each kind of call, as far as the table has what it needs. What is left out is printed with the reason.
-SESSIONS = '''
+SESSIONS = """
 from workbench import explore, hudi, params, stack, walkthroughs
 from workbench.base.errors import LakeError
 
@@ -53,7 +53,7 @@ for number, name in enumerate(listed[listed["kind"].str.startswith("Hudi")]["tab
         print(f"saved: {name}: {path.stem}")
     except Exception as e:
         print(f"failed: {name}: {type(e).__name__}: {e}")
-'''
+"""
 
 
 @contextlib.contextmanager

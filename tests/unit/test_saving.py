@@ -1,11 +1,14 @@
 """Saving a session: which calls are its steps, and the code of each."""
 
 import ast
+import datetime as dt
 import gc
+import uuid
 import weakref
 from types import SimpleNamespace
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -122,7 +125,7 @@ def test_a_parameter_replaces_only_arguments_of_its_role(session, monkeypatch):
     assert steps(book) == [
         "step_1 = explore.row(world, table=table, key='3')",
         "step_2 = explore.row(world, table=table, key=3)",
-        "step_3 = explore.at(world, table=table, instant=until, where='true')",
+        "step_3 = explore.at(world, table=table, instant=until)",
         "step_4 = explore.sql(world, statement='3', at=since, on='spark', values={'x': 'spark'})",
         "step_5 = explore.slider(world, table=table, labels=[since, '3', until], at=since)",
     ]
@@ -176,6 +179,25 @@ def test_a_repeated_call_is_one_step_and_calls_inside_a_call_are_none(session):
         "step_1 = explore.at",
         "step_2 = explore.at",
         "step_3 = explore.inside",
+    ]
+
+
+def test_values_of_numpy_and_of_other_types_are_code_with_its_imports(session):
+    keys = [np.int64(7), np.datetime64("2026-01-02"), uuid.UUID(int=1), dt.date(2026, 1, 2)]
+    for key in keys:
+        session.row(session.world, "artists", key)
+    book = saved(session)
+    (set_up,) = [source for source in sources(book) if "stack.ensure_running" in source]
+    assert [line for line in set_up.splitlines() if "workbench" not in line][:3] == [
+        "import datetime",
+        "from pandas import Timestamp",
+        "from uuid import UUID",
+    ]
+    assert [step.partition("key=")[2] for step in steps(book)] == [
+        "7)",
+        "Timestamp('2026-01-02 00:00:00'))",
+        "UUID('00000000-0000-0000-0000-000000000001'))",
+        "datetime.date(2026, 1, 2))",
     ]
 
 
