@@ -201,6 +201,55 @@ def test_values_of_numpy_and_of_other_types_are_code_with_its_imports(session):
     ]
 
 
+class _WithoutFigures(ast.NodeTransformer):
+    """Remove the values of a statement, which a person replaces, and the numbers of rows."""
+
+    def visit_keyword(self, node):
+        node = self.generic_visit(node)
+        return ast.keyword("values", ast.Constant(None)) if node.arg == "values" else node
+
+    def visit_Constant(self, node):
+        return ast.Constant(0) if type(node.value) is int else node
+
+
+def statements(book):
+    """Return the statements of the code cells, but imports, without figures."""
+    trees = (_WithoutFigures().visit(ast.parse(source)) for source in sources(book))
+    return [
+        ast.unparse(node)
+        for tree in trees
+        for node in tree.body
+        if not isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+
+
+def test_notebook_93_begins_with_what_save_writes(session, monkeypatch):
+    path = paths.ROOT / "notebooks" / "90_your_own" / "93_dashboard.ipynb"
+    book = nbformat.read(path, as_version=4)
+    queries = [
+        ast.literal_eval(node.value)
+        for source in sources(book)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.keyword) and node.arg == "statement"
+    ]
+    table = hudi.Table("trips", f"{session.world.lake.tables}/bikeshare/trips", ("id",), "__lsn")
+    monkeypatch.setattr(saving, "find", lambda world, name: table)
+    labels = pd.DataFrame({"label": ["captured"]})
+    monkeypatch.setattr(hudi, "labels", lambda world, table: labels)
+    session.at(session.world, table, "captured")
+    for query in queries:
+        session.sql(
+            session.world, query, values={"quarter": "", "first": pd.Timestamp("2025-01-01")}
+        )
+    expected = statements(saved(session, "trips"))
+    assert len(queries) == 2 and len(expected) > 15
+    own = statements(book)
+    services = "stack.ensure_running(world, 'spark')"  # 93 captures the tables, too
+    assert [line for line in expected if line not in own] == [services]
+    positions = [own.index(line) for line in expected if "step_" in line]
+    assert positions == sorted(positions)
+
+
 def test_a_failed_call_is_no_step(session):
     def fails(world):
         raise LakeError("no such table")
