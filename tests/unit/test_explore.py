@@ -65,6 +65,8 @@ def test_names_that_no_table_or_several_have(world, people):
     with pytest.raises(LakeError, match="(?s)2 tables .*one of datalake/people, other/people"):
         explore.find(world, "people")
     assert explore.find(world, "other/people").base.endswith("other/people")
+    arrow_lake.new_table(world, "people", path="people")
+    assert explore.find(world, "people").base == f"{world.lake.tables}/people", "its path"
     with pytest.raises(LakeError, match="(?s)no table 'peple'.*did you mean 'people'"):
         explore.at(world, "peple")
 

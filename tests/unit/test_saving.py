@@ -1,6 +1,7 @@
 """Saving a session: which calls are its steps, and the code of each."""
 
 import ast
+import dataclasses
 import datetime as dt
 import gc
 import uuid
@@ -110,6 +111,15 @@ def test_the_calls_are_steps_with_parameters_in_place_of_what_they_share(session
         ast.parse(source)
     assert all(not cell.get("outputs") for cell in book.cells)
     nbformat.validate(book)
+
+
+def test_a_table_with_another_key_is_saved_with_it(session):
+    keyed = dataclasses.replace(session.artists, key=("id", "day"))
+    session.diff(session.world, keyed, "t1", "t3")
+    book = saved(session)
+    (step,) = steps(book)
+    assert "table=dataclasses.replace(explore.find(world, table), key=('id', 'day'))," in step
+    assert any(source.startswith("import dataclasses\n") for source in sources(book))
 
 
 def test_a_parameter_replaces_only_arguments_of_its_role(session, monkeypatch):

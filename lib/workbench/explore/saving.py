@@ -27,8 +27,9 @@ INTRODUCTION = """\
 The steps of a session, saved by `explore.save`. A figure as of a label is the same in each run. Other
 figures are compared with those of the session, and shown if they differ; so are all of them with other
 parameters."""
-# {name: import} for values of the types that a statement or a key has
+# {name: import} for what the code of an argument may need
 VALUE_IMPORTS = {
+    "dataclasses": "import dataclasses",
     "datetime": "import datetime",
     "Decimal": "from decimal import Decimal",
     "Timestamp": "from pandas import Timestamp",
@@ -237,6 +238,8 @@ def _argument(world: World, name: str, value: Any, names: Mapping[str, str]) -> 
     label_names = {names[role]: role for role in ("since", "until")}
     if name == "table":
         code = _name_or_literal(_path(world, value), {names["table"]: "table"})
+        if isinstance(value, hudi.Table) and value.key != find(world, _path(world, value)).key:
+            code = f"dataclasses.replace(explore.find(world, {code}), key={value.key!r})"
     elif name in LABELS:
         code = _name_or_literal(value, label_names)
     elif name == "labels":
