@@ -30,8 +30,7 @@ def explore_table(name):
     view = [*hudi.catalog_names(table)][-1]
     counts = explore.sql(world, f"SELECT count(*) AS n FROM {view}")
     explore.chart(counts)
-    if world.query.kind == "spark":
-        explore.sql(world, f"SELECT * FROM {view} LIMIT 5", at=last)
+    explore.sql(world, f"SELECT count(*) AS n FROM {view}", at=last)
     if labels:
         explore.slider(world, name, labels[-4:], at=last)
     for call in (

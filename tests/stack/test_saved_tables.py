@@ -54,4 +54,4 @@ def test_tables_of_two_walkthroughs(name, ports, tmp_path, monkeypatch):
     with instance.world_of_its_own(name, ports) as world:
         outbox.walkthrough.ensure(world, "11_source_database", "12_connectors", "13_hudi_ingest")
         museum.walkthrough.ensure(world, "51_source_database", "52_connectors", "53_hudi_ingest")
-        check_saved_sessions(name, ["moma/artists_cow", "moma/artists_mor"])
+        check_saved_sessions(name, ["datalake/cdc_events", "moma/artists_cow", "moma/artists_mor"])
