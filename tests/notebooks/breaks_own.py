@@ -213,13 +213,14 @@ DASHBOARD = [
             """
 from workbench import hudi
 
+table = "bikeshare/stations"
 until = hudi.commits(explore.find(world, table))["instant"].iloc[-1]""",
             {
-                "at: len(step_1.rows)": "saved",
-                "at: len(step_1.changed)": "saved",
-                "at: step_1.changed.to_numpy().sum()": "saved",
+                "at: len(step_1.rows)": "17000",
+                "at: len(step_1.changed)": "17000",
+                "at: step_1.changed.to_numpy().sum()": "saved 0",
             },
-            undo="until = 'captured'",
+            undo="table, until = 'bikeshare/trips', 'captured'",
         ),
         Break(
             "step_2 = explore.sql(",
