@@ -27,13 +27,13 @@ def explore_table(name):
     explore.at(world, name)
     rows = explore.at(world, name, last).rows
     explore.profile(world, name, at=last, against=first)
-    view = [*hudi.catalog_names(table)][-1]
-    counts = explore.sql(world, f"SELECT count(*) AS n FROM {view}")
-    explore.chart(counts)
-    explore.sql(world, f"SELECT count(*) AS n FROM {view}", at=last)
+    explore.chart(rows)
+    statement = f"SELECT count(*) AS n FROM {[*hudi.catalog_names(table)][-1]}"
     if labels:
         explore.slider(world, name, labels[-4:], at=last)
     for call in (
+        lambda: explore.sql(world, statement),
+        lambda: explore.sql(world, statement, at=last),
         lambda: explore.diff(world, name, first, last),
         lambda: explore.row(world, name, rows[table.key[0]].tolist()[0]),
     ):

@@ -7,7 +7,7 @@ import instance
 import pytest
 import saved_sessions
 from workbench.run import runner
-from workbench.walkthroughs import museum, outbox
+from workbench.walkthroughs import museum
 
 pytestmark = pytest.mark.drill
 
@@ -49,9 +49,8 @@ def test_all_tables_in_world_local(world, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name, ports", [("s3", 60), ("cluster", 80)])
-def test_tables_of_two_walkthroughs(name, ports, tmp_path, monkeypatch):
+def test_tables_of_the_museum(name, ports, tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
     with instance.world_of_its_own(name, ports) as world:
-        outbox.walkthrough.ensure(world, "11_source_database", "12_connectors", "13_hudi_ingest")
         museum.walkthrough.ensure(world, "51_source_database", "52_connectors", "53_hudi_ingest")
-        check_saved_sessions(name, ["datalake/cdc_events", "moma/artists_cow", "moma/artists_mor"])
+        check_saved_sessions(name, ["moma/artists_cow", "moma/artists_mor"])
