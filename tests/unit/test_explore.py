@@ -120,6 +120,19 @@ def test_a_frame_as_html_and_as_text(world, people):
     assert "<b>Ada *" in repr(frame) and repr(frame).startswith(frame.title)
 
 
+def test_bytes_that_are_no_text_are_shown(world):
+    table = arrow_lake.new_table(world, "hashes")
+    for number, value in enumerate([b"\x00\x96", b"\xff\xfe"]):
+        arrow_lake.commit(
+            world, table, pa.table({"id": [1], "hash": [value]}), number, f"t{number}"
+        )
+    frame = explore.at(world, table, "t1")
+    assert r"b'\xff\xfe' *" in repr(frame) and r"b&#x27;\xff" in frame._repr_html_().replace(
+        "&#39;", "&#x27;"
+    )
+    assert r"b'\x00\x96'" in repr(explore.diff(world, table, "t0", "t1"))
+
+
 def test_a_condition_selects_rows_of_both_frames(world, people):
     frame = explore.at(world, people, "t1", where="land = 'dk'")
     assert list(frame.rows["id"]) == [2] and "1 added, 0 removed" in frame.title
