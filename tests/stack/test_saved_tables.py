@@ -6,8 +6,11 @@ import json
 import instance
 import pytest
 import saved_sessions
+from lake_help import labeled_table
+from workbench import hudi
+from workbench.explore import finding
 from workbench.run import runner
-from workbench.walkthroughs import museum
+from workbench.spark import session
 
 pytestmark = pytest.mark.drill
 
@@ -49,8 +52,12 @@ def test_all_tables_in_world_local(world, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name, ports", [("s3", 60), ("cluster", 80)])
-def test_tables_of_the_museum(name, ports, tmp_path, monkeypatch):
+def test_tables_in_other_worlds(name, ports, tmp_path, monkeypatch):
+    """A table of each type, with three labels; the second one is not in the catalog."""
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
-    with instance.world_of_its_own(name, ports) as world:
-        museum.walkthrough.ensure(world, "51_source_database", "52_connectors", "53_hudi_ingest")
-        check_saved_sessions(name, ["moma/artists_cow", "moma/artists_mor"])
+    services = ["kafka", "spark", *(["s3"] if name == "s3" else [])]
+    with instance.world_of_its_own(name, ports, services) as world:
+        spark = session(world)
+        tables = [labeled_table(world, spark, kind)[1] for kind in ("cow", "mor")]
+        hudi.register(spark, tables[0])
+        check_saved_sessions(name, [finding.relative_path(world, table) for table in tables])
