@@ -1,16 +1,18 @@
 """An instance of the stack for one run of tests or benchmarks, removed at its end."""
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
 
 import psutil
+import pytest
 from workbench import stack
-from workbench.base import paths, pidfiles
+from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.base.wait import file_lock
-from workbench.stack import process
+from workbench.stack import artifacts, process
 
 
 def exclusive_run():
@@ -27,6 +29,32 @@ def exclusive_run():
             hint="wait until it is done",
         ),
     )
+
+
+@contextlib.contextmanager
+def world_of_its_own(name, ports, services=()):
+    """Yield a world whose services run in an instance of their own, removed at the end.
+
+    Args:
+        name: name of the world.
+        ports: its first port, above that of the tests.
+        services: the services to start, by default those of the world.
+    """
+    artifacts.install(print, *{name} & {*artifacts.OPTIONAL_SERVICES})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBENCH_PORT_BASE", str(int(os.environ["WORKBENCH_PORT_BASE"]) + ports))
+        patch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-{name}")
+        stack.down()
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
+        stop_with_process(os.getpid(), remove=True)
+        world = params.load(name)
+        try:
+            with params.activate(world):
+                stack.up(world, services)
+                yield world
+        finally:
+            stack.down()
+            shutil.rmtree(paths.state_dir(), ignore_errors=True)
 
 
 def stop_with_process(pid, *, remove):

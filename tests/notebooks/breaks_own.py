@@ -191,7 +191,7 @@ WET = "UPDATE weather SET rain_mm = rain_mm %s 50 WHERE measured_at = '2025-03-0
 DASHBOARD = [
     Run(
         Break(
-            "RAIN =",
+            "# a reading at midnight",
             'trips = trips[trips["station"] != "Altstadt Station"]',
             {
                 "trips of the charts": "stations",
@@ -206,6 +206,28 @@ DASHBOARD = [
             undo=f"_source({RELABELED % 'Hafen'!r})\n_source({WET % '-'!r})",
         ),
         parameters={"compare": "Hafen"},
-    )
+    ),
+    Run(
+        Break(
+            "step_1 = explore.at(",
+            """
+from workbench import hudi
+
+table = "bikeshare/stations"
+until = hudi.commits(explore.find(world, table))["instant"].iloc[-1]""",
+            {
+                "at: len(step_1.rows)": "17000",
+                "at: len(step_1.changed)": "17000",
+                "at: step_1.changed.to_numpy().sum()": "saved 0",
+            },
+            undo="table, until = 'bikeshare/trips', 'captured'",
+        ),
+        Break(
+            "step_2 = explore.sql(",
+            'filters["first"] = Timestamp("2025-07-01")',
+            {"sql: len(step_2)": "≠", "sql: len(step_3)": "≠"},
+        ),
+        parameters={"compare": ""},
+    ),
 ]
 BREAKS = {"91_capture": CAPTURE, "92_explore": EXPLORE, "93_dashboard": DASHBOARD}

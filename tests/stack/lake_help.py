@@ -116,3 +116,20 @@ def kill_service_during(job, under_way, what, service="spark"):
     worker.join(120)
     assert not worker.is_alive()
     return raised
+
+
+def labeled_table(world, spark, kind):
+    """Ingest three commits, each under a label, into a new table; return its topic and the table."""
+    history = {
+        "t1": [change_record(n, 1, f"<i>{n}</i>") for n in range(1, 31)],
+        "t2": [change_record(1, 2, "one, changed"), change_record(31, 2, "new")],
+        "t3": [change_record(1, 3, "one, moved", part="q"), change_record(2, 3, op="d")],
+    }
+    topic = new_topic(world)
+    compaction = {"hoodie.compact.inline": "false"}
+    table = new_table(world, type=kind, index="GLOBAL_SIMPLE", extra=compaction)
+    for label, messages in history.items():
+        produce(world, topic, *messages)
+        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
+        hudi.label(world, table, label)
+    return topic, table

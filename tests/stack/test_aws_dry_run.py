@@ -22,6 +22,7 @@ import aws_double
 import boto3
 import pytest
 import requests
+import saved_sessions
 from moto.server import ThreadedMotoServer
 from workbench import connect, stack
 from workbench.base import params, paths, secrets, tls
@@ -198,6 +199,10 @@ def asked(near, text):
     return None if create else rows
 
 
+def last_record(tmp_path):
+    return max((tmp_path / "runs").glob("*/run.json"), key=lambda path: path.stat().st_mtime)
+
+
 @pytest.fixture
 def cloud(near, tmp_path):
     """A function that runs the notebooks of a walkthrough in world `aws`; it returns the run's
@@ -284,8 +289,7 @@ def cloud(near, tmp_path):
             text=True,
             timeout=4 * MOST,
         )
-        (record,) = (tmp_path / "runs").glob("*/run.json")
-        found = json.loads(record.read_text())
+        found = json.loads(last_record(tmp_path).read_text())
         failed = [(n["path"], n["error"]) for n in found["notebooks"] if n["status"] != "passed"]
         assert done.returncode == 0 and not failed, (
             f"{failed}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
@@ -339,3 +343,15 @@ def test_the_calls_of_a_walkthrough(cloud, track):
         if re.search("made-for-the-dry-run", str(v))
     ]
     same_calls(track, calls)
+
+
+@pytest.mark.drill
+def test_saved_sessions_pass(cloud, tmp_path):
+    """Sessions with each table of the lake: explore.sql is Athena's, and hudi-rs reads from S3."""
+    cloud("11_source_database", "12_connectors", "13_hudi_ingest")
+    with saved_sessions.sessions() as prefix:
+        cloud(prefix)
+        found = saved_sessions.output(last_record(tmp_path).parent)
+        assert "datalake/cdc_events" in found["saved"] and not found["failed"], found
+        cloud(*found["saved"].values())
+    assert not saved_sessions.red_checks(json.loads(last_record(tmp_path).read_text()))

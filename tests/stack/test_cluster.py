@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,11 +11,11 @@ import psutil
 import pytest
 import requests
 from workbench import stack
-from workbench.base import params, paths, tls
+from workbench.base import paths, tls
 from workbench.base.wait import wait_until
 from workbench.run import runner
 from workbench.spark import session
-from workbench.stack import artifacts, process
+from workbench.stack import process
 
 SPARK = ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
 
@@ -24,21 +23,8 @@ SPARK = ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
 @pytest.fixture(scope="module")
 def cluster():
     """The Spark part of world `cluster` in an instance of its own."""
-    artifacts.install()
-    base = int(os.environ["WORKBENCH_PORT_BASE"]) + 80
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WORKBENCH_INSTANCE", "test-cluster")
-        patch.setenv("WORKBENCH_PORT_BASE", str(base))
-        stack.down()
-        shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        instance.stop_with_process(os.getpid(), remove=True)
-        world = params.load("cluster")
-        try:
-            stack.up(world, SPARK)
-            yield world
-        finally:
-            stack.down()
-            shutil.rmtree(paths.state_dir(), ignore_errors=True)
+    with instance.world_of_its_own("cluster", 80, SPARK) as world:
+        yield world
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +62,6 @@ def test_two_workers_and_one_application(cluster, spark):
 
 def test_python_workers_run_on_the_executors(cluster, spark):
     def ancestors(frames):
-        import os
         import sys
         import threading
 

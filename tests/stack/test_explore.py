@@ -2,6 +2,7 @@
 source's change log, whichever engine reads it."""
 
 import itertools
+import time
 from random import Random
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from workbench import explore, hudi, trace
 from workbench.explore import finding, views
 from workbench.source import postgres
 from workbench.topic import registry, topics
+from worlds import with_settings
 
 NAME, ROWS, CHANGES, SEED = "explore_test", 300, 40, 11
 TOPIC = f"{NAME}.public.artists"
@@ -205,6 +207,22 @@ def test_the_lists_of_tables_and_of_instants(past, spark, monkeypatch):
         history = explore.history(past.lab, table).frame
         assert set(LABELS) <= set(history["label"]) and history["readable"].all()
         assert history["offsets"].str.startswith("0:").all()
+
+
+def test_the_messages_that_a_table_has_not_ingested(past):
+    def unread(world):
+        found = explore.tables(world).set_index("table")["unread"]
+        return [found[f"{table.database}/{table.name}"] for table in past.tables]
+
+    assert unread(past.lab) == [0, 0]
+    end = topics.offset_span(past.lab, TOPIC) + 2
+    with postgres.connect(past.lab) as source:
+        source.execute("INSERT INTO artists VALUES (1001, 'a'), (1002, 'b')")
+    topics.wait_for_messages(past.lab, TOPIC, end, connector=NAME)
+    assert unread(past.lab) == [2, 2]
+    begun = time.monotonic()
+    away = with_settings(past.lab, kafka={"bootstrap": "127.0.0.1:1"})
+    assert all(pd.isna(count) for count in unread(away)) and time.monotonic() - begun < 3
 
 
 def test_the_history_of_a_row(past, monkeypatch):

@@ -12,31 +12,17 @@ import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from lake_help import SCHEMA, change_record, new_table, new_topic, produce
+from lake_help import labeled_table
 from workbench import explore, hudi
 from workbench.base import paths
 from workbench.base.errors import LakeError
 from workbench.run import runner
 from workbench.topic import topics
 
-# three commits, each under a label
-HISTORY = [
-    ("t1", [change_record(n, 1, f"<i>{n}</i>") for n in range(1, 31)]),
-    ("t2", [change_record(1, 2, "one, changed"), change_record(31, 2, "new")]),
-    ("t3", [change_record(1, 3, "one, moved", part="q"), change_record(2, 3, op="d")]),
-]
-
 
 @pytest.fixture(scope="module", params=["cow", "mor"])
 def past(world, spark, request):
-    topic = new_topic(world)
-    table = new_table(
-        world, type=request.param, index="GLOBAL_SIMPLE", extra={"hoodie.compact.inline": "false"}
-    )
-    for label, messages in HISTORY:
-        produce(world, topic, *messages)
-        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
-        hudi.label(world, table, label)
+    topic, table = labeled_table(world, spark, request.param)
     yield SimpleNamespace(table=table, view=hudi.register(spark, table))
     hudi.drop(spark, world, table)
     topics.delete(world, topic)

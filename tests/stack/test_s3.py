@@ -33,7 +33,7 @@ from workbench.checks import check
 from workbench.hudi import timeline
 from workbench.run import runner
 from workbench.spark import session
-from workbench.stack import artifacts, process, services
+from workbench.stack import process, services
 from workbench.walkthroughs import museum, outbox
 from worlds import with_settings
 
@@ -44,21 +44,8 @@ ROWS = 3_000
 @pytest.fixture(scope="module")
 def lake():
     """World s3 in an instance of its own, its endpoint started."""
-    artifacts.install(print, "s3")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WORKBENCH_PORT_BASE", str(int(os.environ["WORKBENCH_PORT_BASE"]) + 60))
-        patch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-s3")
-        stack.down()
-        shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        instance.stop_with_process(os.getpid(), remove=True)
-        world = params.load("s3")
-        try:
-            with params.activate(world):
-                stack.up(world, ["s3"])
-                yield world
-        finally:
-            stack.down()
-            shutil.rmtree(paths.state_dir(), ignore_errors=True)
+    with instance.world_of_its_own("s3", 60, ["s3"]) as world:
+        yield world
 
 
 def test_it_listens_on_loopback_and_wants_the_key(lake, tmp_path):

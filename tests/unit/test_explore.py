@@ -65,6 +65,8 @@ def test_names_that_no_table_or_several_have(world, people):
     with pytest.raises(LakeError, match="(?s)2 tables .*one of datalake/people, other/people"):
         explore.find(world, "people")
     assert explore.find(world, "other/people").base.endswith("other/people")
+    arrow_lake.new_table(world, "people", path="people")
+    assert explore.find(world, "people").base == f"{world.lake.tables}/people", "its path"
     with pytest.raises(LakeError, match="(?s)no table 'peple'.*did you mean 'people'"):
         explore.at(world, "peple")
 
@@ -116,6 +118,19 @@ def test_a_frame_as_html_and_as_text(world, people):
     assert marked == ["&lt;b&gt;Ada", "3", "<span style='color:#8A9099'>null</span>", "uk"]
     assert "<script" not in html and "http" not in html
     assert "<b>Ada *" in repr(frame) and repr(frame).startswith(frame.title)
+
+
+def test_bytes_that_are_no_text_are_shown(world):
+    table = arrow_lake.new_table(world, "hashes")
+    for number, value in enumerate([b"\x00\x96", b"\xff\xfe"]):
+        arrow_lake.commit(
+            world, table, pa.table({"id": [1], "hash": [value]}), number, f"t{number}"
+        )
+    frame = explore.at(world, table, "t1")
+    assert r"b'\xff\xfe' *" in repr(frame) and r"b&#x27;\xff" in frame._repr_html_().replace(
+        "&#39;", "&#x27;"
+    )
+    assert r"b'\x00\x96'" in repr(explore.diff(world, table, "t0", "t1"))
 
 
 def test_a_condition_selects_rows_of_both_frames(world, people):
@@ -446,6 +461,20 @@ def test_a_profile(world):
     assert drifted[drifted].index.tolist() == ["sparkline", "drift"]
     assert profile.rows.set_index("column")["drift"].tolist() == [0, 0.7, 0, 0, 0, 0]
     assert profile._repr_html_().count('marked"') == 2
+
+
+def test_a_long_value_of_a_profile_is_shown_with_an_ellipsis(world):
+    table, long = arrow_lake.new_table(world, "long"), "a value of forty characters, and a bit <>"
+    arrow_lake.commit(world, table, pa.table({"id": [1, 2], "text": [long, long[:24]]}), 0, "t0")
+    profile = explore.profile(world, table)
+    row = profile.rows.set_index("column").loc["text"]
+    assert row[["min", "max", "top_five"]].tolist() == [
+        long[:24],
+        long,
+        f"{long[:24]} (1), {long} (1)",
+    ]
+    assert repr(profile).count(f"{long[:24]}…") == 2 and long not in repr(profile)
+    assert f"{long[:24]} (1), {long[:24]}… (1)" in profile._repr_html_()
 
 
 # --- tables and history

@@ -29,6 +29,7 @@ LITERALS = {  # what belongs into a params file: a notebook runs in every world
 # a text among the parameters, and the comment that names its choices: `source = "landed"  #
 # "landed": the files; …`
 CHOICES = re.compile(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", re.M)
+SAVED = {"world", "table", "since", "until"}  # the parameters that explore.save writes
 # methods that return a new table or value and change nothing
 DATAFRAME_METHODS = {
     "agg",
@@ -121,8 +122,9 @@ def sections_are_there(book):
 
 def parameters_are_literals(book):
     try:
-        count = len(notebooks.declared_parameters(book, ""))
-        if not 1 <= count <= 5:
+        declared = {*notebooks.declared_parameters(book, "")}
+        count = len(declared - SAVED if declared > SAVED else declared - {"world"})
+        if not 0 <= count <= 4:
             yield f"{count} parameters: world and one to four knobs"
     except ParamsError as e:
         yield str(e)

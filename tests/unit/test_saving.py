@@ -1,11 +1,15 @@
 """Saving a session: which calls are its steps, and the code of each."""
 
 import ast
+import dataclasses
+import datetime as dt
 import gc
+import uuid
 import weakref
 from types import SimpleNamespace
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -109,6 +113,15 @@ def test_the_calls_are_steps_with_parameters_in_place_of_what_they_share(session
     nbformat.validate(book)
 
 
+def test_a_table_with_another_key_is_saved_with_it(session):
+    keyed = dataclasses.replace(session.artists, key=("id", "day"))
+    session.diff(session.world, keyed, "t1", "t3")
+    book = saved(session)
+    (step,) = steps(book)
+    assert "table=dataclasses.replace(explore.find(world, table), key=('id', 'day'))," in step
+    assert any(source.startswith("import dataclasses\n") for source in sources(book))
+
+
 def test_a_parameter_replaces_only_arguments_of_its_role(session, monkeypatch):
     """A label may be equal to an engine, a condition, a key or the name of the table."""
     names = ["spark", "3", "true", "moma/artists_mor"]
@@ -122,7 +135,7 @@ def test_a_parameter_replaces_only_arguments_of_its_role(session, monkeypatch):
     assert steps(book) == [
         "step_1 = explore.row(world, table=table, key='3')",
         "step_2 = explore.row(world, table=table, key=3)",
-        "step_3 = explore.at(world, table=table, instant=until, where='true')",
+        "step_3 = explore.at(world, table=table, instant=until)",
         "step_4 = explore.sql(world, statement='3', at=since, on='spark', values={'x': 'spark'})",
         "step_5 = explore.slider(world, table=table, labels=[since, '3', until], at=since)",
     ]
@@ -177,6 +190,74 @@ def test_a_repeated_call_is_one_step_and_calls_inside_a_call_are_none(session):
         "step_2 = explore.at",
         "step_3 = explore.inside",
     ]
+
+
+def test_values_of_numpy_and_of_other_types_are_code_with_its_imports(session):
+    keys = [np.int64(7), np.datetime64("2026-01-02"), uuid.UUID(int=1), dt.date(2026, 1, 2)]
+    for key in keys:
+        session.row(session.world, "artists", key)
+    book = saved(session)
+    (set_up,) = [source for source in sources(book) if "stack.ensure_running" in source]
+    assert [line for line in set_up.splitlines() if "workbench" not in line][:3] == [
+        "import datetime",
+        "from pandas import Timestamp",
+        "from uuid import UUID",
+    ]
+    assert [step.partition("key=")[2] for step in steps(book)] == [
+        "7)",
+        "Timestamp('2026-01-02 00:00:00'))",
+        "UUID('00000000-0000-0000-0000-000000000001'))",
+        "datetime.date(2026, 1, 2))",
+    ]
+
+
+class _WithoutFigures(ast.NodeTransformer):
+    """Remove the values of a statement, which a person replaces, and the numbers of rows."""
+
+    def visit_keyword(self, node):
+        node = self.generic_visit(node)
+        return ast.keyword("values", ast.Constant(None)) if node.arg == "values" else node
+
+    def visit_Constant(self, node):
+        return ast.Constant(0) if type(node.value) is int else node
+
+
+def statements(book):
+    """Return the statements of the code cells, but imports, without figures."""
+    trees = (_WithoutFigures().visit(ast.parse(source)) for source in sources(book))
+    return [
+        ast.unparse(node)
+        for tree in trees
+        for node in tree.body
+        if not isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+
+
+def test_notebook_93_begins_with_what_save_writes(session, monkeypatch):
+    path = paths.ROOT / "notebooks" / "90_your_own" / "93_dashboard.ipynb"
+    book = nbformat.read(path, as_version=4)
+    queries = [
+        ast.literal_eval(node.value)
+        for source in sources(book)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.keyword) and node.arg == "statement"
+    ]
+    table = hudi.Table("trips", f"{session.world.lake.tables}/bikeshare/trips", ("id",), "__lsn")
+    monkeypatch.setattr(saving, "find", lambda world, name: table)
+    labels = pd.DataFrame({"label": ["captured"]})
+    monkeypatch.setattr(hudi, "labels", lambda world, table: labels)
+    session.at(session.world, table, "captured")
+    for query in queries:
+        session.sql(
+            session.world, query, values={"quarter": "", "first": pd.Timestamp("2025-01-01")}
+        )
+    expected = statements(saved(session, "trips"))
+    assert len(queries) == 2 and len(expected) > 15
+    own = statements(book)
+    services = "stack.ensure_running(world, 'spark')"  # 93 captures the tables, too
+    assert [line for line in expected if line not in own] == [services]
+    positions = [own.index(line) for line in expected if "step_" in line]
+    assert positions == sorted(positions)
 
 
 def test_a_failed_call_is_no_step(session):

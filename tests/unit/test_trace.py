@@ -437,6 +437,10 @@ def test_it_is_printed_line_by_line(capsys, monkeypatch):
     ):
         assert text in out
     assert "700.0" not in out and "NaN" not in out
+    lines = [line.rstrip() for line in out.rstrip().splitlines()]
+    assert [line.rstrip() for line in repr(history()).splitlines()] == lines
+    page = history()._repr_html_()
+    assert "artists 7: 2 changes" in page and page.count("<table") == 2
 
 
 def test_a_key_and_a_topic_are_printed_as_text(capsys, monkeypatch):

@@ -49,7 +49,7 @@ def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
         for alias in names.union(*[(full, full.rpartition("/")[2]) for full in (path, name)]):
             by_name.setdefault(alias, {})[path] = declared
     matches = by_name.get(table, {})
-    if len(matches) > 1:
+    if len(matches) > 1 and table not in matches:  # a path names one table
         raise LakeError(
             f"{len(matches)} tables have the name {table!r}",
             expected=f"one of {', '.join(sorted(matches))}",
@@ -61,7 +61,7 @@ def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
             expected=did_you_mean(table, by_name),
             hint="explore.tables(world) lists the tables; a notebook on ingestion creates them",
         )
-    return matches.popitem()[1]
+    return matches.get(table) or matches.popitem()[1]
 
 
 def row(world: World, table: Union[hudi.Table, str], key: Any) -> trace.RowHistory:

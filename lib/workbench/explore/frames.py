@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Union
+from typing import Any, Iterator, Optional, Union
 
 import pandas as pd
 import pyarrow
@@ -37,14 +37,16 @@ class Frame:
     rows: pd.DataFrame
     changed: pd.DataFrame
     shown: int = SHOWN_ROWS
+    _short: Optional[pd.DataFrame] = None  # `rows` as they are displayed, if texts are shortened
 
     def _changed_first(self) -> pd.DataFrame:
         is_changed = self.changed.any(axis=1)
-        return self.rows.loc[is_changed.sort_values(ascending=False, kind="stable").index]
+        rows = self.rows if self._short is None else self._short
+        return rows.loc[is_changed.sort_values(ascending=False, kind="stable").index]
 
     def __repr__(self) -> str:
         """Return the title and the first rows; a changed cell ends with `*`."""
-        texts = self._changed_first().head(self.shown).astype(str)
+        texts = self._changed_first().head(self.shown).map(str)  # `astype` decodes bytes
         texts = texts.mask(self.changed.loc[texts.index], texts + " *")
         return f"{self.title}\n{texts.to_string(index=False)}"
 

@@ -7,16 +7,18 @@ import contextlib
 import datetime as dt
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
 import pandas as pd
 
 from .. import hudi
 from ..base import WorkbenchError, World, files
 from ..display import draw, show
-from ..hudi.ingesting import read_progress
+from ..hudi.changes import SourceProgress
+from ..hudi.ingesting import last_ingest_action, read_progress
 from ..hudi.timeline import completed_actions, missing_files, parse_instant
 from ..source import mariadb, postgres
+from ..topic import topics
 from .finding import find, lake_tables, relative_path
 from .views import stored_rows
 
@@ -62,14 +64,54 @@ def tables(world: World) -> pd.DataFrame:
     Returns:
         table (its path in the lake, or source: database and name), kind, rows (by the statistics of the
         active commits or of the database), files and bytes (with the earlier versions), last_commit
-        (UTC), lag_s (seconds since then), labels.
+        (UTC), lag_s (seconds since then), unread (messages of its topic that it has not ingested;
+        missing if it is ingested from landed files, or if Kafka does not respond), labels.
     """
     with ThreadPoolExecutor(THREADS) as pool:
-        lake = pool.map(lambda table: _lake_row(world, table), lake_tables(world))
         sources = pool.map(lambda name: _source_rows(world, name), world.source_names)
+        lake = [*pool.map(lambda table: _lake_row(world, table), lake_tables(world))]
+        for row, unread in zip(lake, _unread(world, [row["progress"] for row in lake])):
+            row["unread"] = unread
         rows = [*lake, *(row for each in sources for row in each)]
-    columns = ["table", "kind", "rows", "files", "bytes", "last_commit", "lag_s", "labels"]
-    return pd.DataFrame(rows, columns=columns).astype({"files": "Int64"})
+    columns = [
+        "table",
+        "kind",
+        "rows",
+        "files",
+        "bytes",
+        "last_commit",
+        "lag_s",
+        "unread",
+        "labels",
+    ]
+    return pd.DataFrame(rows, columns=columns).astype({"files": "Int64", "unread": "Int64"})
+
+
+def _unread(world: World, tables: Sequence[Mapping[str, SourceProgress]]) -> list[Optional[int]]:
+    """Return the number of unread messages of each table; None if it is unknown.
+
+    Args:
+        world: the world.
+        tables: {source id: position} for each table.
+    """
+    ids = {source for progress in tables for source in progress if "offsets" in progress[source]}
+    ends: dict[str, tuple[str, dict[int, int]]] = {}
+    with contextlib.suppress(WorkbenchError):  # Kafka does not respond
+        if ids:
+            found = topics.all_end_offsets(world, lambda name: hudi.Topic(name).id in ids)
+            ends = {hudi.Topic(name).id: end for name, end in found.items()}
+
+    def count(progress: Mapping[str, SourceProgress]) -> Optional[int]:
+        counts = [
+            end - position["offsets"].get(str(partition), 0)
+            for source, position in progress.items()
+            # the offsets of a topic that was deleted and recreated have no meaning in the new one
+            if source in ends and position.get("topic_id") == ends[source][0]
+            for partition, end in ends[source][1].items()
+        ]
+        return sum(counts) if counts else None
+
+    return [count(progress) for progress in tables]
 
 
 def _lake_row(world: World, table: hudi.Table) -> dict[str, Any]:
@@ -80,6 +122,7 @@ def _lake_row(world: World, table: hudi.Table) -> dict[str, Any]:
         if ".hoodie" not in path and not path.endswith(".crc")
     ]
     last = parse_instant(actions[-1].instant) if actions else None
+    ingested = last_ingest_action(actions)
     return {
         "table": relative_path(world, table),
         "kind": {"cow": "Hudi, Copy-on-Write", "mor": "Hudi, Merge-on-Read"}[table.type],
@@ -88,6 +131,7 @@ def _lake_row(world: World, table: hudi.Table) -> dict[str, Any]:
         "bytes": sum(info.size for info in stored),
         "last_commit": last,
         "lag_s": round((dt.datetime.now(dt.timezone.utc) - last).total_seconds()) if last else None,
+        "progress": read_progress(ingested.metadata) if ingested else {},
         "labels": ", ".join(hudi.labels(world, table)["label"]),
     }
 

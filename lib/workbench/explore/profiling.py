@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence, Union
+from typing import Any, Optional, Sequence, Union
 
 import pandas as pd
 import pyarrow
@@ -19,6 +19,7 @@ from .views import Views, open_views, quoted
 BARS = "▁▂▃▄▅▆▇█"
 BINS = 12  # of a sparkline
 DRIFT = 0.1  # least share of rows with another value that is highlighted
+SHOWN_CHARS = 24  # of a value; the frame has all of it
 
 
 def profile(
@@ -45,7 +46,8 @@ def profile(
 
     Returns:
         A row for each column: column, type, null_percent, distinct, min, max, top_five, sparkline; with
-        `against` also drift. `changed` marks a drift from 0.1 on.
+        `against` also drift. `changed` marks a drift from 0.1 on. A value longer than 24 characters
+        is shown with an ellipsis; `rows` has all of it.
 
     Raises:
         LakeError: as `find` and `hudi.as_of`; or the condition is invalid.
@@ -54,24 +56,42 @@ def profile(
     at = at or require_commits(table, "profile")[-1].instant
     views = open_views(world, table, against or at, at, where)
     sides = ("after", "before") if against else ("after",)
-    result = pd.DataFrame([_profile_column(views, name, sides) for name in views.columns])
-    marked = pd.DataFrame(False, result.index, result.columns)
+    profiles = [_profile_column(views, name, sides) for name in views.columns]
+    full, short = (_with_texts(profiles, limit) for limit in (None, SHOWN_CHARS))
+    marked = pd.DataFrame(False, full.index, full.columns)
     rows = int(views.query("SELECT count(*) AS n FROM explore_after").loc[0, "n"])
-    title = f"{table.name} at {at}: {plural(rows, 'row')}, {plural(len(result), 'column')}"
-    if not against:
-        return Frame(title, result, marked, len(result))
-    marked.loc[result["drift"] >= DRIFT, ["sparkline", "drift"]] = True
-    title += f"; {marked['drift'].sum()} differ from {against}"
-    return Frame(title, result, marked, len(result))
+    title = f"{table.name} at {at}: {plural(rows, 'row')}, {plural(len(full), 'column')}"
+    if against:
+        marked.loc[full["drift"] >= DRIFT, ["sparkline", "drift"]] = True
+        title += f"; {marked['drift'].sum()} differ from {against}"
+    return Frame(title, full, marked, len(full), short)
+
+
+def _with_texts(profiles: Sequence[dict[str, Any]], limit: Optional[int]) -> pd.DataFrame:
+    """Return the profiles, with values of at most `limit` characters; a longer one ends with `…`."""
+
+    def text(value: Any) -> Any:
+        is_long = limit and isinstance(value, str) and len(value) > limit
+        return f"{value[:limit]}…" if is_long else value
+
+    return pd.DataFrame(
+        {
+            **profile,
+            "min": text(profile["min"]),
+            "max": text(profile["max"]),
+            "top_five": ", ".join(f"{text(str(v))} ({n:,})" for v, n in profile["top_five"]),
+        }
+        for profile in profiles
+    )
 
 
 def _profile_column(views: Views, name: str, sides: Sequence[str]) -> dict[str, Any]:
-    """Return the row of a column (see `profile`)."""
+    """Return the row of a column (see `profile`); top_five as pairs of value and number."""
     rows = _values_sql(name, views.columns[name], sides)
     figures = (
         views.query(
             f"SELECT side, count(*) AS n, 1 - count(v) / count(*) AS nulls, count(DISTINCT v) AS d, "
-            "left(CAST(min(v) AS TEXT), 40) AS low, left(CAST(max(v) AS TEXT), 40) AS high, "
+            "CAST(min(v) AS TEXT) AS low, CAST(max(v) AS TEXT) AS high, "
             f"min(x) AS first, max(x) AS last FROM {rows} GROUP BY side ORDER BY side"
         )
         .set_index("side")
@@ -108,7 +128,7 @@ def _profile_column(views: Views, name: str, sides: Sequence[str]) -> dict[str, 
         "distinct": figures["d"][0],
         "min": figures["low"][0],
         "max": figures["high"][0],
-        "top_five": ", ".join(f"{str(v)[:24]} ({n:,})" for v, n in common.head().items() if n),
+        "top_five": [(v, n) for v, n in common.head().items() if n],
         "sparkline": "".join(BARS[int(7 * n / max(bars.max(), 1))] for n in bars),
         **drift,
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar, Union, cast
 
 import nbformat
+import numpy as np
 import pandas as pd
 from IPython import get_ipython
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -26,12 +27,15 @@ INTRODUCTION = """\
 The steps of a session, saved by `explore.save`. A figure as of a label is the same in each run. Other
 figures are compared with those of the session, and shown if they differ; so are all of them with other
 parameters."""
-# The imports of values are those of the types that a statement takes
+# {name: import} for what the code of an argument may need
+VALUE_IMPORTS = {
+    "dataclasses": "import dataclasses",
+    "datetime": "import datetime",
+    "Decimal": "from decimal import Decimal",
+    "Timestamp": "from pandas import Timestamp",
+    "UUID": "from uuid import UUID",
+}
 SET_UP = """\
-import datetime
-from decimal import Decimal
-
-from pandas import Timestamp
 from workbench import explore, params, stack
 from workbench import walkthroughs  # declares the captured tables, for explore.row
 from workbench.checks import check
@@ -85,8 +89,12 @@ def recorded(function: Function) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        bound = inspect.signature(function).bind(*args, **kwargs).arguments
-        arguments = {name: _refer(value) for name, value in bound.items()}
+        signature = inspect.signature(function)
+        arguments = {
+            name: _refer(value)
+            for name, value in signature.bind(*args, **kwargs).arguments.items()
+            if not _is_default(value, signature.parameters[name].default)
+        }
         if not any(isinstance(value, pd.DataFrame) for value in arguments.values()):
             log, key = _log(), repr((function, arguments))
             step = log[key].step if key in log else f"step_{len(log) + 1}"
@@ -99,8 +107,17 @@ def recorded(function: Function) -> Function:
     return cast(Function, call)
 
 
+def _is_default(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
 def _refer(argument: Any) -> Any:
-    """Return the code for a frame that an earlier call returned; any other argument as it is."""
+    """Return the code for a frame that an earlier call returned; any other argument as it is.
+
+    A value of NumPy becomes one of Python, whose text is code.
+    """
+    if isinstance(argument, np.generic):
+        return pd.Series([argument]).tolist()[0]
     if isinstance(argument, pd.DataFrame):
         for call in _log().values():
             for code, frame in call.frames.items():
@@ -110,9 +127,10 @@ def _refer(argument: Any) -> Any:
 
 
 def _frames(code: str, result: Any) -> dict[str, pd.DataFrame]:
-    """Return {code: frame}: the result itself, or its attributes that are frames."""
-    attributes = getattr(result, "__dict__", {})
-    parts = {code: result, **{f"{code}.{name}": value for name, value in attributes.items()}}
+    """Return {code: frame}: the result itself, or its public attributes that are frames."""
+    attributes = getattr(result, "__dict__", {}).items()
+    public = {f"{code}.{name}": value for name, value in attributes if not name.startswith("_")}
+    parts = {code: result, **public}
     return {code: value for code, value in parts.items() if isinstance(value, pd.DataFrame)}
 
 
@@ -168,10 +186,18 @@ def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
     yield new_markdown_cell(INTRODUCTION.format(name.replace("_", " ")))
     source = "\n".join(f"{key} = {value!r}" for key, value in parameters.items())
     yield new_code_cell(source, metadata={"tags": ["parameters"]})
-    yield new_code_cell(SET_UP.format(tuple(parameters.values())))
-    for number, call in enumerate(calls, 1):
+    sources = [
+        ", ".join(_argument(world, *item, names) for item in call.arguments.items())
+        for call in calls
+    ]
+    imports = [
+        f"{line}\n"
+        for key, line in VALUE_IMPORTS.items()
+        if re.search(rf"\b{key}[.(]", str(sources))
+    ]
+    yield new_code_cell("".join(imports) + SET_UP.format(tuple(parameters.values())))
+    for number, (call, source) in enumerate(zip(calls, sources), 1):
         yield new_markdown_cell(f"## {number}. {call.name}")
-        source = ", ".join(_argument(world, *item, names) for item in call.arguments.items())
         yield new_code_cell(f"{call.step} = explore.{call.name}({source})\n{call.step}")
         differs = "changed" if any(map(call.arguments.get, INSTANTS)) else "'a later state'"
         checks = [
@@ -212,6 +238,8 @@ def _argument(world: World, name: str, value: Any, names: Mapping[str, str]) -> 
     label_names = {names[role]: role for role in ("since", "until")}
     if name == "table":
         code = _name_or_literal(_path(world, value), {names["table"]: "table"})
+        if isinstance(value, hudi.Table) and value.key != find(world, _path(world, value)).key:
+            code = f"dataclasses.replace(explore.find(world, {code}), key={value.key!r})"
     elif name in LABELS:
         code = _name_or_literal(value, label_names)
     elif name == "labels":

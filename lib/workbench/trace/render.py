@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import shutil
+from dataclasses import dataclass
 from typing import Any, Optional, cast
 
 import pandas
 
 from ..base.terminal import escape_unprintable
+from ..base.text import plural
+from ..display import show as tables
 from ..hudi.timeline import parse_instant
 from .in_lake import view_names
-from .row_history import RowHistory
+from .in_topic import TracedTable
 
 # {column: title} of the printed tables
 SOURCE_COLUMNS = {
@@ -30,12 +35,54 @@ TOPIC_COLUMNS = {
 HIDDEN_FIELDS = ["view", "_hoodie_commit_seqno", "_hoodie_record_key"]
 
 
+@dataclass(frozen=True, repr=False)
+class RowHistory:
+    """The history of a row, as `row` returns it.
+
+    Attributes:
+        table: the traced table.
+        key: record key of the row.
+        changes: one row per change (see `row`).
+        views: the current rows of each view (see `row`).
+    """
+
+    table: TracedTable
+    key: Any
+    changes: pandas.DataFrame
+    views: pandas.DataFrame
+
+    def __repr__(self) -> str:
+        """Return what `workbench trace` prints."""
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.table.name} {self.key}: {plural(len(self.changes), 'change')}"
+        parts = {title: self.changes, "shown now": self.views}
+        return "".join(str(tables.table(frame, name).data) for name, frame in parts.items())
+
+
 def show(history: RowHistory) -> None:
     """Print the changes of a row in the source, the topic and the lake, and the rows of the views."""
     from rich.console import Console
+
+    _write(Console(), history)
+
+
+def text(history: RowHistory) -> str:
+    """Return what `show` prints, as wide as the terminal, or 150 characters wide without one."""
+    from rich.console import Console
+
+    width = shutil.get_terminal_size((150, 24)).columns
+    console = Console(file=io.StringIO(), width=width)
+    with console.capture() as captured:
+        _write(console, history)
+    return captured.get().rstrip()
+
+
+def _write(console: Any, history: RowHistory) -> None:
     from rich.text import Text
 
-    console, changes = Console(), history.changes.copy()
+    changes = history.changes.copy()
     for column in ("made_at", "in_topic_at"):
         changes[column] = changes[column].dt.strftime("%Y-%m-%d %H:%M:%S.%f").str[:-3]
     has_version = changes["version"].notna()

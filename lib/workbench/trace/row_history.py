@@ -9,7 +9,6 @@ if hudi-rs cannot read a table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
 import pandas
@@ -22,27 +21,11 @@ from ..hudi.timeline import CompletedAction, WriteStat, completed_actions
 from . import in_topic
 from .in_lake import find_commit, rows_of_key, versions_at, view_names, written_file
 from .in_topic import Change, TracedTable
+from .render import RowHistory
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
 # fields of Change that are not in the result
 INTERNAL_COLUMNS = ["record", "payload_bytes", "lake"]
-
-
-@dataclass(frozen=True)
-class RowHistory:
-    """The result of `row`.
-
-    Attributes:
-        table: the traced table.
-        key: record key of the row.
-        changes: one row per change (see `row`).
-        views: the current rows of each view (see `row`).
-    """
-
-    table: TracedTable
-    key: Any
-    changes: pandas.DataFrame
-    views: pandas.DataFrame
 
 
 def row(world: World, table: TracedTable, key: Any) -> RowHistory:
