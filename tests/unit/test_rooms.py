@@ -29,6 +29,7 @@ ROOMS = (
     "deployment",
     "storefront",
     "walkthroughs",
+    "operate",
     "cli",
 )
 

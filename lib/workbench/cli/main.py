@@ -32,7 +32,7 @@ from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
-from . import aws, dlq, own, source, storefront
+from . import aws, dlq, operate, own, source, storefront
 from .options import WORLD, YES, CommandGroup, open_world, parse_key_values, print_findings
 
 app = typer.Typer(
@@ -47,6 +47,7 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(source.app, name="source")
 app.add_typer(storefront.app, name="storefront")
 own.register(app)
+operate.register(app)
 FROM_DIR = typer.Option(
     None,
     "--from",

@@ -207,6 +207,19 @@ class OwnFlow(CaptureFlow):
         ]
         return super().ingest(spark, world, *filled, kind=kind, stop=stop) if filled else {}
 
+    def comparable(self, spark: SparkSession, world: World, name: str = "") -> Capture:
+        """Return a capture whose `expected_sql` selects the columns that the lake has with the same values."""
+        capture = self.capture(name)
+        declared = declaration(capture.connector.removeprefix(OWN_PREFIX))
+        own = next(table for table in declared.tables if table.name == capture.name)
+        described, table = (
+            _describe_again(world, self.db, declared.database, own),
+            self.table(world, name),
+        )
+        if declared.raw and hudi.exists(table):
+            described = replace(described, columns=_same_columns(spark, self.db, described, table))
+        return replace(capture, expected_sql=_comparable_sql(self.db, described))
+
     def dead_letter_remedy(self, world: World, capture: Capture) -> str:
         """Return the commands. A replay would read the same messages again."""
         flow = capture.connector.removeprefix(OWN_PREFIX)

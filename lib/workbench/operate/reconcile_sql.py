@@ -1,0 +1,139 @@
+"""Checksums of rows, in the SQL of a source database and of DuckDB.
+
+Each value becomes the same text on both sides (reconcile_sql.yaml), and a row the texts of its columns. The text of a
+row identifies its values: | separates them, and each of !, | and null has a text of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+
+import pyarrow
+from pyarrow import types
+
+from ..base import yaml_files
+from ..explore.views import quoted
+
+DIALECTS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_suffix(".yaml"))
+HASH_VALUES = 2**60
+PLACE = "(partition)"  # the column of `Side.place`
+Sums = tuple[int, str, Any]  # number of rows, sum of their hashes, version
+KINDS: dict[str, Callable[[pyarrow.DataType], bool]] = {
+    "boolean": types.is_boolean,
+    "integer": types.is_integer,
+    "float": types.is_floating,
+    "decimal": types.is_decimal,
+    "date": types.is_date,
+    "timestamp": types.is_timestamp,
+    "binary": types.is_binary,
+    "string": types.is_string,
+}
+
+
+def text_sql(dialect: Mapping[str, str], kind: pyarrow.DataType, value: str) -> str:
+    """Return the SQL of the text of a value.
+
+    Args:
+        dialect: an element of DIALECTS.
+        kind: the type of the value in the lake.
+        value: SQL of the value; in the source it may have another type.
+
+    Raises:
+        KeyError: values of this type cannot be compared.
+    """
+    if types.is_list(kind):
+        item = cell_sql(dialect, kind.value_type, "e")
+        return dialect["list"].replace("{item}", item).replace("{}", value)
+    if types.is_struct(kind):
+        fields = [
+            cell_sql(dialect, field.type, dialect["field"].replace("{name}", field.name))
+            for field in kind
+        ]
+        text = dialect["struct"].replace("{fields}", dialect["join"].join(fields))
+        return text.replace("{}", value)
+    name = next((name for name, is_kind in KINDS.items() if is_kind(kind)), str(kind))
+    scale = str(kind.scale) if name == "decimal" else ""
+    return dialect[name].replace("{scale}", scale).replace("{}", value)
+
+
+def cell_sql(dialect: Mapping[str, str], kind: pyarrow.DataType, value: str) -> str:
+    """Return the SQL of a text without |, which is `!n` for null; the arguments are those of `text_sql`."""
+    text = text_sql(dialect, kind, value)
+    if types.is_string(kind) or types.is_nested(kind):
+        text = f"replace(replace({text}, '!', '!e'), '|', '!p')"
+    return f"coalesce({text}, '!n')"
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows of a table in the source or in the lake.
+
+    Attributes:
+        dialect: an element of DIALECTS.
+        rows: what follows FROM.
+        columns: {column: its type in the lake}.
+        key: the key columns.
+        run: runs a query and returns its rows.
+        version: SQL, an aggregate, of what changes each time that a row is written; '' for none.
+        place: SQL of the partition of a row that is in a wrong one; '' for all other rows.
+    """
+
+    dialect: Mapping[str, str]
+    rows: str
+    columns: Mapping[str, pyarrow.DataType]
+    key: Sequence[str]
+    run: Callable[[str], Iterable[Sequence[Any]]]
+    version: str = "''"
+    place: str = "''"
+
+    @property
+    def has_integer_key(self) -> bool:
+        """Whether the key is one column of whole numbers."""
+        return len(self.key) == 1 and types.is_integer(self.columns[self.key[0]])
+
+    @property
+    def number(self) -> str:
+        """SQL of a number that identifies a key: the key itself, or a hash of it."""
+        return quoted(self.key[0]) if self.has_integer_key else self._hash(self.key)
+
+    def _hash(self, columns: Iterable[str], *more: str) -> str:
+        cells = [cell_sql(self.dialect, self.columns[name], quoted(name)) for name in columns]
+        return self.dialect["hash"].replace("{}", self.dialect["join"].join([*cells, *more]))
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the least and the greatest number of a key; (0, 0) for no rows."""
+        if not self.has_integer_key:
+            return 0, HASH_VALUES
+        query = f"SELECT coalesce(min({self.number}), 0), coalesce(max({self.number}), 0) FROM {self.rows}"  # noqa: S608
+        low, high = next(iter(self.run(query)))
+        return int(low), int(high)
+
+    def part(self, low: int, width: int) -> str:
+        """Return SQL of the number of the range in which a key is, for ranges of `width` from `low` on."""
+        template = self.dialect["part"].replace("{low}", str(low)).replace("{width}", str(width))
+        return template.replace("{}", self.number)
+
+    def sums(self, what: str, condition: str = "true") -> dict[int, Sums]:
+        """Return {value of SQL `what`: number of rows, sum of their hashes, version}."""
+        total = f"sum({self._hash(self.columns, self.place)})"
+        query = (
+            f"SELECT {what}, count(*), {self.dialect['integer'].replace('{}', total)}, {self.version} "  # noqa: S608
+            f"FROM {self.rows} WHERE {condition} GROUP BY 1"
+        )
+        return {
+            int(n): (int(count), total, version) for n, count, total, version in self.run(query)
+        }
+
+    def texts(self, condition: str) -> dict[int, list[dict[str, Optional[str]]]]:
+        """Return {number of a key: its rows as texts} for some rows."""
+        columns = {
+            name: text_sql(self.dialect, kind, quoted(name)) for name, kind in self.columns.items()
+        }
+        columns[PLACE] = self.place
+        found: dict[int, list[dict[str, Optional[str]]]] = {}
+        query = f"SELECT {self.number}, {', '.join(columns.values())} FROM {self.rows} WHERE {condition}"  # noqa: S608
+        for number, *values in self.run(query):
+            found.setdefault(int(number), []).append(dict(zip(columns, values)))
+        return found
