@@ -2,7 +2,7 @@
 
 Checksums over ranges of keys find the ranges that differ, and in them the keys (reconcile_sql.py). The rows of these
 keys are read again in rounds: those of the source, then those of the lake after it has what the source had. A key is a
-difference if neither row was written between two rounds.
+difference if its row in the lake was not written in between.
 """
 
 from __future__ import annotations
@@ -10,34 +10,40 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import pandas as pd
 import pyarrow
-from pyspark.sql import SparkSession
+from pyarrow import types
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from .. import hudi, stack, walkthroughs
 from ..base import LakeError, World, wait_until
-from ..base.text import plural
+from ..explore.views import DELETED, TECHNICAL_PREFIXES, quoted
 from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
 from ..hudi.labeling import resolve_instant
 from ..hudi.timeline import completed_actions
+from ..source.databases import MARIADB
+from ..source.names import identifier
 from ..spark import session
 from ..topic import topics
 from ..walkthroughs.flow import CaptureFlow
 from .reconcile_result import Reconciliation
-from .reconcile_sides import duckdb_side, lake_side, lake_types, source_side
-from .reconcile_sql import PLACE, Side, Sums
+from .reconcile_sql import DIALECTS, Side, Sums, text_sql
 
-DIFFERENT, MISPLACED = "different", "in a wrong partition"
 RANGES = 1024
 ROUNDS = 10
 MAX_LISTED_KEYS = 300
 MAX_NAMED_KEYS = 1000  # in a condition; more keys are selected by their ranges
 MAX_MESSAGES = 10_000_000  # after a label
+DIFFERENT = "different"
+TECHNICAL = VERSION, PARTITION, _ = "_hoodie_commit_seqno", "_hoodie_partition_path", DELETED
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+# a partition's name has values of these types as reconcile_sql.yaml has them
+NAMED_TYPES = (types.is_string, types.is_integer, types.is_date, types.is_boolean)
 # {number of a key: what source and lake have; None for no row}
 Pairs = dict[int, tuple[Optional[Sums], Optional[Sums]]]
 Condition = Callable[[Side], str]
@@ -63,211 +69,253 @@ def reconcile(
         progress: called with each result.
 
     Raises:
-        LakeError: there is no such flow, table or label; the changes cannot be ingested; or the position of the
-            label in the topic is unknown.
+        LakeError: there is no such flow, table or label; the changes cannot be ingested; or the commit of the label
+            does not say which messages it has.
         SourceError: the source cannot be read.
     """
     found, name = walkthroughs.find_captured_table(f"{flow}/{table}" if table else flow, world)
     captured, own = found.flow, found.resources.own
     if not captured:
         raise LakeError(f"{flow} has no captured tables", expected="a flow that captures tables")
-    of_source = world.source(own.name) if own else world
-    stack.ensure_running(of_source, *found.steps.services)
+    at_source = world.source(own.name) if own else world
+    stack.ensure_running(at_source, *found.steps.services)
     results = []
     for each in [name] if name else captured.names:
-        for lake_table in captured.tables(of_source, each):
-            comparison = _Comparison(of_source, session(of_source), captured, each, lake_table)
-            results.append(comparison.run(found.name, at))
-            results[-1].save(world)
-            progress(results[-1])
+        for lake_table in captured.tables(at_source, each):
+            result = _Comparison(at_source, captured, each, lake_table).run(found.name, at)
+            result.save(world)
+            progress(result)
+            results.append(result)
     return results
 
 
-@dataclass
 class _Comparison:
-    """The comparison of a source table with one of its lake tables.
+    """The comparison of a source table with one of its lake tables."""
 
-    Attributes:
-        world: the world of the source.
-        spark: the Spark session.
-        flow: the flow.
-        name: name of the captured table.
-        table: the lake table.
-        instant: the commit whose rows `lake` has; "" before the first one.
-    """
-
-    world: World
-    spark: SparkSession
-    flow: CaptureFlow
-    name: str
-    table: hudi.Table
-    instant: str = field(init=False, default="")
-    source: Side = field(init=False)
-    lake: Side = field(init=False)
+    def __init__(self, world: World, flow: CaptureFlow, name: str, table: hudi.Table):
+        """Take the world of the source, the flow, the name of the captured table, and the lake table."""
+        self.world, self.flow, self.name, self.table = world, flow, name, table
+        self.spark, self.instant, self.not_compared = session(world), "", list[str]()
+        self.changes = flow.source(world, name, flow.source_kind(world, table))
 
     def run(self, flow_name: str, at: str) -> Reconciliation:
         """Compare, as `reconcile` does."""
-        started = time.monotonic()
+        started, excluded, undecided = time.monotonic(), set[int](), Pairs()
         position = self.flow.db.log_position(self.world, self.flow.database)
-        self.ingest()
-        self.instant = self.find_instant(at)
-        types = lake_types(self.spark, self.world, self.table, self.instant)
-        self.source = source_side(self.spark, self.world, self.flow, self.name, types)
-        self.open_lake()
+        self.follow(at)
         condition, rows = self.different_ranges()
-        differing, undecided, excluded = Pairs(), Pairs(), set[int]()
-        if condition and not at:
-            differing, undecided = self.decide(condition)
-        elif at:
-            found = self.read(condition) if condition else {}
-            self.ingest()
+        pairs = self.read(condition)
+        if at:
+            self.follow(at)
             excluded = self.changed_keys()
-            differing = {key: pair for key, pair in found.items() if key not in excluded}
+            pairs = {key: pair for key, pair in pairs.items() if key not in excluded}
+        else:
+            pairs, undecided = self.decide(pairs, condition)
         return Reconciliation(
             flow_name,
             self.table.name,
             position,
             self.instant,
             rows,
-            dict(Counter(_kind(*pair) for pair in differing.values())),
-            self.describe(differing),
+            dict(Counter(_kind(*pair) for pair in pairs.values())),
+            self.describe(pairs),
             len(excluded),
             len(undecided),
-            [name for name in types if name not in self.source.columns and name[:2] != "__"],
+            self.not_compared,
             time.monotonic() - started,
         )
 
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        """Source and lake."""
-        return self.source, self.lake
-
-    @property
-    def change_source(self) -> changes.Source:
-        """The source of the lake table's changes."""
-        kind = self.flow.source_kind(self.world, self.table)
-        return self.flow.source(self.world, self.name, kind)
-
-    def ingest(self) -> None:
-        """Wait until the lake has what the source has committed so far, also if another process ingests."""
+    def follow(self, at: str = "") -> None:
+        """Bring what the source has committed so far into the lake, and open a later commit, or a label's."""
         self.flow.wait_until_captured(self.world)
-        source, end = self.change_source, dict[int, int]()
-        if isinstance(source, changes.Topic) and not self.flow.polled:
-            end = topics.end_offsets(self.world, source.name)
+        is_counted = isinstance(self.changes, changes.Topic) and not self.flow.polled
+        end = topics.end_offsets(self.world, self.changes.name) if is_counted else {}
 
         def has_arrived() -> bool:
             offsets = self.progress().get("offsets", {})
             return bool(end) and all(offsets.get(str(p), 0) >= n for p, n in end.items())
 
-        def ingest() -> bool:
-            self.flow.ingest(self.spark, self.world, self.table, stop=has_arrived)
-            return True
-
         wait_until(
-            lambda: has_arrived() or ingest(),
-            f"table {self.table.name} to have the changes of {source.name}",
+            # another process may ingest, too
+            lambda: (
+                has_arrived()
+                or [self.flow.ingest(self.spark, self.world, self.table, stop=has_arrived)]
+            ),
+            f"{self.table.name} to have the changes of {self.changes.name}",
             timeout=120,
             is_transient=lambda error: "another ingest" in str(error),
         )
+        instants = [action.instant for action in completed_actions(self.table)]
+        instant = resolve_instant(self.world, self.table, at) if at else max(instants, default="")
+        if not self.instant or instant != self.instant:
+            self.instant = instant
+            self.open()
 
     def progress(self, until: str = "9") -> changes.SourceProgress:
         """Return the position of the lake table in its source, as of an instant."""
-        actions = [each for each in completed_actions(self.table) if each.instant <= until]
-        return read_progress(last_ingest_commit(self.table, actions)).get(self.change_source.id, {})
+        actions = [action for action in completed_actions(self.table) if action.instant <= until]
+        return read_progress(last_ingest_commit(self.table, actions)).get(self.changes.id, {})
 
-    def find_instant(self, at: str = "") -> str:
-        """Return the instant of a label, by default of the last commit; "" without one."""
-        if at:
-            return resolve_instant(self.world, self.table, at)
-        return max((action.instant for action in completed_actions(self.table)), default="")
+    def open(self) -> None:
+        """Open both sides, the lake as of `instant`; a column that the lake lacks is compared as text."""
+        rows, flow = self.read_lake(), self.flow
+        lake = dict(zip(rows.schema.names, rows.schema.types))
+        capture = flow.comparable(self.spark, self.world, self.name)
+        source = identifier(capture.source).as_string()
+        if capture.expected_sql:
+            source = f'({capture.expected_sql}) AS "rows"'
+        query = partial(flow.db.query, self.world, database=flow.database)
 
-    def open_lake(self) -> None:
-        """Read the lake table as of `instant`."""
-        self.lake = lake_side(self.spark, self.world, self.table, self.instant, self.source)
+        def run_in_source(text: str) -> Any:
+            frame = query(text).astype(object)
+            return frame.where(frame.notna(), None).itertuples(index=False, name=None)
 
-    def different_ranges(self) -> tuple[Optional[Condition], tuple[int, int]]:
-        """Return a condition for the keys in ranges that differ, None for no range; and the numbers of rows."""
+        names = query(f"SELECT * FROM {source} LIMIT 0").columns  # noqa: S608
+        columns = {name: lake.get(name, pyarrow.string()) for name in names}
+        self.not_compared = [n for n in lake if n not in columns and _is_data(n)]
+        dialect = DIALECTS["mariadb" if flow.db is MARIADB else "postgres"]
+        self.source = Side(dialect, source, columns, capture.keys, run_in_source)
+        self.lake = in_memory(
+            rows, columns, capture.keys, f"max({VERSION})", _wrong_partition(self.table, columns)
+        )
+
+    def read_lake(self) -> pyarrow.Table:
+        """Read the lake table as of `instant` with hudi-rs, or with Spark what hudi-rs cannot read."""
+        if not self.instant:
+            return pyarrow.table({})
+        try:
+            at = (self.world, self.instant)
+            return hudi.read_arrow(self.table, as_of=at, columns=_is_read)
+        except LakeError:
+            return _to_arrow(hudi.as_of(self.spark, self.world, self.table, self.instant))
+
+    def different_ranges(self) -> tuple[Condition, tuple[int, int]]:
+        """Return a condition for the keys in ranges that differ, and the numbers of rows."""
         bounds = self.source.bounds() + self.lake.bounds()
         low, width = min(bounds), (max(bounds) - min(bounds)) // RANGES + 1
-        source, lake = (side.sums(side.part(low, width)) for side in self.sides)
-        rows = sum(n for n, *_ in source.values()), sum(n for n, *_ in lake.values())
+        source, lake = (side.sums(side.part(low, width)) for side in (self.source, self.lake))
         parts = ", ".join(map(str, _differing(source, lake)))
-        return (lambda side: f"{side.part(low, width)} IN ({parts})") if parts else None, rows
+        rows = sum(n for n, *_ in source.values()), sum(n for n, *_ in lake.values())
+        return lambda side: f"{side.part(low, width)} IN ({parts})" if parts else "", rows
 
     def read(self, condition: Condition, between: Callable[[], None] = lambda: None) -> Pairs:
-        """Return what differs among the keys of a condition.
-
-        Args:
-            condition: the condition.
-            between: called after the source was read, and before the lake is.
-        """
+        """Return what differs among the keys of a condition; `between` is called between source and lake."""
+        if not condition(self.source):
+            return {}
         source = self.source.sums(self.source.number, condition(self.source))
         between()
         return _differing(source, self.lake.sums(self.lake.number, condition(self.lake)))
 
-    def follow(self) -> None:
-        """Ingest, and read the lake table again if it has a new commit."""
-        self.ingest()
-        instant = self.find_instant()
-        if instant != self.instant:
-            self.instant = instant
-            self.open_lake()
+    def decide(self, undecided: Pairs, condition: Condition) -> tuple[Pairs, Pairs]:
+        """Return what differs, and what is undecided after ROUNDS.
 
-    def decide(self, condition: Condition) -> tuple[Pairs, Pairs]:
-        """Return the differences among the keys of a condition, and those that are undecided after ROUNDS.
-
-        The lake has what the source had when it was read last. If the row in the lake is the same as before that,
-        the key had no change in between, so its difference lasts.
+        In each round, the lake has what the source had when it was read. If the row in the lake is the same as in
+        the round before, the key had no change in between, so its difference lasts.
         """
-        undecided, decided = self.read(condition), Pairs()
+        decided = Pairs()
         for _ in range(ROUNDS):
+            if not undecided:
+                break
             if len(undecided) <= MAX_NAMED_KEYS:
                 condition = partial(_names, [*undecided])
-            latest = self.read(condition, self.follow) if undecided else {}
+            latest = self.read(condition, self.follow)
             latest = {key: pair for key, pair in latest.items() if key in undecided}
             decided.update({k: pair for k, pair in latest.items() if pair == undecided[k]})
             undecided = {k: pair for k, pair in latest.items() if k not in decided}
         return decided, undecided
 
     def changed_keys(self) -> set[int]:
-        """Return the numbers of the keys that have messages after `instant`.
-
-        Raises:
-            LakeError: the commit of `instant` does not say which messages it has.
-        """
-        source, progress = self.change_source, self.progress(self.instant)
+        """Return the numbers of the keys that have messages after `instant`."""
+        progress, key = self.progress(self.instant), self.source.key
         if "offsets" not in progress:
             raise LakeError(
                 f"which changes followed {self.instant} is unknown",
                 location=self.table.base,
-                expected="a table that is ingested from a topic",
-                hint="compare its rows of now, without --at",
+                expected="a commit of an ingest from a topic",
+                hint="compare the rows of now, without a label",
             )
-        kinds = {name: self.source.columns[name] for name in self.source.key}
-        reader = changes.create_reader(self.spark, self.world, source, self.table, MAX_MESSAGES)
-        with closing(reader):
+        with closing(
+            changes.create_reader(self.spark, self.world, self.changes, self.table, MAX_MESSAGES)
+        ) as reader:
             batch = reader.next(progress, 0)
             if batch is None:
                 return set()
-            keys = batch.rows.select(*(f"row.{name}" for name in kinds)).dropna().distinct()
-            rows = pyarrow.Table.from_pandas(keys.toPandas(), pyarrow.schema(kinds))
-        changed = duckdb_side(rows, kinds, self.source.key)
+            rows = _to_arrow(
+                batch.rows.select(*(f"row.{name}" for name in key)).dropna().distinct()
+            )
+        changed = in_memory(rows, {name: self.source.columns[name] for name in key}, key)
         return {*changed.sums(changed.number)}
 
     def describe(self, pairs: Pairs) -> pd.DataFrame:
         """Return a row for each different value of some keys: key, kind, column, source, lake."""
-        keys, lines = sorted(pairs)[:MAX_LISTED_KEYS], list[tuple[Optional[str], ...]]()
-        source, lake = (side.texts(_names(keys, side)) if keys else {} for side in self.sides)
+        keys, lines = sorted(pairs)[:MAX_LISTED_KEYS], list[tuple[Any, ...]]()
+        sides = (self.source, self.lake)
+        source, lake = (side.texts(_names(keys, side)) if keys else {} for side in sides)
         for key in keys:
             kind, ours, theirs = _kind(*pairs[key]), source.get(key, []), lake.get(key, [])
             row = [*ours, *theirs, {}][0]
             name = ", ".join(str(row.get(column)) for column in self.source.key)
             if kind != DIFFERENT:
-                lines.append((name, kind, "", plural(len(ours), "row"), plural(len(theirs), "row")))
+                lines.append((name, kind, "(rows)", str(len(ours)), str(len(theirs))))
             for row in theirs if ours else ():
                 cells = [(c, ours[0][c], text) for c, text in row.items() if text != ours[0][c]]
-                lines += [(name, MISPLACED if c == PLACE else kind, c, *cell) for c, *cell in cells]
+                lines += [(name, kind, *cell) for cell in cells]
         return pd.DataFrame(lines, columns=["key", "kind", "column", "source", "lake"])
+
+
+def in_memory(
+    rows: pyarrow.Table,
+    columns: Mapping[str, pyarrow.DataType],
+    key: Sequence[str],
+    version: str = "''",
+    place: str = "''",
+) -> Side:
+    """Return the rows of a lake table as a side, without those that are marked as deleted."""
+    import duckdb
+
+    connection = duckdb.connect(config={"enable_external_access": "false"})
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("present", rows if rows.num_columns else pyarrow.table({DELETED: []}))
+    technical = dict.fromkeys(TECHNICAL, pyarrow.string())
+    connection.register("complete", pyarrow.schema({**columns, **technical}).empty_table())
+    view = f"(FROM (FROM present UNION ALL BY NAME FROM complete) WHERE {DELETED} IS DISTINCT FROM 'true')"
+    return Side(
+        DIALECTS["duckdb"],
+        view,
+        columns,
+        key,
+        lambda q: connection.execute(q).fetchall(),
+        version,
+        place,
+    )
+
+
+def _is_read(name: str) -> bool:
+    return _is_data(name) or name in TECHNICAL
+
+
+def _is_data(name: str) -> bool:
+    return not name.startswith(TECHNICAL_PREFIXES)
+
+
+def _to_arrow(frame: DataFrame) -> pyarrow.Table:
+    rows: Any = frame.toPandas()
+    rows.attrs = {}  # Spark's metrics, which pyarrow cannot store
+    return pyarrow.Table.from_pandas(rows, to_arrow_schema(frame.schema))
+
+
+def _wrong_partition(table: hudi.Table, columns: Mapping[str, pyarrow.DataType]) -> str:
+    """Return SQL of the name of a row's partition, '' if it is that of the row's own values."""
+    kinds = {name: columns[name] for name in table.partition if name in columns}
+    if not table.partition or not all(
+        any(is_kind(kind) for is_kind in NAMED_TYPES) for kind in kinds.values()
+    ):
+        return "''"
+    texts = {n: text_sql(DIALECTS["duckdb"], kind, quoted(n)) for n, kind in kinds.items()}
+    path = " || '/' || ".join(
+        f"'{n}=' || coalesce(nullif({text}, ''), '{NULL_PARTITION}')" for n, text in texts.items()
+    )
+    return f"CASE WHEN url_decode({PARTITION}) <> {path} THEN {PARTITION} ELSE '' END"
 
 
 def _names(keys: list[int], side: Side) -> str:
@@ -284,8 +332,6 @@ def _differing(source: dict[int, Sums], lake: dict[int, Sums]) -> Pairs:
 
 
 def _kind(source: Optional[Sums], lake: Optional[Sums]) -> str:
-    if not lake:
-        return "missing in the lake"
-    if not source:
-        return "extra in the lake"
+    if not (source and lake):
+        return "extra in the lake" if lake else "missing in the lake"
     return DIFFERENT if source[0] == lake[0] else "duplicate in the lake"
