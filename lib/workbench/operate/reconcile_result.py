@@ -81,12 +81,10 @@ class Reconciliation:
         """Store the result as the last one of its table."""
         last = last_reconciliation(world, self.flow) or {}
         last[self.table] = {
+            **vars(self),
             "time": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
             "is_equal": self.is_equal,
-            "rows": self.rows,
-            "differences": self.counts,
-            "undecided": self.undecided,
-            "seconds": round(self.seconds, 1),
+            "differences": sum(self.counts.values()),
         }
         paths.write_private_file(_path(world, self.flow), json.dumps(last).encode())
 
@@ -95,8 +93,8 @@ def last_reconciliation(world: World, flow: str) -> Optional[dict[str, Any]]:
     """Return the last result for each table of a flow; None if there was none.
 
     Returns:
-        {lake table: time (UTC, ISO 8601), is_equal, rows ([source, lake]), differences ({kind: number of keys}),
-        undecided (number of keys), seconds}.
+        {lake table: the attributes of `Reconciliation`, with differences as the number of keys; is_equal; and time
+        (UTC, ISO 8601)}.
     """
     path = _path(world, flow)
     return json.loads(path.read_bytes()) if path.exists() else None

@@ -6,6 +6,8 @@ row identifies its values: | separates them, and each of !, | and null has a tex
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
@@ -20,16 +22,11 @@ DIALECTS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_suffix
 HASH_VALUES = 2**60
 PLACE = "(partition)"  # the column of `Side.place`
 Sums = tuple[int, str, Any]  # number of rows, sum of their hashes, version
-KINDS: dict[str, Callable[[pyarrow.DataType], bool]] = {
-    "boolean": types.is_boolean,
-    "integer": types.is_integer,
-    "float": types.is_floating,
-    "decimal": types.is_decimal,
-    "date": types.is_date,
-    "timestamp": types.is_timestamp,
-    "binary": types.is_binary,
-    "string": types.is_string,
-}
+
+
+def kind_name(kind: pyarrow.DataType) -> str:
+    """Return the name of a type without its size, such as `int`, `decimal` or `list`."""
+    return re.sub("[^a-z].*", "", str(kind))
 
 
 def text_sql(dialect: Mapping[str, str], kind: pyarrow.DataType, value: str) -> str:
@@ -39,23 +36,16 @@ def text_sql(dialect: Mapping[str, str], kind: pyarrow.DataType, value: str) -> 
         dialect: an element of DIALECTS.
         kind: the type of the value in the lake.
         value: SQL of the value; in the source it may have another type.
-
-    Raises:
-        KeyError: values of this type cannot be compared.
     """
+    template = dialect[kind_name(kind)].replace("{scale}", str(getattr(kind, "scale", "")))
     if types.is_list(kind):
-        item = cell_sql(dialect, kind.value_type, "e")
-        return dialect["list"].replace("{item}", item).replace("{}", value)
+        template = template.replace("{item}", cell_sql(dialect, kind.value_type, "e"))
     if types.is_struct(kind):
-        fields = [
-            cell_sql(dialect, field.type, dialect["field"].replace("{name}", field.name))
-            for field in kind
-        ]
-        text = dialect["struct"].replace("{fields}", dialect["join"].join(fields))
-        return text.replace("{}", value)
-    name = next((name for name, is_kind in KINDS.items() if is_kind(kind)), str(kind))
-    scale = str(kind.scale) if name == "decimal" else ""
-    return dialect[name].replace("{scale}", scale).replace("{}", value)
+        fields = (
+            cell_sql(dialect, f.type, dialect["field"].replace("{name}", f.name)) for f in kind
+        )
+        template = template.replace("{fields}", dialect["join"].join(fields))
+    return template.replace("{}", value)
 
 
 def cell_sql(dialect: Mapping[str, str], kind: pyarrow.DataType, value: str) -> str:
@@ -89,26 +79,25 @@ class Side:
     place: str = "''"
 
     @property
-    def has_integer_key(self) -> bool:
-        """Whether the key is one column of whole numbers."""
-        return len(self.key) == 1 and types.is_integer(self.columns[self.key[0]])
+    def number(self) -> str:
+        """SQL of a number that identifies a key: the key itself if it is a whole number, else a hash of it."""
+        return quoted(self.key[0]) if self.has_number else self._hash(self.key)
 
     @property
-    def number(self) -> str:
-        """SQL of a number that identifies a key: the key itself, or a hash of it."""
-        return quoted(self.key[0]) if self.has_integer_key else self._hash(self.key)
+    def has_number(self) -> bool:
+        """Whether the key is one whole number."""
+        return [kind_name(self.columns[name]) for name in self.key] == ["int"]
 
     def _hash(self, columns: Iterable[str], *more: str) -> str:
         cells = [cell_sql(self.dialect, self.columns[name], quoted(name)) for name in columns]
         return self.dialect["hash"].replace("{}", self.dialect["join"].join([*cells, *more]))
 
-    def bounds(self) -> tuple[int, int]:
-        """Return the least and the greatest number of a key; (0, 0) for no rows."""
-        if not self.has_integer_key:
-            return 0, HASH_VALUES
-        query = f"SELECT coalesce(min({self.number}), 0), coalesce(max({self.number}), 0) FROM {self.rows}"  # noqa: S608
-        low, high = next(iter(self.run(query)))
-        return int(low), int(high)
+    def bounds(self) -> list[int]:
+        """Return the least and the greatest number of a key; [0, 0] for no rows."""
+        if not self.has_number:
+            return [0, HASH_VALUES]
+        query = f"SELECT min({self.number}), max({self.number}) FROM {self.rows}"  # noqa: S608
+        return [int(bound or 0) for bound in [*self.run(query)][0]]
 
     def part(self, low: int, width: int) -> str:
         """Return SQL of the number of the range in which a key is, for ranges of `width` from `low` on."""
@@ -117,11 +106,8 @@ class Side:
 
     def sums(self, what: str, condition: str = "true") -> dict[int, Sums]:
         """Return {value of SQL `what`: number of rows, sum of their hashes, version}."""
-        total = f"sum({self._hash(self.columns, self.place)})"
-        query = (
-            f"SELECT {what}, count(*), {self.dialect['integer'].replace('{}', total)}, {self.version} "  # noqa: S608
-            f"FROM {self.rows} WHERE {condition} GROUP BY 1"
-        )
+        total = self.dialect["int"].replace("{}", f"sum({self._hash(self.columns, self.place)})")
+        query = f"SELECT {what}, count(*), {total}, {self.version} FROM {self.rows} WHERE {condition} GROUP BY 1"  # noqa: S608
         return {
             int(n): (int(count), total, version) for n, count, total, version in self.run(query)
         }
@@ -132,8 +118,8 @@ class Side:
             name: text_sql(self.dialect, kind, quoted(name)) for name, kind in self.columns.items()
         }
         columns[PLACE] = self.place
-        found: dict[int, list[dict[str, Optional[str]]]] = {}
+        found: dict[int, list[dict[str, Optional[str]]]] = defaultdict(list)
         query = f"SELECT {self.number}, {', '.join(columns.values())} FROM {self.rows} WHERE {condition}"  # noqa: S608
         for number, *values in self.run(query):
-            found.setdefault(int(number), []).append(dict(zip(columns, values)))
+            found[int(number)].append(dict(zip(columns, values)))
         return found

@@ -15,7 +15,6 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 import pandas as pd
 import pyarrow
-from pyarrow import types
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -32,7 +31,7 @@ from ..spark import session
 from ..topic import topics
 from ..walkthroughs.flow import CaptureFlow
 from .reconcile_result import Reconciliation
-from .reconcile_sql import DIALECTS, Side, Sums, text_sql
+from .reconcile_sql import DIALECTS, Side, Sums, kind_name, text_sql
 
 RANGES = 1024
 ROUNDS = 10
@@ -43,7 +42,7 @@ DIFFERENT = "different"
 TECHNICAL = VERSION, PARTITION, _ = "_hoodie_commit_seqno", "_hoodie_partition_path", DELETED
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 # a partition's name has values of these types as reconcile_sql.yaml has them
-NAMED_TYPES = (types.is_string, types.is_integer, types.is_date, types.is_boolean)
+NAMED_KINDS = {"string", "int", "date", "bool"}
 # {number of a key: what source and lake have; None for no row}
 Pairs = dict[int, tuple[Optional[Sums], Optional[Sums]]]
 Condition = Callable[[Side], str]
@@ -171,9 +170,10 @@ class _Comparison:
             return frame.where(frame.notna(), None).itertuples(index=False, name=None)
 
         names = query(f"SELECT * FROM {source} LIMIT 0").columns  # noqa: S608
-        columns = {name: lake.get(name, pyarrow.string()) for name in names}
-        self.not_compared = [n for n in lake if n not in columns and _is_data(n)]
         dialect = DIALECTS["mariadb" if flow.db is MARIADB else "postgres"]
+        columns = {name: lake.get(name, pyarrow.string()) for name in names}
+        columns = {name: kind for name, kind in columns.items() if kind_name(kind) in dialect}
+        self.not_compared = [n for n in {*lake, *names} - {*columns} if _is_data(n)]
         self.source = Side(dialect, source, columns, capture.keys, run_in_source)
         self.lake = in_memory(
             rows, columns, capture.keys, f"max({VERSION})", _wrong_partition(self.table, columns)
@@ -306,10 +306,8 @@ def _to_arrow(frame: DataFrame) -> pyarrow.Table:
 
 def _wrong_partition(table: hudi.Table, columns: Mapping[str, pyarrow.DataType]) -> str:
     """Return SQL of the name of a row's partition, '' if it is that of the row's own values."""
-    kinds = {name: columns[name] for name in table.partition if name in columns}
-    if not table.partition or not all(
-        any(is_kind(kind) for is_kind in NAMED_TYPES) for kind in kinds.values()
-    ):
+    kinds = {name: columns[name] for name in table.partition}
+    if not kinds or {*map(kind_name, kinds.values())} - NAMED_KINDS:
         return "''"
     texts = {n: text_sql(DIALECTS["duckdb"], kind, quoted(n)) for n, kind in kinds.items()}
     path = " || '/' || ".join(

@@ -865,11 +865,17 @@ def _comparable_sql(db: SourceDatabase, described: own_source.SourceTable) -> st
     columns = []
     for name, kind in described.columns.items():
         column = f'"{name}"'
-        expression = rules.get(_base_type(kind), rules[""]).replace("{}", column)
-        columns.append(f"{expression} AS {column}")
+        columns.append(f"{_comparable_value(rules, kind, column)} AS {column}")
     schema, _, table = described.name.partition(".")
     # own_source.describe has accepted the names: letters, digits and _ only
     return f'SELECT {", ".join(columns)} FROM "{schema}"."{table}"'  # noqa: S608
+
+
+def _comparable_value(rules: dict[str, str], kind: str, value: str) -> str:
+    rule = rules.get(kind) or rules.get(_base_type(kind))
+    if not rule and kind.endswith("[]"):
+        rule = rules["[]"].replace("<>", _comparable_value(rules, kind[:-2], "e"))
+    return (rule or rules[""]).replace("{}", value)
 
 
 def _same_columns(
