@@ -1,6 +1,7 @@
 """`workbench reconcile`: planted differences are found, and nothing else, in all types and beside a writer."""
 
 import random
+import re
 import threading
 
 import own_help
@@ -18,12 +19,17 @@ from workbench.source import mariadb, postgres
 from workbench.walkthroughs import own
 
 DATABASE = "reconcile_test"
-# without what Debezium sends as null: a NaN in a numeric, an enum's list with a null
-KINDS = {
-    f"c{n:02d}": (kind, [v for v in kind.accepted if not ("numeric" in kind.name and "NaN" in v)])
-    for n, kind in enumerate(TYPES)
-    if kind.accepted
-}
+# what Debezium sends as null, which is a difference
+LOST = {"numeric": "NaN|Infinity", "mood[]": "NULL"}
+
+
+def kept(kind):
+    """Return the values of a type that arrive in the lake."""
+    lost = next((text for name, text in LOST.items() if kind.name.startswith(name)), None)
+    return [value for value in kind.accepted if not (lost and re.search(lost, value))]
+
+
+KINDS = {f"c{n:02d}": (kind, kept(kind)) for n, kind in enumerate(TYPES) if kind.accepted}
 TRIPS = """
     CREATE TABLE trips (id int PRIMARY KEY, name text, docked boolean);
     INSERT INTO trips SELECT n, 'Trip ' || n, n % 2 = 0 FROM generate_series(1, 3000) n;
@@ -34,11 +40,12 @@ TRIPS = """
 
 
 def rows_of_all_types():
-    """Return statements that create a table with all types, with 60 rows; each seventh value is null."""
-    yield "CREATE EXTENSION IF NOT EXISTS vector; CREATE TYPE mood AS ENUM ('happy', 'sad')"
-    yield "CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE DOMAIN loose AS numeric"
+    """Return statements that create a table with all types, and 80 rows; each seventh value is null."""
     columns = ", ".join(f"{name} {kind.name}" for name, (kind, _) in KINDS.items())
-    yield f"CREATE TABLE kinds (id bigint PRIMARY KEY, {columns})"
+    yield f"""
+        CREATE EXTENSION IF NOT EXISTS vector; CREATE TYPE mood AS ENUM ('happy', 'sad');
+        CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE DOMAIN loose AS numeric;
+        CREATE TABLE kinds (id bigint PRIMARY KEY, {columns})"""
     for row in range(80):
         values = [
             "NULL" if (row + n) % 7 == 6 and "serial" not in kind.name else texts[row % len(texts)]
@@ -55,10 +62,11 @@ def bikes(world):
         world, host=world.postgres.host, port=world.postgres.port, database=DATABASE, **fields
     )
     postgres.create_database(changed, DATABASE)
-    for statement in (TRIPS, *rows_of_all_types()):
-        execute(changed, statement)
-    own.capture(changed, "bikes", "trips", "kinds")
+    table, *rows = rows_of_all_types()
+    execute(changed, f"{TRIPS}; {table}")
     own.capture(changed, "bikes", "rides", partition=["region", "day"])
+    own.capture(changed, "bikes", "trips", "kinds")
+    execute(changed, "; ".join(rows))  # `own.compare` cannot compare all of these
     yield changed
     own.forget(changed, "bikes")
     postgres.execute(world, f"DROP DATABASE {DATABASE} WITH (FORCE)", database="postgres")
