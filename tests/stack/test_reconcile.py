@@ -1,10 +1,16 @@
 """`workbench reconcile`: planted differences are found, and nothing else, in all types and beside a writer."""
 
+import datetime as dt
+import math
 import random
 import re
+import struct
 import threading
+from decimal import Decimal
 
 import own_help
+import pandas
+import pyarrow
 import pytest
 from pg_types import TYPES
 from pyspark.sql import functions as F
@@ -15,6 +21,7 @@ from workbench import hudi, operate, stack
 from workbench.base import LakeError
 from workbench.cli import main
 from workbench.cli import operate as cli_operate
+from workbench.operate import reconcile_sql, reconciling
 from workbench.source import mariadb, postgres
 from workbench.walkthroughs import own
 
@@ -40,13 +47,13 @@ TRIPS = """
 
 
 def rows_of_all_types():
-    """Return statements that create a table with all types, and 80 rows; each seventh value is null."""
+    """Return statements that create a table with all types, and 90 rows; each seventh value is null."""
     columns = ", ".join(f"{name} {kind.name}" for name, (kind, _) in KINDS.items())
     yield f"""
         CREATE EXTENSION IF NOT EXISTS vector; CREATE TYPE mood AS ENUM ('happy', 'sad');
         CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE DOMAIN loose AS numeric;
         CREATE TABLE kinds (id bigint PRIMARY KEY, {columns})"""
-    for row in range(80):
+    for row in range(90):
         values = [
             "NULL" if (row + n) % 7 == 6 and "serial" not in kind.name else texts[row % len(texts)]
             for n, (kind, texts) in enumerate(KINDS.values())
@@ -105,14 +112,53 @@ def test_equal_tables_of_all_types_have_no_difference(bikes, monkeypatch):
     lines = done.output.splitlines()
     assert [line.partition(";")[0] for line in lines] == [
         "trips: 3,000 rows in the source, 3,000 in the lake",
-        "kinds: 80 rows in the source, 80 in the lake",
+        "kinds: 90 rows in the source, 90 in the lake",
         "rides: 300 rows in the source, 300 in the lake",
     ]
     assert all("; no difference; " in line and "without" not in line for line in lines)
     last = operate.last_reconciliation(bikes.source("bikes"), "bikes")
-    assert last["kinds"]["is_equal"] and last["kinds"]["rows"] == [80, 80]
+    assert last["kinds"]["is_equal"] and last["kinds"]["rows"] == [90, 90]
     with pytest.raises(LakeError, match="(?s)no captured table 'bikes/trip'.*trips"):
         operate.reconcile(bikes, "bikes", "trip")
+
+
+def random_values(draw):
+    """Return {type in PostgreSQL: (type in the lake, random values)}."""
+    signs = "!|ne p'\\%{}\u2603\U0001f600\u00e9"
+    micros = [draw.randint(-(10**15), 10**17) for _ in range(300)]
+    bits = [struct.unpack("d", draw.randbytes(8))[0] for _ in range(300)]
+    bits32 = [struct.unpack("f", draw.randbytes(4))[0] for _ in range(300)]
+    epoch = dt.datetime(1970, 1, 1)
+    times = [epoch + dt.timedelta(microseconds=micro) for micro in micros]
+    return {
+        "float8": (pyarrow.float64(), [*bits, 0.0, -0.0, 0.1, 5e-324, math.inf, -math.inf]),
+        "float4": (pyarrow.float32(), [*bits32, -0.0]),
+        "numeric(20,6)": (
+            pyarrow.decimal128(20, 6),
+            [Decimal(draw.randint(-(10**20), 10**20)).scaleb(-6) for _ in range(300)],
+        ),
+        "bigint": (pyarrow.int64(), [*micros, 2**63 - 1, -(2**63)]),
+        "timestamp": (pyarrow.timestamp("us"), times),
+        "date": (pyarrow.date32(), [time.date() for time in times]),
+        "bytea": (pyarrow.binary(), [draw.randbytes(n % 9) for n in range(300)]),
+        "text": (pyarrow.string(), ["".join(draw.choices(signs, k=n % 7)) for n in range(300)]),
+    }
+
+
+def test_random_values_have_the_same_text_on_both_sides(bikes):
+    for kind, (lake, values) in random_values(random.Random(3)).items():
+        values = [*values, None]
+        rows = pyarrow.table({"v": pyarrow.array(values, lake)})
+        side = reconciling.in_memory(rows, {"v": lake}, ["v"])
+        query = f"SELECT {{}} FROM unnest(%s::{kind.partition('(')[0]}[]) AS v"
+        for make in (reconcile_sql.text_sql, reconcile_sql.cell_sql):
+            ours = make(reconcile_sql.DIALECTS["postgres"], lake, "v").replace("%", "%%")
+            frame = postgres.query(bikes.source("bikes"), query.format(ours), [values])
+            source = [
+                None if text is None or text is pandas.NA else text for text in frame.iloc[:, 0]
+            ]
+            found = side.run(f"SELECT {make(side.dialect, lake, 'v')} FROM lake")
+            assert source == [text for (text,) in found], kind
 
 
 def test_rows_as_of_a_label_are_compared_without_the_keys_that_changed_later(bikes, spark):
@@ -141,7 +187,8 @@ def planted(name, kind):
     if kind.startswith("decimal(38"):
         return f"CAST('-7.0000000001' AS {kind})"
     if kind.startswith("decimal"):
-        return f"CAST(coalesce({name}, 0) + 0.01 AS {kind})"
+        scale = int(re.findall(r"\d+", kind)[1])
+        return f"CAST(coalesce({name}, 0) + 1e-{scale}BD AS {kind})"
     return {
         "boolean": f"NOT coalesce({name}, false)",
         "int": f"coalesce({name}, 0) + 1",
