@@ -196,12 +196,10 @@ class _Comparison:
         source, lake = (side.sums(side.part(low, width)) for side in (self.source, self.lake))
         parts = ", ".join(map(str, _differing(source, lake)))
         rows = sum(n for n, *_ in source.values()), sum(n for n, *_ in lake.values())
-        return lambda side: f"{side.part(low, width)} IN ({parts})" if parts else "", rows
+        return lambda side: f"{side.part(low, width)} IN ({parts})" if parts else "false", rows
 
     def read(self, condition: Condition, between: Callable[[], None] = lambda: None) -> Pairs:
         """Return what differs among the keys of a condition; `between` is called between source and lake."""
-        if not condition(self.source):
-            return {}
         source = self.source.sums(self.source.number, condition(self.source))
         between()
         return _differing(source, self.lake.sums(self.lake.number, condition(self.lake)))
