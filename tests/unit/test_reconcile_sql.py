@@ -39,7 +39,7 @@ def test_a_range_has_the_keys_between_its_bounds():
     rows = side({"id": [-(2**63), -5, 0, 2**63 - 1]})
     low, high = rows.bounds()
     width = (high - low) // 4 + 1
-    parts = rows.sums(rows.part(low, width))
+    parts = rows.sums(rows.range_number(low, width))
     assert {part: n for part, (n, *_) in parts.items()} == {0: 1, 1: 1, 2: 1, 3: 1}
     named = side({"id": ["a", None]})
     assert named.bounds() == [0, 2**60] and len(named.sums(named.number)) == 2

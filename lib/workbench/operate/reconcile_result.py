@@ -56,11 +56,11 @@ class Reconciliation:
     def title(self) -> str:
         """The result in one line."""
         source, lake = self.rows
-        found = [f"{count:,} {kind}" for kind, count in self.counts.items()]
+        parts = [f"{count:,} {kind}" for kind, count in self.counts.items()]
         if self.undecided:
-            found.append(f"{plural(self.undecided, 'key')} still changing")
+            parts.append(f"{plural(self.undecided, 'key')} still changing")
         text = f"{self.table}: {source:,} rows in the source, {lake:,} in the lake; "
-        text += ", ".join(found) or "no difference"
+        text += ", ".join(parts) or "no difference"
         if self.excluded:
             text += f"; {plural(self.excluded, 'key')} changed after {self.instant}, not compared"
         if self.not_compared:

@@ -66,7 +66,7 @@ class Side:
         columns: {column: its type in the lake}.
         key: the key columns.
         run: runs a query and returns its rows.
-        version: SQL, an aggregate, of what changes each time that a row is written; '' for none.
+        version: SQL of an aggregate that changes when a row is written; '' for none.
         place: SQL of the partition of a row that is in a wrong one; '' for all other rows.
     """
 
@@ -88,9 +88,9 @@ class Side:
         """Whether the key is one whole number."""
         return [kind_name(self.columns[name]) for name in self.key] == ["int"]
 
-    def _hash(self, columns: Iterable[str], *more: str) -> str:
+    def _hash(self, columns: Iterable[str], *further: str) -> str:
         cells = [cell_sql(self.dialect, self.columns[name], quoted(name)) for name in columns]
-        return self.dialect["hash"].replace("{}", self.dialect["join"].join([*cells, *more]))
+        return self.dialect["hash"].replace("{}", self.dialect["join"].join([*cells, *further]))
 
     def bounds(self) -> list[int]:
         """Return the least and the greatest number of a key; [0, 0] for no rows."""
@@ -99,15 +99,15 @@ class Side:
         query = f"SELECT min({self.number}), max({self.number}) FROM {self.rows}"  # noqa: S608
         return [int(bound or 0) for bound in [*self.run(query)][0]]
 
-    def part(self, low: int, width: int) -> str:
+    def range_number(self, low: int, width: int) -> str:
         """Return SQL of the number of the range in which a key is, for ranges of `width` from `low` on."""
         template = self.dialect["part"].replace("{low}", str(low)).replace("{width}", str(width))
         return template.replace("{}", self.number)
 
-    def sums(self, what: str, condition: str = "true") -> dict[int, Sums]:
-        """Return {value of SQL `what`: number of rows, sum of their hashes, version}."""
+    def sums(self, group: str, condition: str = "true") -> dict[int, Sums]:
+        """Return {value of the SQL `group`: number of rows, sum of their hashes, version}."""
         total = self.dialect["int"].replace("{}", f"sum({self._hash(self.columns, self.place)})")
-        query = f"SELECT {what}, count(*), {total}, {self.version} FROM {self.rows} WHERE {condition} GROUP BY 1"  # noqa: S608
+        query = f"SELECT {group}, count(*), {total}, {self.version} FROM {self.rows} WHERE {condition} GROUP BY 1"  # noqa: S608
         return {
             int(n): (int(count), total, version) for n, count, total, version in self.run(query)
         }
@@ -118,8 +118,8 @@ class Side:
             name: text_sql(self.dialect, kind, quoted(name)) for name, kind in self.columns.items()
         }
         columns[PLACE] = self.place
-        found: dict[int, list[dict[str, Optional[str]]]] = defaultdict(list)
+        texts: dict[int, list[dict[str, Optional[str]]]] = defaultdict(list)
         query = f"SELECT {self.number}, {', '.join(columns.values())} FROM {self.rows} WHERE {condition}"  # noqa: S608
         for number, *values in self.run(query):
-            found[int(number)].append(dict(zip(columns, values)))
-        return found
+            texts[int(number)].append(dict(zip(columns, values)))
+        return texts

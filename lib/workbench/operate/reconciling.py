@@ -72,16 +72,17 @@ def reconcile(
             does not say which messages it has.
         SourceError: the source cannot be read.
     """
-    found, name = walkthroughs.find_captured_table(f"{flow}/{table}" if table else flow, world)
-    captured, own = found.flow, found.resources.own
+    name = f"{flow}/{table}" if table else flow
+    walkthrough, name = walkthroughs.find_captured_table(name, world)
+    captured, own_source = walkthrough.flow, walkthrough.resources.own
     if not captured:
         raise LakeError(f"{flow} has no captured tables", expected="a flow that captures tables")
-    at_source = world.source(own.name) if own else world
-    stack.ensure_running(at_source, *found.steps.services)
+    source_world = world.source(own_source.name) if own_source else world
+    stack.ensure_running(source_world, *walkthrough.steps.services)
     results = []
     for each in [name] if name else captured.names:
-        for lake_table in captured.tables(at_source, each):
-            result = _Comparison(at_source, captured, each, lake_table).run(found.name, at)
+        for lake_table in captured.tables(source_world, each):
+            result = _Comparison(source_world, captured, each, lake_table).run(walkthrough.name, at)
             result.save(world)
             progress(result)
             results.append(result)
@@ -97,15 +98,15 @@ class _Comparison:
         self.spark, self.instant, self.not_compared = session(world), "", list[str]()
         self.changes = flow.source(world, name, flow.source_kind(world, table))
 
-    def run(self, flow_name: str, at: str) -> Reconciliation:
+    def run(self, flow_name: str, label: str) -> Reconciliation:
         """Compare, as `reconcile` does."""
         started, excluded, undecided = time.monotonic(), set[int](), Pairs()
         position = self.flow.db.log_position(self.world, self.flow.database)
-        self.follow(at)
+        self.update(label)
         condition, rows = self.different_ranges()
         pairs = self.read(condition)
-        if at:
-            self.follow(at)
+        if label:
+            self.update(label)
             excluded = self.changed_keys()
             pairs = {key: pair for key, pair in pairs.items() if key not in excluded}
         else:
@@ -124,7 +125,7 @@ class _Comparison:
             time.monotonic() - started,
         )
 
-    def follow(self, at: str = "") -> None:
+    def update(self, label: str = "") -> None:
         """Bring what the source has committed so far into the lake, and open a later commit, or a label's."""
         self.flow.wait_until_captured(self.world)
         is_counted = isinstance(self.changes, changes.Topic) and not self.flow.polled
@@ -145,7 +146,9 @@ class _Comparison:
             is_transient=lambda error: "another ingest" in str(error),
         )
         instants = [action.instant for action in completed_actions(self.table)]
-        instant = resolve_instant(self.world, self.table, at) if at else max(instants, default="")
+        instant = (
+            resolve_instant(self.world, self.table, label) if label else max(instants, default="")
+        )
         if not self.instant or instant != self.instant:
             self.instant = instant
             self.open()
@@ -184,8 +187,8 @@ class _Comparison:
         if not self.instant:
             return pyarrow.table({})
         try:
-            at = (self.world, self.instant)
-            return hudi.read_arrow(self.table, as_of=at, columns=_is_read)
+            instant = self.world, self.instant
+            return hudi.read_arrow(self.table, as_of=instant, columns=_is_read)
         except LakeError:
             return _to_arrow(hudi.as_of(self.spark, self.world, self.table, self.instant))
 
@@ -193,10 +196,15 @@ class _Comparison:
         """Return a condition for the keys in ranges that differ, and the numbers of rows."""
         bounds = self.source.bounds() + self.lake.bounds()
         low, width = min(bounds), (max(bounds) - min(bounds)) // RANGES + 1
-        source, lake = (side.sums(side.part(low, width)) for side in (self.source, self.lake))
+        source, lake = (
+            side.sums(side.range_number(low, width)) for side in (self.source, self.lake)
+        )
         parts = ", ".join(map(str, _differing(source, lake)))
         rows = sum(n for n, *_ in source.values()), sum(n for n, *_ in lake.values())
-        return lambda side: f"{side.part(low, width)} IN ({parts})" if parts else "false", rows
+        return (
+            lambda side: f"{side.range_number(low, width)} IN ({parts})" if parts else "false",
+            rows,
+        )
 
     def read(self, condition: Condition, between: Callable[[], None] = lambda: None) -> Pairs:
         """Return what differs among the keys of a condition; `between` is called between source and lake."""
@@ -216,7 +224,7 @@ class _Comparison:
                 break
             if len(undecided) <= MAX_NAMED_KEYS:
                 condition = partial(_names, [*undecided])
-            latest = self.read(condition, self.follow)
+            latest = self.read(condition, self.update)
             latest = {key: pair for key, pair in latest.items() if key in undecided}
             decided.update({k: pair for k, pair in latest.items() if pair == undecided[k]})
             undecided = {k: pair for k, pair in latest.items() if k not in decided}
@@ -230,7 +238,6 @@ class _Comparison:
                 f"which changes followed {self.instant} is unknown",
                 location=self.table.base,
                 expected="a commit of an ingest from a topic",
-                hint="compare the rows of now, without a label",
             )
         with closing(
             changes.create_reader(self.spark, self.world, self.changes, self.table, MAX_MESSAGES)
@@ -250,13 +257,15 @@ class _Comparison:
         sides = (self.source, self.lake)
         source, lake = (side.texts(_names(keys, side)) if keys else {} for side in sides)
         for key in keys:
-            kind, ours, theirs = _kind(*pairs[key]), source.get(key, []), lake.get(key, [])
-            row = [*ours, *theirs, {}][0]
+            kind, expected, actual = _kind(*pairs[key]), source.get(key, []), lake.get(key, [])
+            row = [*expected, *actual, {}][0]
             name = ", ".join(str(row.get(column)) for column in self.source.key)
             if kind != DIFFERENT:
-                lines.append((name, kind, "(rows)", str(len(ours)), str(len(theirs))))
-            for row in theirs if ours else ():
-                cells = [(c, ours[0][c], text) for c, text in row.items() if text != ours[0][c]]
+                lines.append((name, kind, "(rows)", str(len(expected)), str(len(actual))))
+            for row in actual if expected else ():
+                cells = [
+                    (c, expected[0][c], text) for c, text in row.items() if text != expected[0][c]
+                ]
                 lines += [(name, kind, *cell) for cell in cells]
         return pd.DataFrame(lines, columns=["key", "kind", "column", "source", "lake"])
 
