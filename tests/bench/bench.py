@@ -25,6 +25,7 @@ import bench_explore
 import bench_landing
 import bench_moves
 import bench_peers
+import bench_reconcile
 import bench_setup
 import bench_snapshot
 import bench_storefront
@@ -424,6 +425,7 @@ MEASURES = {
     "snapshot": bench_snapshot.through,
     "sizes": bench_travel.sizes,
     "moves": bench_moves.moved,
+    "reconcile": bench_reconcile.reconciled,
     "peers": bench_peers.measured,
     "trace": bench_travel.traced,
     "explore": bench_explore.explored,

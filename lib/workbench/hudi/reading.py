@@ -8,7 +8,7 @@ use: begin is exclusive, end inclusive.
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
@@ -130,6 +130,7 @@ def read_arrow(
     as_of: Optional[tuple[World, str]] = None,
     optimized: bool = False,
     where: Optional[Mapping[str, Any]] = None,
+    columns: Optional[Callable[[str], bool]] = None,
 ) -> Any:
     """Read the rows of the table with hudi-rs, which shares no code with Spark or Hudi's Java.
 
@@ -138,6 +139,7 @@ def read_arrow(
         as_of: the world and a label or instant in it; by default now.
         optimized: base files only, as a `…_ro` view.
         where: {field: value} of the rows to return; the value is not null.
+        columns: whether to read a column, by its name; by default all are read.
 
     Returns:
         A pyarrow.Table, with Hudi's own columns; without any column if the table had no row.
@@ -172,7 +174,11 @@ def read_arrow(
     try:
         builder = HudiTableBuilder.from_base_uri(table.base.replace("s3a:", "s3:"))
         builder = builder.with_storage_options(files.object_store_options(table.base))
-        batches = builder.build().read(options)
+        opened = builder.build()
+        if columns:
+            names = opened.get_schema_with_meta_fields().names
+            options = options.with_projection([*filter(columns, names)])
+        batches = opened.read(options)
     except Exception as e:
         raise LakeError(
             f"hudi-rs cannot read {table.name}: {e}",

@@ -1,6 +1,9 @@
 """Operation of the captured flows: freshness, lag, retained log, and reconciliation with the source."""
 
 from .lake import pending as pending
+from .reconcile_result import Reconciliation as Reconciliation
+from .reconcile_result import last_reconciliation as last_reconciliation
+from .reconciling import reconcile as reconcile
 from .watching import Watcher as Watcher
 from .watching import find_flow as find_flow
 from .watching import frame as frame

@@ -33,6 +33,7 @@ from ..walkthroughs.capture import Capture
 from ..walkthroughs.flow import CaptureFlow
 from .lake import SMALL_FILE_BYTES, LakeReader
 from .messages import WINDOW_S, TopicReader, quantiles
+from .reconcile_result import last_reconciliation
 
 PROBLEMS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_name("problems.yaml"))
 LEVELS = ("", "amber", "red")
@@ -191,6 +192,7 @@ class FlowReader:
         if freshness and limit:
             problems.append(problem("stale", limit, seconds=freshness["p95"], **freshness))
         problems += self._observe_disk()
+        problems += self._observe_reconciliation()
         readers = [reader for _, reader in self._tables]
         return Observation(
             self.name,
@@ -382,6 +384,12 @@ class FlowReader:
             level = level_of(mib, self.limits.disk_free_mib)
             if level:
                 yield problem("disk_full", level, folder=paths.display_path(folder), mib=mib)
+
+    def _observe_reconciliation(self) -> Iterator[Problem]:
+        for table, last in (last_reconciliation(self.world, self.name) or {}).items():
+            if not last["is_equal"]:
+                values = {"differences": last["differences"], "time": last["time"]}
+                yield problem("differs", table=table, flow=self.name, **values)
 
     def _observe_schemas(self) -> Iterator[Problem]:
         avro = [each for each in self.flow.captures if each.format == "avro"]

@@ -45,6 +45,16 @@ class CaptureFlow(CaptureSet):
         query = statement.format(rows, sql.SQL(condition), capture.key_columns)
         return self.db.query(world, query, values, self.database)
 
+    def comparable(self, spark: SparkSession, world: World, name: str = "") -> Capture:
+        """Return a capture; its `expected_sql`, if it has one, selects the rows as the lake has them.
+
+        Args:
+            spark: the Spark session.
+            world: the world.
+            name: name of the capture.
+        """
+        return self.capture(name)
+
     def count(self, world: World, name: str = "") -> int:
         """Return the number of rows in the source table of a capture."""
         table = identifier(self.capture(name).source)

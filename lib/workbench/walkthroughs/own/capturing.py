@@ -17,7 +17,7 @@ from ...spark import session
 from ...topic import topics
 from ..resources import OWN_PREFIX
 from ..walkthrough import Walkthrough
-from . import comparing, files, tables
+from . import comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
 from .flow import OwnFlow, open_flow
 
@@ -333,7 +333,7 @@ def _complete(world: World, flow: str, progress: Callable[[str], None] = print) 
             described = comparing.compare_table(at, captured, own, is_first=True)
         else:
             described = tables.describe(at, captured.declared, own)
-        changed = comparing.changed_types(at, described, captured.table(at, own.name))
+        changed = values.changed_types(at, described, captured.table(at, own.name))
         seconds = time.monotonic() - started
         rows.append((own.source, described.rows, round(seconds, 1), changed))
         if not unchanged:

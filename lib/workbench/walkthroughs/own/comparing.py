@@ -1,6 +1,5 @@
 """Comparisons of a flow's lake tables with their source tables."""
 
-import re
 import time
 from typing import cast
 
@@ -10,8 +9,8 @@ from ... import hudi
 from ...base import SourceError, World, paths
 from ...checks import check, check_values
 from ...spark import session
-from . import files, tables
-from .files import TEMPLATES, OwnTable
+from . import files, tables, values
+from .files import OwnTable
 from .flow import LABEL, OwnFlow, open_flow
 
 # Larger tables are compared by their number of rows only: both sides of a comparison are in memory.
@@ -78,16 +77,14 @@ def _is_same(at: World, flow: OwnFlow, own: OwnTable, claim: str, is_last: bool)
         CheckFailed: they differ in the last comparison.
     """
     spark, table = session(at), flow.table(at, own.name)
-    compared = own.columns
-    if flow.declared.raw and hudi.exists(table):
-        compared = _same_columns(at, flow, own, table)
+    compared = values.comparable_columns(at, flow.declared, own, table)
     skipped = [column for column in own.columns if column not in compared]
     if own.rows > MAX_COMPARED_ROWS or {*own.key} & {*skipped}:
         lake_rows = hudi.read(spark, table).count()
         if lake_rows == own.rows or is_last:
             check.equal(f"{claim}, number of rows", lake_rows, own.rows)
         return lake_rows == own.rows
-    query = _comparable_sql(flow, own.source, compared)
+    query = values.comparable_sql(flow.declared, own.source, compared)
     source = flow.db.query(at, query, database=flow.database)
     lake = source.head(0)
     if hudi.exists(table):
@@ -99,45 +96,3 @@ def _is_same(at: World, flow: OwnFlow, own: OwnTable, claim: str, is_last: bool)
         extent = f"row by row{', without ' * bool(skipped)}{', '.join(skipped)}"
         check.same_rows(source, lake, own.key, f"{claim}, {extent}", allow_empty=True)
     return is_same
-
-
-def changed_types(at: World, own: OwnTable, table: hudi.Table) -> dict[str, str]:
-    """Return {column: "source type → lake type"} of the columns whose type is another one in the lake."""
-    if not hudi.exists(table):
-        return {}
-    lake = dict(hudi.read(session(at), table).dtypes)
-    changed = {}
-    for column, kind in own.columns.items():
-        same = TEMPLATES["same_types"].get(_base_type(kind)) or kind.replace("numeric", "decimal")
-        if lake.get(column) not in (same, kind):
-            changed[column] = f"{kind} → {lake.get(column, 'missing')}"
-    return changed
-
-
-def _comparable_sql(flow: OwnFlow, source: str, compared: dict[str, str]) -> str:
-    """Return the query for columns of a table as the lake has them with analyst types."""
-    rules, columns = TEMPLATES["comparable"][flow.declared.engine], []
-    for name, kind in compared.items():
-        column = f'"{name}"'
-        expression = rules.get(_base_type(kind), rules[""]).replace("{}", column)
-        columns.append(f"{expression} AS {column}")
-    schema, _, table = source.partition(".")
-    # tables.describe has accepted the names: letters, digits and _ only
-    return f'SELECT {", ".join(columns)} FROM "{schema}"."{table}"'  # noqa: S608
-
-
-def _same_columns(at: World, flow: OwnFlow, own: OwnTable, table: hudi.Table) -> dict[str, str]:
-    """Return the columns whose values in a lake table with Debezium's types are those of the source."""
-    changed = changed_types(at, own, table)
-    converted = {*TEMPLATES["comparable"][flow.declared.engine], *TEMPLATES["same_types"]}
-    return {
-        column: kind
-        for column, kind in own.columns.items()
-        if column not in changed
-        or (changed[column].endswith("→ string") and _base_type(kind) not in converted)
-    }
-
-
-def _base_type(kind: str) -> str:
-    """Return a type of the source without its digits."""
-    return re.sub(r"\(.*?\)", "", kind)

@@ -4,7 +4,7 @@ import base64
 import sys
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Callable, Iterator, Sequence, cast
@@ -25,7 +25,7 @@ from ..flow import CaptureFlow
 from ..resources import OWN_PREFIX, OwnedResources, OwnSource
 from ..steps import Product, Step, Steps
 from ..walkthrough import Walkthrough
-from . import files
+from . import files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
 
 LABEL = "captured"
@@ -59,6 +59,18 @@ class OwnFlow(CaptureFlow):
             for each in self.declared.tables
             if LABEL not in {*hudi.labels(world, self.table(world, each.name))["label"]}
         ]
+
+    def comparable(self, spark: SparkSession, world: World, name: str = "") -> Capture:
+        """Return a capture whose `expected_sql` selects the columns that the lake has with the same values."""
+        capture = self.capture(name)
+        own = next(each for each in self.declared.tables if each.name == capture.name)
+        described = tables.describe(world, self.declared, own)
+        columns = values.comparable_columns(
+            world, self.declared, described, self.table(world, name)
+        )
+        return replace(
+            capture, expected_sql=values.comparable_sql(self.declared, own.source, columns)
+        )
 
     def publish(self, world: World, declared: Declaration) -> None:
         """Publish exactly the tables of a declaration, if the database has publications."""

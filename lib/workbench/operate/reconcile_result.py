@@ -1,0 +1,104 @@
+"""The result of a reconciliation, and where the last one of each table is stored."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import pandas as pd
+
+from ..base import World, paths
+from ..base.text import plural
+from ..display import show
+
+
+@dataclass(frozen=True, eq=False)
+class Reconciliation:
+    """The differences between a table of a source and its lake table.
+
+    Attributes:
+        flow: name of the flow.
+        table: name of the lake table.
+        position: the source's log position before its rows were read.
+        instant: the commit of the lake table that was compared last.
+        rows: the number of rows in the source, and in the lake.
+        counts: {kind of difference: number of keys}.
+        differences: a row for each different value of the first keys: key, kind, column, source, lake (texts; None
+            for null).
+        excluded: the number of keys that changed after the label.
+        undecided: the number of keys that differ, but whose rows changed in each round.
+        not_compared: the columns of the lake table that were not compared.
+        seconds: the duration.
+    """
+
+    flow: str
+    table: str
+    position: str
+    instant: str
+    rows: tuple[int, int]
+    counts: dict[str, int]
+    differences: pd.DataFrame
+    excluded: int
+    undecided: int
+    not_compared: list[str]
+    seconds: float
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether each row of one side is a row of the other one."""
+        return not self.counts and not self.undecided
+
+    @property
+    def title(self) -> str:
+        """The result in one line."""
+        source, lake = self.rows
+        parts = [f"{count:,} {kind}" for kind, count in self.counts.items()]
+        if self.undecided:
+            parts.append(f"{plural(self.undecided, 'key')} still changing")
+        text = f"{self.table}: {source:,} rows in the source, {lake:,} in the lake; "
+        text += ", ".join(parts) or "no difference"
+        if self.excluded:
+            text += f"; {plural(self.excluded, 'key')} changed after {self.instant}, not compared"
+        if self.not_compared:
+            text += f"; without {', '.join(self.not_compared)}"
+        return f"{text}; {self.seconds:.1f} s"
+
+    def __repr__(self) -> str:
+        """Return the title and the differences."""
+        rows = self.differences.to_string(index=False) if len(self.differences) else ""
+        return f"{self.title}\n{rows}".rstrip()
+
+    def _repr_html_(self) -> str:
+        if self.differences.empty:
+            return f"<b>{html.escape(self.title)}</b>"
+        return str(show.table(self.differences, self.title, len(self.differences)).data)
+
+    def save(self, world: World) -> None:
+        """Store the result as the last one of its table."""
+        last = last_reconciliation(world, self.flow) or {}
+        last[self.table] = {
+            **vars(self),
+            "time": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+            "is_equal": self.is_equal,
+            "differences": sum(self.counts.values()),
+        }
+        paths.write_private_file(_path(world, self.flow), json.dumps(last).encode())
+
+
+def last_reconciliation(world: World, flow: str) -> Optional[dict[str, Any]]:
+    """Return the last result for each table of a flow; None if there was none.
+
+    Returns:
+        {lake table: the attributes of `Reconciliation`, with differences as the number of keys; is_equal; and time
+        (UTC, ISO 8601)}.
+    """
+    path = _path(world, flow)
+    return json.loads(path.read_bytes()) if path.exists() else None
+
+
+def _path(world: World, flow: str) -> Path:
+    return paths.state_dir() / "reconcile" / f"{world.name}.{flow}.json"

@@ -1,0 +1,64 @@
+"""The values of a source table as the lake has them: their types, and SQL that returns them."""
+
+import re
+
+from ... import hudi
+from ...base import World
+from ...spark import session
+from .files import TEMPLATES, Declaration, OwnTable
+
+
+def changed_types(at: World, own: OwnTable, table: hudi.Table) -> dict[str, str]:
+    """Return {column: "source type → lake type"} of the columns whose type is another one in the lake."""
+    if not hudi.exists(table):
+        return {}
+    lake = dict(hudi.read(session(at), table).dtypes)
+    changed = {}
+    for column, kind in own.columns.items():
+        same = TEMPLATES["same_types"].get(_base_type(kind)) or kind.replace("numeric", "decimal")
+        if lake.get(column) not in (same, kind):
+            changed[column] = f"{kind} → {lake.get(column, 'missing')}"
+    return changed
+
+
+def comparable_columns(
+    at: World, declared: Declaration, own: OwnTable, table: hudi.Table
+) -> dict[str, str]:
+    """Return {column: source type} of the columns that a lake table has with the same values.
+
+    These are all, or with Debezium's types those that have the type of the source, or its text.
+    """
+    if not declared.raw or not hudi.exists(table):
+        return own.columns
+    changed = changed_types(at, own, table)
+    converted = {*TEMPLATES["comparable"][declared.engine], *TEMPLATES["same_types"]}
+    return {
+        column: kind
+        for column, kind in own.columns.items()
+        if column not in changed
+        or (changed[column].endswith("→ string") and _base_type(kind) not in converted)
+    }
+
+
+def comparable_sql(declared: Declaration, source: str, columns: dict[str, str]) -> str:
+    """Return the query for columns of a source table as the lake has them."""
+    rules = TEMPLATES["comparable"][declared.engine]
+    values = []
+    for name, kind in columns.items():
+        column = f'"{name}"'
+        values.append(f"{_comparable_value(rules, kind, column)} AS {column}")
+    schema, _, table = source.partition(".")
+    # tables.describe has accepted the names: letters, digits and _ only
+    return f'SELECT {", ".join(values)} FROM "{schema}"."{table}"'  # noqa: S608
+
+
+def _comparable_value(rules: dict[str, str], kind: str, value: str) -> str:
+    rule = rules.get(kind) or rules.get(_base_type(kind))
+    if not rule and kind.endswith("[]"):
+        rule = rules["[]"].replace("<>", _comparable_value(rules, kind[:-2], "e"))
+    return (rule or rules[""]).replace("{}", value)
+
+
+def _base_type(kind: str) -> str:
+    """Return a type of the source without its digits."""
+    return re.sub(r"\(.*?\)", "", kind)
