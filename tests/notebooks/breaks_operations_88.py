@@ -44,7 +44,7 @@ flow.wait_until_captured(world)""",
             {"the instant of the bad batch is not readable": "no failure"},
         ),
         Break(
-            'hudi.label(world, table, "before the batch")',
+            'hudi.label(world, table, "before_batch")',
             _lost("note = 'z' WHERE id = 43"),
             {"replayed lake = source before the batch": "id=43"},
         ),
