@@ -58,7 +58,7 @@ postgres.execute(world, "DELETE FROM payments WHERE id = 44", database=operation
             "largest = flow.rows(world)",
             _lost("amount = 999999 WHERE id = 19998"),
             {
-                "commits that are left since the evening": "timeline",
+                "commits since the restore": "timeline",
                 "amounts that are too large": "1",
             },
         ),
