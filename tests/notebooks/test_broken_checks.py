@@ -7,6 +7,8 @@ import breaks_log_based
 import breaks_movies
 import breaks_museum
 import breaks_operations
+import breaks_operations_86
+import breaks_operations_88
 import breaks_outbox
 import breaks_own
 import breaks_query_based
@@ -25,6 +27,8 @@ BREAKS = {
     **breaks_sales.BREAKS,
     **breaks_storefront.BREAKS,
     **breaks_operations.BREAKS,
+    **breaks_operations_86.BREAKS,
+    **breaks_operations_88.BREAKS,
     **breaks_own.BREAKS,
 }
 

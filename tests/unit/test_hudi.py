@@ -494,9 +494,13 @@ def test_an_ingest_logs_one_line_for_each_batch(job, caplog, capsys):
 
 
 def test_the_next_ingest_continues_after_the_last_batch(job):
-    job().run(lambda had_batch: True)
+    it = job()
+    assert ingesting.next_offsets(it.table, "t") == {}
+    it.run(lambda had_batch: True)
     it = job()
     it.run(lambda had_batch: not had_batch)
+    assert ingesting.next_offsets(it.table, "t") == {0: 5}
+    assert ingesting.next_offsets(it.table, "other") == {}
     progress = ingesting.read_progress(ingesting.last_ingest_commit(it.table))
     assert progress == {
         "topic-t": {

@@ -556,3 +556,18 @@ def read_progress(commit: CommitMetadata) -> dict[str, SourceProgress]:
     """Return {source id: position in the source} from a commit's metadata."""
     progress: dict[str, SourceProgress] = json.loads(extra_metadata(commit).get(PROGRESS_KEY, "{}"))
     return progress
+
+
+def next_offsets(table: Table, topic: str) -> dict[int, int]:
+    """Return where the next ingest of a topic into a table begins.
+
+    Args:
+        table: the table.
+        topic: name of the topic.
+
+    Returns:
+        {partition: offset of the next message}, from the table's last commit by an ingest. It is
+        empty if no commit on the timeline has read the topic.
+    """
+    progress = read_progress(last_ingest_commit(table)).get(changes.Topic(topic).id, {})
+    return {int(number): offset for number, offset in progress.get("offsets", {}).items()}

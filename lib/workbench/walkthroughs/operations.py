@@ -26,6 +26,7 @@ from .walkthrough import Walkthrough
 DATABASE = "operations"
 CONNECTOR = "operations_source"
 SIGNALS = "operations.signals"  # topic of Debezium's signals
+ACCEPTED, QUARANTINE = "operations.accepted", "operations.quarantine"  # topics of notebook 86
 ROWS = 20_000  # payments at scale 1
 REGIONS = ("north", "east", "south", "west")
 STATES = ("open", "paid", "refunded")
@@ -90,7 +91,8 @@ walkthrough = Walkthrough(
     ),
     OwnedResources(
         flow,
-        own_topics=(SIGNALS,),
+        own_topics=(SIGNALS, ACCEPTED, QUARANTINE),
+        own_schemas=(f"{ACCEPTED}-value",),
         consumer_groups=(SIGNALS,),
         catalog_databases=(DATABASE,),
     ),
