@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterator, Optional
 from .. import hudi
 from ..base import ROOT, World
 from ..source import loading, postgres
+from ..source.names import format_sql
 from ..spark import session
 from ..topic import topics
 from .capture import Capture
@@ -25,6 +26,7 @@ from .walkthrough import Walkthrough
 DATABASE = "operations"
 CONNECTOR = "operations_source"
 SIGNALS = "operations.signals"  # topic of Debezium's signals
+NOTIFICATIONS = "operations.notifications"  # topic of its notifications
 ROWS = 20_000  # payments at scale 1
 REGIONS = ("north", "east", "south", "west")
 STATES = ("open", "paid", "refunded")
@@ -66,7 +68,7 @@ def _steps(scale: Any, from_dir: Any) -> loading.Steps:
 
 
 loader = loading.Loader(
-    DATABASE, "public", ("payments", "debezium_signal"), _steps, database=DATABASE
+    DATABASE, "public", ("payments", "debezium_signal", "refunds"), _steps, database=DATABASE
 )
 flow = CaptureFlow(
     captures=(
@@ -79,6 +81,20 @@ flow = CaptureFlow(
     loader=loader,
     label=LABEL,
 )
+# the table that joins the running capture in notebook 85
+joined = CaptureFlow(
+    captures=(
+        Capture(
+            "public.refunds",
+            "id",
+            CONNECTOR,
+            format="avro",
+            lake=({"name": "refunds", "database": DATABASE, "ordering": "__ts_ns"},),
+            types="analyst",
+        ),
+    ),
+    database=DATABASE,
+)
 walkthrough = Walkthrough(
     "80_operations",
     Steps(
@@ -89,9 +105,10 @@ walkthrough = Walkthrough(
     ),
     OwnedResources(
         flow,
-        own_topics=(SIGNALS,),
+        own_topics=(SIGNALS, NOTIFICATIONS, "operations.public.refunds"),
         consumer_groups=(SIGNALS,),
         catalog_databases=(DATABASE,),
+        scratch_tables=joined.tables,
     ),
     flow,
 )
@@ -111,7 +128,11 @@ def start(world: World, scale: float = 1) -> hudi.Table:
     loader.load(world, scale=scale, confirm=lambda question: True, progress=lambda line: None)
     postgres.create_publication(world, flow.publication, PUBLISHED, DATABASE)
     postgres.grant_replication(world, PUBLISHED, DATABASE)
-    topics.create(world, SIGNALS)
+    # an incremental snapshot writes its watermarks into this table
+    grant = format_sql("GRANT INSERT ON debezium_signal TO {}", world.postgres.replication_user)
+    postgres.execute(world, grant, database=DATABASE)
+    for topic in (SIGNALS, NOTIFICATIONS):
+        topics.create(world, topic)
     flow.deploy(world)
     flow.sync(session(world), world, label=LABEL)
     return flow.table(world)
@@ -160,17 +181,18 @@ def writing(world: World, per_second: float = 100, seed: int = 1) -> Iterator[No
 
 
 @contextlib.contextmanager
-def following(world: World, interval: float = 0.2) -> Iterator[None]:
+def following(world: World, *into: hudi.Table, interval: float = 0.2) -> Iterator[None]:
     """Ingest the changes in a thread while the block runs.
 
     Args:
         world: the world.
+        *into: the lake tables, by default that of the flow.
         interval: seconds between two batches.
     """
 
     def ingest(stop: Event) -> None:
         while not stop.wait(interval):
-            flow.ingest(session(world), world, stop=stop.is_set)
+            flow.ingest(session(world), world, *into, stop=stop.is_set)
 
     with _background(ingest):
         yield
