@@ -6,6 +6,7 @@ breaking.py describes breaks.
 import breaks_log_based
 import breaks_movies
 import breaks_museum
+import breaks_operations_85_87
 import breaks_outbox
 import breaks_own
 import breaks_query_based
@@ -23,6 +24,7 @@ BREAKS = {
     **breaks_museum.BREAKS,
     **breaks_sales.BREAKS,
     **breaks_storefront.BREAKS,
+    **breaks_operations_85_87.BREAKS,
     **breaks_own.BREAKS,
 }
 

@@ -82,6 +82,7 @@ def test_the_whole_series_passes(world):
         "50_time_travel",
         "60_streaming_sales",
         "70_eventual_consistency",
+        "80_operations",
         "90_your_own",
     ]
     result = runner.run(series, "local", progress=False)
