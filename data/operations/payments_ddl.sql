@@ -11,3 +11,5 @@ CREATE TABLE payments (
 ALTER TABLE payments REPLICA IDENTITY FULL;
 -- signals to the connector, such as the start of an incremental snapshot
 CREATE TABLE debezium_signal (id text PRIMARY KEY, type text NOT NULL, data text);
+-- joins the running capture later
+CREATE TABLE refunds (id bigint PRIMARY KEY, amount numeric(12, 2) NOT NULL);

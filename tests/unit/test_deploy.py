@@ -702,11 +702,7 @@ def test_11_the_catalogs_databases_are_made_with_the_lake():
         table.get("database", hudi.Table.database) for capture in captures for table in capture.lake
     }
     world = on_aws.world()
-    used |= {
-        table.database
-        for each in there
-        for table in each.resources.scratch_tables(world)
-    }
+    used |= {table.database for each in there for table in each.resources.scratch_tables(world)}
     assert used <= made.keys()
     assert cloudformation.ORDER.index("lake") < cloudformation.ORDER.index("emr")
     root = f"s3://{one('AWS::S3::Bucket')['BucketName']}/"

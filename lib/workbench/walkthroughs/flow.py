@@ -167,7 +167,8 @@ class CaptureFlow(CaptureSet):
             rows = [registry.inspect_message(world, value)["record"] for value in values]
         else:
             rows = [body.get("payload", body) for body in map(json.loads, values)]
-        return max((int(row["__lsn"]) for row in rows), default=0)
+        # the rows of an incremental snapshot have no position
+        return max((int(row["__lsn"] or 0) for row in rows), default=0)
 
     def land(self, spark: SparkSession, world: World) -> None:
         """Land the new messages of the topics with the sink connectors.

@@ -27,6 +27,7 @@ DATABASE = "operations"
 CONNECTOR = "operations_source"
 SIGNALS = "operations.signals"  # topic of Debezium's signals
 ACCEPTED, QUARANTINE = "operations.accepted", "operations.quarantine"  # topics of notebook 86
+NOTIFICATIONS = "operations.notifications"  # topic of the notifications of its snapshots
 ROWS = 20_000  # payments at scale 1
 REGIONS = ("north", "east", "south", "west")
 STATES = ("open", "paid", "refunded")
@@ -68,7 +69,7 @@ def _steps(scale: Any, from_dir: Any) -> loading.Steps:
 
 
 loader = loading.Loader(
-    DATABASE, "public", ("payments", "debezium_signal"), _steps, database=DATABASE
+    DATABASE, "public", ("payments", "debezium_signal", "refunds"), _steps, database=DATABASE
 )
 flow = CaptureFlow(
     captures=(
@@ -81,6 +82,20 @@ flow = CaptureFlow(
     loader=loader,
     label=LABEL,
 )
+# the table that joins the running capture in notebook 85
+joined = CaptureFlow(
+    captures=(
+        Capture(
+            "public.refunds",
+            "id",
+            CONNECTOR,
+            format="avro",
+            lake=({"name": "refunds", "database": DATABASE, "ordering": "__ts_ns"},),
+            types="analyst",
+        ),
+    ),
+    database=DATABASE,
+)
 walkthrough = Walkthrough(
     "80_operations",
     Steps(
@@ -91,10 +106,11 @@ walkthrough = Walkthrough(
     ),
     OwnedResources(
         flow,
-        own_topics=(SIGNALS, ACCEPTED, QUARANTINE),
+        own_topics=(SIGNALS, NOTIFICATIONS, ACCEPTED, QUARANTINE, "operations.public.refunds"),
         own_schemas=(f"{ACCEPTED}-value",),
         consumer_groups=(SIGNALS,),
         catalog_databases=(DATABASE,),
+        scratch_tables=joined.tables,
     ),
     flow,
 )
@@ -117,7 +133,8 @@ def start(world: World, scale: float = 1) -> hudi.Table:
     # an incremental snapshot writes its watermarks into this table
     grant = format_sql("GRANT INSERT ON debezium_signal TO {}", world.postgres.replication_user)
     postgres.execute(world, grant, database=DATABASE)
-    topics.create(world, SIGNALS)
+    for topic in (SIGNALS, NOTIFICATIONS):
+        topics.create(world, topic)
     flow.deploy(world)
     flow.sync(session(world), world, label=LABEL)
     return flow.table(world)

@@ -1,0 +1,151 @@
+"""Breaks for the checks of notebooks 85 and 87; breaking.py describes breaks."""
+
+from breaking import Break, Run
+
+# each table is read without its last row, in the order of its record keys
+SHORTER = """
+_read = hudi.read
+
+
+def _shorter(spark, table):
+    rows = _read(spark, table)
+    return rows.orderBy("_hoodie_record_key").limit(max(0, rows.count() - 1))
+
+
+hudi.read = _shorter"""
+WHOLE = "hudi.read = _read"
+BACKFILL = [
+    Run(
+        Break(
+            "rows without a position are dead letters",
+            'hudi.drop(spark, world, table)\ntable = flow.table(world, ordering="__ts_ns")',
+            {
+                "rows without a position are dead letters": "no failure",
+                "dead letters of the first backfill": "lake 0",
+            },
+        ),
+        Break(
+            'compare("ordered by __ts_ns',
+            SHORTER,
+            {"ordered by __ts_ns, the lake = source": "missing"},
+            undo=WHOLE,
+        ),
+        Break(
+            "during_backfill = freshness(begin)",
+            SHORTER,
+            {"after the backfill during changes, the lake = source": "missing"},
+            undo=WHOLE,
+        ),
+        Break(
+            "operations.joined.compare(spark, world)",
+            SHORTER,
+            {"refunds = source, row by row": "missing"},
+            undo=WHOLE,
+        ),
+        Break(
+            "payments_read_again = topics",
+            'signal_by_row("again", snapshot)\nwait_for("again", "COMPLETED")',
+            {"the payments are not read again": "fewer than"},
+        ),
+        Break(
+            'compare("rebuilt from the backfill',
+            SHORTER,
+            {"rebuilt from the backfill, the lake = source": "missing"},
+            undo=WHOLE,
+        ),
+        Break(
+            'check.equal("dead letters of the first backfill"',
+            """
+records.loc[records.index[-1], "__lsn"] = 1
+records.loc[records.index[0], "__ts_ns"] = 2**62
+states = states[states["type"] != "PAUSED"]""",
+            {
+                "rows of the backfill with a position": "topic 1",
+                "__ts_ns grows with the topic": "records",
+                "states of the second backfill": "PAUSED",
+            },
+        ),
+        Break(
+            'check.equal("changes without a backfill"',
+            "changed -= 1\nduring_backfill = during_backfill[:0]",
+            {
+                "changes without a backfill": "made",
+                "changes reached the lake during the backfill": "0 changes",
+            },
+        ),
+        parameters={"scale": 0.1},
+    ),
+    Run(
+        # a new table has no gap, and nothing of the payments from before it
+        Break(
+            "an ingest across the gap is an error",
+            "hudi.drop(spark, world, table)",
+            {
+                "an ingest across the gap is an error": "no failure",
+                "rows that only the lake has": "deleted in the gap",
+                "rows in two partitions": "moved in the gap",
+            },
+        ),
+        parameters={"scale": 0.1},
+    ),
+]
+STORAGE = [
+    Run(
+        Break(
+            "on_disk = readcost.data_files(table)",
+            """
+_labels = hudi.labels(world, table).set_index("label")
+hudi.call_procedure(
+    spark, "create_savepoint", table=entry, commit_time=_labels.loc["loaded", "instant"]
+)""",
+            {"the state of the load was cleaned away": "no failure"},
+        ),
+        Break(
+            "referred = set()",
+            "files.remove(orphan_uri)",
+            {"files of no commit": "made"},
+            undo="files.write_bytes(*files.open_filesystem(orphan_uri), content)",
+        ),
+        Break(
+            "bytes_before = readcost",
+            'files.write_bytes(*files.open_filesystem(orphan_uri), content + b"x")',
+            {"bytes recovered": "the file's"},
+        ),
+        Break(
+            "lake = hudi.read(spark, table).toPandas()",
+            """
+from workbench.source import postgres as _postgres
+
+_postgres.execute(
+    world,
+    "UPDATE payments SET note = 'broken' WHERE id = (SELECT min(id) FROM payments)",
+    database="operations",
+)""",
+            {"after all services, the lake = source": "broken"},
+        ),
+        Break(
+            'freed = stages["clustering"]["mb"]',
+            "removed = removed.iloc[1:]",
+            {"bytes cleaned away": "measured"},
+        ),
+        parameters={"scale": 0.1, "rounds": 2},
+    ),
+    Run(
+        Break(
+            'stages["compaction"] = timed(',
+            "hudi.compact = lambda spark, table: None",
+            {
+                "unmerged logs after the compaction": "lake",
+                "a compaction writes unchanged rows": "more than",
+                "a compaction makes the table larger": "0.00 MB more",
+            },
+        ),
+        Break(
+            'stages["clustering"] = timed(cluster)',
+            "cluster = lambda: None",
+            {"file groups after the clustering": "regions"},
+        ),
+        parameters={"scale": 0.1, "rounds": 2},
+    ),
+]
+BREAKS = {"85_backfill": BACKFILL, "87_storage": STORAGE}
