@@ -282,7 +282,8 @@ class TestOneFlow:
         own.follow(bikes, "bikes", continuous=True, progress=lines.append)
         thread.join()
         assert not failed
-        assert len(lines) == 2, "one line for each round with changes"
+        # one line for each round with changes; on a slow machine both arrive in one
+        assert sum(int(line.split()[2]) for line in lines) == 2 and len(lines) in (1, 2)
         assert signal.getsignal(signal.SIGINT) == handler
         own.compare(bikes, "bikes")
 

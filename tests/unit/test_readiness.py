@@ -184,6 +184,7 @@ def test_a_missing_table_is_an_obstacle_and_small_tables_are_counted(monkeypatch
         statements=["", "one;\x1etwo;", ""],
         problem=["", "p", ""],
         counting=["", "(SELECT 7)", "(SELECT 8)"],
+        sampling="",
     )
     answers = [server(OK).assign(statements=[""]), rows, pandas.DataFrame([[7, 8]])]
     asked = []
