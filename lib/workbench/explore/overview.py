@@ -98,8 +98,8 @@ def _unread(world: World, tables: Sequence[Mapping[str, SourceProgress]]) -> lis
     ends: dict[str, tuple[str, dict[int, int]]] = {}
     with contextlib.suppress(WorkbenchError):  # Kafka does not respond
         if ids:
-            found = topics.all_end_offsets(world, lambda name: hudi.Topic(name).id in ids)
-            ends = {hudi.Topic(name).id: end for name, end in found.items()}
+            end_offsets = topics.all_end_offsets(world, lambda name: hudi.Topic(name).id in ids)
+            ends = {hudi.Topic(name).id: end for name, end in end_offsets.items()}
 
     def count(progress: Mapping[str, SourceProgress]) -> Optional[int]:
         counts = [
