@@ -26,7 +26,7 @@ postgres.execute(world, "UPDATE payments SET note = 'x' WHERE id = 42", database
             },
         ),
         Break(
-            'messages = topics.consume(world, topic',
+            "messages = topics.consume(world, topic",
             """
 _end = topics.end_offsets(world, topic)[0] - 5000
 _message = next(topics.consume(world, topic, {0: _end}, {0: _end + 1}))
