@@ -157,7 +157,7 @@ def test_random_values_have_the_same_text_on_both_sides(bikes):
             source = [
                 None if text is None or text is pandas.NA else text for text in frame.iloc[:, 0]
             ]
-            found = side.run(f"SELECT {make(side.dialect, lake, 'v')} FROM lake")
+            found = side.run(f"SELECT {make(side.dialect, lake, 'v')} FROM {side.rows}")
             assert source == [text for (text,) in found], kind
 
 
