@@ -226,10 +226,10 @@ class _Comparison:
                 condition = partial(_names, [*undecided])
             instant, latest = self.instant, self.read(condition, self.update)
             latest = {key: pair for key, pair in latest.items() if key in undecided}
-            same = {key for key, pair in latest.items() if pair == undecided[key]}
-            if "offsets" in self.progress(instant) and not all(latest[key][1] for key in same):
-                same -= self.changed_keys(instant)  # a missing row has no version
-            decided.update({key: latest[key] for key in same})
+            unchanged = {key for key, pair in latest.items() if pair == undecided[key]}
+            if "offsets" in self.progress(instant) and not all(latest[key][1] for key in unchanged):
+                unchanged -= self.changed_keys(instant)  # a missing row has no version
+            decided.update({key: latest[key] for key in unchanged})
             undecided = {k: pair for k, pair in latest.items() if k not in decided}
         return decided, undecided
 
