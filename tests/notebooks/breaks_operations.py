@@ -5,7 +5,7 @@ from breaking import Break, Run
 LONGER = [
     f"{name}: {part} is longer"
     for name, part in (
-        ("ingest every 2 s", "to_lake_s"),
+        ("ingest every 4 s", "to_lake_s"),
         ("connector every 2 s", "to_topic_s"),
     )
 ]
@@ -20,11 +20,11 @@ slow_ingest, slow_connector = (part.head(1).assign(to_topic_s=-1.0, to_lake_s=-1
             {
                 **{
                     f"{name}: changes were sampled": "1 changes"
-                    for name in ("every 0.2 s", "ingest every 2 s", "connector every 2 s")
+                    for name in ("every 0.2 s", "ingest every 4 s", "connector every 2 s")
                 },
                 **{
                     f"{name}: no change is visible before its message": "-1.000"
-                    for name in ("every 0.2 s", "ingest every 2 s", "connector every 2 s")
+                    for name in ("every 0.2 s", "ingest every 4 s", "connector every 2 s")
                 },
                 LONGER[0]: "-",
                 LONGER[1]: "0.00 s more",

@@ -107,7 +107,7 @@ class _Comparison:
         pairs = self.read(condition)
         if label:
             self.update(label)
-            excluded = self.changed_keys()
+            excluded = self.changed_keys(self.instant)
             pairs = {key: pair for key, pair in pairs.items() if key not in excluded}
         else:
             pairs, undecided = self.decide(pairs, condition)
@@ -224,18 +224,21 @@ class _Comparison:
                 break
             if len(undecided) <= MAX_NAMED_KEYS:
                 condition = partial(_names, [*undecided])
-            latest = self.read(condition, self.update)
+            instant, latest = self.instant, self.read(condition, self.update)
             latest = {key: pair for key, pair in latest.items() if key in undecided}
-            decided.update({k: pair for k, pair in latest.items() if pair == undecided[k]})
+            unchanged = {key for key, pair in latest.items() if pair == undecided[key]}
+            if "offsets" in self.progress(instant) and not all(latest[key][1] for key in unchanged):
+                unchanged -= self.changed_keys(instant)  # a missing row has no version
+            decided.update({key: latest[key] for key in unchanged})
             undecided = {k: pair for k, pair in latest.items() if k not in decided}
         return decided, undecided
 
-    def changed_keys(self) -> set[int]:
-        """Return the numbers of the keys that have messages after `instant`."""
-        progress, key = self.progress(self.instant), self.source.key
+    def changed_keys(self, instant: str) -> set[int]:
+        """Return the numbers of the keys that have messages after a commit."""
+        progress, key = self.progress(instant), self.source.key
         if "offsets" not in progress:
             raise LakeError(
-                f"which changes followed {self.instant} is unknown",
+                f"which changes followed {instant} is unknown",
                 location=self.table.base,
                 expected="a commit of an ingest from a topic",
             )
