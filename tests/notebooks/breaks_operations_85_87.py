@@ -73,7 +73,7 @@ states = states[states["type"] != "PAUSED"]""",
                 "changes reached the lake during the backfill": "0 changes",
             },
         ),
-        parameters={"scale": 0.1},
+        parameters={"scale": 0.25},
     ),
     Run(
         # a new table has no gap, and nothing of the payments from before it
@@ -86,7 +86,7 @@ states = states[states["type"] != "PAUSED"]""",
                 "rows in two partitions": "moved in the gap",
             },
         ),
-        parameters={"scale": 0.1},
+        parameters={"scale": 0.25},
     ),
 ]
 STORAGE = [
