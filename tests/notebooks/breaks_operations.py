@@ -39,7 +39,7 @@ slow_ingest, slow_connector = (part.head(1).assign(to_topic_s=-1.0, to_lake_s=-1
         ),
         Break(
             "[found.text for found in watcher.observe()[0].problems",
-            'spark.sql("DELETE FROM operations.payments WHERE id = 7")',
+            'spark.sql("DELETE FROM operations.payments_rt WHERE id = 7")',
             {"payments = source, row by row": "id=7"},
         ),
     )
