@@ -104,9 +104,9 @@ def test_a_slot_that_was_dropped(world, watched, watcher):
 
 def test_offsets_that_were_lost(world, spark, watcher):
     cluster = rest.KafkaConnect(world)
-    wait_until(lambda: connect.offset(world, operations.CONNECTOR), "an offset", timeout=90)
+    cluster.stop(operations.CONNECTOR)  # it commits its offsets
+    wait_until(lambda: connect.offset(world, operations.CONNECTOR), "an offset")
     watcher.observe()
-    cluster.stop(operations.CONNECTOR)
     path = f"/connectors/{operations.CONNECTOR}"
     wait_until(lambda: cluster.call("DELETE", f"{path}/offsets"), "the offsets to be deleted")
     wait_for(watcher, "offsets_lost")
