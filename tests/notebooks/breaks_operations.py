@@ -1,4 +1,4 @@
-"""Breaks for the checks of notebook 81; breaking.py describes breaks."""
+"""Breaks for the checks of notebooks 81 and 84; breaking.py describes breaks."""
 
 from breaking import Break, Run
 
@@ -44,4 +44,45 @@ slow_ingest, slow_connector = (part.head(1).assign(to_topic_s=-1.0, to_lake_s=-1
         ),
     )
 ]
-BREAKS = {"81_freshness": FRESHNESS}
+KINDS = (
+    "connect_down",
+    "ingest_interrupted",
+    "slot_missing",
+    "offsets_lost",
+    "topic_truncated",
+    "registry_down",
+    "disk_full",
+    "clock_back",
+    "delivered_again",
+    "differs",
+)
+FAULTS = [
+    Run(
+        # nothing was removed from the topic
+        Break(
+            "check.expect_failure(",
+            "capture_anew()",
+            {"the ingest refuses to skip the removed messages": "no failure"},
+        ),
+        Break(
+            "(tampered,) = operate.reconcile(world, name)",
+            'session(world).sql("DELETE FROM operations.payments_rt WHERE id = 14")',
+            {"rows that somebody deleted in the lake": "14"},
+        ),
+        # a row is lost, another problem was named, and each result is that of the lost row
+        Break(
+            "signals = {kind: problem.signal for kind, problem in found.items()}",
+            """
+session(world).sql("DELETE FROM operations.payments_rt WHERE id = 7")
+(_lost,) = operate.reconcile(world, name)
+results = dict.fromkeys(results, _lost)
+found["differs"] = found["clock_back"]""",
+            {
+                "faults that were named": "clock",
+                "payments = source, row by row": "id=7",
+                **{f"{kind}: source = lake": "1 missing in the lake" for kind in KINDS},
+            },
+        ),
+    )
+]
+BREAKS = {"81_freshness": FRESHNESS, "84_faults": FAULTS}

@@ -319,6 +319,7 @@ def test_all_calls_are_found():
         "resourcegroupstaggingapi",
         "s3",
         "secretsmanager",
+        "sns",
         "ssm",
         "sts",
     }
@@ -391,6 +392,7 @@ BY_MOTO = {
         "unit/test_cloud.py",
     ),
     **dict.fromkeys([("s3", "list_objects_v2"), ("s3", "put_object")], "unit/test_publish.py"),
+    ("sns", "publish"): "unit/test_watch.py",
     ("s3", "get_object"): "stack/test_s3.py",  # of a lock
 }
 

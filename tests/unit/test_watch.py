@@ -5,6 +5,7 @@ import string
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import on_aws
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from workbench import operate
@@ -167,6 +168,18 @@ def test_a_mail(world, serve):
     notify.Notifier(with_watch(world, **settings), ["mail"]).report(observed(DISK))
     text = "".join(server.bodies)
     assert "To: on-call@example.org" in text and "Subject: workbench local: red: payments" in text
+
+
+def test_a_message_to_sns(account, world):
+    topic = account("sns").create_topic(Name="alarms")["TopicArn"]
+    queue = account("sqs").create_queue(QueueName="alarms")["QueueUrl"]
+    attributes = account("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])
+    arn = attributes["Attributes"]["QueueArn"]
+    account("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    there = with_watch(world, sns_topic=topic).model_copy(update={"region": on_aws.REGION})
+    notify.Notifier(there, ["sns"]).report(observed(DISK))
+    (message,) = account("sqs").receive_message(QueueUrl=queue)["Messages"]
+    assert "red: payments disk" in message["Body"] and "workbench local" in message["Body"]
 
 
 def test_a_channel_without_an_address_is_an_error(world):

@@ -46,7 +46,9 @@ class Frame:
 
     def __repr__(self) -> str:
         """Return the title and the first rows; a changed cell ends with `*`."""
-        texts = self._changed_first().head(self.shown).map(str)  # `astype` decodes bytes
+        texts = (
+            self._changed_first().head(self.shown).astype(object).map(str)
+        )  # `astype(str)` decodes bytes
         texts = texts.mask(self.changed.loc[texts.index], texts + " *")
         return f"{self.title}\n{texts.to_string(index=False)}"
 
