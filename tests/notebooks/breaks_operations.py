@@ -20,7 +20,6 @@ slow_ingest, slow_connector = (part.head(1).assign(to_topic_s=-1.0, to_lake_s=-1
                     for name in ("every 0.2 s", "ingest every 4 s", "connector every 2 s")
                 },
                 "connector every 2 s: to_topic_s is longer": "0.00 s more",
-                "share of late changes": "objective",
             },
         ),
         # the ingest runs, so nothing is unread, and newer samples move the freshness

@@ -75,11 +75,11 @@ def wait_for(watcher, kind, *, gone=False):
 
 def test_a_healthy_flow_is_green_and_its_figures_are_those_of_the_flow(world, spark, watcher):
     operations.change_payments(world, 30)
-    assert sum(watcher.observe()[0].unread.values()) > 0
+    assert sum(watcher.observe()[0].unread["payments"].values()) > 0
     operations.flow.sync(spark, world)
     (seen,) = watcher.observe()
     assert (seen.level, seen.problems) == ("green", ())
-    assert seen.unread == {operations.flow.topic(world): 0}
+    assert seen.unread == {"payments": {0: 0}}
     assert seen.states == {operations.CONNECTOR: "RUNNING"}
     assert 0 < seen.freshness["p50"] <= seen.freshness["p95"]
     assert seen.freshness["to_topic"] > 0 and seen.freshness["to_lake"] > 0

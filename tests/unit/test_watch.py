@@ -3,6 +3,7 @@
 import socketserver
 import string
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import on_aws
@@ -12,9 +13,11 @@ from workbench import operate
 from workbench.base import params
 from workbench.base.errors import ParamsError, StackError
 from workbench.base.paths import ROOT
-from workbench.operate import metrics, notify, observe
-from workbench.operate.messages import Fresh, quantiles
-from workbench.operate.observe import PROBLEMS, Observation, problem
+from workbench.base.secrets import Secret
+from workbench.operate import metrics, notify
+from workbench.operate.lake import Fresh, LakeReader, quantiles
+from workbench.operate.messages import Sample, TopicReader
+from workbench.operate.problems import PROBLEMS, Observation, level_of, problem
 
 
 @pytest.fixture
@@ -26,6 +29,11 @@ def world(monkeypatch, tmp_path):
 
 def with_watch(world, **settings):
     return world.model_copy(update={"watch": world.watch.model_copy(update=settings)})
+
+
+def with_webhook(world, monkeypatch, port):
+    monkeypatch.setenv("WORKBENCH_SECRET_WATCH_WEBHOOK", f"http://127.0.0.1:{port}/token")
+    return with_watch(world, webhook=Secret("watch.webhook", "", ""))
 
 
 def observed(*problems, **fields):
@@ -67,7 +75,7 @@ def test_the_texts_of_each_problem_can_be_formatted():
     ],
 )
 def test_limits_rise_or_fall(value, limits, level):
-    assert observe.level_of(value, limits) == level
+    assert level_of(value, limits) == level
 
 
 def test_freshness_is_that_of_the_whole_way():
@@ -135,7 +143,7 @@ def serve():
 
 def test_one_message_for_a_change_and_one_for_the_recovery(world, serve, monkeypatch):
     server, port = serve(HTTPServer, Webhook)
-    world = with_watch(world, webhook=f"http://127.0.0.1:{port}/")
+    world = with_webhook(world, monkeypatch, port)
     monkeypatch.setattr(notify, "PAUSE_S", 0.0)
     for seen in (observed(DISK), observed(DISK), observed(), observed()):
         notify.Notifier(world, ["webhook"]).report(seen)  # each a process of its own
@@ -144,20 +152,21 @@ def test_one_message_for_a_change_and_one_for_the_recovery(world, serve, monkeyp
     assert "recovered: payments disk" in server.bodies[1]
 
 
-def test_a_signal_that_changes_to_and_fro_is_reported_once_a_minute(world, serve):
+def test_a_signal_that_changes_to_and_fro_is_reported_once_a_minute(world, serve, monkeypatch):
     server, port = serve(HTTPServer, Webhook)
-    notifier = notify.Notifier(with_watch(world, webhook=f"http://127.0.0.1:{port}/"), ["webhook"])
+    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
     for seen in (observed(DISK), observed(), observed(DISK), observed()):
         notifier.report(seen)
     assert len(server.bodies) == 1
 
 
-def test_a_message_that_was_not_accepted_is_repeated(world, serve):
+def test_a_message_that_was_not_accepted_is_repeated(world, serve, monkeypatch):
     server, port = serve(HTTPServer, Webhook)
     server.status = 400
-    notifier = notify.Notifier(with_watch(world, webhook=f"http://127.0.0.1:{port}/"), ["webhook"])
-    with pytest.raises(StackError, match="webhook.*400"):
+    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
+    with pytest.raises(StackError, match="webhook.*400") as raised:
         notifier.report(observed(DISK))
+    assert "token" not in str(raised.value)
     server.status = 200
     assert notifier.report(observed(DISK)) and len(server.bodies) == 2
 
@@ -193,14 +202,62 @@ def test_metrics():
     collector.observed = observed(
         DISK,
         freshness={"p50": 0.5, "p95": 1.5, "to_topic": 0.1, "to_lake": 0.4},
-        unread={"a.b": 7},
+        unread={"payments": {0: 7}},
         retained={"slot": 1024},
     )
     text = generate_latest(registry).decode()
     for line in (
         'workbench_freshness_seconds{flow="payments",quantile="0.95"} 1.5',
         'workbench_flow_state{flow="payments",signal="disk"} 2.0',
-        'kminion_kafka_consumer_group_topic_lag{group_id="payments",topic_name="a.b"} 7.0',
+        'kminion_kafka_consumer_group_topic_partition_lag{group_id="payments",partition_id="0",topic_name="payments"} 7.0',
         'workbench_slot_retained_bytes{flow="payments",slot="slot"} 1024.0',
     ):
         assert line in text
+
+
+def test_two_problems_of_one_signal_are_one_sample():
+    registry, collector = CollectorRegistry(), metrics.FlowCollector()
+    registry.register(collector)
+    collector.observed = observed(DISK, DISK)
+    text = generate_latest(registry).decode()
+    assert text.count('workbench_flow_state{flow="payments",signal="disk"}') == 1
+    assert 'workbench_flow_state{flow="payments",signal="slot"} 0.0' in text
+
+
+def test_a_mail_server_that_refuses_is_an_error(world):
+    settings = {"mail_to": "on-call@example.org", "mail_server": "127.0.0.1:9"}
+    with pytest.raises(StackError, match="mail server"):
+        notify.Notifier(with_watch(world, **settings), ["mail"]).report(observed(DISK))
+
+
+@pytest.mark.parametrize("value", [b"null", b"[1]", b'"x"', b'{"payload": null}', b"no JSON"])
+def test_a_message_that_cannot_be_decoded_has_no_time(world, value):
+    class Message:
+        def value(self):
+            return value
+
+        def headers(self):
+            return None
+
+    reader = TopicReader("t", "json", None)
+    assert reader._decode(world, Message()) == (0, 0)
+
+
+def test_messages_are_visible_with_the_commit_that_has_them():
+    """In two tables of one topic, each by its own commits."""
+    now = time.time()
+    samples = [Sample(0, offset, now - 9, now - 8) for offset in range(4)]
+    fast, slow = LakeReader(None, "t"), LakeReader(None, "t")
+    fast.commits = {"1": ({0: 3}, now - 5), "2": ({0: 4}, now - 1)}
+    for lake in (fast, slow):
+        lake.add(samples)
+    assert [round(each.to_lake) for each in fast.fresh] == [3, 3, 3, 7]
+    assert (len(fast.waiting), len(slow.waiting), len(slow.fresh)) == (0, 4, 0)
+    assert round(slow.waiting_s(4)) == 8 and fast.waiting_s(0) == 0
+
+
+def test_after_a_restore_the_wait_begins_anew():
+    lake = LakeReader(None, "t")
+    assert lake.waiting_s(5) == pytest.approx(0, abs=0.1)
+    lake._unread_since -= 20
+    assert lake.waiting_s(5) == pytest.approx(20, abs=0.1)

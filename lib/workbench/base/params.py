@@ -203,12 +203,12 @@ class Watch(ConfigModel):
     retained_mib: Limits = (256.0, 1024.0)  # log that a slot retains
     disk_full_h: Limits = (24.0, 4.0)  # until the retained log fills the disk
     disk_free_mib: Limits = (2048.0, 512.0)
-    stalled_s: float = 60.0  # connector that commits no position, ingest that ended in a commit
-    silent_s: float = 5.0  # source that changes, topic without messages
+    stalled_s: float = 60.0  # slot whose position stands still while the log grows
+    silent_s: float = 30.0  # source that changes, topic without messages
     small_files: int = 200  # base files below 1 MiB
     log_ratio: float = 1.0  # bytes of unmerged logs for each byte of base files
     # of notifications; "" for none. The password of the mail server is a secret.
-    webhook: str = ""
+    webhook: Optional[Secret] = None  # the URL of a webhook is a credential
     sns_topic: str = ""
     mail_to: str = ""
     mail_server: str = ""  # host:port

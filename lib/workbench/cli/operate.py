@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 import typer
 
+from ..base import WorkbenchError
 from ..base.terminal import echo
 from .options import WORLD, open_world
 
@@ -49,8 +50,11 @@ def watch(
         else:
             for text, level in operate.lines(observed):
                 echo(text, COLORS.get(level, ""))
-        if notifier:
-            notifier.report(observed)
+        try:
+            if notifier:
+                notifier.report(observed)
+        except WorkbenchError as e:  # the next report repeats the message
+            echo(str(e), "red", stderr=True)
 
     raise typer.Exit(
         operate.watch(loaded, *flows or (), report=report, interval=interval, once=once)

@@ -1,10 +1,13 @@
-"""The lake side of a captured table: its commits and files, read without Spark."""
+"""The lake side of a captured table: its commits and files, and when messages became visible. No Spark."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Iterator
+from typing import Iterable, Iterator, NamedTuple, Optional
+
+import pandas as pd
 
 from .. import hudi
 from ..base import LakeError, World, files
@@ -17,11 +20,28 @@ from ..hudi.timeline import (
     parse_instant,
     timeline_files,
 )
-from .messages import WINDOW_S, offsets_of
+from .messages import Offsets, Sample
 
+WINDOW_S = 600.0  # freshness and rates are those of ten minutes
 SMALL_FILE_BYTES = 1 << 20
 INFLIGHT = ("inflight", "deltacommit.inflight")  # of a Copy-on-Write commit, Merge-on-Read
 FILES_EVERY_S = 60.0  # the files of a table are listed at most that often
+MAX_WAITING = 1_000  # samples, the oldest
+INTERRUPTED_S = 5.0  # age of an incomplete commit that no process writes
+
+
+class Fresh(NamedTuple):
+    """When one message became visible, and how long that took.
+
+    Attributes:
+        visible: when the commit with the message was complete, in seconds since 1970.
+        to_topic: seconds from the commit in the source to the message.
+        to_lake: seconds from the message to the commit in the lake.
+    """
+
+    visible: float
+    to_topic: float
+    to_lake: float
 
 
 @dataclass
@@ -30,42 +50,88 @@ class LakeReader:
 
     Attributes:
         table: the table.
-        source: id of the source that is ingested into it.
+        source: id of the topic that is ingested into it.
         commits: {instant: ({partition: next offset}, time when it was complete)}, in their order.
+        is_landed: whether its messages come from landed files, whose offsets no commit has.
         base_files: {path: bytes} of the base files that a read needs, of the active timeline.
         log_bytes: bytes of the logs on top of them.
+        waiting: sampled messages that are not in the lake.
+        fresh: samples of WINDOW_S that are.
     """
 
     table: hudi.Table
     source: str
-    commits: dict[str, tuple[dict[int, int], float]] = field(default_factory=dict)
+    commits: dict[str, tuple[Offsets, float]] = field(default_factory=dict)
+    is_landed: bool = False
     base_files: dict[str, int] = field(default_factory=dict)
     log_bytes: int = 0
+    waiting: list[Sample] = field(default_factory=list)
+    fresh: deque[Fresh] = field(default_factory=deque)
     _listed: float = 0.0
+    _has_changed: bool = False
+    _unread_since: float = 0.0
 
-    def read(self) -> list[tuple[dict[int, int], float]]:
-        """Read the timeline; return the commits that are new since the last observation."""
+    def read(self) -> None:
+        """Read the timeline: which commits are new, and which were removed by a restore."""
+        if not hudi.exists(self.table):
+            self.commits, self.base_files, self.log_bytes = {}, {}, 0
+            return
         actions = completed_actions(self.table)
-        new = [action for action in actions if action.instant not in self.commits]
-        for action in new:
-            offsets = offsets_of(read_progress(action.metadata), self.source)
-            complete = parse_instant(action.instant).timestamp() + (action.seconds or 0.0)
-            self.commits[action.instant] = (offsets, complete)
-        instants = {action.instant for action in actions}  # a rollback or a restore removes commits
-        self.commits = {i: self.commits[i] for i in sorted(self.commits) if i in instants}
-        if new and time.time() - self._listed > FILES_EVERY_S:
-            self._listed = time.time()
-            sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
-            slices = file_slices(actions, actions[-1].instant).values()
-            paths = [path for each in slices for path in each.paths if path in sizes]
-            self.base_files = {path: sizes[path] for path in paths if path.endswith(".parquet")}
-            self.log_bytes = sum(sizes[path] for path in paths if path not in self.base_files)
-        return [self.commits[action.instant] for action in new]
+        commits = {}
+        for action in actions:
+            if action.instant not in self.commits:
+                progress = read_progress(action.metadata)
+                self.is_landed = self.source not in progress if progress else self.is_landed
+                offsets = progress.get(self.source, {}).get("offsets", {})
+                complete = parse_instant(action.instant).timestamp() + (action.seconds or 0.0)
+                parsed = {int(partition): int(offset) for partition, offset in offsets.items()}
+                commits[action.instant] = (parsed, complete)
+            else:
+                commits[action.instant] = self.commits[action.instant]
+        self._has_changed |= commits.keys() != self.commits.keys()
+        self.commits = commits
+        if self._has_changed and time.time() - self._listed > FILES_EVERY_S:
+            self._list_files()
 
-    def committed(self, before: float = float("inf")) -> dict[int, int]:
+    def _list_files(self) -> None:
+        self._listed, self._has_changed = time.time(), False
+        actions = completed_actions(self.table)
+        sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
+        slices = file_slices(actions, actions[-1].instant).values() if actions else ()
+        paths = [path for each in slices for path in each.paths if path in sizes]
+        self.base_files = {path: sizes[path] for path in paths if path.endswith(".parquet")}
+        self.log_bytes = sum(sizes[path] for path in paths if path not in self.base_files)
+
+    def committed(self, before: float = float("inf")) -> Offsets:
         """Return {partition: offset of the next message to ingest}, of the last commit before a time."""
         offsets = [part for part, complete in self.commits.values() if part and complete < before]
         return offsets[-1] if offsets else {}
+
+    def add(self, samples: Iterable[Sample]) -> None:
+        """Add new messages, and find those that commits have made visible."""
+        self.waiting += samples
+        for offsets, complete in self.commits.values():
+            later = []
+            for each in self.waiting:
+                if each.offset >= offsets.get(each.partition, 0):
+                    later.append(each)
+                elif each.committed:
+                    to_topic = each.published - each.committed
+                    self.fresh.append(Fresh(complete, to_topic, complete - each.published))
+            self.waiting = later
+        self.waiting = sorted(self.waiting, key=lambda each: each.published)[:MAX_WAITING]
+        start = time.time() - WINDOW_S
+        self.fresh = deque(each for each in self.fresh if each.visible > start)
+
+    def waiting_s(self, unread: int) -> float:
+        """Return for how many seconds the oldest of so many unread messages has been waiting.
+
+        After a restore messages are unread again that were visible before. Their wait begins then.
+        """
+        now = time.time()
+        self._unread_since = (self._unread_since or now) if unread else 0.0
+        oldest = min((each.published for each in self.waiting), default=self._unread_since)
+        return now - oldest if unread else 0.0
 
     def commits_per_hour(self) -> float:
         """Return the rate of the commits of WINDOW_S."""
@@ -83,21 +149,36 @@ class LakeReader:
 
     def interrupted(self, world: World) -> Iterator[tuple[str, float]]:
         """Yield (instant, seconds since its start) of commits that no process completes."""
-        requests = pending(self.table)
-        if requests:
+        started = min(pending(self.table).values(), default=time.time())
+        if time.time() - started > INTERRUPTED_S:
             try:
                 with table_lock(world, self.table):
-                    yield from ((i, time.time() - start) for i, start in requests.items())
+                    requests = pending(self.table)
             except LakeError:  # an ingest holds the lock, so it is running
                 return
+            yield from ((instant, time.time() - start) for instant, start in requests.items())
 
 
 def pending(table: hudi.Table) -> dict[str, float]:
     """Return {instant: time of its start in seconds since 1970} of the commits that are not complete."""
-    timeline = timeline_files(table)
+    timeline = timeline_files(table) if hudi.exists(table) else []
     complete = {each.instant for each in timeline if each.suffix in WRITE_ACTIONS}
     return {
         each.instant: each.info.mtime.timestamp()
         for each in timeline
         if each.suffix in INFLIGHT and each.instant not in complete
+    }
+
+
+def quantiles(fresh: Iterable[Fresh]) -> Optional[dict[str, float]]:
+    """Return the freshness of samples: p50, p95, to_topic, to_lake (medians), in seconds."""
+    frame = pd.DataFrame(fresh, columns=Fresh._fields)
+    if frame.empty:
+        return None
+    total = frame["to_topic"] + frame["to_lake"]
+    return {
+        "p50": float(total.quantile(0.5)),
+        "p95": float(total.quantile(0.95)),
+        "to_topic": float(frame["to_topic"].median()),
+        "to_lake": float(frame["to_lake"].median()),
     }

@@ -1,7 +1,7 @@
 """Observations as Prometheus metrics.
 
-Topic metrics have the names of kminion (github.com/redpanda-data/kminion); Debezium's own metrics come
-from Kafka Connect (docs/operations.md).
+The lag has the name and the labels of kminion (github.com/redpanda-data/kminion); its group is the flow, and
+its topic the lake table.
 """
 
 from typing import Iterator, Sequence
@@ -10,8 +10,9 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .observe import LEVELS, Observation
+from .problems import LEVELS, PROBLEMS, Observation
 
+SIGNALS = sorted({each["signal"] for each in PROBLEMS.values()})
 FRESHNESS = "seconds from the commit in the source until the row is visible in the lake"
 
 
@@ -27,30 +28,31 @@ class FlowCollector(Collector):
         freshness = _gauge("workbench_freshness_seconds", FRESHNESS, "flow", "quantile")
         state = _gauge("workbench_flow_state", "0 green, 1 amber, 2 red", "flow", "signal")
         lag = _gauge(
-            "kminion_kafka_consumer_group_topic_lag",
-            "messages that are not in the lake",
+            "kminion_kafka_consumer_group_topic_partition_lag",
+            "messages of a partition that are not in the lake table",
             "group_id",
             "topic_name",
+            "partition_id",
         )
         retained = _gauge(
             "workbench_slot_retained_bytes", "log that a slot retains", "flow", "slot"
         )
-        dead_letters = _gauge(
-            "workbench_dead_letters", "dead dead_letters of a table", "flow", "table"
-        )
+        dead_letters = _gauge("workbench_dead_letters", "dead letters of a table", "flow", "table")
         files = _gauge("workbench_lake_files", "base files that a read needs", "flow", "size")
         logs = _gauge("workbench_lake_log_bytes", "unmerged logs", "flow")
         for each in self.observed:
             for quantile, name in (("0.5", "p50"), ("0.95", "p95")):
                 if each.freshness:
                     freshness.add_metric([each.flow, quantile], each.freshness[name])
-            for problem in each.problems:
-                state.add_metric([each.flow, problem.signal], LEVELS.index(problem.level))
-            state.add_metric([each.flow, ""], LEVELS.index(each.level.replace("green", "")))
+            for signal in SIGNALS:
+                levels = [p.level for p in each.problems if p.signal == signal]
+                state.add_metric([each.flow, signal], max(map(LEVELS.index, levels), default=0))
+            for table, partitions in each.unread.items():
+                for partition, count in partitions.items():
+                    lag.add_metric([each.flow, table, str(partition)], count)
             for gauge, values in (
-                (lag, each.unread),
                 (retained, each.retained),
-                (dead_letters, each.dead_letters),
+                (dead_letters, {name: sum(n.values()) for name, n in each.dead_letters.items()}),
                 (files, {"small": each.small_files, "all": each.files}),
             ):
                 for name, value in values.items():

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import smtplib
+import ssl
 import time
 from email.message import EmailMessage
 from typing import Sequence
 
-from ..base import ParamsError, StackError, World, aws, http, paths
-from .observe import LEVELS, PROBLEMS, Observation
+import requests
 
-SIGNALS = sorted({each["signal"] for each in PROBLEMS.values()})
+from ..base import ParamsError, StackError, World, aws, first_line, http, paths
+from .metrics import SIGNALS
+from .problems import LEVELS, Observation
+
+TIMEOUT_S = 10.0
 PAUSE_S = 60.0  # at least, between two notifications of one signal
-# {channel: the key in section `watch` that it needs}
-CHANNELS = {"webhook": "webhook", "sns": "sns_topic", "mail": "mail_to"}
+# {channel: the keys in section `watch` that it needs}
+CHANNELS = {
+    "webhook": ("webhook",),
+    "sns": ("sns_topic",),
+    "mail": ("mail_to", "mail_server"),
+}
 
 
 class Notifier:
@@ -31,14 +39,15 @@ class Notifier:
             ParamsError: a channel has no address.
         """
         for channel in channels:
-            if not getattr(world.watch, CHANNELS[channel]):
-                raise ParamsError(
-                    f"the channel {channel} has no address",
-                    location=f"{world.file}: watch.{CHANNELS[channel]}",
-                    expected="an address, such as in docs/operations.md",
-                )
+            for key in CHANNELS[channel]:
+                if not getattr(world.watch, key):
+                    raise ParamsError(
+                        f"the channel {channel} has no address",
+                        location=f"{world.file}: watch.{key}",
+                        expected="an address, such as in docs/operations.md",
+                    )
         self.world, self.channels = world, channels
-        self._file = paths.state_dir() / "watch" / f"{world.name}.json"
+        self._file = paths.state_dir() / "watch" / f"{world.name}.sent.json"
 
     def report(self, observed: Sequence[Observation]) -> list[str]:
         """Send one message with all changes, if there are any, and return the changes.
@@ -46,7 +55,7 @@ class Notifier:
         A signal that changes again within PAUSE_S is reported later, with its level then.
 
         Raises:
-            StackError: a message was not accepted; the next report repeats it.
+            StackError: a message was not accepted; the next report repeats it on all channels.
         """
         stored = self._file.read_text(encoding="utf-8") if self._file.exists() else "{}"
         sent: dict[str, tuple[str, float]] = json.loads(stored)
@@ -62,13 +71,18 @@ class Notifier:
         return changes
 
     def _send_webhook(self, text: str) -> None:
-        response = http.call("the webhook", "POST", self.world.watch.webhook, {"text": text})
-        if not response.ok:
+        assert self.world.watch.webhook
+        url = self.world.watch.webhook.reveal()
+        try:
+            with http.session(url) as client:
+                client.post(url, json={"text": text}, timeout=TIMEOUT_S).raise_for_status()
+        except requests.RequestException as e:
+            status = getattr(e.response, "status_code", type(e).__name__)
             raise StackError(
-                f"the webhook answers with status {response.status_code}",
+                f"the webhook does not accept the message: {status}",
                 location=f"{self.world.file}: watch.webhook",
                 expected="a URL that accepts a JSON object with `text`",
-            )
+            ) from None  # the error has the URL
 
     def _send_sns(self, text: str) -> None:
         subject = f"workbench {self.world.name}"
@@ -81,11 +95,17 @@ class Notifier:
         message["To"] = message["From"] = settings.mail_to
         message["Subject"] = f"workbench {self.world.name}: {text.splitlines()[0]}"[:120]
         message.set_content(text)
-        with smtplib.SMTP(settings.mail_server, timeout=10) as server:
-            if settings.mail_password:  # never over a connection without TLS
-                server.starttls()
-                server.login(settings.mail_user, settings.mail_password.reveal())
-            server.send_message(message)
+        try:
+            with smtplib.SMTP(settings.mail_server, timeout=TIMEOUT_S) as server:
+                if settings.mail_password:  # never over a connection without TLS
+                    server.starttls(context=ssl.create_default_context())
+                    server.login(settings.mail_user, settings.mail_password.reveal())
+                server.send_message(message)
+        except (OSError, smtplib.SMTPException) as e:
+            raise StackError(
+                f"the mail server does not accept the message: {first_line(e)}",
+                location=f"{self.world.file}: watch.mail_server",
+            ) from None
 
 
 def _signals(observed: Sequence[Observation]) -> dict[str, tuple[str, str]]:

@@ -2,131 +2,61 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 import shutil
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Iterator
 
 import pandas
 from confluent_kafka import Consumer
 
-from .. import connect, hudi
-from ..base import (
-    ConnectorError,
-    LakeError,
-    StackError,
-    WorkbenchError,
-    World,
-    paths,
-    yaml_files,
-)
-from ..base.params import Limits
+from .. import connect
+from ..base import ConnectorError, LakeError, StackError, WorkbenchError, World, paths
 from ..connect import validation
 from ..hudi.tables import dead_letters_path
 from ..source import postgres
 from ..topic import dlq, registry
 from ..walkthroughs.capture import Capture
 from ..walkthroughs.flow import CaptureFlow
-from .lake import SMALL_FILE_BYTES, LakeReader
-from .messages import WINDOW_S, TopicReader, quantiles
+from .lake import SMALL_FILE_BYTES, WINDOW_S, LakeReader, quantiles
+from .messages import Offsets, TopicReader
+from .problems import LEVELS, Observation, Problem, level_of, problem
 from .reconcile_result import last_reconciliation
 
-PROBLEMS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_name("problems.yaml"))
-LEVELS = ("", "amber", "red")
 MIB = 1 << 20
 MAX_RETAINED = 60  # observations from which the growth of the retained log is estimated
+GROWTH_S = 300.0  # and the time that they must cover
+# PostgreSQL's idle sessions report their changes up to ten seconds late, when the message has arrived
+STATISTICS_DELAY_S = 15.0
 # inserted, updated and deleted rows of tables, their partitions included, since the server's start
 CHANGED_ROWS = """
-    SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint AS n FROM pg_stat_user_tables
-    WHERE coalesce(pg_partition_root(relid), relid) = ANY(%s::regclass[])"""
+    SELECT name, coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint AS n
+    FROM unnest(%s::text[]) AS name LEFT JOIN pg_stat_user_tables
+    ON coalesce(pg_partition_root(relid), relid) = name::regclass GROUP BY name"""
 
 
-class Problem(NamedTuple):
-    """A problem of a flow.
-
-    Attributes:
-        kind: a key of problems.yaml.
-        level: "amber" or "red".
-        text: what was observed.
-        step: what to do.
-    """
-
-    kind: str
-    level: str
-    text: str
-    step: str
-
-    @property
-    def signal(self) -> str:
-        """The part of the pipeline that has the problem."""
-        return PROBLEMS[self.kind]["signal"]
-
-
-def problem(kind: str, level: str = "", **values: Any) -> Problem:
-    """Return a problem with its texts.
-
-    Args:
-        kind: a key of problems.yaml.
-        level: its level, if problems.yaml has none.
-        **values: the values of the texts.
-    """
-    texts = PROBLEMS[kind]
-    text, step = (texts[name].format(**values) for name in ("text", "step"))
-    return Problem(kind, texts["level"] or level, text, step)
-
-
-def level_of(value: float, limits: Limits) -> str:
-    """Return "amber" or "red" if a value exceeds its limits, else ""; falling limits count downwards."""
-    sign = 1 if limits[0] <= limits[1] else -1
-    return next(
-        (
-            level
-            for level, limit in zip(("red", "amber"), limits[::-1])
-            if sign * value >= sign * limit
-        ),
-        "",
-    )
-
-
-@dataclass(frozen=True)
-class Observation:
-    """The state of a flow at one time.
+@dataclass
+class Memory:
+    """What later observations compare with; stored, so that single observations have it, too.
 
     Attributes:
-        flow: name of the flow.
-        freshness: p50 and p95 of the last ten minutes, to_topic and to_lake, in seconds; None without
-            changes.
-        unread: {topic: number of messages that are not in the lake}.
-        retained: {slot: bytes of log that the server retains}.
-        states: {connector: its states}.
-        dead_letters: {table: number of dead letters}.
-        commits_per_hour: of all tables.
-        files: base files of all tables.
-        small_files: those below 1 MiB.
-        log_bytes: unmerged bytes of Merge-on-Read tables.
-        problems: what is amber or red.
+        had_offset: connectors that had a committed offset.
+        versions: {artifact of the registry: number of versions}.
+        new_versions: {artifact: when its number of versions rose}.
+        confirmed: {slot: (position, since when)}.
+        changed: {table: (changed rows, when their number was first different from the messages)}.
     """
 
-    flow: str
-    freshness: Optional[dict[str, float]] = None
-    unread: dict[str, int] = field(default_factory=dict)
-    retained: dict[str, int] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)
-    dead_letters: dict[str, int] = field(default_factory=dict)
-    commits_per_hour: float = 0.0
-    files: int = 0
-    small_files: int = 0
-    log_bytes: int = 0
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def level(self) -> str:
-        """The worst level of the problems."""
-        return max((each.level for each in self.problems), key=LEVELS.index, default="") or "green"
+    had_offset: list[str] = field(default_factory=list)
+    versions: dict[str, int] = field(default_factory=dict)
+    new_versions: dict[str, float] = field(default_factory=dict)
+    confirmed: dict[str, tuple[str, float]] = field(default_factory=dict)
+    changed: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
 class FlowReader:
@@ -136,64 +66,64 @@ class FlowReader:
         name: name of the flow.
         world: the world of its source.
         flow: its captured tables.
+        topics: its topics by the names of their captures.
+        tables: its captures and their lake tables.
+        memory: what earlier observations saw, also those of earlier processes.
     """
 
     def __init__(self, name: str, world: World, flow: CaptureFlow):
-        """Remember nothing yet."""
-        self.name, self.world, self.flow = name, world, flow
-        self.limits = world.watch
-        self._had_offset: set[str] = set()
-        self._versions: dict[str, int] = {}
-        self._new_versions: dict[str, float] = {}
-        self._retained: dict[str, deque[tuple[float, int]]] = {}
-        self._confirmed: dict[str, tuple[str, float]] = {}
-        self._changed: dict[str, tuple[int, float]] = {}
-
-    @cached_property
-    def topics(self) -> dict[str, TopicReader]:
-        """The topics by the names of their captures."""
-        return {
-            each.name: TopicReader(
-                self.flow.topic(self.world, each.name), each.format, self.flow.db
-            )
-            for each in self.flow.captures
+        """Load what earlier observations saw."""
+        self.name, self.world, self.flow, self.limits = name, world, flow, world.watch
+        self.topics = {
+            each.name: TopicReader(flow.topic(world, each.name), each.format, flow.db)
+            for each in flow.captures
         }
-
-    @cached_property
-    def _tables(self) -> list[tuple[Capture, LakeReader]]:
-        return [
-            (capture, LakeReader(table, self._source_id(capture, table)))
-            for capture in self.flow.captures
-            for table in self.flow.tables(self.world, capture.name)
+        self.tables: list[tuple[Capture, LakeReader]] = [
+            (capture, LakeReader(table, flow.source(world, capture.name).id))
+            for capture in flow.captures
+            for table in flow.tables(world, capture.name)
         ]
+        path = self._memory_file
+        self.memory = Memory(**json.loads(path.read_bytes())) if path.exists() else Memory()
+        self._retained: dict[str, deque[tuple[float, int]]] = {}
 
-    def _source_id(self, capture: Capture, table: hudi.Table) -> str:
-        kind = self.flow.source_kind(self.world, table)
-        return self.flow.source(self.world, capture.name, kind).id
+    @property
+    def _memory_file(self) -> Path:
+        return paths.state_dir() / "watch" / f"{self.world.name}.{self.name}.json"
 
     def observe(self, consumer: Consumer) -> Observation:
-        """Observe the flow.
+        """Observe the flow; what cannot be observed is a problem.
 
         Args:
             consumer: see `topics.open_consumer`.
         """
-        figures: dict[str, Any] = {
-            name: {} for name in ("unread", "retained", "states", "dead_letters")
-        }
-        problems: list[Problem] = []
-        parts = [self._observe_lake(figures)]
+        names = ("unread", "retained", "states", "dead_letters", "reconciled")
+        figures: dict[str, Any] = {name: {} for name in names}
+        parts: list[Callable[[], Iterator[Problem]]] = [
+            lambda: self._observe_lake(figures),
+            lambda: self._observe_topics(figures, consumer),
+            self._observe_schemas,
+            lambda: self._observe_disk(),
+            lambda: self._observe_reconciliation(figures),
+        ]
         if not self.flow.polled:
-            parts += [self._observe_connectors(figures), self._observe_slots(figures)]
-        parts += [self._observe_topics(figures, consumer), self._observe_schemas()]
-        for signal in parts:
-            problems += signal
-        freshness = quantiles(each for reader in self.topics.values() for each in reader.fresh)
+            parts += [
+                lambda: self._observe_connectors(figures),
+                lambda: self._observe_slots(figures),
+            ]
+        problems: list[Problem] = []
+        for part in parts:
+            try:
+                problems += part()
+            except WorkbenchError as e:
+                problems.append(problem("not_observed", reason=e.message, location=e.location))
+        readers = [reader for _, reader in self.tables]
+        freshness = quantiles(fresh for reader in readers for fresh in reader.fresh)
         limit = level_of(freshness["p95"], self.limits.freshness_s) if freshness else ""
         if freshness and limit:
             problems.append(problem("stale", limit, seconds=freshness["p95"], **freshness))
-        problems += self._observe_disk()
-        problems += self._observe_reconciliation()
-        readers = [reader for _, reader in self._tables]
+        content = json.dumps(dataclasses.asdict(self.memory)).encode()
+        paths.write_private_file(self._memory_file, content)
         return Observation(
             self.name,
             freshness,
@@ -206,54 +136,117 @@ class FlowReader:
         )
 
     def _observe_lake(self, figures: dict[str, Any]) -> Iterator[Problem]:
-        for capture, lake in self._tables:
+        for _, lake in self.tables:
             name = lake.table.name
-            if not hudi.exists(lake.table):
-                continue
-            topic = self.topics[capture.name]
-            for committed, complete in lake.read():
-                topic.mark_visible(committed, complete)
+            lake.read()
             ahead = lake.seconds_ahead()
             if ahead > 1:  # the clocks of two machines differ by less
                 yield problem("clock_back", table=name, seconds=ahead)
             for instant, seconds in lake.interrupted(self.world):
-                if seconds > self.limits.silent_s:
-                    yield problem(
-                        "ingest_interrupted", table=name, instant=instant, seconds=seconds
-                    )
-            reasons = dlq.reasons(dead_letters_path(self.world, lake.table))
-            figures["dead_letters"][name] = len(reasons)
-            if reasons:
-                yield problem("dead_letters", table=name, count=len(reasons), reason=reasons[-1])
+                yield problem("ingest_interrupted", table=name, instant=instant, seconds=seconds)
+            reasons = Counter(dlq.reasons(dead_letters_path(self.world, lake.table)))
+            figures["dead_letters"][name] = dict(reasons)
+            for reason, count in reasons.items():
+                yield problem("dead_letters", table=name, count=count, reason=reason)
             if lake.small_files() > self.limits.small_files:
                 yield problem("small_files", table=name, files=lake.small_files())
             ratio = lake.log_bytes / max(1, sum(lake.base_files.values()))
             if ratio > self.limits.log_ratio and lake.log_bytes > SMALL_FILE_BYTES:
                 yield problem("unmerged_logs", table=name, ratio=ratio)
 
+    def _observe_topics(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
+        for name, reader in self.topics.items():
+            tables = [lake for capture, lake in self.tables if capture.name == name]
+            committed = [lake.committed(time.time() - WINDOW_S) for lake in tables]
+            first = min(committed, key=lambda offsets: sum(offsets.values()), default=Offsets())
+            try:
+                offsets, samples, repeated = reader.read(self.world, consumer, first)
+            except StackError as e:
+                yield problem("kafka_down", reason=e.message)
+                return
+            except LakeError:
+                if reader.ends or any(lake.committed() for lake in tables):
+                    yield problem("topic_missing", topic=reader.topic)
+                continue
+            if repeated:
+                yield problem(
+                    "delivered_again", topic=reader.topic, messages=repeated, flow=self.name
+                )
+            for lake in tables:
+                lake.add(samples)
+                if not lake.is_landed:
+                    yield from self._compare_offsets(reader.topic, offsets, lake, figures)
+
+    def _compare_offsets(
+        self,
+        topic: str,
+        offsets: dict[int, tuple[int, int]],
+        lake: LakeReader,
+        figures: dict[str, Any],
+    ) -> Iterator[Problem]:
+        """Compare a topic with what a lake table has of it."""
+        committed, unread = lake.committed(), Offsets()
+        for partition, (low, end) in offsets.items():
+            reached = committed.get(partition, 0)
+            unread[partition] = max(0, end - max(low, reached))
+            if reached > end:
+                yield problem(
+                    "topic_ahead", topic=topic, committed=reached, end=end, flow=self.name
+                )
+            elif low > reached:
+                yield problem("topic_truncated", topic=topic, messages=low - reached)
+        figures["unread"][lake.table.name] = unread
+        count = sum(unread.values())
+        seconds = lake.waiting_s(count)
+        level = level_of(seconds, self.limits.unread_s)
+        if level:
+            # a table that was never ingested waits for its first ingest
+            level = level if committed else "amber"
+            values = {"topic": topic, "unread": count, "seconds": seconds, "flow": self.name}
+            yield problem("unread_old", level, table=lake.table.name, **values)
+
+    def _observe_schemas(self) -> Iterator[Problem]:
+        artifacts = [
+            f"{self.topics[each.name].topic}-{side}"
+            for each in self.flow.captures
+            for side in ("key", "value")
+            if each.format == "avro"
+        ]
+        try:
+            rows = registry.artifacts(self.world, artifacts) if artifacts else None
+        except StackError as e:
+            yield problem("registry_down", reason=e.message)
+            return
+        memory, counts = self.memory, Counter(rows["artifact"]) if rows is not None else Counter()
+        for artifact, versions in counts.items():
+            if versions > memory.versions.setdefault(artifact, versions):
+                memory.new_versions[artifact] = time.time()
+            memory.versions[artifact] = versions
+            if memory.new_versions.get(artifact, 0) > time.time() - WINDOW_S:
+                yield problem("schema_new", artifact=artifact, version=versions)
+
     def _observe_connectors(self, figures: dict[str, Any]) -> Iterator[Problem]:
+        had_offset = self.memory.had_offset
         for name in self.flow.deployed_connectors:
             try:
+                if name not in connect.names(self.world):
+                    yield problem("connector_missing", connector=name)
+                    continue
                 status = connect.status(self.world, name)
                 offset = connect.offset(self.world, name)
-            except StackError as e:
+            except (StackError, ConnectorError) as e:
                 yield problem("connect_down", reason=e.message)
                 return
-            except ConnectorError:
-                yield problem("connector_missing", connector=name)
-                continue
             states = ", ".join(sorted(validation.states(status)))
             figures["states"][name] = states
             reason = validation.failure_message(name, status)
             if reason:
-                yield problem(
-                    "connector_failed", connector=name, reason=f"connector {name}: {reason}"
-                )
+                yield problem("connector_failed", connector=name, reason=reason)
             elif states != "RUNNING":
                 yield problem("connector_stopped", connector=name, states=states)
-            if offset:
-                self._had_offset.add(name)
-            elif offset is not None and name in self._had_offset:
+            if offset and name not in had_offset:
+                had_offset.append(name)
+            elif offset == {} and name in had_offset:
                 yield problem("offsets_lost", connector=name, flow=self.name)
 
     def _observe_slots(self, figures: dict[str, Any]) -> Iterator[Problem]:
@@ -262,7 +255,7 @@ class FlowReader:
         try:
             slots = postgres.all_slots(self.world).set_index("slot_name")
             for name in self.flow.deployed_connectors:
-                slot = self.flow.config(self.world, name)["slot.name"]
+                slot = self.flow.config(self.world, name).get("slot.name", "")
                 if slot not in slots.index:
                     yield problem("slot_missing", slot=slot, flow=self.name)
                 else:
@@ -283,99 +276,49 @@ class FlowReader:
             yield problem("slot_inactive", slot=name)
         history = self._retained.setdefault(name, deque(maxlen=MAX_RETAINED))
         history.append((now, retained))
-        rate = (retained - history[0][1]) / max(1.0, now - history[0][0])  # bytes/s
-        free = shutil.disk_usage(paths.state_dir()).free
-        hours = free / rate / 3600 if rate > 0 else math.inf
-        limits = (
-            level_of(retained / MIB, self.limits.retained_mib),
-            level_of(hours, self.limits.disk_full_h),
-        )
-        if any(limits):
-            level = max(limits, key=LEVELS.index)
-            yield problem("slot_retains", level, slot=name, mib=retained / MIB, hours=hours)
-        confirmed, since = self._confirmed.get(name, ("", now))
+        levels = [level_of(retained / MIB, self.limits.retained_mib)]
+        hours = self._hours_until_full(history)
+        if levels[0] and self.world.manages("postgres"):  # else the disk is that of another machine
+            levels.append(level_of(hours, self.limits.disk_full_h))
+        if any(levels):
+            level = max(levels, key=LEVELS.index)
+            full = f"; at this rate the disk is full in {hours:.1f} h" * (len(levels) > 1)
+            full *= hours < math.inf
+            yield problem("slot_retains", level, slot=name, mib=retained / MIB, full=full)
+        confirmed, since = self.memory.confirmed.get(name, ("", now))
         if confirmed != slot["confirmed"] or retained <= history[0][1]:
-            self._confirmed[name] = (slot["confirmed"], now)
-        elif now - since > self.limits.stalled_s:
+            self.memory.confirmed[name] = (slot["confirmed"], now)
+        elif slot["active"] and now - since > self.limits.stalled_s:
             yield problem("slot_stalled", slot=name, seconds=now - since)
+
+    def _hours_until_full(self, history: deque[tuple[float, int]]) -> float:
+        """Return when a slot's log fills the disk at its rate of growth; inf if it does not grow."""
+        (start, before), (now, retained) = history[0], history[-1]
+        if now - start < GROWTH_S or retained <= before:
+            return math.inf
+        free = shutil.disk_usage(paths.state_dir()).free
+        return free / (retained - before) * (now - start) / 3600
 
     def _observe_source(self) -> Iterator[Problem]:
         """Compare the tables with the publication, and their changes with the topics' messages."""
         frame = postgres.publications(self.world, self.flow.database)
         published = {*frame[frame["publication"] == self.flow.publication]["table"]}
+        sources = [capture.source for capture in self.flow.captures]
+        for table in sorted({*sources} - published):
+            yield problem("not_published", table=table, publication=self.flow.publication)
+        rows = postgres.query(self.world, CHANGED_ROWS, [sources], self.flow.database)
+        counts, now = dict(zip(rows["name"], map(int, rows["n"]))), time.time()
         for capture in self.flow.captures:
-            if capture.source not in published:
-                yield problem(
-                    "not_published", table=capture.source, publication=self.flow.publication
-                )
-            query = CHANGED_ROWS, [[capture.source]], self.flow.database
-            changed = int(postgres.query(self.world, *query).loc[0, "n"])
-            topic, now = self.topics[capture.name], time.time()
-            before, since = self._changed.get(capture.name, (changed, now))
-            if changed == before or topic.grown > since:
-                self._changed[capture.name] = (changed, now)
-            elif now - since > self.limits.silent_s:
-                yield problem(
-                    "no_records",
-                    connector=capture.connector,
-                    rows=changed - before,
-                    seconds=now - since,
-                )
-
-    def _observe_topics(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
-        for capture, lake in self._tables:
-            reader, committed = self.topics[capture.name], lake.committed()
-            try:
-                first = lake.committed(time.time() - WINDOW_S)
-                offsets, repeated = reader.read(self.world, consumer, first)
-            except StackError as e:
-                yield problem("kafka_down", reason=e.message)
-                return
-            except LakeError:
-                yield problem("topic_missing", topic=reader.topic)
+            source, grown = capture.source, self.topics[capture.name].grown
+            before, since = self.memory.changed.get(source, (counts[source], 0.0))
+            if counts[source] == before or grown > (since or now) - STATISTICS_DELAY_S:
+                self.memory.changed[source] = (counts[source], 0.0)
                 continue
-            for committed_then, complete in lake.commits.values():
-                reader.mark_visible(committed_then, complete)
-            yield from self._observe_topic(reader, offsets, committed, figures)
-            if repeated:
-                yield problem(
-                    "delivered_again",
-                    topic=reader.topic,
-                    position=min(repeated),
-                    newest=reader.newest,
-                    flow=self.name,
-                )
-
-    def _observe_topic(
-        self,
-        reader: TopicReader,
-        offsets: dict[int, tuple[int, int]],
-        committed: dict[int, int],
-        figures: dict[str, Any],
-    ) -> Iterator[Problem]:
-        """Compare a topic with what the lake has of it."""
-        topic = reader.topic
-        for partition, (low, end) in offsets.items():
-            reached = committed.get(partition, 0)
-            if reached > end:
-                yield problem(
-                    "topic_ahead", topic=topic, committed=reached, end=end, flow=self.name
-                )
-            elif low > reached and (committed or low):
-                yield problem("topic_truncated", topic=topic, messages=low - reached)
-        unread = sum(
-            max(0, end - max(low, committed.get(partition, 0)))
-            for partition, (low, end) in offsets.items()
-        )
-        figures["unread"][topic] = unread
-        oldest = reader.oldest_waiting()
-        if unread and oldest:
-            seconds = time.time() - oldest
-            level = level_of(seconds, self.limits.unread_s)
-            if level:
-                yield problem(
-                    "unread_old", level, topic=topic, unread=unread, seconds=seconds, flow=self.name
-                )
+            since = since or now
+            self.memory.changed[source] = (before, since)
+            if now - since > self.limits.silent_s:
+                values = {"rows": counts[source] - before, "seconds": now - since}
+                yield problem("no_records", connector=capture.connector, **values)
 
     def _observe_disk(self) -> Iterator[Problem]:
         folder = paths.local_path(self.world.lake.root)
@@ -385,26 +328,9 @@ class FlowReader:
             if level:
                 yield problem("disk_full", level, folder=paths.display_path(folder), mib=mib)
 
-    def _observe_reconciliation(self) -> Iterator[Problem]:
+    def _observe_reconciliation(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for table, last in (last_reconciliation(self.world, self.name) or {}).items():
-            if not last["is_equal"]:
+            figures["reconciled"][table] = last["time"]
+            if last["differences"]:
                 values = {"differences": last["differences"], "time": last["time"]}
                 yield problem("differs", table=table, flow=self.name, **values)
-
-    def _observe_schemas(self) -> Iterator[Problem]:
-        avro = [each for each in self.flow.captures if each.format == "avro"]
-        for artifact in (
-            f"{self.topics[c.name].topic}-{side}" for c in avro for side in ("key", "value")
-        ):
-            try:
-                versions = len(registry.versions(self.world, artifact))
-            except StackError as e:
-                yield problem("registry_down", reason=e.message)
-                return
-            except LakeError:  # no message yet
-                continue
-            if versions > self._versions.setdefault(artifact, versions):
-                self._new_versions[artifact] = time.time()
-            self._versions[artifact] = versions
-            if self._new_versions.get(artifact, 0) > time.time() - WINDOW_S:
-                yield problem("schema_new", artifact=artifact, version=versions)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
+import time
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 import pandas as pd
@@ -15,8 +17,10 @@ from ..base.wait import stop_on_signal
 from ..topic import topics
 from ..walkthroughs import for_world, own
 from ..walkthroughs.flow import CaptureFlow
-from .observe import MIB, FlowReader, Observation, Problem
+from .observe import MIB, FlowReader
+from .problems import Observation, Problem
 
+FIND_EVERY_S = 60.0  # the deployed flows are searched at most that often
 EXIT_CODES = {"green": 0, "amber": 1, "red": 2}
 Report = Callable[[list[Observation]], object]
 
@@ -59,14 +63,14 @@ class Watcher:
         """
         self.world, self.names = world, names
         self._readers: dict[str, FlowReader] = {}
+        self._found_at = -math.inf
         for name in names:
             find_flow(world, name)
 
     def observe(self) -> list[Observation]:
         """Observe each flow once, in the order of their names."""
-        for name, (at, flow) in flows(self.world).items():
-            if name not in self._readers and self._is_watched(name, at, flow):
-                self._readers[name] = FlowReader(name, at, flow)
+        if time.monotonic() - self._found_at > FIND_EVERY_S:
+            self._find_flows()
         consumer = self.world.state.get("watch", lambda: topics.open_consumer(self.world), _close)
         return [self._readers[name].observe(consumer) for name in sorted(self._readers)]
 
@@ -101,12 +105,27 @@ class Watcher:
         rows = [
             (name, *fresh)
             for name, reader in self._readers.items()
-            for topic in reader.topics.values()
-            for fresh in topic.fresh
+            for _, lake in reader.tables
+            for fresh in lake.fresh
         ]
         frame = pd.DataFrame(rows, columns=["flow", "visible", "to_topic_s", "to_lake_s"])
         frame["visible"] = pd.to_datetime(frame["visible"], unit="s", utc=True)
         return frame.sort_values("visible", ignore_index=True)
+
+    def _find_flows(self) -> None:
+        """Find the flows to observe; one that was changed or removed is not observed any more."""
+        watched = {
+            name: (at, flow)
+            for name, (at, flow) in flows(self.world).items()
+            if self._is_watched(name, at, flow)
+        }
+        self._readers = {
+            name: self._readers[name]
+            if name in self._readers and self._readers[name].flow.captures == flow.captures
+            else FlowReader(name, at, flow)
+            for name, (at, flow) in watched.items()
+        }
+        self._found_at = time.monotonic()
 
     def _is_watched(self, name: str, at: World, flow: CaptureFlow) -> bool:
         """Return whether a flow was asked for, or has a connector or a lake table."""
@@ -155,7 +174,7 @@ def frame(observed: Sequence[Observation]) -> pd.DataFrame:
     Returns:
         One row per flow: flow, state, p50_s, p95_s, to_topic_s, to_lake_s (freshness; empty without
         changes), unread (messages), retained_mib, connectors, dead_letters, commits_per_hour, files,
-        small_files, log_mib.
+        small_files, log_mib, reconciled (the oldest comparison of its tables, UTC).
     """
     rows = []
     for each in observed:
@@ -166,14 +185,15 @@ def frame(observed: Sequence[Observation]) -> pd.DataFrame:
                 "state": each.level,
                 **dict.fromkeys(("p50_s", "p95_s", "to_topic_s", "to_lake_s"), ""),
                 **fresh,
-                "unread": sum(each.unread.values()),
+                "unread": sum(sum(table.values()) for table in each.unread.values()),
                 "retained_mib": round(sum(each.retained.values()) / MIB, 1),
                 "connectors": ", ".join(sorted({*each.states.values()})),
-                "dead_letters": sum(each.dead_letters.values()),
+                "dead_letters": sum(sum(n.values()) for n in each.dead_letters.values()),
                 "commits_per_hour": round(each.commits_per_hour),
                 "files": each.files,
                 "small_files": each.small_files,
                 "log_mib": round(each.log_bytes / MIB, 1),
+                "reconciled": min(each.reconciled.values(), default=""),
             }
         )
     return pd.DataFrame(rows)

@@ -144,8 +144,7 @@ def summary(world: World) -> pandas.DataFrame:
         folder = re.sub(r"(/\d{8})?/[^/]+$", "", path)  # without the folder of a batch
         settled = settled_positions(f"{root}/{folder.rpartition('/')[0]}")
         for record in _read_lines(root, path):
-            position = tuple(map(record.get, POSITION))
-            is_settled = position in settled and not record.get("file")
+            is_settled = _is_settled(record, settled)
             origin = record.get("topic") or record["file"]
             rows.append((f"files {folder}", origin, record["reason"], False, is_settled))
     keys = ["location", "origin", "reason"]
@@ -462,8 +461,14 @@ def _list_files(uri: str) -> dict[str, str]:
 
 
 def reasons(uri: str) -> list[str]:
-    """Return the reason of each dead letter in the files below a URI."""
-    return [record["reason"] for path in _list_files(uri) for record in _read_lines(uri, path)]
+    """Return the reasons of the dead letters in a table's folder that are not settled."""
+    paths, settled = _list_files(uri), settled_positions(uri)
+    records = [record for path in paths for record in _read_lines(uri, path)]
+    return [record["reason"] for record in records if not _is_settled(record, settled)]
+
+
+def _is_settled(record: dict[str, Any], settled: set[Position]) -> bool:
+    return tuple(map(record.get, POSITION)) in settled and not record.get("file")
 
 
 def _read_lines(uri: str, path: str) -> list[dict[str, Any]]:

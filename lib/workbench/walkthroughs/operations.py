@@ -165,10 +165,11 @@ def change_payments(
     """
     random, begin, stop = Random(seed), time.monotonic(), stop or Event()
     with postgres.session(world, DATABASE) as connection:
+        (last,) = connection.execute("SELECT max(id) FROM payments").fetchone() or (0,)
         for number in range(count):
             if stop.wait(max(0.0, begin + number / per_second - time.monotonic())):
                 return number
-            values = {"id": random.randrange(1, ROWS + 1), "region": random.choice(REGIONS)}
+            values = {"id": random.randrange(1, last + 1), "region": random.choice(REGIONS)}
             connection.execute(random.choice(CHANGES), values)
     return count
 
