@@ -99,24 +99,7 @@ class FlowReader:
         """
         names = ("unread", "retained", "states", "dead_letters", "reconciled")
         figures: dict[str, Any] = {name: {} for name in names}
-        parts: list[Callable[[], Iterator[Problem]]] = [
-            lambda: self._observe_lake(figures),
-            lambda: self._observe_topics(figures, consumer),
-            self._observe_schemas,
-            lambda: self._observe_disk(),
-            lambda: self._observe_reconciliation(figures),
-        ]
-        if not self.flow.polled:
-            parts += [
-                lambda: self._observe_connectors(figures),
-                lambda: self._observe_slots(figures),
-            ]
-        problems: list[Problem] = []
-        for part in parts:
-            try:
-                problems += part()
-            except WorkbenchError as e:
-                problems.append(problem("not_observed", reason=e.message, location=e.location))
+        problems = list(self._problems(figures, consumer))
         readers = [reader for _, reader in self.tables]
         freshness = quantiles(fresh for reader in readers for fresh in reader.fresh)
         limit = level_of(freshness["p95"], self.limits.freshness_s) if freshness else ""
@@ -134,6 +117,25 @@ class FlowReader:
             log_bytes=sum(each.log_bytes for each in readers),
             problems=tuple(problems),
         )
+
+    def _problems(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
+        parts: list[Callable[[], Iterator[Problem]]] = [
+            lambda: self._observe_lake(figures),
+            lambda: self._observe_topics(figures, consumer),
+            self._observe_schemas,
+            self._observe_disk,
+            lambda: self._observe_reconciliation(figures),
+        ]
+        if not self.flow.polled:
+            parts += [
+                lambda: self._observe_connectors(figures),
+                lambda: self._observe_slots(figures),
+            ]
+        for part in parts:
+            try:
+                yield from part()
+            except WorkbenchError as e:
+                yield problem("not_observed", reason=e.message, location=e.location)
 
     def _observe_lake(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for _, lake in self.tables:
