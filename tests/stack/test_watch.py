@@ -75,6 +75,7 @@ def wait_for(watcher, kind, *, gone=False):
 
 def test_a_healthy_flow_is_green_and_its_figures_are_those_of_the_flow(world, spark, watcher):
     operations.change_payments(world, 30)
+    operations.flow.wait_until_captured(world)
     assert sum(watcher.observe()[0].unread["payments"].values()) > 0
     operations.flow.sync(spark, world)
     (seen,) = watcher.observe()
