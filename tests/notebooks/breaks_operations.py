@@ -44,7 +44,7 @@ _run = run
 
 def run(name, interval):
     return _run(name, 0.2)""",
-            {"ingest every 4 s: the pause between commits": "s · expected at least 4"},
+            {"ingest every 4 s: the first change waits for the ingest": "expected more than 3.5 s"},
             undo="run = _run",
         ),
     ),
