@@ -74,6 +74,13 @@ FAULTS = [
             'session(world).sql("DELETE FROM operations.payments_rt WHERE id = 14")',
             {"rows that somebody deleted in the lake": "14"},
         ),
+        # nothing changed while the offsets were lost
+        Break(
+            'change(4)\ncluster.call("PUT"',
+            "_change = change\nchange = lambda *args: None",
+            {"lost offsets leave rows that differ": "no difference"},
+            undo="change = _change",
+        ),
         # a row is lost, another problem was named, and each result is that of the lost row
         Break(
             "signals = {kind: problem.signal for kind, problem in found.items()}",
