@@ -1,19 +1,7 @@
 """Breaks for the checks of notebooks 85 and 87; breaking.py describes breaks."""
 
-from breaking import Break, Run
+from breaking import SHORTER, WHOLE, Break, Run
 
-# each table is read without its last row, in the order of its record keys
-SHORTER = """
-_read = hudi.read
-
-
-def _shorter(spark, table):
-    rows = _read(spark, table)
-    return rows.orderBy("_hoodie_record_key").limit(max(0, rows.count() - 1))
-
-
-hudi.read = _shorter"""
-WHOLE = "hudi.read = _read"
 BACKFILL = [
     Run(
         Break(

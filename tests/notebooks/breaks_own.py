@@ -1,20 +1,8 @@
 """Breaks for the checks of notebooks 91 to 93; breaking.py describes breaks."""
 
-from breaking import Break, Run
+from breaking import SHORTER, WHOLE, Break, Run
 
 FIVE = ("stations", "bikes", "riders", "trips", "weather")
-# each table is read without its last row, in the order of its record keys
-SHORTER = """
-_read = hudi.read
-
-
-def _shorter(spark, table):
-    rows = _read(spark, table)
-    return rows.orderBy("_hoodie_record_key").limit(max(0, rows.count() - 1))
-
-
-hudi.read = _shorter"""
-WHOLE = "hudi.read = _read"
 # a row of each table that only the lake loses
 LOST = """
 for _statement in (

@@ -1,17 +1,14 @@
 """Small topics and tables for the tests of the lake."""
 
 import json
-import os
-import signal
 import threading
 import uuid
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import types as T
-from workbench import hudi
+from workbench import hudi, stack
 from workbench.checks import check
-from workbench.stack import process
 from workbench.topic import topics
 
 SCHEMA = T.StructType(
@@ -85,16 +82,6 @@ def table_content(spark, table):
     return sorted((r.id, r.part, r.text, r["__lsn"]) for r in hudi.read(spark, table).collect())
 
 
-def kill_service(name):
-    """Kill all processes of a service, and wait until they have ended.
-
-    PostgreSQL's backends have process groups of their own, and respond for some milliseconds after
-    the postmaster has ended.
-    """
-    os.killpg(process.running_process(name).pid, signal.SIGKILL)
-    process.kill_orphans(name)
-
-
 def kill_service_during(job, under_way, what, service="spark"):
     """Run `job` in a thread, and kill a service as soon as `under_way()` is true.
 
@@ -112,7 +99,7 @@ def kill_service_during(job, under_way, what, service="spark"):
     worker = threading.Thread(target=work)
     worker.start()
     check.eventually(what, under_way, timeout=60, interval=0.005)
-    kill_service(service)
+    stack.kill(service)
     worker.join(120)
     assert not worker.is_alive()
     return raised

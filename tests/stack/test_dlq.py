@@ -14,7 +14,7 @@ import avro_bytes
 import avro_help
 import pytest
 from avro_bytes import encode_long, record_schema, wire_message
-from lake_help import kill_service, new_table, new_topic
+from lake_help import new_table, new_topic
 from typer.testing import CliRunner
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
@@ -376,7 +376,7 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
             replay.send_signal(signal.SIGINT)
             replay.wait(timeout=60)
         else:
-            kill_service("kafka")
+            stack.kill("kafka")
         output = replay.communicate(
             "go on\n" if interruption == "Kafka is killed" else None, timeout=60
         )

@@ -7,7 +7,6 @@ import pytest
 from lake_help import (
     SCHEMA,
     change_record,
-    kill_service,
     kill_service_during,
     new_table,
     new_topic,
@@ -103,7 +102,7 @@ def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
         delete_one(flow, round_)
     change_many(flow, round_)
     for name in names:
-        kill_service(name)
+        stack.kill(name)
     if in_snapshot:
         # Debezium begins an interrupted snapshot again, and says nothing of rows it had read that
         # are gone by then (docs/limits.md). So here the delete comes after it.
@@ -173,7 +172,7 @@ def test_a_stream_that_waits_loses_nothing_when_kafka_restarts(world, spark):
     produce(world, topic, change_record(1, 1))
     stream = hudi.stream(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
     check.eventually("the first batch", lambda: stream.counts().upserts == 1, timeout=60)
-    kill_service("kafka")
+    stack.kill("kafka")
     stack.ensure_running(world, "kafka")
     produce(world, topic, change_record(2, 1))
     check.eventually(

@@ -1,16 +1,13 @@
 """The published walkthrough's query in Athena's dialect on a Hudi table, by its catalog name."""
 
 import json
-import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from lake_help import SCHEMA, change_record, kill_service, new_table, new_topic, produce
+from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import connect, hudi, landing, query, stack
 from workbench.base.errors import LakeError, StackError
 from workbench.spark import session
-from workbench.stack import process
 from workbench.topic import topics
 from workbench.walkthroughs import outbox
 
@@ -69,7 +66,7 @@ def test_spark_killed_between_two_queries(world, spark):
     hudi.ingest(spark, world, hudi.Topic(topic), kept, schema=SCHEMA)
     view = hudi.register(spark, kept)
     assert query.sql(spark, "SELECT 1 AS a")["a"].tolist() == [1]
-    os.killpg(process.running_process("spark").pid, signal.SIGKILL)
+    stack.kill("spark")
     for error in side_by_side(
         lambda: query.sql(spark, "SELECT 1 AS a"),
         lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
@@ -98,7 +95,7 @@ def test_kafka_that_is_gone_is_named_whoever_asks(world, spark):
     topic, table = new_topic(world), new_table(world)
     produce(world, topic, change_record(1, 1))
     assert hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 1
-    kill_service("kafka")
+    stack.kill("kafka")
     for error in side_by_side(
         lambda: topics.offset_span(world, topic),
         lambda: topics.delete(world, topic),

@@ -8,7 +8,6 @@ import avro_help
 import pymysql
 import pytest
 import requests
-from lake_help import kill_service
 from mariadb_help import assert_lake_equals_source, captured_database
 from workbench import connect, hudi, stack
 from workbench.base.errors import SourceError, WorkbenchError
@@ -266,7 +265,7 @@ def test_mariadb_is_killed_while_it_writes(lab, world, spark, follow):
     writer = threading.Thread(target=write)
     writer.start()
     check.eventually("it writes", lambda: len(written) > 50, timeout=30, interval=0.01)
-    kill_service("mariadb")
+    stack.kill("mariadb")
     writer.join(30)
     assert ended
     stack.ensure_running(world, "mariadb")

@@ -15,7 +15,6 @@ import psutil
 import psycopg
 import pytest
 import requests
-from lake_help import kill_service
 from workbench import connect, stack
 from workbench.base import http, params, paths
 from workbench.base.errors import StackError, WorkbenchError
@@ -196,7 +195,7 @@ def test_a_killed_postgres_answers_on_no_open_connection(world):
             closing.enter_context(contextlib.closing(postgres.connect(world, database="postgres")))
             for _ in range(40)
         ]
-        kill_service("postgres")
+        stack.kill("postgres")
         for c in opened:
             with pytest.raises(psycopg.OperationalError):
                 c.execute("SELECT 1")

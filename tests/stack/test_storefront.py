@@ -6,9 +6,7 @@ rejects writes for a while. In the end all stores agree with each other and with
 
 import contextlib
 import json
-import os
 import random
-import signal
 import threading
 import time
 import uuid
@@ -17,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 import requests
-from lake_help import kill_service
 from psycopg import sql
 from workbench import stack
 from workbench.base.errors import ServiceLost, SourceError, StackError
@@ -141,10 +138,10 @@ def test_a_store_is_wiped_only_after_its_offsets_are_deleted(shop, monkeypatch, 
 
     def killing(*arguments, **more):
         if step == "as it begins":
-            kill_service("kafka")
+            stack.kill("kafka")
         real(*arguments, **more)
         if step != "as it begins":
-            kill_service("kafka")
+            stack.kill("kafka")
 
     monkeypatch.setattr(place, KAFKA_KILLED[step], killing)
     try:
@@ -498,7 +495,7 @@ def test_a_store_can_be_wiped_right_after_its_service_was_killed(shop):
     load.load(shop, asked)
     storefront.wait_until_consistent(shop)
     before = storefront.documents(shop, "orders", "customers")
-    kill_service("orders")
+    stack.kill("orders")
     storefront.wipe_store(shop, "orders")
     storefront.start(shop)
     storefront.wait_until_consistent(shop)
@@ -507,7 +504,7 @@ def test_a_store_can_be_wiped_right_after_its_service_was_killed(shop):
 
 def test_a_killed_database(shop):
     key = customer(shop)
-    kill_service("postgres")
+    stack.kill("postgres")
     with pytest.raises(StackError, match="accounts rejected"):
         storefront.call(
             shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "killed@x"}}
@@ -520,7 +517,7 @@ def test_a_killed_database(shop):
 
 def test_a_killed_broker_gets_the_missed_events(shop):
     key = customer(shop)
-    kill_service("kafka")
+    stack.kill("kafka")
     storefront.call(
         shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "broker@x"}}
     )
@@ -539,7 +536,7 @@ def named_in_time(service, call):
 
 @pytest.mark.drill
 def test_a_killed_broker_is_named_in_time(shop):
-    kill_service("kafka")
+    stack.kill("kafka")
     topic = domain.ACCOUNTS.topic
     try:
         for call in (
@@ -561,7 +558,7 @@ def test_a_killed_broker_is_named_in_time(shop):
 def test_a_killed_service_is_named_in_time(shop, service):
     key = customer(shop)
     storefront.wait_until_consistent(shop)
-    kill_service(service)
+    stack.kill(service)
     try:
         if service == "orders":
             storefront.call(
@@ -621,7 +618,7 @@ def test_connect_starts_with_the_services_if_connectors_publish(outbox):
 
 @pytest.mark.drill
 def test_a_killed_connect_is_named_in_time(outbox):
-    kill_service("connect")
+    stack.kill("connect")
     key = customer(outbox)
     try:
         named_in_time("connect", lambda: storefront.wait_until_consistent(outbox))
@@ -662,8 +659,8 @@ def test_two_instances_share_the_work_and_one_takes_over_for_the_other(outbox):
             for n in (1, 2)
         ]
         assert min(shares) > 0, shares
-    kill_service("orders_2")
-    kill_service("fulfillment_2")
+    stack.kill("orders_2")
+    stack.kill("fulfillment_2")
     left = [one for one in asked[200:] if one.service == "accounts"]
     new = [
         one for one in load.random_operations(12, 200) if one.service == "orders"
@@ -718,7 +715,7 @@ def disturb(world, chance, stop, counts):
         name, action = chance.choice(running), chance.choice(("kill", "stand", "double"))
         with contextlib.suppress(psutil.Error, ProcessLookupError, AttributeError):
             if action == "kill":
-                os.killpg(process.running_process(name).pid, signal.SIGKILL)
+                stack.kill(name)
             elif action == "stand":  # possibly longer than its session timeout
                 one = process.running_process(name)
                 one.suspend()

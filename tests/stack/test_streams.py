@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 import pytest
-from lake_help import kill_service
 from pyspark.sql.connect.client import ChannelBuilder
 from workbench import stack
 from workbench.base import files
@@ -130,7 +129,7 @@ def test_without_a_registry_a_query_goes_on_and_none_is_started(till):
     encoded = registry.encoder(till, registry.latest_id(till, f"{sales.SALES_TOPIC}-value"))(
         sales.read_sales()[50]
     )
-    kill_service("apicurio")
+    stack.kill("apicurio")
     at = int(sales.event_time(50).timestamp() * 1000)
     topics.produce(till, SOURCE, [(b"k", encoded, {"timestamp": at})])
     query.processAllAvailable()
@@ -169,7 +168,7 @@ def test_a_checkpoint_of_another_query_is_refused(till):
 
 
 ENDS = {
-    "killed": lambda: kill_service("spark"),
+    "killed": lambda: stack.kill("spark"),
     "its process alone": lambda: process.running_process("spark").kill(),
     "told to stop": lambda: os.killpg(process.running_process("spark").pid, signal.SIGTERM),
 }
@@ -281,7 +280,7 @@ def test_a_broker_that_is_killed_loses_and_doubles_nothing(till):
     check.eventually(
         "a batch is done", lambda: len(streams.progress(query)) > 0, timeout=60, interval=0.05
     )
-    kill_service("kafka")
+    stack.kill("kafka")
     stack.ensure_running(till, "kafka")
     sales.produce(till, 600, 700, topic=SOURCE)
     finished(till)
@@ -308,7 +307,7 @@ def test_killed_at_random_it_counts_every_sale_once(till, kills):
             timeout=60,
             interval=0.01,
         )
-        kill_service("spark")
+        stack.kill("spark")
         stack.ensure_running(till, "spark")
     finished(till)
     assert agree(till)["orders"].sum() == 2 * 1_800

@@ -60,17 +60,8 @@ def problems(watcher):
     return {each.signal for observed in watcher.observe() for each in observed.problems}
 
 
-def kinds(watcher):
-    return {each.kind for observed in watcher.observe() for each in observed.problems}
-
-
 def wait_for(watcher, kind, *, gone=False):
-    wait_until(
-        lambda: (kind in kinds(watcher)) != gone,
-        f"{kind} to {'go' if gone else 'come'}",
-        timeout=90 if gone else 30,
-        interval=1,
-    )
+    watcher.wait_for(kind, gone=gone, timeout=90 if gone else 30)
 
 
 def test_a_healthy_flow_is_green_and_its_figures_are_those_of_the_flow(world, spark, watcher):

@@ -5,7 +5,6 @@ from .reconcile_result import Reconciliation as Reconciliation
 from .reconcile_result import last_reconciliation as last_reconciliation
 from .reconciling import reconcile as reconcile
 from .watching import Watcher as Watcher
-from .watching import find_flow as find_flow
 from .watching import frame as frame
 from .watching import lines as lines
 from .watching import to_json as to_json

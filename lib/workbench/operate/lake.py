@@ -15,6 +15,7 @@ from ..hudi.ingesting import read_progress
 from ..hudi.tables import table_lock
 from ..hudi.timeline import (
     WRITE_ACTIONS,
+    CompletedAction,
     completed_actions,
     file_slices,
     parse_instant,
@@ -91,11 +92,10 @@ class LakeReader:
         self._has_changed |= commits.keys() != self.commits.keys()
         self.commits = commits
         if self._has_changed and time.time() - self._listed > FILES_EVERY_S:
-            self._list_files()
+            self._list_files(actions)
 
-    def _list_files(self) -> None:
+    def _list_files(self, actions: list[CompletedAction]) -> None:
         self._listed, self._has_changed = time.time(), False
-        actions = completed_actions(self.table)
         sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
         slices = file_slices(actions, actions[-1].instant).values() if actions else ()
         paths = [path for each in slices for path in each.paths if path in sizes]

@@ -10,9 +10,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .problems import LEVELS, PROBLEMS, Observation
+from .problems import LEVELS, SIGNALS, Observation
 
-SIGNALS = sorted({each["signal"] for each in PROBLEMS.values()})
 FRESHNESS = "seconds from the commit in the source until the row is visible in the lake"
 
 

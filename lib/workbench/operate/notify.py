@@ -12,8 +12,7 @@ from typing import Sequence
 import requests
 
 from ..base import ParamsError, StackError, World, aws, first_line, http, paths
-from .metrics import SIGNALS
-from .problems import LEVELS, Observation
+from .problems import LEVELS, SIGNALS, Observation
 
 TIMEOUT_S = 10.0
 PAUSE_S = 60.0  # at least, between two notifications of one signal

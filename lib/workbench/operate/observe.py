@@ -228,28 +228,29 @@ class FlowReader:
                 yield problem("schema_new", artifact=artifact, version=versions)
 
     def _observe_connectors(self, figures: dict[str, Any]) -> Iterator[Problem]:
-        had_offset = self.memory.had_offset
-        for name in self.flow.deployed_connectors:
-            try:
-                if name not in connect.names(self.world):
+        try:
+            existing = connect.names(self.world)
+            for name in self.flow.deployed_connectors:
+                if name in existing:
+                    yield from self._observe_connector(name, figures)
+                else:
                     yield problem("connector_missing", connector=name)
-                    continue
-                status = connect.status(self.world, name)
-                offset = connect.offset(self.world, name)
-            except (StackError, ConnectorError) as e:
-                yield problem("connect_down", reason=e.message)
-                return
-            states = ", ".join(sorted(validation.states(status)))
-            figures["states"][name] = states
-            reason = validation.failure_message(name, status)
-            if reason:
-                yield problem("connector_failed", connector=name, reason=reason)
-            elif states != "RUNNING":
-                yield problem("connector_stopped", connector=name, states=states)
-            if offset and name not in had_offset:
-                had_offset.append(name)
-            elif offset == {} and name in had_offset:
-                yield problem("offsets_lost", connector=name, flow=self.name)
+        except (StackError, ConnectorError) as e:
+            yield problem("connect_down", reason=e.message)
+
+    def _observe_connector(self, name: str, figures: dict[str, Any]) -> Iterator[Problem]:
+        status, offset = connect.status(self.world, name), connect.offset(self.world, name)
+        states = ", ".join(sorted(validation.states(status)))
+        figures["states"][name] = states
+        reason = validation.failure_message(name, status)
+        if reason:
+            yield problem("connector_failed", connector=name, reason=reason)
+        elif states != "RUNNING":
+            yield problem("connector_stopped", connector=name, states=states)
+        if offset and name not in self.memory.had_offset:
+            self.memory.had_offset.append(name)
+        elif offset == {} and name in self.memory.had_offset:
+            yield problem("offsets_lost", connector=name, flow=self.name)
 
     def _observe_slots(self, figures: dict[str, Any]) -> Iterator[Problem]:
         if not self.flow.publication:

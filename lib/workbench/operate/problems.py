@@ -12,6 +12,7 @@ from .messages import Offsets
 
 PROBLEMS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 LEVELS = ("", "amber", "red")
+SIGNALS = sorted({each["signal"] for each in PROBLEMS.values()})
 
 
 class Problem(NamedTuple):

@@ -35,18 +35,6 @@ def flows(world: World) -> dict[str, tuple[World, CaptureFlow]]:
     return flows_by_name
 
 
-def find_flow(world: World, name: str) -> tuple[World, CaptureFlow]:
-    """Return the world of the source and the captured tables of a flow.
-
-    Raises:
-        WorkbenchError: there is no such flow.
-    """
-    names = flows(world)
-    if name not in names:
-        raise WorkbenchError(f"there is no flow {name!r}", expected=did_you_mean(name, names))
-    return names[name]
-
-
 class Watcher:
     """Observes flows again and again.
 
@@ -64,8 +52,12 @@ class Watcher:
         self.world, self.names = world, names
         self._readers: dict[str, FlowReader] = {}
         self._found_at = -math.inf
+        known = flows(world)
         for name in names:
-            find_flow(world, name)
+            if name not in known:
+                raise WorkbenchError(
+                    f"there is no flow {name!r}", expected=did_you_mean(name, known)
+                )
 
     def observe(self) -> list[Observation]:
         """Observe each flow once, in the order of their names."""
@@ -114,10 +106,13 @@ class Watcher:
 
     def _find_flows(self) -> None:
         """Find the flows to observe; one that was changed or removed is not observed any more."""
+        deployed: list[str] = []
+        with contextlib.suppress(WorkbenchError):
+            deployed = connect.names(self.world)
         watched = {
             name: (at, flow)
             for name, (at, flow) in flows(self.world).items()
-            if self._is_watched(name, at, flow)
+            if (name in self.names if self.names else _is_used(at, flow, deployed))
         }
         self._readers = {
             name: self._readers[name]
@@ -127,14 +122,10 @@ class Watcher:
         }
         self._found_at = time.monotonic()
 
-    def _is_watched(self, name: str, at: World, flow: CaptureFlow) -> bool:
-        """Return whether a flow was asked for, or has a connector or a lake table."""
-        if self.names:
-            return name in self.names
-        with contextlib.suppress(WorkbenchError):
-            if {*flow.deployed_connectors} & {*connect.names(self.world)}:
-                return True
-        return any(map(hudi.exists, flow.tables(at)))
+
+def _is_used(at: World, flow: CaptureFlow, deployed: Sequence[str]) -> bool:
+    """Return whether a flow has a connector or a lake table."""
+    return bool({*flow.deployed_connectors} & {*deployed}) or any(map(hudi.exists, flow.tables(at)))
 
 
 def _close(consumer: Any) -> None:

@@ -8,6 +8,7 @@ other world, these functions check that it can be reached (see `remote`), and st
 """
 
 import os
+import signal
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -217,10 +218,15 @@ def stop(*names: str) -> list[str]:
 
 
 def kill(name: str) -> None:
-    """Kill the process of a service, as a crash would; for lessons and tests."""
-    running_service = process.running_process(name)
-    if running_service:
-        running_service.kill()
+    """Kill all processes of a service, as a crash would, and wait for their end; for lessons and tests.
+
+    The process that the pid file names may be the parent of the one that works: Spark's is Python,
+    and its child a JVM. PostgreSQL's backends have process groups of their own.
+    """
+    running = process.running_process(name)
+    if running:
+        os.killpg(running.pid, signal.SIGKILL)
+        process.kill_orphans(name)
 
 
 def _stop(names: list[str], progress: Progress = _silent) -> list[str]:
