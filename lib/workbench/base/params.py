@@ -139,6 +139,8 @@ class Connect(Service):
     topic_prefix: str
     # The reference to a secret in a connector configuration. Only the Connect worker resolves it.
     password_reference: str
+    # Whether the embedded worker serves its and Debezium's JMX metrics for Prometheus.
+    jmx_metrics: bool = False
 
     @property
     def auth(self) -> Optional[tuple[str, bytes]]:

@@ -127,13 +127,16 @@ def base_options() -> list[str]:
     return _use(base) if base else []
 
 
-def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Path]) -> list[str]:
+def options(
+    scratch: Path, java_options: Sequence[str], class_path: Sequence[Path], can_write: bool = True
+) -> list[str]:
     """Return the options with which a service uses its archive, or writes one when it ends.
 
     Args:
         scratch: the service's folder for temporary files; its name is that of the service.
         java_options: options of Java that the archive may depend on.
         class_path: the jars of the service.
+        can_write: false with a Java agent: Java uses an archive with it, but refuses to write one.
     """
     base = _find(_base_name())
     if not base:
@@ -144,7 +147,7 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
         with contextlib.suppress(OSError):
             os.utime(archive)  # the archives unused for longest are removed first
         return _use(archive)
-    if not _can_write(name):
+    if not (can_write and _can_write(name)):
         return _use(base)
     return [*_use(base), f"{ARCHIVE_OPTION}{scratch / name}.jsa"]
 

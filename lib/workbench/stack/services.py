@@ -121,7 +121,10 @@ def java_command(
     """
     general = java_options(world.stack.java_compiler)
     is_service = name in SERVICES
-    sharing = cds.options(temp_dir(name), general, classpath) if is_service else cds.base_options()
+    sharing = cds.base_options()
+    if is_service:
+        has_agent = any(option.startswith("-javaagent:") for option in options)
+        sharing = cds.options(temp_dir(name), general, classpath, can_write=not has_agent)
     return [
         str(artifacts.java_home() / "bin" / "java"),
         *general,
@@ -307,8 +310,33 @@ def _connect_command(world: World) -> list[str]:
         artifacts.jars("kafka"),
         "org.apache.kafka.connect.cli.ConnectDistributed",
         settings,
-        options=["-Xmn448m", *truststore, f"-Djava.security.auth.login.config={login}"],
+        options=[
+            "-Xmn448m",
+            *truststore,
+            f"-Djava.security.auth.login.config={login}",
+            *_jmx_options(world),
+        ],
     )
+
+
+def jmx_ports(world: World) -> tuple[int, ...]:
+    """Return the port of Kafka Connect's JMX metrics; none if `connect.jmx_metrics` is false."""
+    return (world.stack.port_base + 8,) if world.connect.jmx_metrics else ()
+
+
+def _jmx_options(world: World) -> list[str]:
+    """Return the option of the Java agent that serves JMX metrics to Connect's user, if any."""
+    salt, iterations = uuid.uuid4().hex, 100_000
+    password = world.connect.password.reveal().encode()
+    settings = render_conf(
+        "jmx.yaml",
+        user=json.dumps(world.connect.user),
+        password_hash=hashlib.pbkdf2_hmac("sha256", password, salt.encode(), iterations).hex(),
+        salt=salt,
+        iterations=iterations,
+    )
+    (jar,) = artifacts.jars("jmx")
+    return [f"-javaagent:{jar}=127.0.0.1:{port}:{settings}" for port in jmx_ports(world)]
 
 
 # --- Apicurio Registry
@@ -518,6 +546,7 @@ SERVICES: dict[str, Service] = {
             _connect_ready,
             writes_own_log=True,
             depends_on=("postgres", "kafka"),
+            extra_ports=jmx_ports,
             config_fingerprint=lambda w: (
                 w.kafka.bootstrap,
                 w.connect.user,
