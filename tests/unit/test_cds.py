@@ -219,9 +219,9 @@ def test_a_folder_stays_a_folder_where_no_jar_can_be_written(scratch, tmp_path, 
     assert cds.jar_of(folder) == folder
 
 
-def test_a_java_with_an_agent_uses_an_archive_but_writes_none(service):
+def test_a_java_with_an_agent_uses_an_archive_but_writes_none(scratch):
     """Java 17 ends at once if it has an agent and writes an archive."""
     cds.create_base_archive()
-    assert any(cds.ARCHIVE_OPTION in option for option in cds.options(service, [], [IVY]))
-    reading = cds.options(service, [], [IVY], can_write=False)
+    assert any(cds.ARCHIVE_OPTION in option for option in cds.options(scratch, [], [IVY]))
+    reading = cds.options(scratch, [], [IVY], can_write=False)
     assert reading and not any(cds.ARCHIVE_OPTION in option for option in reading)
