@@ -13,3 +13,6 @@ ALTER TABLE payments REPLICA IDENTITY FULL;
 CREATE TABLE debezium_signal (id text PRIMARY KEY, type text NOT NULL, data text);
 -- joins the running capture later
 CREATE TABLE refunds (id bigint PRIMARY KEY, amount numeric(12, 2) NOT NULL);
+-- a row that a connector updates from time to time, so that it has something to confirm
+CREATE TABLE heartbeat (id integer PRIMARY KEY, at timestamptz NOT NULL);
+INSERT INTO heartbeat VALUES (1, now());

@@ -7,6 +7,7 @@ import breaks_log_based
 import breaks_movies
 import breaks_museum
 import breaks_operations
+import breaks_operations_82_83
 import breaks_operations_85_87
 import breaks_operations_86
 import breaks_operations_88
@@ -28,6 +29,7 @@ BREAKS = {
     **breaks_sales.BREAKS,
     **breaks_storefront.BREAKS,
     **breaks_operations.BREAKS,
+    **breaks_operations_82_83.BREAKS,
     **breaks_operations_86.BREAKS,
     **breaks_operations_88.BREAKS,
     **breaks_operations_85_87.BREAKS,

@@ -1,14 +1,14 @@
 """The text of a row identifies its values, and the parts of a reconciliation that need no service."""
 
 import itertools
-import stat
 
 import pandas
 import pyarrow
 import pytest
 from workbench import hudi, operate
-from workbench.base import params, paths
+from workbench.base import params
 from workbench.operate import reconcile_sql, reconciling
+from worlds import with_settings
 
 TEXTS = [None, "", "!", "|", "!n", "!e", "!p", "||", "a", "a|", "|a", "n", "!|"]
 
@@ -92,21 +92,19 @@ def result(**changed):
     return operate.Reconciliation(**{**fields, **changed})
 
 
-def test_a_result_is_shown_and_stored(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "state_dir", lambda: tmp_path)
-    world = params.load("local")
-    assert operate.last_reconciliation(world, "bikes") is None
+def test_a_result_is_shown_and_stored(tmp_path):
+    names = ("tables", "checkpoints", "dead_letters")
+    roots = {name: f"file:{tmp_path}/{name}" for name in names}
+    world = with_settings(params.load("local"), lake=roots)
+    table = hudi.table(world, "trips", database="bikes", key=("id",), ordering="v")
+    assert operate.last_reconciliation(world, table) is None
     different = result()
     assert "&lt;b&gt;" in different._repr_html_() and "<b>" in repr(different)
     assert "1 missing in the lake" in different.title and not different.is_equal
     assert not result(counts={}, undecided=1).is_equal
-    different.save(world)
-    result(table="rides", counts={}).save(world)
-    last = operate.last_reconciliation(world, "bikes")
-    assert {name: (each["is_equal"], each["differences"]) for name, each in last.items()} == {
-        "trips": (False, 1),
-        "rides": (True, 0),
-    }
-    assert last["trips"]["rows"] == [3, 2] and "<b>" not in str(last)
-    (path,) = (tmp_path / "reconcile").iterdir()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    different.save(world, table)
+    last = operate.last_reconciliation(world, table)
+    assert (last["is_equal"], last["differences"], last["rows"]) == (False, 1, [3, 2])
+    assert "<b>" not in str(last)
+    hudi.drop(None, world, table)
+    assert operate.last_reconciliation(world, table) is None

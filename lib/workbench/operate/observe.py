@@ -332,8 +332,10 @@ class FlowReader:
                 yield problem("disk_full", level, folder=paths.display_path(folder), mib=mib)
 
     def _observe_reconciliation(self, figures: dict[str, Any]) -> Iterator[Problem]:
-        for table, last in (last_reconciliation(self.world, self.name) or {}).items():
-            figures["reconciled"][table] = last["time"]
-            if last["differences"]:
+        for _, lake in self.tables:
+            table, last = lake.table.name, last_reconciliation(self.world, lake.table)
+            if last:
+                figures["reconciled"][table] = last["time"]
+            if last and last["differences"]:
                 values = {"differences": last["differences"], "time": last["time"]}
                 yield problem("differs", table=table, flow=self.name, **values)

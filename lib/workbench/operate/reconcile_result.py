@@ -6,14 +6,14 @@ import datetime as dt
 import html
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Optional
 
 import pandas as pd
 
-from ..base import World, paths
+from ..base import World, files
 from ..base.text import plural
 from ..display import show
+from ..hudi.tables import Table, table_state_dir
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,28 +77,26 @@ class Reconciliation:
             return f"<b>{html.escape(self.title)}</b>"
         return str(show.table(self.differences, self.title, len(self.differences)).data)
 
-    def save(self, world: World) -> None:
-        """Store the result as the last one of its table."""
-        last = last_reconciliation(world, self.flow) or {}
-        last[self.table] = {
+    def save(self, world: World, table: Table) -> None:
+        """Store the result as the last one of a lake table; hudi.drop removes it with the table."""
+        last = {
             **vars(self),
             "time": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
             "is_equal": self.is_equal,
             "differences": sum(self.counts.values()),
         }
-        paths.write_private_file(_path(world, self.flow), json.dumps(last).encode())
+        files.write_text(_path(world, table), json.dumps(last))
 
 
-def last_reconciliation(world: World, flow: str) -> Optional[dict[str, Any]]:
-    """Return the last result for each table of a flow; None if there was none.
+def last_reconciliation(world: World, table: Table) -> Optional[dict[str, Any]]:
+    """Return the last result of a lake table; None if there was none.
 
     Returns:
-        {lake table: the attributes of `Reconciliation`, with differences as the number of keys; is_equal; and time
-        (UTC, ISO 8601)}.
+        The attributes of `Reconciliation`, with differences as the number of keys; is_equal; and time (UTC, ISO 8601).
     """
-    path = _path(world, flow)
-    return json.loads(path.read_bytes()) if path.exists() else None
+    text = files.read_text(_path(world, table))
+    return json.loads(text) if text else None
 
 
-def _path(world: World, flow: str) -> Path:
-    return paths.state_dir() / "reconcile" / f"{world.name}.{flow}.json"
+def _path(world: World, table: Table) -> str:
+    return f"{table_state_dir(world, table)}/reconciliation.json"

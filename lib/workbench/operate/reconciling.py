@@ -83,7 +83,7 @@ def reconcile(
     for each in [name] if name else captured.names:
         for lake_table in captured.tables(source_world, each):
             result = _Comparison(source_world, captured, each, lake_table).run(walkthrough.name, at)
-            result.save(world)
+            result.save(world, lake_table)
             progress(result)
             results.append(result)
     return results
@@ -261,7 +261,9 @@ class _Comparison:
         source, lake = (side.texts(_names(keys, side)) if keys else {} for side in sides)
         for key in keys:
             kind, expected, actual = _kind(*pairs[key]), source.get(key, []), lake.get(key, [])
-            row = [*expected, *actual, {}][0]
+            if not expected + actual:
+                continue  # the source deleted it meanwhile
+            row = (expected + actual)[0]
             name = ", ".join(str(row.get(column)) for column in self.source.key)
             if kind != DIFFERENT:
                 lines.append((name, kind, "(rows)", str(len(expected)), str(len(actual))))

@@ -69,7 +69,11 @@ def _steps(scale: Any, from_dir: Any) -> loading.Steps:
 
 
 loader = loading.Loader(
-    DATABASE, "public", ("payments", "debezium_signal", "refunds"), _steps, database=DATABASE
+    DATABASE,
+    "public",
+    ("payments", "debezium_signal", "refunds", "heartbeat"),
+    _steps,
+    database=DATABASE,
 )
 flow = CaptureFlow(
     captures=(
@@ -130,9 +134,10 @@ def start(world: World, scale: float = 1) -> hudi.Table:
     loader.load(world, scale=scale, confirm=lambda question: True, progress=lambda line: None)
     postgres.create_publication(world, flow.publication, PUBLISHED, DATABASE)
     postgres.grant_replication(world, PUBLISHED, DATABASE)
-    # an incremental snapshot writes its watermarks into this table
-    grant = format_sql("GRANT INSERT ON debezium_signal TO {}", world.postgres.replication_user)
-    postgres.execute(world, grant, database=DATABASE)
+    # an incremental snapshot writes its watermarks into the first table, a heartbeat into the other
+    for grant in ("INSERT ON debezium_signal", "UPDATE ON heartbeat"):
+        statement = format_sql(f"GRANT {grant} TO {{}}", world.postgres.replication_user)
+        postgres.execute(world, statement, database=DATABASE)
     for topic in (SIGNALS, NOTIFICATIONS):
         topics.create(world, topic)
     flow.deploy(world)
