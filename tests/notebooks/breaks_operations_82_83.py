@@ -65,7 +65,7 @@ LAG = [
             """
 positions["lag"] = range(len(positions))
 positions["retained KiB"] = 1.0
-phases.loc["at the end", ["published", "lag"]] = 0, 3""",
+phases.loc["end", ["published", "lag"]] = 0, 3""",
             {
                 "without the ingest the lag grows": "messages",
                 "without the connector it does not": "7",

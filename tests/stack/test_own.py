@@ -221,7 +221,7 @@ class TestOneFlow:
         own.capture(bikes, "bikes", "riders")
         assert "nothing to change" in capsys.readouterr().out
 
-    @pytest.mark.parametrize("begins", ["before", "during"])
+    @pytest.mark.parametrize("begins", [pytest.param("before", marks=pytest.mark.drill), "during"])
     def test_a_table_joins_while_a_transaction_is_open(self, bikes, spark, monkeypatch, begins):
         """A change from before the publication is in no log, and one from before the snapshot has an earlier position."""
         execute(
@@ -501,6 +501,7 @@ own.capture(world, "bikes", "stations")
 """
 
 
+@pytest.mark.drill  # the same with Ctrl-C is above
 def test_a_killed_capture_continues(bikes, spark):
     """A process that is killed before the connector exists, and one after the first commit of the table."""
     for point in ("apply", "register"):
@@ -624,7 +625,7 @@ TYPES = """
     """
 
 
-@pytest.mark.parametrize("format", ["avro", "json"])
+@pytest.mark.parametrize("format", ["avro", pytest.param("json", marks=pytest.mark.drill)])
 def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
     """Also a large value that an update does not change, which the log leaves out."""
     execute(bikes, TYPES)

@@ -48,13 +48,18 @@ def test_help_names_every_verb():
         assert f" {verb} " in out
 
 
-def test_help_imports_nothing_slow():
-    slow = "pandas", "papermill", "pyspark", "IPython"
-    code = f"import sys, workbench.cli.main; print([m for m in {slow} if m in sys.modules])"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
-        == "[]"
-    )
+@pytest.mark.parametrize(
+    "package, slow",
+    [
+        ("cli.main", {"pandas", "papermill", "pyspark", "IPython"}),
+        # each kernel imports these; nbformat takes two seconds
+        ("walkthroughs, workbench.operate", {"papermill", "nbformat"}),
+    ],
+)
+def test_an_import_imports_nothing_slow(package, slow):
+    code = f"import sys, workbench.{package}; print([m for m in {slow} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):

@@ -10,11 +10,9 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, TypeVar, Union, cast
 
-import nbformat
 import numpy as np
 import pandas as pd
 from IPython import get_ipython
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from .. import hudi
 from ..base import LakeError, ParamsError, World, paths
@@ -159,6 +157,8 @@ def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
         ParamsError: the name is not the name of a file, or there is such a file.
         LakeError: this session has no call to save.
     """
+    import nbformat  # local imports: it takes two seconds, in each kernel that imports the package
+
     path = Path(folder) / f"{name}.ipynb"
     if not re.fullmatch(r"\w[\w.-]*", name) or path.exists():
         raise ParamsError(
@@ -172,11 +172,13 @@ def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
         cell["id"] = f"cell-{number}"  # the same calls give the same file
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), str(path))
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), str(path))
     return path
 
 
 def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:
+    from nbformat.v4 import new_code_cell, new_markdown_cell
+
     worlds = [call.arguments["world"] for call in calls if "world" in call.arguments]
     if not worlds:
         raise LakeError("this session has no call to save", hint="explore.at(world, table, label)")
