@@ -172,7 +172,9 @@ def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
         cell["id"] = f"cell-{number}"  # the same calls give the same file
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), str(path))
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), str(path)
+    )
     return path
 
 
