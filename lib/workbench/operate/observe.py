@@ -334,8 +334,9 @@ class FlowReader:
     def _observe_reconciliation(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for _, lake in self.tables:
             table, last = lake.table.name, last_reconciliation(self.world, lake.table)
-            if last:
-                figures["reconciled"][table] = last["time"]
-            if last and last["differences"]:
+            if not last:
+                continue
+            figures["reconciled"][table] = last["time"]
+            if last["differences"]:
                 values = {"differences": last["differences"], "time": last["time"]}
                 yield problem("differs", table=table, flow=self.name, **values)

@@ -7,6 +7,7 @@ the running port base applies, and another one is rejected. Of a service that is
 other world, these functions check that it can be reached (see `remote`), and start nothing.
 """
 
+import contextlib
 import os
 import signal
 import threading
@@ -225,8 +226,9 @@ def kill(name: str) -> None:
     """
     running = process.running_process(name)
     if running:
-        os.killpg(running.pid, signal.SIGKILL)
-        process.kill_orphans(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    process.kill_orphans(name)
 
 
 def _stop(names: list[str], progress: Progress = _silent) -> list[str]:

@@ -326,6 +326,8 @@ def jmx_ports(world: World) -> tuple[int, ...]:
 
 def _jmx_options(world: World) -> list[str]:
     """Return the option of the Java agent that serves JMX metrics to Connect's user, if any."""
+    if not world.connect.jmx_metrics:
+        return []
     salt, iterations = uuid.uuid4().hex, 100_000
     password = world.connect.password.reveal().encode()
     settings = render_conf(
@@ -335,8 +337,8 @@ def _jmx_options(world: World) -> list[str]:
         salt=salt,
         iterations=iterations,
     )
-    (jar,) = artifacts.jars("jmx")
-    return [f"-javaagent:{jar}=127.0.0.1:{port}:{settings}" for port in jmx_ports(world)]
+    (jar,), (port,) = artifacts.jars("jmx"), jmx_ports(world)
+    return [f"-javaagent:{jar}=127.0.0.1:{port}:{settings}"]
 
 
 # --- Apicurio Registry
