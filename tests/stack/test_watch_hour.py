@@ -57,7 +57,8 @@ class Drill:
         while not self.stop.wait(0.5):
             with self.gate:
                 try:
-                    flow.ingest(session(self.world), self.world)
+                    # one batch: under this load it would go on without end
+                    flow.ingest(session(self.world), self.world, stop=lambda: True)
                 except Exception as e:  # noqa: BLE001 - each fault has its own
                     self.errors.append((time.monotonic(), str(e)))
 
@@ -102,6 +103,7 @@ class Drill:
 
     def named(self, kind):
         self.faults.append({"kind": kind, "named": self.wait(kind)})
+        print(self.faults[-1], flush=True)
 
 
 def connect_down(drill):
