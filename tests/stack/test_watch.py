@@ -8,10 +8,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from workbench import connect, operate, stack
-from workbench.base import paths
+from workbench.base import files, paths
 from workbench.base.wait import wait_until
 from workbench.connect import rest
 from workbench.hudi import timeline
+from workbench.hudi.tables import table_state_dir
 from workbench.source import postgres
 from workbench.spark import session
 from workbench.topic import topics
@@ -76,6 +77,16 @@ def test_a_healthy_flow_is_green_and_its_figures_are_those_of_the_flow(world, sp
     assert 0 < seen.freshness["p50"] <= seen.freshness["p95"]
     assert seen.freshness["to_topic"] > 0 and seen.freshness["to_lake"] > 0
     assert seen.commits_per_hour >= 6 * 2 and seen.files >= 4
+
+
+def test_a_comparison_that_cannot_be_read(world, watcher, pipeline):
+    operate.reconcile(world, FLOW)
+    path = f"{table_state_dir(world, pipeline)}/reconciliation.json"
+    files.write_text(path, "{")
+    damaged = watcher.wait_for("not_observed", timeout=10)
+    assert path in damaged.text and "workbench reconcile" in damaged.step
+    operate.reconcile(world, FLOW)
+    assert not problems(watcher)
 
 
 def test_a_connect_that_was_killed(world, watcher):

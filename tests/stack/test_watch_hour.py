@@ -22,6 +22,7 @@ from workbench import connect, hudi, operate, stack
 from workbench.base import paths
 from workbench.base.wait import wait_until
 from workbench.hudi import timeline
+from workbench.source import postgres
 from workbench.spark import session
 from workbench.topic import topics
 from workbench.walkthroughs import operations
@@ -190,8 +191,18 @@ def delivered_again(drill):
 
 
 def differs(drill):
+    def publish(actions):
+        statement = f"ALTER PUBLICATION {flow.publication} SET (publish = '{actions}')"
+        postgres.execute(drill.world, statement, database=operations.DATABASE)
+
     with drill.gate:
-        session(drill.world).sql("DELETE FROM operations.payments_rt WHERE id BETWEEN 11 AND 13")
+        publish("insert, update")
+        postgres.execute(
+            drill.world,
+            "DELETE FROM payments WHERE id BETWEEN 11 AND 500",
+            database=operations.DATABASE,
+        )
+        publish("insert, update, delete")
         operate.reconcile(drill.world, FLOW)
         drill.named("differs")
         drill.capture_anew()

@@ -6,7 +6,7 @@ import pandas
 import pyarrow
 import pytest
 from workbench import hudi, operate
-from workbench.base import params
+from workbench.base import LakeError, params
 from workbench.operate import reconcile_sql, reconciling
 from worlds import with_settings
 
@@ -106,5 +106,9 @@ def test_a_result_is_shown_and_stored(tmp_path):
     last = operate.last_reconciliation(world, table)
     assert (last["is_equal"], last["differences"], last["rows"]) == (False, 1, [3, 2])
     assert "<b>" not in str(last)
+    (path,) = tmp_path.rglob("reconciliation.json")
+    path.write_text(path.read_text()[:20])
+    with pytest.raises(LakeError, match="run `workbench reconcile` again"):
+        operate.last_reconciliation(world, table)
     hudi.drop(None, world, table)
     assert operate.last_reconciliation(world, table) is None

@@ -135,7 +135,8 @@ class FlowReader:
             try:
                 yield from part()
             except WorkbenchError as e:
-                yield problem("not_observed", reason=e.message, location=e.location)
+                hint = e.hint or "remove the cause"
+                yield problem("not_observed", reason=e.message, location=e.location, hint=hint)
 
     def _observe_lake(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for _, lake in self.tables:

@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 import pandas as pd
 
-from ..base import World, files
+from ..base import LakeError, World, files
 from ..base.text import plural
 from ..display import show
 from ..hudi.tables import Table, table_state_dir
@@ -93,9 +93,20 @@ def last_reconciliation(world: World, table: Table) -> Optional[dict[str, Any]]:
 
     Returns:
         The attributes of `Reconciliation`, with differences as the number of keys; is_equal; and time (UTC, ISO 8601).
+
+    Raises:
+        LakeError: the stored result is damaged.
     """
-    text = files.read_text(_path(world, table))
-    return json.loads(text) if text else None
+    path = _path(world, table)
+    text = files.read_text(path)
+    try:
+        return dict(json.loads(text)) if text else None
+    except ValueError as e:
+        raise LakeError(
+            f"the last comparison of {table.name} cannot be read",
+            location=path,
+            hint="run `workbench reconcile` again",
+        ) from e
 
 
 def _path(world: World, table: Table) -> str:
