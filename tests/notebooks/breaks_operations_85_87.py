@@ -132,6 +132,7 @@ _postgres.execute(
             'stages["clustering"] = timed(cluster)',
             "cluster = lambda: None",
             {"file groups after the clustering": "regions"},
+            also_red=("the state of the load was cleaned away",),  # nothing replaced its files
         ),
         parameters={"scale": 0.1, "rounds": 2},
     ),

@@ -90,7 +90,7 @@ operations.change_payments(world, 50, seed=9)
 flow.sync(spark, world)""",
             {
                 "next offset after the restore": "evening",
-                "restored lake = source in the evening": "differs",
+                "restored lake = source in the evening": "differences",
             },
             also_red=("changed amounts since the evening",),
         ),

@@ -39,7 +39,14 @@ FOLLOWS = {
     "registry_down": {"connector_failed", "no_records", "slot_stalled"},
 }
 # they follow from a pause of the ingest or of the connector, which most recoveries are
-ALWAYS = {"stale", "unread_old", "schema_new", "not_observed", "connector_missing", "slot_missing"}
+ALWAYS = {"stale", "unread_old", "schema_new", "not_observed"}
+# the recovery removes and makes anew: topic, slot, connector and its offsets
+CAPTURED_ANEW = {"slot_missing", "offsets_lost", "topic_truncated", "differs"}
+WHILE_CAPTURED = {
+    *("topic_missing", "slot_missing", "slot_inactive"),
+    *("connector_missing", "connector_stopped", "offsets_lost"),
+}
+LOAD = {("stale", "amber"), ("unread_old", "amber")}  # a slow machine has them; they are true
 
 
 class Drill:
@@ -73,8 +80,8 @@ class Drill:
     def watch(self):
         while not self.stop.wait(2):
             begun = time.monotonic()
-            kinds = {p.kind for each in self.watcher.observe() for p in each.problems}
-            self.seen.append((begun, kinds))
+            seen = {p.kind: p.level for each in self.watcher.observe() for p in each.problems}
+            self.seen.append((begun, seen))
 
     def wait(self, kind, gone=False):
         def is_over():
@@ -243,10 +250,15 @@ def test_each_alarm_and_each_silence(world, tmp_path):
     faults = pd.DataFrame(drill.faults)
     picture = draw(drill, begin, tmp_path)
     print(faults.drop(columns=["begun", "end"]).round(1), picture, sep="\n")
-    false = [
-        (round(at - begin), kind) for at, kinds in drill.seen for kind in kinds - allowed(drill, at)
+    unexpected = [
+        (round(at - begin), kind, level)
+        for at, seen in drill.seen
+        for kind, level in seen.items()
+        if kind not in allowed(drill, at)
     ]
-    assert not false, false
+    slow = [each for each in unexpected if each[1:] in LOAD]
+    print(f"{len(drill.seen)} observations; warnings of a slow machine: {slow}")
+    assert slow == unexpected, sorted({*unexpected} - {*slow})
     assert faults["equal"].all() and (faults["named"] <= NAMED_S).all(), faults
     assert (faults["recovered"] <= RECOVERED_S).all(), faults
 
@@ -257,11 +269,12 @@ def allowed(drill, at):
     for each in drill.faults:
         if each["begun"] <= at <= each["end"] + 30:
             kinds |= {each["kind"], *FOLLOWS.get(each["kind"], ()), *ALWAYS}
+            kinds |= WHILE_CAPTURED if each["kind"] in CAPTURED_ANEW else set()
     return kinds
 
 
 def draw(drill, begin, folder):
-    """Draw the faults (bars) and the observations that named a kind (dots); return the path."""
+    """Draw the faults (bars) and what each observation named (dots, in the color of its level); return the path."""
     kinds = [each["kind"] for each in drill.faults]
     kinds += sorted({kind for _, seen in drill.seen for kind in seen} - {*kinds})
     figure, axes = plt.subplots(figsize=(11, 0.35 * len(kinds) + 1.2), layout="constrained")
@@ -269,9 +282,13 @@ def draw(drill, begin, folder):
         lane, start = kinds.index(each["kind"]), (each["begun"] - begin) / 60
         axes.barh(lane, (each["end"] - begin) / 60 - start, left=start, color="lightgray")
     for at, seen in drill.seen:
-        for kind in seen:
-            axes.plot((at - begin) / 60, kinds.index(kind), ".", color="C3", markersize=3)
-    axes.set(xlabel="minute", title="Faults (bars), and what each observation named (dots)")
+        for kind, level in seen.items():
+            color = {"amber": "C1", "red": "C3"}[level]
+            axes.plot((at - begin) / 60, kinds.index(kind), ".", color=color, markersize=3)
+    title = (
+        "Faults until their recovery (bars), and what each observation named (amber and red dots)"
+    )
+    axes.set(xlabel="minute", title=title)
     axes.set_yticks(range(len(kinds)), kinds)
     axes.invert_yaxis()
     path = folder / "watch_hour.png"
