@@ -18,6 +18,7 @@ from workbench.operate import metrics, notify
 from workbench.operate.lake import Fresh, LakeReader, quantiles
 from workbench.operate.messages import Sample, TopicReader
 from workbench.operate.problems import PROBLEMS, Observation, level_of, problem
+from workbench.topic.registry import Decoder
 
 
 @pytest.fixture
@@ -240,7 +241,7 @@ def test_a_message_that_cannot_be_decoded_has_no_time(world, value):
             return None
 
     reader = TopicReader("t", "json", None)
-    assert reader._decode(world, Message()) == (0, 0)
+    assert reader._decode(Decoder(world), Message()) == (0, 0)
 
 
 def test_messages_are_visible_with_the_commit_that_has_them():

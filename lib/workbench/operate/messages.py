@@ -80,10 +80,11 @@ class TopicReader:
         if ends != self.ends:
             self.grown = time.time()
         messages = list(topics.consume(world, self.topic, start, ends, consumer))
-        samples, repeated = [], 0
+        # a decoder for each observation: ids begin anew in a registry that was reset
+        samples, repeated, decode = [], 0, registry.Decoder(world)
         # from the end, because the newest messages are the ones that wait
         for message in messages[:: -max(1, len(messages) // MAX_SAMPLES)]:
-            committed_ms, position = self._decode(world, message)
+            committed_ms, position = self._decode(decode, message)
             published = message.timestamp()[1] / 1000
             place = (message.partition() or 0, message.offset() or 0)
             samples.append(Sample(*place, committed_ms / 1000, published))
@@ -94,7 +95,7 @@ class TopicReader:
         self.ends = ends
         return offsets, samples, repeated
 
-    def _decode(self, world: World, message: Message) -> tuple[int, int]:
+    def _decode(self, decode: registry.Decoder, message: Message) -> tuple[int, int]:
         """Return when the source committed the change (ms since 1970), and its position; 0 if unknown.
 
         A tombstone, a snapshot's row, a message that cannot be decoded and a replayed one have neither.
@@ -104,7 +105,7 @@ class TopicReader:
             return 0, 0
         try:
             if self.format == "avro":
-                record = registry.inspect_message(world, value)["record"]
+                record = decode(value).record
             else:
                 body = json.loads(value)
                 record = body.get("payload", body)
