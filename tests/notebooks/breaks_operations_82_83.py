@@ -9,14 +9,15 @@ RECONCILE = [
             'check.equal("one key differs"',
             """
 from dataclasses import replace
+from workbench.operate.problems import problem
 
 _cell = {"key": "1", "column": "note", "source": "2.00", "lake": "1.00"}
 one_cell = replace(one_cell, counts={"different": 2}, differences=pd.DataFrame([_cell]))
-watched = replace(watched, problems=("stale",))""",
+watched = replace(watched, problems=(problem("slot_inactive", slot="s"),))""",
             {
                 "one key differs": "'different': 2",
                 "key, column, and cents of the difference": "('1', 'note', 100)",
-                "problems that watch reported": "'stale'",
+                "problems that watch reported": "'slot_inactive'",
             },
         ),
         # one kind was found only, and a change under way was named
