@@ -585,6 +585,10 @@ def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_p
         ("extends: local\nsources: {bikes: 7}\n", "sources.bikes is 7(?s:.*)a mapping with"),
         ("extends: local\nsources: 7\n", "sources is 7"),
         (
+            "extends: local\nconnect: {managed: false, jmx_metrics: true}\n",
+            "is not the embedded one",
+        ),
+        (
             f"extends: local\nsources: {{b: {{{SOURCE}, hots: x}}}}\n",
             "unknown key 'hots'(?s:.*)host",
         ),

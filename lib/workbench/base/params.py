@@ -505,6 +505,12 @@ def load_file(path: Path) -> World:
         raise _to_params_error(e, file) from None  # pydantic's text would show secrets
     if world.stack.embedded:
         _validate_embedded(world, file)
+    if world.connect.jmx_metrics and not world.manages("connect"):
+        raise ParamsError(
+            "connect.jmx_metrics is true, but this Kafka Connect is not the embedded one",
+            location=f"{file}: connect.jmx_metrics",
+            expected="false: whoever starts Kafka Connect also starts its JMX exporter",
+        )
     spark, kind = world.spark, os.environ.get("WORKBENCH_SPARK")
     # set in jobs on EMR and on the nodes of its cluster: they use the Spark that is installed there
     if kind and not world.stack.embedded:
