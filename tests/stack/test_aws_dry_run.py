@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Callable, NamedTuple
 
 import aws_double
 import boto3
@@ -203,10 +204,21 @@ def last_record(tmp_path):
     return max((tmp_path / "runs").glob("*/run.json"), key=lambda path: path.stat().st_mtime)
 
 
+class Cloud(NamedTuple):
+    """World `aws`.
+
+    Attributes:
+        run: runs notebooks, and returns the calls of AWS since its start.
+        command: runs a command of the workbench, and returns the completed process.
+    """
+
+    run: Callable
+    command: Callable
+
+
 @pytest.fixture
 def cloud(near, tmp_path):
-    """A function that runs the notebooks of a walkthrough in world `aws`; it returns the run's
-    record and the calls."""
+    """World `aws` on this machine."""
     root = tmp_path / "root"
     root.mkdir()
     for name in ("notebooks", "data", "docs", "deploy"):
@@ -252,7 +264,7 @@ def cloud(near, tmp_path):
     }
     double = aws_double.Double(moto, answers)
 
-    def run(*targets):
+    def command(*arguments):
         environment = {
             k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "WORKBENCH_SECRET_"))
         }
@@ -272,23 +284,16 @@ def cloud(near, tmp_path):
             LOGNAME="analyst",
         )  # what a session is called by
         environment.pop("WORKBENCH_PORT_BASE")
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "workbench.cli",
-                "run",
-                *targets,
-                "--world",
-                "aws",
-                "--timeout",
-                str(MOST),
-            ],
+        return subprocess.run(
+            [sys.executable, "-m", "workbench.cli", *arguments, "--world", "aws"],
             env=environment,
             capture_output=True,
             text=True,
             timeout=4 * MOST,
         )
+
+    def run(*targets):
+        done = command("run", *targets, "--timeout", str(MOST))
         found = json.loads(last_record(tmp_path).read_text())
         failed = [(n["path"], n["error"]) for n in found["notebooks"] if n["status"] != "passed"]
         assert done.returncode == 0 and not failed, (
@@ -296,7 +301,7 @@ def cloud(near, tmp_path):
         )
         return double.calls
 
-    yield run
+    yield Cloud(run, command)
     double.close()
     spark_tls.close()
     known.stop()
@@ -335,7 +340,7 @@ def same_calls(name, calls):
     ],
 )
 def test_the_calls_of_a_walkthrough(cloud, track):
-    calls = cloud(track)
+    calls = cloud.run(track)
     assert not [
         v
         for _, _, given in calls
@@ -348,10 +353,21 @@ def test_the_calls_of_a_walkthrough(cloud, track):
 @pytest.mark.drill
 def test_saved_sessions_pass(cloud, tmp_path):
     """Sessions with each table of the lake: explore.sql is Athena's, and hudi-rs reads from S3."""
-    cloud("11_source_database", "12_connectors", "13_hudi_ingest")
+    cloud.run("11_source_database", "12_connectors", "13_hudi_ingest")
     with saved_sessions.sessions() as prefix:
-        cloud(prefix)
+        cloud.run(prefix)
         found = saved_sessions.output(last_record(tmp_path).parent)
         assert "datalake/cdc_events" in found["saved"] and not found["failed"], found
-        cloud(*found["saved"].values())
+        cloud.run(*found["saved"].values())
     assert not saved_sessions.red_checks(json.loads(last_record(tmp_path).read_text()))
+
+
+@pytest.mark.drill
+def test_watch_observes_each_part_of_a_flow(cloud):
+    """Source, topic, registry and MSK Connect are asked, the timeline is read from S3."""
+    cloud.run("11_source_database", "12_connectors", "13_hudi_ingest")
+    done = cloud.command("watch", "10_outbox", "--once", "--json")
+    (seen,) = json.loads(done.stdout)
+    assert not [p for p in seen["problems"] if p["level"] == "red"], seen["problems"]
+    assert seen["unread"] == {"cdc_events": {"0": 0}} and seen["commits_per_hour"] > 0, seen
+    assert {*seen["states"].values()} == {"RUNNING"} and seen["retained"], seen
