@@ -13,7 +13,7 @@ import own_help
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from workbench import connect, explore, hudi, landing, stack, trace, walkthroughs
+from workbench import connect, explore, hudi, landing, operate, stack, trace, walkthroughs
 from workbench.base import wait_until
 from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.source import mariadb, postgres
@@ -220,6 +220,18 @@ class TestOneFlow:
         assert "nothing to change" not in text
         own.capture(bikes, "bikes", "riders")
         assert "nothing to change" in capsys.readouterr().out
+
+    def test_what_was_lost_with_a_slot_is_captured_anew(self, bikes, spark):
+        """A deleted row is in no snapshot, so only a new lake table is without it."""
+        connect.backend(bikes).stop("own_bikes")
+        postgres.drop_slot(bikes.source("bikes"), "msk_own_bikes", "bikes")
+        execute(bikes, "DELETE FROM stations WHERE station_id = 2")
+        results = operate.recapture(bikes, "bikes", progress=lambda line: None)
+        rows = {each.table: each.rows for each in results}
+        assert all(each.is_equal for each in results) and rows["stations"] == (199, 199), rows
+        assert connect.deployed(bikes, "own_bikes")["poll.interval.ms"] == "70"
+        execute(bikes, "UPDATE stations SET docks = 1 WHERE station_id = 3")
+        assert own.follow(bikes, "bikes")["stations"].upserts == 1
 
     @pytest.mark.parametrize("begins", [pytest.param("before", marks=pytest.mark.drill), "during"])
     def test_a_table_joins_while_a_transaction_is_open(self, bikes, spark, monkeypatch, begins):

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner
 from workbench import connect, operate, stack
 from workbench.base import files, paths
 from workbench.base.wait import wait_until
+from workbench.cli import main
 from workbench.connect import rest
 from workbench.hudi import timeline
 from workbench.hudi.tables import table_state_dir
@@ -101,8 +103,21 @@ def test_a_slot_that_was_dropped(world, watched, watcher):
     slot = operations.flow.config(world, operations.CONNECTOR)["slot.name"]
     postgres.drop_slot(world, slot, operations.DATABASE)
     wait_for(watcher, "slot_missing")
-    operations.start(world, 0.1)  # a new snapshot
+    operations.change_payments(world, 20, seed=3)  # they are lost
+    rows = operations.flow.count(world)
+    (result,) = operate.recapture(world, FLOW)
+    assert result.is_equal and result.rows == (rows, rows), result
     wait_for(operate.Watcher(watched, FLOW), "slot_missing", gone=True)
+
+
+def test_a_table_that_is_not_published(world, watched, watcher):
+    statement = f"ALTER PUBLICATION {operations.flow.publication} DROP TABLE payments"
+    postgres.execute(world, statement, database=operations.DATABASE)
+    operations.change_payments(world, 20, seed=4)
+    wait_for(watcher, "not_published")
+    done = CliRunner().invoke(main.app, ["recapture", FLOW, "--yes"])
+    assert done.exit_code == 0 and "no difference" in done.output, done
+    wait_for(operate.Watcher(watched, FLOW), "not_published", gone=True)
 
 
 def test_offsets_that_were_lost(world, spark, watcher):

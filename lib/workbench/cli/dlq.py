@@ -5,6 +5,7 @@ Modules that are slow to import are imported when their command runs.
 
 import typer
 
+from ..base import LakeError
 from ..base.terminal import echo, escape_unprintable
 from .options import WORLD, open_world
 
@@ -37,7 +38,17 @@ def show(
     """Show dead letters: origin, reason, and the message with its headers."""
     from ..topic import dlq
 
+    if "/" in topic:
+        raise LakeError(
+            f"{topic} is a folder in the lake, not a topic",
+            hint="hudi.dead_letters(spark, world, table) shows the dead letters of a lake table",
+        )
     rows = dlq.read(open_world(world), topic)
+    if len(rows) and not any(rows["topic"]):
+        raise LakeError(
+            f"the messages of topic {topic} are no dead letters",
+            expected="a topic that `workbench dlq list` names",
+        )
     for row in rows.head(limit).itertuples():
         replayed = ", replayed" if row.replayed else ""
         echo(f"offset {row.offset}{replayed}: {row.reason!r}")

@@ -1,4 +1,4 @@
-"""`workbench watch` and `reconcile`: the state of the captured flows, and whether the lake equals the sources.
+"""`workbench watch`, `reconcile` and `recapture`: state, comparison and repair of the captured flows.
 
 Modules that are slow to import are imported when their command runs.
 """
@@ -9,7 +9,7 @@ import typer
 
 from ..base import WorkbenchError
 from ..base.terminal import echo
-from .options import WORLD, open_world
+from .options import WORLD, YES, open_world
 
 COLORS = {"green": "green", "amber": "yellow", "red": "red"}
 
@@ -79,7 +79,29 @@ def reconcile(
         raise typer.Exit(1)
 
 
+def recapture(
+    flow: str = typer.Argument(..., help="Name of an own flow, or of a walkthrough."),
+    yes: bool = YES,
+    world: str = WORLD,
+) -> None:
+    """Capture a flow anew: its lake tables and topics are removed, and a new snapshot is ingested. Sources stay.
+
+    The labels of the lake tables are lost. The exit code is 1 if lake and source differ afterwards.
+    """
+    from .. import operate, walkthroughs
+
+    loaded = open_world(world)
+    walkthrough, _ = walkthroughs.find_captured_table(flow, loaded)
+    existing = walkthrough.resources.remaining(loaded)
+    for kind in ("tables in the lake", "topics", "connectors"):
+        echo(f"{kind}: {', '.join(existing[kind])}")
+    if not yes:
+        typer.confirm("Remove these, and capture the tables anew?", default=False, abort=True)
+    if not all(result.is_equal for result in operate.recapture(loaded, flow, echo)):
+        raise typer.Exit(1)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (watch, reconcile):
+    for command in (watch, reconcile, recapture):
         app.command()(command)

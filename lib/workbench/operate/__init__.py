@@ -1,6 +1,7 @@
 """Operation of the captured flows: freshness, lag, retained log, and reconciliation with the source."""
 
 from .lake import pending as pending
+from .recapturing import recapture as recapture
 from .reconcile_result import Reconciliation as Reconciliation
 from .reconcile_result import last_reconciliation as last_reconciliation
 from .reconciling import reconcile as reconcile

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -74,6 +75,7 @@ class FlowReader:
     def __init__(self, name: str, world: World, flow: CaptureFlow):
         """Load what earlier observations saw."""
         self.name, self.world, self.flow, self.limits = name, world, flow, world.watch
+        self._problem = partial(problem, flow=name)
         self.topics = {
             each.name: TopicReader(flow.topic(world, each.name), each.format, flow.db)
             for each in flow.captures
@@ -104,7 +106,7 @@ class FlowReader:
         freshness = quantiles(fresh for reader in readers for fresh in reader.fresh)
         limit = level_of(freshness["p95"], self.limits.freshness_s) if freshness else ""
         if freshness and limit:
-            problems.append(problem("stale", limit, seconds=freshness["p95"], **freshness))
+            problems.append(self._problem("stale", limit, seconds=freshness["p95"], **freshness))
         content = json.dumps(dataclasses.asdict(self.memory)).encode()
         paths.write_private_file(self._memory_file, content)
         return Observation(
@@ -136,7 +138,9 @@ class FlowReader:
                 yield from part()
             except WorkbenchError as e:
                 hint = e.hint or "remove the cause"
-                yield problem("not_observed", reason=e.message, location=e.location, hint=hint)
+                yield self._problem(
+                    "not_observed", reason=e.message, location=e.location, hint=hint
+                )
 
     def _observe_lake(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for _, lake in self.tables:
@@ -144,18 +148,20 @@ class FlowReader:
             lake.read()
             ahead = lake.seconds_ahead()
             if ahead > 1:  # the clocks of two machines differ by less
-                yield problem("clock_back", table=name, seconds=ahead)
+                yield self._problem("clock_back", table=name, seconds=ahead)
             for instant, seconds in lake.interrupted(self.world):
-                yield problem("ingest_interrupted", table=name, instant=instant, seconds=seconds)
+                yield self._problem(
+                    "ingest_interrupted", table=name, instant=instant, seconds=seconds
+                )
             reasons = Counter(dlq.reasons(dead_letters_path(self.world, lake.table)))
             figures["dead_letters"][name] = dict(reasons)
             for reason, count in reasons.items():
-                yield problem("dead_letters", table=name, count=count, reason=reason)
+                yield self._problem("dead_letters", table=name, count=count, reason=reason)
             if lake.small_files() > self.limits.small_files:
-                yield problem("small_files", table=name, files=lake.small_files())
+                yield self._problem("small_files", table=name, files=lake.small_files())
             ratio = lake.log_bytes / max(1, sum(lake.base_files.values()))
             if ratio > self.limits.log_ratio and lake.log_bytes > SMALL_FILE_BYTES:
-                yield problem("unmerged_logs", table=name, ratio=ratio)
+                yield self._problem("unmerged_logs", table=name, ratio=ratio)
 
     def _observe_topics(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
         for name, reader in self.topics.items():
@@ -165,16 +171,14 @@ class FlowReader:
             try:
                 offsets, samples, repeated = reader.read(self.world, consumer, first)
             except StackError as e:
-                yield problem("kafka_down", reason=e.message)
+                yield self._problem("kafka_down", reason=e.message)
                 return
             except LakeError:
                 if reader.ends or any(lake.committed() for lake in tables):
-                    yield problem("topic_missing", topic=reader.topic)
+                    yield self._problem("topic_missing", topic=reader.topic)
                 continue
             if repeated:
-                yield problem(
-                    "delivered_again", topic=reader.topic, messages=repeated, flow=self.name
-                )
+                yield self._problem("delivered_again", topic=reader.topic, messages=repeated)
             for lake in tables:
                 lake.add(samples)
                 if not lake.is_landed:
@@ -193,11 +197,9 @@ class FlowReader:
             reached = committed.get(partition, 0)
             unread[partition] = max(0, end - max(low, reached))
             if reached > end:
-                yield problem(
-                    "topic_ahead", topic=topic, committed=reached, end=end, flow=self.name
-                )
+                yield self._problem("topic_ahead", topic=topic, committed=reached, end=end)
             elif low > reached:
-                yield problem("topic_truncated", topic=topic, messages=low - reached)
+                yield self._problem("topic_truncated", topic=topic, messages=low - reached)
         figures["unread"][lake.table.name] = unread
         count = sum(unread.values())
         seconds = lake.waiting_s(count)
@@ -205,8 +207,8 @@ class FlowReader:
         if level:
             # a table that was never ingested waits for its first ingest
             level = level if committed else "amber"
-            values = {"topic": topic, "unread": count, "seconds": seconds, "flow": self.name}
-            yield problem("unread_old", level, table=lake.table.name, **values)
+            values = {"topic": topic, "unread": count, "seconds": seconds}
+            yield self._problem("unread_old", level, table=lake.table.name, **values)
 
     def _observe_schemas(self) -> Iterator[Problem]:
         artifacts = [
@@ -218,7 +220,7 @@ class FlowReader:
         try:
             rows = registry.artifacts(self.world, artifacts) if artifacts else None
         except StackError as e:
-            yield problem("registry_down", reason=e.message)
+            yield self._problem("registry_down", reason=e.message)
             return
         memory, counts = self.memory, Counter(rows["artifact"]) if rows is not None else Counter()
         for artifact, versions in counts.items():
@@ -226,7 +228,7 @@ class FlowReader:
                 memory.new_versions[artifact] = time.time()
             memory.versions[artifact] = versions
             if memory.new_versions.get(artifact, 0) > time.time() - WINDOW_S:
-                yield problem("schema_new", artifact=artifact, version=versions)
+                yield self._problem("schema_new", artifact=artifact, version=versions)
 
     def _observe_connectors(self, figures: dict[str, Any]) -> Iterator[Problem]:
         try:
@@ -235,9 +237,9 @@ class FlowReader:
                 if name in existing:
                     yield from self._observe_connector(name, figures)
                 else:
-                    yield problem("connector_missing", connector=name)
+                    yield self._problem("connector_missing", connector=name)
         except (StackError, ConnectorError) as e:
-            yield problem("connect_down", reason=e.message)
+            yield self._problem("connect_down", reason=e.message)
 
     def _observe_connector(self, name: str, figures: dict[str, Any]) -> Iterator[Problem]:
         status, offset = connect.status(self.world, name), connect.offset(self.world, name)
@@ -245,13 +247,13 @@ class FlowReader:
         figures["states"][name] = states
         reason = validation.failure_message(name, status)
         if reason:
-            yield problem("connector_failed", connector=name, reason=reason)
+            yield self._problem("connector_failed", connector=name, reason=reason)
         elif states != "RUNNING":
-            yield problem("connector_stopped", connector=name, states=states)
+            yield self._problem("connector_stopped", connector=name, states=states)
         if offset and name not in self.memory.had_offset:
             self.memory.had_offset.append(name)
         elif offset == {} and name in self.memory.had_offset:
-            yield problem("offsets_lost", connector=name, flow=self.name)
+            yield self._problem("offsets_lost", connector=name)
 
     def _observe_slots(self, figures: dict[str, Any]) -> Iterator[Problem]:
         if not self.flow.publication:
@@ -261,12 +263,12 @@ class FlowReader:
             for name in self.flow.deployed_connectors:
                 slot = self.flow.config(self.world, name).get("slot.name", "")
                 if slot not in slots.index:
-                    yield problem("slot_missing", slot=slot, flow=self.name)
+                    yield self._problem("slot_missing", slot=slot)
                 else:
                     yield from self._observe_slot(slot, slots.loc[slot], figures)
             yield from self._observe_source()
         except WorkbenchError as e:
-            yield problem("source_down", reason=e.location or e.message, source=self.name)
+            yield self._problem("source_down", reason=e.location or e.message, source=self.name)
 
     def _observe_slot(
         self, name: str, slot: pandas.Series, figures: dict[str, Any]
@@ -274,10 +276,10 @@ class FlowReader:
         now, retained = time.time(), int(slot["bytes_behind"])
         figures["retained"][name] = retained
         if slot["wal_status"] == "lost":
-            yield problem("slot_lost", slot=name, flow=self.name)
+            yield self._problem("slot_lost", slot=name)
             return
         if not slot["active"]:
-            yield problem("slot_inactive", slot=name)
+            yield self._problem("slot_inactive", slot=name)
         history = self._retained.setdefault(name, deque(maxlen=MAX_RETAINED))
         history.append((now, retained))
         levels = [level_of(retained / MIB, self.limits.retained_mib)]
@@ -288,12 +290,12 @@ class FlowReader:
             level = max(levels, key=LEVELS.index)
             full = f"; at this rate the disk is full in {hours:.1f} h" * (len(levels) > 1)
             full *= hours < math.inf
-            yield problem("slot_retains", level, slot=name, mib=retained / MIB, full=full)
+            yield self._problem("slot_retains", level, slot=name, mib=retained / MIB, full=full)
         confirmed, since = self.memory.confirmed.get(name, ("", now))
         if confirmed != slot["confirmed"] or retained <= history[0][1]:
             self.memory.confirmed[name] = (slot["confirmed"], now)
         elif slot["active"] and now - since > self.limits.stalled_s:
-            yield problem("slot_stalled", slot=name, seconds=now - since)
+            yield self._problem("slot_stalled", slot=name, seconds=now - since)
 
     def _hours_until_full(self, history: deque[tuple[float, int]]) -> float:
         """Return when a slot's log fills the disk at its rate of growth; inf if it does not grow."""
@@ -309,7 +311,7 @@ class FlowReader:
         published = {*frame[frame["publication"] == self.flow.publication]["table"]}
         sources = [capture.source for capture in self.flow.captures]
         for table in sorted({*sources} - published):
-            yield problem("not_published", table=table, publication=self.flow.publication)
+            yield self._problem("not_published", table=table, publication=self.flow.publication)
         rows = postgres.query(self.world, CHANGED_ROWS, [sources], self.flow.database)
         counts, now = dict(zip(rows["name"], map(int, rows["n"]))), time.time()
         for capture in self.flow.captures:
@@ -322,7 +324,7 @@ class FlowReader:
             self.memory.changed[source] = (before, since)
             if now - since > self.limits.silent_s:
                 values = {"rows": counts[source] - before, "seconds": now - since}
-                yield problem("no_records", connector=capture.connector, **values)
+                yield self._problem("no_records", connector=capture.connector, **values)
 
     def _observe_disk(self) -> Iterator[Problem]:
         folder = paths.local_path(self.world.lake.root)
@@ -330,7 +332,7 @@ class FlowReader:
             mib = shutil.disk_usage(folder).free / MIB
             level = level_of(mib, self.limits.disk_free_mib)
             if level:
-                yield problem("disk_full", level, folder=paths.display_path(folder), mib=mib)
+                yield self._problem("disk_full", level, folder=paths.display_path(folder), mib=mib)
 
     def _observe_reconciliation(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for _, lake in self.tables:
@@ -340,4 +342,4 @@ class FlowReader:
             figures["reconciled"][table] = last["time"]
             if last["differences"]:
                 values = {"differences": last["differences"], "time": last["time"]}
-                yield problem("differs", table=table, flow=self.name, **values)
+                yield self._problem("differs", table=table, **values)

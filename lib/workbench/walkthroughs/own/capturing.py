@@ -15,11 +15,12 @@ from ...source.databases import MARIADB
 from ...source.names import identifier
 from ...spark import session
 from ...topic import topics
-from ..resources import OWN_PREFIX
+from ..resources import OWN_PREFIX, SCHEMAS
+from ..steps import Product
 from ..walkthrough import Walkthrough
 from . import comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import OwnFlow, open_flow
+from .flow import OwnFlow, load, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 _bundled: list[Walkthrough] = []
@@ -106,6 +107,24 @@ def capture(
     if poll:
         progress("polling sees no deletes, and of several changes between two polls only the last")
     return _complete(world, name, progress)
+
+
+def recapture(world: World, flow: str, progress: Callable[[str], None] = print) -> pandas.DataFrame:
+    """Remove lake tables, topics and connector of a flow, and capture its tables from a new snapshot.
+
+    Returns:
+        The frame of `capture`.
+
+    Raises:
+        LakeError: there is no such flow.
+        SourceError: a table cannot be read. Nothing was removed.
+    """
+    at, captured = open_flow(world, flow)
+    comparing.require_tables(at, captured)
+    load(world, flow).resources.remove(world, Product.TABLES, Product.TOPICS, keep=(SCHEMAS,))
+    tables = [each.model_copy(update={"joined": False}) for each in captured.declared.tables]
+    files.write(flow, captured.declared.with_tables(tables))
+    return _complete(world, flow, progress)
 
 
 def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
