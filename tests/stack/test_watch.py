@@ -107,7 +107,9 @@ def test_a_slot_that_was_dropped(world, watched, watcher):
     rows = operations.flow.count(world)
     (result,) = operate.recapture(world, FLOW)
     assert result.is_equal and result.rows == (rows, rows), result
-    wait_for(operate.Watcher(watched, FLOW), "slot_missing", gone=True)
+    wait_for(watcher, "slot_missing", gone=True)
+    (payments,) = [lake for _, lake in watcher._readers[FLOW].tables]
+    assert not payments.waiting, "a message of the topic that was removed is waited for"
 
 
 def test_a_table_that_is_not_published(world, watched, watcher):

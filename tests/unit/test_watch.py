@@ -251,10 +251,19 @@ def test_messages_are_visible_with_the_commit_that_has_them():
     fast, slow = LakeReader(None, "t"), LakeReader(None, "t")
     fast.commits = {"1": ({0: 3}, now - 5), "2": ({0: 4}, now - 1)}
     for lake in (fast, slow):
-        lake.add(samples)
+        lake.add(samples, {0: 4})
     assert [round(each.to_lake) for each in fast.fresh] == [3, 3, 3, 7]
     assert (len(fast.waiting), len(slow.waiting), len(slow.fresh)) == (0, 4, 0)
     assert round(slow.waiting_s(4)) == 8 and fast.waiting_s(0) == 0
+
+
+def test_messages_of_a_topic_that_was_made_anew_are_not_waited_for():
+    samples = [Sample(0, offset, 0, time.time() - 90) for offset in (2, 500)]
+    lake = LakeReader(None, "t")
+    lake.add(samples, {0: 501})
+    assert round(lake.waiting_s(2)) == 90
+    lake.add([], {0: 3})
+    assert [each.offset for each in lake.waiting] == [2]
 
 
 def test_after_a_restore_the_wait_begins_anew():

@@ -75,7 +75,7 @@ class LakeReader:
     def read(self) -> None:
         """Read the timeline: which commits are new, and which were removed by a restore."""
         if not hudi.exists(self.table):
-            self.commits, self.base_files, self.log_bytes = {}, {}, 0
+            self.commits, self.base_files, self.log_bytes, self.waiting = {}, {}, 0, []
             return
         actions = completed_actions(self.table)
         commits = {}
@@ -89,6 +89,8 @@ class LakeReader:
                 commits[action.instant] = (parsed, complete)
             else:
                 commits[action.instant] = self.commits[action.instant]
+        if self.commits and not commits.keys() & self.commits.keys():
+            self.waiting = []  # the table was made anew, and with it perhaps its topic
         self._has_changed |= commits.keys() != self.commits.keys()
         self.commits = commits
         if self._has_changed and time.time() - self._listed > FILES_EVERY_S:
@@ -107,9 +109,17 @@ class LakeReader:
         offsets = [part for part, complete in self.commits.values() if part and complete < before]
         return offsets[-1] if offsets else {}
 
-    def add(self, samples: Iterable[Sample]) -> None:
-        """Add new messages, and find those that commits have made visible."""
-        self.waiting += samples
+    def add(self, samples: Iterable[Sample], ends: Offsets) -> None:
+        """Add new messages, and find those that commits have made visible.
+
+        Args:
+            samples: the messages.
+            ends: {partition: offset after the last message}. A topic that was made anew ends before messages
+                that the topic of before had; these are not waited for any more.
+        """
+        self.waiting = [
+            each for each in (*self.waiting, *samples) if each.offset < ends.get(each.partition, 0)
+        ]
         for offsets, complete in self.commits.values():
             later = []
             for each in self.waiting:

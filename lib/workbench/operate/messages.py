@@ -72,6 +72,8 @@ class TopicReader:
         """
         offsets = topics.watermark_offsets(world, self.topic, consumer)
         ends = {partition: end for partition, (_, end) in offsets.items()}
+        if any(ends.get(partition, 0) < end for partition, end in self.ends.items()):
+            self.ends, self._known = {}, {}  # the topic was made anew
         begin, limit = (self.ends, MAX_READ) if self.ends else (first, MAX_FIRST)
         start = {
             p: min(end, max(low, begin.get(p, low), end - limit))

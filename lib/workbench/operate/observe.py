@@ -180,7 +180,7 @@ class FlowReader:
             if repeated:
                 yield self._problem("delivered_again", topic=reader.topic, messages=repeated)
             for lake in tables:
-                lake.add(samples)
+                lake.add(samples, reader.ends)
                 if not lake.is_landed:
                     yield from self._compare_offsets(reader.topic, offsets, lake, figures)
 
