@@ -98,7 +98,10 @@ def test_a_connect_that_was_killed(world, watcher):
     wait_for(watcher, "connect_down", gone=True)
 
 
-def test_a_slot_that_was_dropped(world, watched, watcher):
+def test_a_slot_that_was_dropped(world, watcher):
+    operations.change_payments(world, 20, seed=2)
+    operations.flow.wait_until_captured(world)
+    watcher.observe()  # messages that wait, and whose topic the repair removes
     rest.KafkaConnect(world).stop(operations.CONNECTOR)
     slot = operations.flow.config(world, operations.CONNECTOR)["slot.name"]
     postgres.drop_slot(world, slot, operations.DATABASE)
