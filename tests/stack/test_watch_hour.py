@@ -169,6 +169,8 @@ def registry_down(drill):
     stack.stop("apicurio")
     drill.named("registry_down")
     stack.ensure_running(drill.world, "apicurio")
+    connect.restart(drill.world, connector)  # a task that needed a schema meanwhile has failed
+    connect.wait_running(drill.world, connector)
 
 
 def disk_full(drill):
