@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from workbench import operate
 from workbench.base import params
-from workbench.base.errors import ParamsError, StackError
+from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.base.paths import ROOT
 from workbench.base.secrets import Secret
 from workbench.operate import metrics, notify
@@ -271,3 +271,12 @@ def test_after_a_restore_the_wait_begins_anew():
     assert lake.waiting_s(5) == pytest.approx(0, abs=0.1)
     lake._unread_since -= 20
     assert lake.waiting_s(5) == pytest.approx(20, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["20_query_based_cdc", "70_eventual_consistency", "50_time_travel/artists", "90_your_own"],
+)
+def test_what_cannot_be_captured_anew_is_refused_before_anything_is_removed(world, name):
+    with pytest.raises(LakeError, match="no flow with lake tables"):
+        operate.recapture(world, name)

@@ -88,13 +88,12 @@ def recapture(
 
     The labels of the lake tables are lost. The exit code is 1 if lake and source differ afterwards.
     """
-    from .. import operate, walkthroughs
+    from .. import operate
 
     loaded = open_world(world)
-    walkthrough, _ = walkthroughs.find_captured_table(flow, loaded)
-    existing = walkthrough.resources.remaining(loaded)
-    for kind in ("tables in the lake", "topics", "connectors"):
-        echo(f"{kind}: {', '.join(existing[kind])}")
+    for kind, names in operate.resources_to_remove(loaded, flow).items():
+        if names:
+            echo(f"{kind}: {', '.join(names)}")
     if not yes:
         typer.confirm("Remove these, and capture the tables anew?", default=False, abort=True)
     if not all(result.is_equal for result in operate.recapture(loaded, flow, echo)):

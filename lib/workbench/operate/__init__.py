@@ -2,6 +2,7 @@
 
 from .lake import pending as pending
 from .recapturing import recapture as recapture
+from .recapturing import resources_to_remove as resources_to_remove
 from .reconcile_result import Reconciliation as Reconciliation
 from .reconcile_result import last_reconciliation as last_reconciliation
 from .reconciling import reconcile as reconcile

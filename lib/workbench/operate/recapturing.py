@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable
 
 from .. import hudi, stack, walkthroughs
-from ..base import LakeError, World
+from ..base import LakeError, SourceError, World
 from ..source import postgres
 from ..source.names import format_sql
 from ..spark import session
@@ -17,60 +17,94 @@ from ..walkthroughs.walkthrough import Walkthrough
 from .reconcile_result import Reconciliation
 from .reconciling import reconcile
 
+KEPT = (SCHEMAS, SOURCE_TABLES)
+
 
 def recapture(
     world: World, flow: str, progress: Callable[[str], None] = print
 ) -> list[Reconciliation]:
-    """Remove lake tables, topics and connectors of a flow; capture its tables from a new snapshot, and compare.
+    """Remove topics, connector and lake tables of a flow, capture its tables from a new snapshot, and compare.
 
     The source tables stay as they are. The labels of the lake tables are lost. A repeated call completes an
-    interrupted one.
+    interrupted one. An ingest that runs continuously must be stopped before.
 
     Args:
         world: the world.
         flow: name of an own flow, or of a walkthrough.
-        progress: called with a line for each table.
+        progress: called with the result for each lake table.
 
     Returns:
         The result of `reconcile` for each lake table.
 
     Raises:
-        LakeError: there is no such flow.
+        LakeError: there is no such flow, or it cannot be captured anew by this function. Nothing was removed.
         SourceError: the source cannot be read. Nothing was removed.
     """
-    walkthrough, table = walkthroughs.find_captured_table(flow, world)
-    captured = walkthrough.flow
-    if table or not captured:
-        raise LakeError(f"{flow} is not a flow", expected="an own flow, or a walkthrough")
+    resources_to_remove(world, flow)
+    walkthrough, at, captured = _find(world, flow)
     if walkthrough.resources.own:
-        own.recapture(world, walkthrough.name, progress)
+        own.recapture(world, walkthrough.name)
     else:
-        _recapture(world, walkthrough, captured)
+        publish(at, captured)
+        walkthrough.resources.remove(at, Product.TOPICS, keep=KEPT)
+        for table in captured.tables(at):
+            hudi.drop(session(at), at, table)
+        captured.deploy(at)
+        captured.sync(session(at), at, label=captured.label)
     return reconcile(world, walkthrough.name, progress=lambda result: progress(repr(result)))
 
 
-def _recapture(world: World, walkthrough: Walkthrough, flow: CaptureFlow) -> None:
-    stack.ensure_running(world, *walkthrough.steps.services)
-    for name in flow.names:
-        flow.count(world, name)  # the source can be read
-    existing = [table for table in flow.tables(world) if hudi.exists(table)]
-    kinds = {flow.source_kind(world, table) for table in existing}
-    publish(world, flow)
-    walkthrough.resources.remove(
-        world, Product.TABLES, Product.TOPICS, keep=(SCHEMAS, SOURCE_TABLES)
-    )
-    flow.deploy(world)
-    kind = "landed" if "landed" in kinds else ""
-    flow.sync(session(world), world, kind=kind, label=flow.label)
+def resources_to_remove(world: World, flow: str) -> dict[str, list[str]]:
+    """Return what `recapture` removes, {kind: names}; the services of the flow are started.
+
+    Raises:
+        LakeError: there is no such flow, it has no lake tables, or they are ingested from landed files.
+        SourceError: a source table cannot be read.
+    """
+    walkthrough, at, captured = _find(world, flow)
+    stack.ensure_running(at, *walkthrough.steps.services)
+    for name in captured.names:
+        captured.count(at, name)
+    tables = [table for table in captured.tables(at) if hudi.exists(table)]
+    if any(captured.source_kind(at, table) == "landed" for table in tables):
+        raise LakeError(
+            f"the lake tables of {flow} are ingested from landed files",
+            hint="run the notebooks of the walkthrough again, from that on connectors on",
+        )
+    removed = walkthrough.resources.remaining(world, Product.TOPICS, keep=KEPT)
+    return {"lake tables": [table.name for table in tables], **removed}
+
+
+def _find(world: World, flow: str) -> tuple[Walkthrough, World, CaptureFlow]:
+    """Return a walkthrough, the world of its source, and its captured tables."""
+    walkthrough, table = walkthroughs.find_captured_table(flow, world)
+    source, captured = walkthrough.resources.own, walkthrough.flow
+    at = world.source(source.name) if source else world
+    if table or not captured or not captured.tables(at):
+        raise LakeError(
+            f"{flow} is no flow with lake tables of its own",
+            expected="the name of an own flow, or of a walkthrough that ingests captured tables",
+        )
+    return walkthrough, at, captured
 
 
 def publish(world: World, flow: CaptureFlow) -> None:
-    """Add captured tables to the publication of a flow if it lacks them; other tables stay."""
+    """Add captured tables to the publication of a flow if it lacks them; other tables stay.
+
+    Raises:
+        SourceError: the publication does not exist.
+    """
     if not flow.publication:
         return
     frame = postgres.publications(world, flow.database)
-    published = {*frame[frame["publication"] == flow.publication]["table"]}
-    for table in sorted({capture.source for capture in flow.captures} - published):
+    published = frame[frame["publication"] == flow.publication]["table"]
+    sources = [capture.source for capture in flow.captures]
+    if published.empty:
+        raise SourceError(
+            f"publication {flow.publication} does not exist, or publishes no table",
+            hint=f"postgres.create_publication(world, {flow.publication!r}, {sources}, {flow.database!r})",
+        )
+    for table in sorted({*sources} - {*published}):
         statement = format_sql(
             "ALTER PUBLICATION {} ADD TABLE {}", flow.publication, tuple(table.split("."))
         )

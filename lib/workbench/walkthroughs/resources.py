@@ -87,11 +87,20 @@ class OwnedResources:
                 names.add(config[HISTORY_TOPIC])
         return names
 
-    def remaining(self, world: World) -> dict[str, list[str]]:
-        """Return the existing resources, {kind: names}. After a full reset each list is empty."""
+    def remaining(
+        self, world: World, *products: Product, keep: Collection[str] = ()
+    ) -> dict[str, list[str]]:
+        """Return the existing resources, {kind: names}. After a full reset each list is empty.
+
+        Args:
+            world: the world.
+            *products: the products to which they belong, by default all.
+            keep: titles of kinds that are left out.
+        """
         world, names = _source_world(self, world), dict[str, list[str]]()
         for kind in KINDS:
-            names.setdefault(kind.title, []).extend(kind.remaining(self, world))
+            if kind.product in (products or Product) and kind.title not in keep:
+                names.setdefault(kind.title, []).extend(kind.remaining(self, world))
         return names
 
     def remaining_connectors(self, world: World) -> list[str]:

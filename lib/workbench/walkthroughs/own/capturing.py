@@ -20,7 +20,7 @@ from ..steps import Product
 from ..walkthrough import Walkthrough
 from . import comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import OwnFlow, load, open_flow
+from .flow import LABEL, OwnFlow, load, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 _bundled: list[Walkthrough] = []
@@ -109,22 +109,26 @@ def capture(
     return _complete(world, name, progress)
 
 
-def recapture(world: World, flow: str, progress: Callable[[str], None] = print) -> pandas.DataFrame:
-    """Remove lake tables, topics and connector of a flow, and capture its tables from a new snapshot.
-
-    Returns:
-        The frame of `capture`.
+def recapture(world: World, flow: str) -> None:
+    """Remove topics, connector and lake tables of a flow, and capture its tables from a new snapshot.
 
     Raises:
         LakeError: there is no such flow.
-        SourceError: a table cannot be read. Nothing was removed.
+        SourceError: a table does not exist any more. Nothing was removed.
     """
     at, captured = open_flow(world, flow)
     comparing.require_tables(at, captured)
-    load(world, flow).resources.remove(world, Product.TABLES, Product.TOPICS, keep=(SCHEMAS,))
+    load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
+    for table in captured.tables(at):
+        hudi.drop(session(at), at, table)
     tables = [each.model_copy(update={"joined": False}) for each in captured.declared.tables]
     files.write(flow, captured.declared.with_tables(tables))
-    return _complete(world, flow, progress)
+    at, captured = open_flow(world, flow)
+    _deploy(at, captured, captured.declared.tables)
+    position = captured.db.log_position(at, captured.database)
+    captured.sync(session(at), at)
+    for table in filter(hudi.exists, captured.tables(at)):
+        hudi.label(at, table, LABEL, position)
 
 
 def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
