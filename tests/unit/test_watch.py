@@ -88,7 +88,7 @@ def test_freshness_is_that_of_the_whole_way():
 def test_a_line_for_each_flow_and_each_problem():
     texts = [text for text, _ in operate.lines(observed(DISK))]
     assert "payments" in texts[1] and " red " in texts[1]
-    assert texts[2].startswith("payments disk: var has 100 MiB left\n    clean the lake")
+    assert texts[2].startswith("payments disk, disk_full: var has 100 MiB left\n    clean the lake")
 
 
 class Webhook(BaseHTTPRequestHandler):

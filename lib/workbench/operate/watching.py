@@ -200,7 +200,10 @@ def lines(observed: Sequence[Observation]) -> Iterator[tuple[str, str]]:
     yield from zip(table[1:], [each.level for each in observed])
     for each in observed:
         for problem in each.problems:
-            yield f"{each.flow} {problem.signal}: {problem.text}\n    {problem.step}", problem.level
+            yield (
+                f"{each.flow} {problem.signal}, {problem.kind}: {problem.text}\n    {problem.step}",
+                problem.level,
+            )
 
 
 def to_json(observed: Sequence[Observation]) -> str:

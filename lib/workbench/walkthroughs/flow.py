@@ -156,6 +156,7 @@ class CaptureFlow(CaptureSet):
             timeout=60,
             interval=0.2,
             failure_reason=lambda: connect.failure(world, capture.connector),
+            hint="`workbench watch --once` reports what is wrong with the flow",
         )
 
     def _last_captured_position(self, world: World, capture: Capture) -> int:

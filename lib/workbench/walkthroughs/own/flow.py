@@ -102,6 +102,7 @@ class OwnFlow(CaptureFlow):
             timeout=120,
             interval=0.1,
             failure_reason=lambda: connect.failure(world, self.connector),
+            hint="`workbench watch --once` reports what is wrong with the flow",
         )
 
     def _mark(self, world: World) -> Callable[[], bool]:
