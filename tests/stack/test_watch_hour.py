@@ -33,8 +33,11 @@ MINUTES = float(os.environ.get("WATCH_MINUTES", "60"))
 flow, connector = operations.flow, operations.CONNECTOR
 # what a fault brings with it, beside its own kind
 FOLLOWS = {
-    # Connect publishes the changes since its last committed offset again
-    "connect_down": {"slot_inactive", "no_records", "connector_stopped", "delivered_again"},
+    # Connect publishes the changes since its last committed offset again, and for a moment of its start has no connector
+    "connect_down": {
+        *("slot_inactive", "no_records", "connector_stopped"),
+        *("connector_missing", "delivered_again"),
+    },
     "slot_missing": {"connector_stopped", "no_records"},
     "offsets_lost": {"connector_stopped", "slot_inactive", "no_records"},
     "registry_down": {"connector_failed", "no_records", "slot_stalled"},
