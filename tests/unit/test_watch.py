@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import on_aws
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from workbench import operate
+from workbench import hudi, operate
 from workbench.base import params
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.base.paths import ROOT
@@ -19,6 +19,7 @@ from workbench.operate.lake import Fresh, LakeReader, quantiles
 from workbench.operate.messages import Sample, TopicReader
 from workbench.operate.problems import PROBLEMS, Observation, level_of, problem
 from workbench.topic.registry import Decoder
+from worlds import with_settings
 
 
 @pytest.fixture
@@ -264,6 +265,19 @@ def test_messages_of_a_topic_that_was_made_anew_are_not_waited_for():
     assert round(lake.waiting_s(2)) == 90
     lake.add([], {0: 3})
     assert [each.offset for each in lake.waiting] == [2]
+
+
+def test_messages_wait_for_the_first_ingest_of_a_table(tmp_path):
+    roots = {name: f"file:{tmp_path}/{name}" for name in ("tables", "checkpoints", "dead_letters")}
+    world = with_settings(params.load("local"), lake=roots)
+    table = hudi.table(world, "trips", database="bikes", key=("id",), ordering="v")
+    lake = LakeReader(table, "t")
+    lake.add([Sample(0, 0, 0, time.time() - 90)], {0: 1})
+    lake.read()
+    assert round(lake.waiting_s(1)) == 90
+    lake.commits = {"1": ({0: 1}, time.time())}  # the table had a commit, and was removed
+    lake.read()
+    assert not lake.waiting and not lake.commits
 
 
 def test_after_a_restore_the_wait_begins_anew():

@@ -74,10 +74,7 @@ class LakeReader:
 
     def read(self) -> None:
         """Read the timeline: which commits are new, and which were removed by a restore."""
-        if not hudi.exists(self.table):
-            self.commits, self.base_files, self.log_bytes, self.waiting = {}, {}, 0, []
-            return
-        actions = completed_actions(self.table)
+        actions = completed_actions(self.table) if hudi.exists(self.table) else []
         commits = {}
         for action in actions:
             if action.instant not in self.commits:
@@ -90,10 +87,12 @@ class LakeReader:
             else:
                 commits[action.instant] = self.commits[action.instant]
         if self.commits and not commits.keys() & self.commits.keys():
-            self.waiting = []  # the table was made anew, and with it perhaps its topic
+            self.waiting = []  # the table was removed or made anew, and with it perhaps its topic
         self._has_changed |= commits.keys() != self.commits.keys()
         self.commits = commits
-        if self._has_changed and time.time() - self._listed > FILES_EVERY_S:
+        if not commits:
+            self.base_files, self.log_bytes = {}, 0
+        elif self._has_changed and time.time() - self._listed > FILES_EVERY_S:
             self._list_files(actions)
 
     def _list_files(self, actions: list[CompletedAction]) -> None:
