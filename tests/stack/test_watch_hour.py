@@ -35,8 +35,11 @@ flow, connector = operations.flow, operations.CONNECTOR
 FOLLOWS = {
     # Connect publishes the changes since its last committed offset again, and for a moment of its start has no connector
     "connect_down": {
-        *("slot_inactive", "no_records", "connector_stopped"),
-        *("connector_missing", "delivered_again"),
+        "slot_inactive",
+        "no_records",
+        "connector_stopped",
+        "connector_missing",
+        "delivered_again",
     },
     "slot_missing": {"connector_stopped", "no_records"},
     "offsets_lost": {"connector_stopped", "slot_inactive", "no_records"},
@@ -47,8 +50,12 @@ ALWAYS = {"stale", "unread_old", "schema_new", "not_observed"}
 # the recovery removes and makes anew: topic, slot, connector and its offsets
 CAPTURED_ANEW = {"slot_missing", "offsets_lost", "topic_truncated", "differs"}
 WHILE_CAPTURED = {
-    *("topic_missing", "slot_missing", "slot_inactive"),
-    *("connector_missing", "connector_stopped", "offsets_lost"),
+    "topic_missing",
+    "slot_missing",
+    "slot_inactive",
+    "connector_missing",
+    "connector_stopped",
+    "offsets_lost",
 }
 LOAD = {("stale", "amber"), ("unread_old", "amber")}  # a slow machine has them; they are true
 

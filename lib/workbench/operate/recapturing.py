@@ -11,7 +11,7 @@ from ..source.names import format_sql
 from ..spark import session
 from ..walkthroughs import own
 from ..walkthroughs.flow import CaptureFlow
-from ..walkthroughs.resources import SCHEMAS, SOURCE_TABLES
+from ..walkthroughs.resources import SCHEMAS, SOURCE_TABLES, source_world
 from ..walkthroughs.steps import Product
 from ..walkthroughs.walkthrough import Walkthrough
 from .reconcile_result import Reconciliation
@@ -40,8 +40,7 @@ def recapture(
         LakeError: there is no such flow, or it cannot be captured anew by this function. Nothing was removed.
         SourceError: the source cannot be read. Nothing was removed.
     """
-    resources_to_remove(world, flow)
-    walkthrough, at, captured = _find(world, flow)
+    walkthrough, at, captured = _open(world, flow)
     if walkthrough.resources.own:
         own.recapture(world, walkthrough.name)
     else:
@@ -61,29 +60,29 @@ def resources_to_remove(world: World, flow: str) -> dict[str, list[str]]:
         LakeError: there is no such flow, it has no lake tables, or they are ingested from landed files.
         SourceError: a source table cannot be read.
     """
-    walkthrough, at, captured = _find(world, flow)
-    stack.ensure_running(at, *walkthrough.steps.services)
-    for name in captured.names:
-        captured.count(at, name)
-    tables = [table for table in captured.tables(at) if hudi.exists(table)]
-    if any(captured.source_kind(at, table) == "landed" for table in tables):
-        raise LakeError(
-            f"the lake tables of {flow} are ingested from landed files",
-            hint="run the notebooks of the walkthrough again, from that on connectors on",
-        )
+    walkthrough, at, captured = _open(world, flow)
+    tables = [table.name for table in captured.tables(at) if hudi.exists(table)]
     removed = walkthrough.resources.remaining(world, Product.TOPICS, keep=KEPT)
-    return {"lake tables": [table.name for table in tables], **removed}
+    return {"lake tables": tables, **removed}
 
 
-def _find(world: World, flow: str) -> tuple[Walkthrough, World, CaptureFlow]:
-    """Return a walkthrough, the world of its source, and its captured tables."""
+def _open(world: World, flow: str) -> tuple[Walkthrough, World, CaptureFlow]:
+    """Return a walkthrough that can be captured anew, the world of its source, and its captured tables."""
     walkthrough, table = walkthroughs.find_captured_table(flow, world)
-    source, captured = walkthrough.resources.own, walkthrough.flow
-    at = world.source(source.name) if source else world
+    captured, at = walkthrough.flow, source_world(walkthrough.resources, world)
     if table or not captured or not captured.tables(at):
         raise LakeError(
             f"{flow} is no flow with lake tables of its own",
             expected="the name of an own flow, or of a walkthrough that ingests captured tables",
+        )
+    stack.ensure_running(at, *walkthrough.steps.services)
+    for name in captured.names:
+        captured.count(at, name)
+    tables = filter(hudi.exists, captured.tables(at))
+    if any(captured.source_kind(at, each) == "landed" for each in tables):
+        raise LakeError(
+            f"the lake tables of {flow} are ingested from landed files",
+            hint="run the notebooks of the walkthrough again, from the one on connectors",
         )
     return walkthrough, at, captured
 

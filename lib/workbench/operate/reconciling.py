@@ -30,6 +30,7 @@ from ..source.names import identifier
 from ..spark import session
 from ..topic import topics
 from ..walkthroughs.flow import CaptureFlow
+from ..walkthroughs.resources import source_world
 from .reconcile_result import Reconciliation
 from .reconcile_sql import DIALECTS, Side, Sums, kind_name, text_sql
 
@@ -74,15 +75,14 @@ def reconcile(
     """
     name = f"{flow}/{table}" if table else flow
     walkthrough, name = walkthroughs.find_captured_table(name, world)
-    captured, own_source = walkthrough.flow, walkthrough.resources.own
+    captured, at_source = walkthrough.flow, source_world(walkthrough.resources, world)
     if not captured:
         raise LakeError(f"{flow} has no captured tables", expected="a flow that captures tables")
-    source_world = world.source(own_source.name) if own_source else world
-    stack.ensure_running(source_world, *walkthrough.steps.services)
+    stack.ensure_running(at_source, *walkthrough.steps.services)
     results = []
     for each in [name] if name else captured.names:
-        for lake_table in captured.tables(source_world, each):
-            result = _Comparison(source_world, captured, each, lake_table).run(walkthrough.name, at)
+        for lake_table in captured.tables(at_source, each):
+            result = _Comparison(at_source, captured, each, lake_table).run(walkthrough.name, at)
             result.save(world, lake_table)
             progress(result)
             results.append(result)

@@ -17,6 +17,7 @@ from ..base.wait import stop_on_signal
 from ..topic import topics
 from ..walkthroughs import for_world, own
 from ..walkthroughs.flow import CaptureFlow
+from ..walkthroughs.resources import source_world
 from .observe import MIB, FlowReader
 from .problems import Observation, Problem
 
@@ -30,8 +31,7 @@ def flows(world: World) -> dict[str, tuple[World, CaptureFlow]]:
     flows_by_name = {}
     for each in (*for_world(world), *own.load_all(world)):
         if each.flow and each.flow.captures:
-            source = each.resources.own
-            flows_by_name[each.name] = (world.source(source.name) if source else world, each.flow)
+            flows_by_name[each.name] = (source_world(each.resources, world), each.flow)
     return flows_by_name
 
 

@@ -97,7 +97,7 @@ class OwnedResources:
             *products: the products to which they belong, by default all.
             keep: titles of kinds that are left out.
         """
-        world, names = _source_world(self, world), dict[str, list[str]]()
+        world, names = source_world(self, world), dict[str, list[str]]()
         for kind in KINDS:
             if kind.product in (products or Product) and kind.title not in keep:
                 names.setdefault(kind.title, []).extend(kind.remaining(self, world))
@@ -117,7 +117,7 @@ class OwnedResources:
             *products: the products.
             keep: titles of kinds that are not removed.
         """
-        world = _source_world(self, world)
+        world = source_world(self, world)
         for kind in KINDS:
             if kind.product in products and kind.title not in keep:
                 if kind.remove:
@@ -145,7 +145,8 @@ def connectors(owned: OwnedResources) -> list[str]:
     return list(dict.fromkeys([*captures, *owned.extra_connectors]))
 
 
-def _source_world(owned: OwnedResources, world: World) -> World:
+def source_world(owned: OwnedResources, world: World) -> World:
+    """Return the world whose databases are the source: for an own flow that of its source."""
     return world.source(owned.own.name) if owned.own else world
 
 

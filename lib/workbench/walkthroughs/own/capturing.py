@@ -121,10 +121,9 @@ def recapture(world: World, flow: str) -> None:
     load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
     for table in captured.tables(at):
         hudi.drop(session(at), at, table)
-    tables = [each.model_copy(update={"joined": False}) for each in captured.declared.tables]
-    files.write(flow, captured.declared.with_tables(tables))
-    at, captured = open_flow(world, flow)
-    _deploy(at, captured, captured.declared.tables)
+    new = [each.model_copy(update={"joined": False}) for each in captured.declared.tables]
+    files.write(flow, captured.declared.with_tables(new))
+    _deploy(at, captured, new)
     position = captured.db.log_position(at, captured.database)
     captured.sync(session(at), at)
     for table in filter(hudi.exists, captured.tables(at)):
