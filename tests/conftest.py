@@ -35,6 +35,27 @@ def pytest_configure(config):
         import durations
 
         config.pluginmanager.register(durations.Durations())
+        config.pluginmanager.register(FailuresAtOnce(config))
+
+
+class FailuresAtOnce:
+    """Plugin that names each failure when it happens, not only at the end of all tests.
+
+    A run that a time limit ends has named its failures.
+    """
+
+    def __init__(self, config):
+        self._config = config
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            lines = report.longreprtext.splitlines() or [""]
+            cause = next((line for line in lines if line.startswith("E ")), lines[-1])
+            reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+            reporter.write_line("")  # the dots end here
+            reporter.write_line(
+                f"FAILED in {report.when}: {report.nodeid}: {cause.removeprefix('E').strip()[:300]}"
+            )
 
 
 def pytest_xdist_auto_num_workers(config):

@@ -16,11 +16,16 @@ from workbench.base import paths
 from workbench.base.errors import did_you_mean
 
 sys.path.append(str(Path(__file__).parent / "help"))  # pytest does so by itself
+import durations  # noqa: E402
 import instance  # noqa: E402
 
 KINDS = ("notebooks", "stack", "unit")
 SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile"]  # in the order of durations.py
 SIDE_BY_SIDE += ["-p", "no:nbval"]  # the import of this plugin takes a second
+LONGEST_TEST = (
+    1500  # seconds; the process of a longer one ends with a traceback, and the test fails
+)
+LONGEST_DRILL = 3 * 3600
 
 
 def changed_files():
@@ -42,7 +47,11 @@ def main(words):
             print(f"there are no tests {kind!r}: {did_you_mean(kind, KINDS)}", file=sys.stderr)
             return 2
     folders = [f"tests/{kind}" for kind in KINDS if kind in (chosen or KINDS)]
-    command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen) :]]
+    options = words[len(chosen) :]
+    limit = durations.limit_options(
+        durations.LONGEST_DRILL if "drill" in options else durations.LONGEST_TEST
+    )
+    command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *limit, *folders, *options]
     before = changed_files()
     code = subprocess.call(command, cwd=paths.ROOT)
     psutil.wait_procs(

@@ -15,8 +15,14 @@ from xdist.scheduler import LoadFileScheduling
 SLOW = 5  # seconds; a shorter test is not reported as slower
 TIMES_SLOWER = 2
 LONGEST = 10  # files in the summary
+LONGEST_TEST, LONGEST_DRILL = 1500, 3 * 3600  # seconds; a longer test fails
 # seconds of a test that no run has stored yet; the first run of a checkout has only these
 ASSUMED = {"notebooks": 90, "stack": 8, "unit": 0.1}
+
+
+def limit_options(seconds):
+    """Return the options of pytest-timeout with which a longer test fails and the others run."""
+    return ["--timeout", str(seconds), "--timeout-method", "signal"]
 
 
 def stored_file():
@@ -84,7 +90,8 @@ class Durations:
 
     def pytest_runtest_logreport(self, report):
         self._seconds[report.nodeid][report.when != "call"] += report.duration
-        self._by_process[report.worker_id] += report.duration
+        # the report of a process that crashed has no worker_id, and no duration
+        self._by_process[getattr(report, "worker_id", "that crashed")] += report.duration
         if report.when == "call" and report.passed:
             self._called.add(report.nodeid)
         elif not report.passed:

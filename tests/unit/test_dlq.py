@@ -503,3 +503,19 @@ def test_the_command_line(monkeypatch):
     assert said.endswith("2 of 3 dead letters\n") and "\x1b" not in said
     assert call("replay", "dead") == "dead letters replayed: 2\n"
     assert call("replay", "dead", "--offset", "0") == "dead letters replayed: 1\n"
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("landing/x", "landing/x is a folder in the lake, not a topic"),
+        ("movies", "the messages of topic movies are no dead letters"),
+    ],
+)
+def test_show_names_what_has_no_dead_letters(monkeypatch, name, said):
+    message = dlq._to_dead_letter(Message(0, b"x"), set())
+    frame = pandas.DataFrame([message], columns=dlq.DeadLetter._fields)
+    monkeypatch.setattr(dlq, "read", lambda world, topic: frame)
+    done = CliRunner().invoke(cli.app, ["dlq", "show", name])
+    assert done.exit_code == 1 and isinstance(done.exception, LakeError)
+    assert str(done.exception).startswith(said)

@@ -124,6 +124,28 @@ def test_the_longest_files_begin_first_and_what_passed_is_stored(run):
     assert "s  in process gw0" in out and "s  tests/unit/test_outcomes.py" in out
 
 
+def test_a_failure_is_named_before_the_other_tests_end(run):
+    out, _ = run("-n", "1", "--dist", "loadfile")
+    red, at_its_end = [
+        f"FAILED in {when}: tests/unit/test_outcomes.py::{test}: assert False"
+        for when, test in (("call", "test_red"), ("teardown", "test_red_at_its_end"))
+    ]
+    assert red in out and at_its_end in out
+    assert out.index(red) < out.index("[100%]"), "before the last progress"
+
+
+def test_a_test_that_hangs_fails_and_the_others_run(run, checkout):
+    hanging = checkout / "tests" / "unit" / "test_hanging.py"
+    hanging.parent.mkdir(parents=True, exist_ok=True)
+    hanging.write_text(
+        "import time\n\ndef test_hanging(log): time.sleep(60)\ndef test_after(log): pass\n"
+    )
+    limit = durations.limit_options(2)
+    out, begun = run("-n", "1", "--dist", "loadfile", *limit)
+    assert "tests/unit/test_hanging.py::test_hanging: Failed: Timeout" in out
+    assert begun.count("tests/unit/test_hanging.py") == 2, "the next test of its file, too"
+
+
 def test_a_run_in_one_process_stores_nothing_and_no_drill_comes_with_other_marks(run):
     out, begun = run("-m", "not aws")
     assert len(begun) == 4 and "tests/unit/test_marked.py" not in begun
