@@ -15,7 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 SLOW = 5  # seconds; a shorter test is not reported as slower
 TIMES_SLOWER = 2
 LONGEST = 10  # files in the summary
-LONGEST_TEST, LONGEST_DRILL = 1500, 3 * 3600  # seconds; a longer test fails
+LONGEST_TEST, LONGEST_DRILL = 600, 3 * 3600  # seconds with fixtures; a longer test fails
 # seconds of a test that no run has stored yet; the first run of a checkout has only these
 ASSUMED = {"notebooks": 90, "stack": 8, "unit": 0.1}
 

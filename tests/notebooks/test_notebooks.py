@@ -91,6 +91,7 @@ def test_the_series_is_all_but_the_teardown():
     )
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", SERIES)
 def test_the_series_passes(world, name):
     """What it leaves is what the next tests begin with; the last one tears it down."""

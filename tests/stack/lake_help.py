@@ -86,7 +86,7 @@ def kill_service_during(job, under_way, what, service="spark"):
     """Run `job` in a thread, and kill a service as soon as `under_way()` is true.
 
     Returns:
-        The exceptions of the job.
+        The exceptions of the job, which ends within two minutes.
     """
     raised = []
 
@@ -96,12 +96,12 @@ def kill_service_during(job, under_way, what, service="spark"):
         except Exception as e:  # noqa: BLE001 - the server is killed
             raised.append(e)
 
-    worker = threading.Thread(target=work)
+    worker = threading.Thread(target=work, daemon=True)
     worker.start()
     check.eventually(what, under_way, timeout=60, interval=0.005)
     stack.kill(service)
     worker.join(120)
-    assert not worker.is_alive()
+    assert not worker.is_alive(), "the job still waits for the service that was killed"
     return raised
 
 

@@ -153,6 +153,7 @@ def test_each_kind_of_change_changes_rows_and_trips_change_their_partition(loade
             c.execute("UPDATE weather SET temperature = 0")
 
 
+@pytest.mark.drill
 def test_after_500_changes_the_lake_tables_equal_the_source(loaded):
     """All types, a partitioned table with a timestamp in its key, and a table without key."""
     from workbench import stack

@@ -222,7 +222,8 @@ def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_all
         landing.drop(world, fail)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.drill)])
+@pytest.mark.drill
+@pytest.mark.parametrize("kills", [2, 20])
 def test_killed_while_landing_each_record_is_there_once(world, topic, kills):
     """Spark is killed at random moments of a landing in small batches; nothing is half-written,
     lost or doubled."""

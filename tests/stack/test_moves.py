@@ -35,12 +35,13 @@ def lab(world):
     "changes, batch, index",
     [
         (500, 170, "BUCKET"),
-        pytest.param(500, 7, "BUCKET", marks=pytest.mark.drill),
-        pytest.param(500, 100_000, "BUCKET", marks=pytest.mark.drill),
-        pytest.param(2_000, 300, "BUCKET", marks=pytest.mark.drill),
-        pytest.param(500, 170, "SIMPLE", marks=pytest.mark.drill),
+        (500, 7, "BUCKET"),
+        (500, 100_000, "BUCKET"),
+        (2_000, 300, "BUCKET"),
+        (500, 170, "SIMPLE"),
     ],
 )
+@pytest.mark.drill
 def test_random_changes_with_moves(lab, world, spark, changes, batch, index):
     """The rows of both types of table are the source's, after each ingest, and after a compaction."""
     tables = {

@@ -730,10 +730,11 @@ def disturb(world, chance, stop, counts):
     "count, instances",
     [
         (1_000, 1),
-        pytest.param(10_000, 1, marks=pytest.mark.drill),
-        pytest.param(10_000, 2, marks=pytest.mark.drill),
+        (10_000, 1),
+        (10_000, 2),
     ],
 )
+@pytest.mark.drill
 def test_the_stores_agree_in_the_end_whatever_happens(outbox, count, instances):
     chance, operations = (
         random.Random(count + instances),

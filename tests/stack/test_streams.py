@@ -287,7 +287,8 @@ def test_a_broker_that_is_killed_loses_and_doubles_nothing(till):
     assert agree(till)["orders"].sum() == 2 * 700
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.drill)])
+@pytest.mark.drill
+@pytest.mark.parametrize("kills", [2, 10])
 def test_killed_at_random_it_counts_every_sale_once(till, kills):
     chance = random.Random(kills)
     sales.produce(till, topic=SOURCE)

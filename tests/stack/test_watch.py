@@ -2,11 +2,11 @@
 
 import datetime as dt
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from lake_help import kill_service_during
 from typer.testing import CliRunner
 from workbench import connect, operate, stack
 from workbench.base import files, paths
@@ -195,11 +195,12 @@ def test_a_clock_that_was_set_back(watcher, pipeline):
 def test_an_ingest_that_was_killed_in_a_commit(world, spark, watcher, pipeline):
     operations.change_payments(world, 200)
     operations.flow.wait_until_captured(world)
-    with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(operations.flow.ingest, spark, world)
-        wait_until(lambda: operate.pending(pipeline), "a commit in flight", interval=0)
-        stack.kill("spark")
-        assert job.exception(300)
+    raised = kill_service_during(
+        lambda: operations.flow.ingest(spark, world),
+        lambda: operate.pending(pipeline),
+        "a commit is in flight",
+    )
+    assert raised, "the ingest had ended before Spark was killed"
     wait_for(watcher, "ingest_interrupted")
     stack.ensure_running(world, "spark")
     operations.flow.sync(session(world), world)
