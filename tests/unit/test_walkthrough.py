@@ -428,6 +428,19 @@ def test_a_change_of_no_row_is_an_error(world, monkeypatch):
     ]
 
 
+def test_the_changes_of_a_large_table_are_waited_for_longer(world, monkeypatch):
+    waited = {}
+    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_, **__: 1))
+    monkeypatch.setattr(PostgreSQL, "log_position", staticmethod(lambda *_: "0/1"))
+    monkeypatch.setattr(CaptureFlow, "count", lambda *_: 1_000_000)
+    monkeypatch.setattr(
+        flows, "wait_until", lambda _, what, timeout, **__: waited.update({what: timeout})
+    )
+    outbox.flow.wait_until_captured(world)
+    (seconds,) = waited.values()
+    assert seconds == 60 + 1_000_000 / 500
+
+
 # --- syncing
 
 

@@ -46,6 +46,7 @@ COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT_SECONDS = 10
 ATTEMPT_SECONDS = 1.0  # length of one attempt; the Kafka process is checked between two attempts
 STOP_CHECK_SECONDS = 0.1  # interval at which a waiting consumer checks for a stop
+MESSAGES_PER_S = 500  # the slowest capture that is waited for
 MAX_IN_FLIGHT = 10_000  # unacknowledged messages of a producer
 UNAVAILABLE_ERRORS = (
     KafkaError._TRANSPORT,
@@ -345,7 +346,7 @@ def wait_for_messages(
         world: the environment profile.
         topic: name of the topic.
         n: number of messages to wait for.
-        timeout: seconds; by default 60, and one for each 500 messages.
+        timeout: seconds; by default 60, and one for each MESSAGES_PER_S messages.
         connector: name of the connector that produces the messages. The wait ends at once when the
             connector is FAILED.
 
@@ -362,7 +363,7 @@ def wait_for_messages(
     return wait_until(
         reached,
         f"{n} messages in topic {topic!r}",
-        timeout=60 + n / 500 if timeout is None else timeout,
+        timeout=60 + n / MESSAGES_PER_S if timeout is None else timeout,
         interval=0.2,
         failure_reason=lambda: connect.failure(world, connector) if connector else None,
         hint="look at connect.status and the worker's log",

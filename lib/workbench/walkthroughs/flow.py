@@ -139,7 +139,11 @@ class CaptureFlow(CaptureSet):
         """Wait until the topics hold all changes that were committed so far.
 
         The function updates one row of each table without a change (the watermark), and waits for the
-        event, which follows all earlier events. If `watermark` is False, it does nothing.
+        event, which follows all earlier events. If `watermark` is False, it does nothing. A large table
+        is waited for longer, because one statement may have changed all its rows.
+
+        Raises:
+            WorkbenchError: the changes of a table have not arrived in time, or its connector has failed.
         """
         for capture in self.captures if self.watermark else ():
             self._wait_for_watermark(world, capture)
@@ -153,7 +157,7 @@ class CaptureFlow(CaptureSet):
         wait_until(
             lambda: self._last_captured_position(world, capture) >= position,
             f"topic {self.topic(world, capture.name)} to reach the source's log position",
-            timeout=60,
+            timeout=60 + self.count(world, capture.name) / topics.MESSAGES_PER_S,
             interval=0.2,
             failure_reason=lambda: connect.failure(world, capture.connector),
             hint="`workbench watch --once` reports what is wrong with the flow",
