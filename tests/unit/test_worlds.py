@@ -376,6 +376,44 @@ def test_a_world_closes_its_sessions_and_not_those_of_another():
     assert worlds[0].state is not worlds[1].state
 
 
+def test_a_session_that_is_collected_in_a_thread_of_the_client_blocks_no_query():
+    """In a process of its own: without the cure its later queries would wait for ever."""
+    code = """
+from pyspark.sql.connect.client import SparkConnectClient, reattach
+from workbench.spark.sessions import configure_client
+
+client = SparkConnectClient("sc://127.0.0.1:1")
+configure_client(client)
+responses = reattach.ExecutePlanResponseReattachableIterator
+responses._release_thread_pool.apply_async(client.close).get(20)
+assert client.is_closed
+responses._initialize_pool_if_necessary()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_query_gets_another_session_if_a_restarted_spark_rejects_its_own():
+    """A late release of an interrupted query makes the new server reject that session's id."""
+    spark = sessions._configure(Session(), params.load("local"))
+    sibling = spark_sql._ansi_session(spark)
+
+    def rejects(error):
+        def get(name):
+            raise error
+
+        return SimpleNamespace(get=get)
+
+    sibling.conf = rejects(RuntimeError("no such setting"))
+    with pytest.raises(RuntimeError, match="no such setting"):
+        spark_sql._ansi_session(spark)
+    sibling.conf = rejects(
+        RuntimeError("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid.")
+    )
+    another = spark_sql._ansi_session(spark)
+    assert spark_sql._ansi_session(spark) is another is not sibling
+    assert world_of(another) is world_of(spark)
+
+
 def test_a_world_keeps_no_session_that_nobody_else_has():
     world = params.load("local")
     address = id(sessions._configure(Session(), world))

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from ..base import LakeError, World
 from ..spark import is_remote, session, state_of, translate_errors, world_of
-from ..spark.sessions import adopt, configure_client
+from ..spark.sessions import adopt, configure_client, is_session_lost
 from ..spark.settings import session_conf
 from . import athena_types, dialect
 
@@ -81,22 +81,36 @@ def translate(text: str, spark: SparkSession) -> str:
 def _ansi_session(spark: SparkSession) -> SparkSession:
     """Return the sibling of a session, with the same catalog and Athena's rules."""
     siblings = state_of(spark).get("ANSI sessions", WeakKeyDictionary)
-    ansi: Optional[SparkSession] = siblings.get(spark)
-    if ansi is None and is_remote(spark):
-        remote: Any = spark
-        ansi = type(remote)(remote.client._builder)
-        configure_client(ansi.client)
-    elif ansi is None:
-        ansi = spark.newSession()
+    ansi: SparkSession = siblings.get(spark) or _create_sibling(spark)
+    try:
+        _require_ansi_rules(ansi)
+    except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
+        # A restarted Spark may reject the id of the old sibling. If it is down, the new one fails, too.
+        if not is_session_lost(e):
+            raise
+        ansi = _create_sibling(spark)
+        _require_ansi_rules(ansi)
+    siblings[spark] = ansi
     world = world_of(spark)
     if world:
         adopt(ansi, world)
-    siblings[spark] = ansi
-    # The session is new, or the server has dropped its state (after an hour)
-    if ansi.conf.get("spark.sql.ansi.enabled") != "true":
-        for key, value in {**session_conf(), **ANSI_SETTINGS}.items():
-            ansi.conf.set(key, value)
     return ansi
+
+
+def _create_sibling(spark: SparkSession) -> SparkSession:
+    if not is_remote(spark):
+        return spark.newSession()
+    remote: Any = spark
+    sibling: SparkSession = type(remote)(remote.client._builder)
+    configure_client(sibling.client)
+    return sibling
+
+
+def _require_ansi_rules(session: SparkSession) -> None:
+    """Set Athena's rules if the session is new, or if the server has dropped its state (after an hour)."""
+    if session.conf.get("spark.sql.ansi.enabled") != "true":
+        for key, value in {**session_conf(), **ANSI_SETTINGS}.items():
+            session.conf.set(key, value)
 
 
 def _to_spark_sql(

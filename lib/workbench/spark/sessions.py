@@ -223,7 +223,12 @@ def _require_same_version(spark: Any) -> None:
 
 
 def configure_client(client: Any) -> None:
-    """Limit the retries of a Spark Connect client, and make its results safe to convert.
+    """Limit the retries of a Spark Connect client, and make its end and its results safe.
+
+    A client that is closed ends the pool of threads that release the results of all clients, and waits
+    for its threads. Python may collect an unused session, and so close its client, in one of these
+    threads, which then waits for itself, and each later query of the process waits, too (pyspark
+    3.5). The threads are daemons, so the pool is not ended.
 
     pyarrow crashes the process (SIGSEGV) when it converts nested lists without any element, because
     Spark 3.5 sends them without the offsets that the Arrow format requires (SPARK-51112, SPARK-55056;
@@ -234,6 +239,10 @@ def configure_client(client: Any) -> None:
     if "_execute_and_fetch" in vars(client):  # this client was configured before
         return
     import pyarrow  # not required by a classic session
+    from pyspark.sql.connect.client import reattach
+
+    responses: Any = reattach.ExecutePlanResponseReattachableIterator
+    responses.shutdown = lambda: None
 
     fetch = client._execute_and_fetch
 
