@@ -5,6 +5,7 @@ import itertools
 import re
 import socket
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, Optional, Protocol, Union
 from weakref import WeakKeyDictionary, WeakSet
@@ -243,6 +244,8 @@ def configure_client(client: Any) -> None:
 
     responses: Any = reattach.ExecutePlanResponseReattachableIterator
     responses.shutdown = lambda: None
+    # Nobody waits for the release of a last result. The server drops it anyway, minutes later.
+    warnings.filterwarnings("ignore", "ReleaseExecute failed with exception", UserWarning)
 
     fetch = client._execute_and_fetch
 
