@@ -22,10 +22,6 @@ import instance  # noqa: E402
 KINDS = ("notebooks", "stack", "unit")
 SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile"]  # in the order of durations.py
 SIDE_BY_SIDE += ["-p", "no:nbval"]  # the import of this plugin takes a second
-LONGEST_TEST = (
-    1500  # seconds; the process of a longer one ends with a traceback, and the test fails
-)
-LONGEST_DRILL = 3 * 3600
 
 
 def changed_files():

@@ -377,7 +377,7 @@ def test_a_world_closes_its_sessions_and_not_those_of_another():
 
 
 def test_a_session_that_is_collected_in_a_thread_of_the_client_blocks_no_query():
-    """In a process of its own: without the cure its later queries would wait for ever."""
+    """In a process of its own: without the cure its later queries would wait forever."""
     code = """
 from pyspark.sql.connect.client import SparkConnectClient, reattach
 from workbench.spark.sessions import configure_client

@@ -224,12 +224,7 @@ def _require_same_version(spark: Any) -> None:
 
 
 def configure_client(client: Any) -> None:
-    """Limit the retries of a Spark Connect client, and make its end and its results safe.
-
-    A client that is closed ends the pool of threads that release the results of all clients, and waits
-    for its threads. Python may collect an unused session, and so close its client, in one of these
-    threads, which then waits for itself, and each later query of the process waits, too (pyspark
-    3.5). The threads are daemons, so the pool is not ended.
+    """Limit the retries of a Spark Connect client, and make its close and its results safe.
 
     pyarrow crashes the process (SIGSEGV) when it converts nested lists without any element, because
     Spark 3.5 sends them without the offsets that the Arrow format requires (SPARK-51112, SPARK-55056;
@@ -240,13 +235,8 @@ def configure_client(client: Any) -> None:
     if "_execute_and_fetch" in vars(client):  # this client was configured before
         return
     import pyarrow  # not required by a classic session
-    from pyspark.sql.connect.client import reattach
 
-    responses: Any = reattach.ExecutePlanResponseReattachableIterator
-    responses.shutdown = lambda: None
-    # Nobody waits for the release of a last result. The server drops it anyway, minutes later.
-    warnings.filterwarnings("ignore", "ReleaseExecute failed with exception", UserWarning)
-
+    _keep_release_threads()
     fetch = client._execute_and_fetch
 
     def fetch_copied(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -256,6 +246,22 @@ def configure_client(client: Any) -> None:
         return table, *metadata
 
     client._execute_and_fetch = fetch_copied
+
+
+def _keep_release_threads() -> None:
+    """Keep the threads that release results on the server when a client is closed.
+
+    All clients of the process share these threads. When a client is closed, pyspark 3.5 ends the threads
+    and waits for them. The garbage collector may close the client of an unused session in one of these
+    threads. That thread would wait for itself, and block every later query of the process. The threads
+    are daemons, so they need no end.
+    """
+    from pyspark.sql.connect.client import reattach
+
+    responses: Any = reattach.ExecutePlanResponseReattachableIterator
+    responses.shutdown = lambda: None
+    # A closed client may not release its last result. The server drops the result minutes later.
+    warnings.filterwarnings("ignore", "ReleaseExecute failed with exception", UserWarning)
 
 
 def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
