@@ -216,4 +216,4 @@ def _background(work: Callable[[Event], object]) -> Iterator[None]:
             yield
         finally:
             stop.set()
-        future.result()
+            future.result()  # its error is the cause of a timeout in the block
