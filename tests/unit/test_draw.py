@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import pandas as pd
+import pictures
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
@@ -26,6 +27,39 @@ VALUES = pd.DataFrame(
     {"name": ["H.", "H.", "M.", None], "born": [1906, 1907, 1907, None]},
     index=["t0", "t1", "t2", "t3"],
 )
+
+
+@pytest.fixture(autouse=True)
+def drawn(monkeypatch):
+    """In every picture of a test no text overlaps another one or leaves the canvas."""
+    figures = []
+    create = draw.Picture.__init__
+
+    def remember(self, *args, **options):
+        create(self, *args, **options)
+        figures.append(self)
+
+    monkeypatch.setattr(draw.Picture, "__init__", remember)
+    yield
+    for figure in figures:
+        assert pictures.text_faults(figure) == []
+
+
+def test_texts_that_overlap_or_leave_the_canvas_are_found():
+    figure = plt.figure()
+    figure.text(0.5, 0.5, "one")
+    figure.text(0.5, 0.51, "two")
+    figure.text(0.9, 0.1, "a long line of text")
+    plt.close(figure)
+    overlap = "'one' and 'two' overlap"
+    assert pictures.text_faults(figure) == ["'a long line of text' leaves the canvas", overlap]
+
+
+def test_the_legend_of_lanes_leaves_room_for_a_long_title():
+    events = pd.DataFrame({"at": [1, 2, 3], "row": ["a", "b", "a"]})
+    events["seen by"] = ["both of the consumers", "the log only", "the log only: a delete"]
+    title = "Eight rows, and which consumer saw which version of each of them, in order"
+    assert draw.lanes(events, "at", "row", "seen by", title).legends
 
 
 def texts(figure):

@@ -321,7 +321,7 @@ def distribution(values: pd.Series, title: str = "", *, x_label: str = "") -> Pi
         bound = values.quantile(share)
         ax.axvline(bound, color=color, lw=1.5, label=f"{share:.0%} are below {bound:,.3g}")
     ax.set(xlabel=x_label or values.name, ylabel=f"of {len(values):,}", xlim=(0, None))
-    picture.legend(loc="outside upper right", ncols=2)
+    picture.legend(loc="outside lower left", ncols=2)
     return picture
 
 

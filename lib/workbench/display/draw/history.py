@@ -210,7 +210,7 @@ def lanes(
     ax.set_xlabel(x_label or x)
     if pd.api.types.is_integer_dtype(frame[x]):
         ax.locator_params(axis="x", integer=True)
-    picture.legend(loc="outside upper right", ncols=len(kinds))
+    picture.legend(loc="outside lower left", ncols=len(kinds))
     return picture
 
 
