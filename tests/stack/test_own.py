@@ -119,7 +119,7 @@ def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
     """The changes after the snapshot arrive, which the silent data loss of such tables was."""
     execute(bikes, PARTITIONED)
     own.capture(bikes, "bikes", "Sales.trips", partition=["region"], type="mor", flow="their_sales")
-    with pytest.raises(SourceError, match="Sales.trips_north is a partition of Sales.trips"):
+    with pytest.raises(SourceError, match="Sales.trips_north: a partition of"):
         own.capture(bikes, "bikes", "Sales.trips_north", flow="their_sales")
     execute(
         bikes,
@@ -137,15 +137,16 @@ def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
 def test_a_table_without_key_is_refused_or_captured_by_a_declared_key(bikes, spark):
     execute(
         bikes,
-        "CREATE TABLE visits (visitor int, day date, pages int);"
+        "CREATE TABLE visits (visitor int NOT NULL, day date NOT NULL, pages int);"
         "INSERT INTO visits SELECT n % 50, DATE '2025-01-01' + n / 50, n FROM generate_series(0, 199) n",
     )
-    with pytest.raises(SourceError, match="(?s)no primary key.*REPLICA IDENTITY FULL.*--key"):
+    with pytest.raises(SourceError, match="(?s)no primary key.*ADD PRIMARY KEY"):
         own.capture(bikes, "bikes", "visits")
-    with pytest.raises(SourceError, match="(?s)is not the primary key.*REPLICA IDENTITY FULL"):
-        own.capture(bikes, "bikes", "visits", key=["visitor", "day"])
     execute(bikes, "ALTER TABLE visits REPLICA IDENTITY FULL")
-    with pytest.raises(SourceError, match="does not identify a row: 200 rows, 50 keys"):
+    with pytest.raises(SourceError, match="no constraint ensures that visitor, day is not null"):
+        own.capture(bikes, "bikes", "visits", key=["visitor", "day"])
+    execute(bikes, "ALTER TABLE visits ADD UNIQUE (visitor, day)")
+    with pytest.raises(SourceError, match="no constraint ensures that visitor is not null"):
         own.capture(bikes, "bikes", "visits", key=["visitor"])
     assert not own.folder("bikes").exists(), "nothing was created"
     own.capture(bikes, "bikes", "visits", key=["visitor", "day"])
@@ -342,9 +343,12 @@ REFUSED = {
     'CREATE TABLE "my table" (id int PRIMARY KEY)': ("my table", "'my table'"),
     'CREATE TABLE "say ""hi""" (id int PRIMARY KEY)': ('say "hi"', "say"),
     'CREATE TABLE t1 (id int PRIMARY KEY, "Preis €" int)': ("t1", "'Preis €'"),
-    'CREATE TABLE t2 (id int PRIMARY KEY, "Name" int, name int)': ("t2", "'Name', 'name'"),
+    'CREATE TABLE t2 (id int PRIMARY KEY, "Name" int, name int)': (
+        "t2",
+        "'Name' differs from another one in case only",
+    ),
     "CREATE TABLE t3 (id int PRIMARY KEY, area polygon)": ("t3", r"area \(polygon\)"),
-    "CREATE VIEW t4 AS SELECT 1 AS id": ("t4", "no table public.t4"),
+    "CREATE VIEW t4 AS SELECT 1 AS id": ("t4", "table public.t4: a view"),
     "CREATE TABLE t5 (id int)": ("t5", "no primary key"),
 }
 
@@ -588,6 +592,7 @@ def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
         assert captured["rows"].tolist() == [500]
         joined = own.capture(mine, "bikes", "shop.parts")
         assert joined["rows"].tolist() == [500, 100]
+        mariadb.execute(mine, "ALTER TABLE loose MODIFY id int NOT NULL UNIQUE", database="shop")
         own.capture(mine, "bikes", "loose", "odd", key=["id"], exclude=["u"])
         for statement in (
             "UPDATE goods SET price = 0 WHERE id <= 20",

@@ -294,28 +294,17 @@ def test_a_source_that_cannot_be_reached_is_explained_before_services_start(worl
             own.capture(world, "bikes", "trips", **options)
 
 
-def require_ready(problem, **options):
+def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
     rows = pandas.DataFrame(
-        [["table a.b", problem, ["ADD IT;", "AND THIS;"]]],
+        [["table a.b", "", []], ["table a.c", "row security hides rows", ["ADD IT;", "AND THIS;"]]],
         columns=["item", "problem", "statements"],
     )
     report = readiness.Report("local", "bikes", rows[:0], rows)
-    capturing._require_ready(report.tables, report, **options)
-
-
-def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
-    for problem, options in (
-        ("row security hides rows", {}),
-        ("row security hides rows", {"polled": True}),
-        ("no primary key; u uuid: Debezium cannot read this type", {"has_key": True}),
-    ):
-        with pytest.raises(SourceError, match=f"(?s)table a.b: {problem.split('; ')[-1]}") as error:
-            require_ready(problem, **options)
-        lines = str(error.value).splitlines()
-        assert [line.strip() for line in lines[-2:-1]] == ["AND THIS;"] and "ADD IT;" in lines[-3]
-    require_ready("")
-    require_ready("no primary key", has_key=True)
-    require_ready("not the owner: cannot be published; unlogged", polled=True)
+    with pytest.raises(SourceError, match="(?s)table a.c: row security") as error:
+        capturing._require_ready(report.tables, report)
+    lines = str(error.value).splitlines()
+    assert [line.strip() for line in lines[-2:-1]] == ["AND THIS;"] and "ADD IT;" in lines[-3]
+    capturing._require_ready(report.tables[:1], report)
 
 
 @pytest.fixture
@@ -420,27 +409,6 @@ def test_the_users_tables_are_never_removed(world, monkeypatch):
     assert {kind.product for kind in kinds} == {Product.TOPICS, Product.SOURCE}
     # the same flow, if the walkthrough owned its tables
     assert list(kinds[0].remaining(replace(owned, own=None), world)) == ["public.trips"]
-
-
-def test_names_that_topics_cannot_have_are_refused():
-    for table, columns in (
-        (["public", "größe"], ["id"]),
-        (["public", "a b"], ["id"]),
-        (["public", "t"], ['say "hi"']),
-        (["public", "t"], ["Id", "id"]),
-    ):
-        with pytest.raises(SourceError, match="topics and Avro schemas cannot have the names"):
-            own_tables._require_names("here", table, columns)
-    own_tables._require_names("here", ["Sales", "Trips_2"], ["Id", "name", "_x"])
-
-
-def test_a_partition_beside_its_root_is_refused(world, monkeypatch):
-    """The log has its changes under the name of the root only."""
-    found = pandas.DataFrame([("public.trips_north", "public.trips")])
-    monkeypatch.setattr(own_tables.postgres, "query", lambda *_: found)
-    with pytest.raises(SourceError, match="trips_north is a partition of public.trips"):
-        own_tables.require_apart(world, "bikes", ["public.trips", "public.trips_north"])
-    own_tables.require_apart(world, "bikes", ["public.trips_north"])
 
 
 def test_the_remedy_of_dead_letters_names_the_commands(world):

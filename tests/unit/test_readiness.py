@@ -1,5 +1,6 @@
 """From rows about a source to obstacles, findings and the administrator's script, without a server."""
 
+import json
 import re
 
 import pandas
@@ -9,14 +10,23 @@ from workbench.base import params, paths, secrets
 from workbench.base.errors import ParamsError, SourceError
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
+from workbench.hudi import decode
 from workbench.source import mariadb, postgres, readiness
 from workbench.source.queries import QUERIES
 from workbench.stack import doctor
+from workbench.walkthroughs.own import files
 
 TABLE = {
     "schema": "public", "kind": "table", "rows": 3, "bytes": 8192, "key": "id", "identity": "primary key",
     "attention": "", "problem": "", "statements": [""],
 }  # fmt: skip
+
+
+FACTS = {
+    "quoted": "public.a", "columns": ["id", "b"], "key": ["id"], "unique": [["id"], ["b"]], "unsupported": [],
+    "identities": [{"table": "public.a", "is_full": False, "columns": ["id"]}],
+}  # fmt: skip
+FULL = [{"table": "public.a", "is_full": True, "columns": None}]
 
 
 def server(*rows):
@@ -185,8 +195,10 @@ def test_a_missing_table_is_an_obstacle_and_small_tables_are_counted(monkeypatch
         problem=["", "p", ""],
         counting=["", "(SELECT 7)", "(SELECT 8)"],
         sampling="",
+        facts=json.dumps(FACTS),
     )
-    answers = [server(OK).assign(statements=[""]), rows, pandas.DataFrame([[7, 8]])]
+    kinds = pandas.DataFrame([["public.d", "a view"]])
+    answers = [server(OK).assign(statements=[""]), rows, pandas.DataFrame([[7, 8]]), kinds]
     asked = []
     monkeypatch.setattr(
         postgres, "query", lambda *args: asked.append(args[1:]) or answers[len(asked) - 1]
@@ -197,7 +209,7 @@ def test_a_missing_table_is_an_obstacle_and_small_tables_are_counted(monkeypatch
     assert asked[2] == ("SELECT (SELECT 7), (SELECT 8)",)
     assert [*report.tables["rows"]] == [3, 7, 8] and "counting" not in report.tables
     assert report.obstacles.values.tolist() == [
-        ["table public.d", "there is no such table", [readiness.CORRECT_NAME]],
+        ["table public.d", "a view", [readiness.CORRECT_NAME]],
         ["table public.b", "p", ["one;", "two;"]],
     ]
 
@@ -229,3 +241,75 @@ def test_the_command_and_the_doctor(monkeypatch, failing):
         "! source bikes: 0 tables, 1 obstacle",
         "    workbench source check bikes --world local",
     ]
+
+
+def judged(
+    excluded=(), key=(), polled=False, problem="", schema="public", natural=("id",), **facts
+):
+    """Return the problem of one table, and the statements that remove it."""
+    rows = tables({"table": "a", "problem": problem, "statements": [], "schema": schema})
+    rows = rows.assign(facts=json.dumps({**FACTS, "key": natural, **facts}))
+    options = readiness.Options(excluded, key, polled)
+    row = readiness._judged(rows, options, "workbench capture bikes {} --world mine").iloc[0]
+    return row["problem"], row["statements"]
+
+
+def test_a_table_with_a_key_and_ordinary_names_has_no_problem():
+    assert judged() == judged(columns=["id", "Trips_2", "_x", "__note"]) == ("", [])
+    assert judged(excluded=["a b"], columns=["id", "a b"]) == ("", [])
+
+
+@pytest.mark.parametrize(
+    "facts, problem, remedy",
+    [
+        ({"schema": "größe"}, "topics cannot have the name 'größe'", "ALTER TABLE public.a RENAME"),
+        ({"columns": ["id", "a b"]}, "the column name 'a b'", "--exclude 'a b'"),
+        ({"columns": ["id", "Id"]}, "'Id' differs from another one in case only", "--exclude Id"),
+        ({"columns": ["id", "__LSN"]}, "'__LSN' is one that the lake adds", '"__LSN" TO'),
+        (
+            {"unsupported": [["c c", "circle"], ["d", "line"]]},
+            "not supported (docs/types.md): c c (circle), d (line)",
+            "workbench capture bikes public.a --world mine --exclude 'c c' --exclude d",
+        ),
+        ({"natural": []}, "no primary key", "ALTER TABLE public.a ADD PRIMARY KEY"),
+        ({"excluded": ["id"]}, "no captured column id for the key", ""),
+        ({"key": ["b"], "unique": [["id"]]}, "no constraint ensures that b", 'PRIMARY KEY ("b")'),
+        (
+            {"key": ["b"]},
+            "the replica identity of public.a lacks",
+            "public.a REPLICA IDENTITY FULL;",
+        ),
+    ],
+)
+def test_what_the_lake_cannot_have_is_a_problem(facts, problem, remedy):
+    found, statements = judged(**facts)
+    assert problem in found and remedy in "\n".join(statements)
+
+
+def test_a_column_name_with_a_line_break_stays_in_its_comment():
+    [statement] = judged(columns=["id", "x\nDROP TABLE y;"])[1]
+    assert statement.startswith("-- rename") and "\n" not in statement
+
+
+def test_a_declared_key_needs_a_constraint_and_the_old_row():
+    assert judged(key=["b", "id"], identities=FULL) == ("", [])
+    assert judged(key=["b"], identities=[]) == ("", [])  # MariaDB
+    assert judged(key=["b"], polled=True) == ("", [])
+    assert "replica identity" in judged(key=["b"])[0]
+
+
+def test_a_poller_needs_to_read_only():
+    problem = "not the owner: cannot be published; no SELECT; unlogged"
+    assert judged(problem=problem, polled=True)[0] == "no SELECT"
+
+
+def test_the_columns_that_are_added_are_reserved():
+    fields = [
+        f"__{field.replace('.', '_')}"
+        for template in files.TEMPLATES["connectors"].values()
+        for field in filter(None, template.get("transforms.unwrap.add.fields", "").split(","))
+    ]
+    added = {*fields, decode.DELETED, "_hoodie_commit_time", "__deleted"}
+    assert (
+        len(added) > 10 and [name for name in added if not readiness.RESERVED.fullmatch(name)] == []
+    )

@@ -21,6 +21,9 @@ def check(
     tables: Optional[list[str]] = typer.Argument(
         None, help="Tables, such as public.trips; by default all tables of the database."
     ),
+    key: list[str] = typer.Option([], help="As in capture: key column; may be repeated."),
+    exclude: list[str] = typer.Option([], help="As in capture: column to leave out."),
+    poll: str = typer.Option("", metavar="COLUMN", help="As in capture: poll, and read no log."),
     world: str = WORLD,
     sql: bool = typer.Option(
         False, "--sql", help="Print only the SQL script that removes the obstacles."
@@ -32,7 +35,8 @@ def check(
     """
     from ..source import readiness
 
-    report = readiness.check(open_world(world), name, tables or None)
+    options = readiness.Options(exclude, key, bool(poll))
+    report = readiness.check(open_world(world), name, tables or None, options)
     if sql:
         echo(report.script())
     else:

@@ -447,11 +447,10 @@ def _find_tables(connection: psycopg.Connection, names: Sequence[str]) -> list[_
     """
     if isinstance(names, str) or not names:
         raise SourceError(f"tables is {names!r}", expected="a list such as ['datalake.cdc_events']")
-    statement = QUERIES["table"].format(identity=QUERIES["identity"])
     tables = []
     for name in names:
         schema, _, table = name.rpartition(".")
-        row = connection.execute(statement, [table, schema]).fetchone()
+        row = connection.execute(QUERIES["table"], [table, schema]).fetchone()
         if not row:
             raise SourceError(
                 f"there is no table {name}",
@@ -469,8 +468,7 @@ def publications(world: World, database: Optional[str] = None) -> pandas.DataFra
         One row per table: publication, all_tables (bool), table, identity (its replica
         identity).
     """
-    statement = QUERIES["publications"].format(identity=QUERIES["identity"])
-    return query(world, statement, database=database)
+    return query(world, QUERIES["publications"], database=database)
 
 
 def tables_published_by_partition(world: World, database: Optional[str] = None) -> pandas.DataFrame:

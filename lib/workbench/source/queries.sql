@@ -4,7 +4,28 @@
 -- How replication identifies the rows of a table t (of pg_class).
 CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coalesce((
     SELECT CASE t.relreplident WHEN 'i' THEN 'index' ELSE 'primary key' END FROM pg_index i WHERE i.indrelid = t.oid
+    AND i.indimmediate AND i.indisvalid  -- PostgreSQL ignores a deferrable key, and then rejects UPDATE and DELETE
     AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END), 'none') END
+
+-- name: base_type
+-- The type below the domains of an attribute a, and its modifier.
+(WITH RECURSIVE b (type, modifier, depth) AS (SELECT a.atttypid, a.atttypmod, 0
+    UNION ALL SELECT t.typbasetype, greatest(b.modifier, t.typtypmod), depth + 1
+    FROM b JOIN pg_type t ON t.oid = b.type AND t.typtype = 'd')
+SELECT type, modifier FROM b ORDER BY depth DESC LIMIT 1)
+
+-- name: key_indexes
+-- The indexes of which each entry identifies one row, after each statement and not only at the end of a transaction.
+SELECT i.indrelid, i.indisprimary, i.indisreplident, quote_ident(c.relname) AS index,
+    array_agg(a.attname::text ORDER BY k.position) AS columns
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+CROSS JOIN unnest(i.indkey) WITH ORDINALITY k (number, position)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number AND a.attnotnull
+WHERE i.indisunique AND NOT i.indisexclusion AND i.indimmediate AND i.indisvalid AND i.indisready AND i.indpred IS NULL
+AND k.position <= i.indnkeyatts
+AND NOT EXISTS (SELECT FROM pg_constraint n  -- NOT NULL … NOT VALID
+    WHERE n.conrelid = i.indrelid AND n.contype = 'n' AND NOT n.convalidated AND a.attnum = ANY(n.conkey))
+GROUP BY i.indexrelid, c.relname HAVING count(*) = max(i.indnkeyatts)
 
 -- name: table
 -- A table, and the names of the table or its partitions without a replica identity, which partitions do not inherit.
@@ -54,28 +75,34 @@ SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_mes
 AND NOT has_function_privilege(%s, oid, 'EXECUTE')
 
 -- name: unsupported_columns
--- The columns of tables (`schema.table`; NULL: of all) that Debezium does not publish: `schema.table.column`, type. Debezium's
--- PostgreSQL connector (3.5) supports the first list of types also in arrays, the second list not; and enums, and domains over these.
-WITH RECURSIVE supported(type, in_arrays) AS (
+-- The columns of tables (`schema.table`; NULL: of all) that Debezium does not publish, or that the lake cannot have:
+-- `schema.table.column`, type. Debezium's PostgreSQL connector (3.5) supports the first list of types also in arrays, the
+-- second list not; and enums, and domains over these.
+WITH supported(type, in_arrays) AS (
     SELECT unnest(string_to_array('bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz '
         'timestamp timestamptz json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange '
         'daterange citext', ' ')), true
     UNION ALL SELECT unnest(string_to_array('bit varbit char interval money xml point tsvector ltree hstore geometry '
         'geography vector halfvec sparsevec', ' ')), false),
-domain AS (
-    SELECT oid AS type, oid AS base, typbasetype AS next FROM pg_type
-    UNION ALL SELECT d.type, t.oid, t.typbasetype FROM domain d JOIN pg_type t ON t.oid = d.next)
+-- not a type of the user with such a name: those of PostgreSQL and of extensions
+known AS (SELECT t.oid, in_arrays FROM pg_type t JOIN supported ON type = typname AND typtype IN ('b', 'r')
+    WHERE typnamespace = 'pg_catalog'::regnamespace OR EXISTS (SELECT FROM pg_depend d
+        WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'))
 SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
        CASE WHEN a.attgenerated <> '' THEN 'generated' ELSE format_type(a.atttypid, a.atttypmod) END
 FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
-JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
+CROSS JOIN LATERAL {base_type} b JOIN pg_type t ON t.oid = b.type
 LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
 WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(coalesce(%s::text[], ARRAY[format('%%s.%%s', n.nspname, r.relname)]))
 AND a.attnum > 0 AND NOT a.attisdropped
-AND (a.attgenerated <> '' OR NOT CASE
-    WHEN e.oid IS NOT NULL THEN (e.typname IN (SELECT type FROM supported WHERE in_arrays) OR e.typtype = 'e') AND a.attndims < 2
+AND (a.attgenerated <> ''
+    -- a scale that is negative, or greater than the precision: no decimal type has it
+    OR coalesce(e.oid, t.oid) = 'numeric'::regtype AND b.modifier > 0 AND (((b.modifier - 4) & 1024) > 0
+        OR ((b.modifier - 4) & 2047) > (b.modifier - 4) >> 16)
+    OR NOT CASE
+    WHEN e.oid IS NOT NULL THEN (e.oid IN (SELECT oid FROM known WHERE in_arrays) OR e.typtype = 'e') AND a.attndims < 2
     -- a domain over an enum makes the connector fail
-    ELSE t.typname IN (SELECT type FROM supported) OR t.typtype = 'e' AND a.atttypid = t.oid END)
+    ELSE t.oid IN (SELECT oid FROM known) OR t.typtype = 'e' AND a.atttypid = t.oid END)
 ORDER BY r.relname, a.attnum
 
 -- name: columns_and_keys
@@ -124,27 +151,19 @@ WITH polled AS ({statement})
 SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
     (SELECT count(*) FROM ({all}) AS q WHERE {count_nulls} AND num_nulls({keys}) > 0)
 
--- name: ancestors
--- The partitioned tables above each table.
-SELECT t.name, n.nspname || '.' || a.relname AS ancestor
-FROM unnest(%s::text[]) AS t (name)
-CROSS JOIN to_regclass(quote_ident(split_part(name, '.', 1)) || '.' || quote_ident(split_part(name, '.', 2))) AS r (oid)
-CROSS JOIN pg_partition_ancestors(r.oid) AS p (oid)
-JOIN pg_class a ON a.oid = p.oid JOIN pg_namespace n ON n.oid = a.relnamespace
-WHERE p.oid <> r.oid
-
 -- name: own_columns
--- The columns of a table: position in its key (the primary key, else the index of the replica identity), and whether each
--- update in the log has the whole old row.
-SELECT a.attname AS name, CASE b.typtype WHEN 'd' THEN format_type(b.typbasetype, b.typtypmod)
-       ELSE format_type(a.atttypid, a.atttypmod) END AS type,
-       coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0) AS key_position,
-       coalesce(i.indisprimary, false) AS is_primary,
-       NOT EXISTS (SELECT FROM pg_class t WHERE relreplident <> 'f' AND (t.oid = r.oid
-                   OR t.oid IN (SELECT relid FROM pg_partition_tree(r.oid)))) AS is_full
+-- The columns of a table: type, and position in its key (that of the replica identity's index, else the primary key).
+WITH key_index AS ({key_indexes})
+SELECT a.attname AS name, r.oid::bigint AS oid, format_type(b.type, b.modifier) AS type,
+       coalesce(array_position(i.columns, a.attname::text), 0) AS key_position, coalesce(i.indisprimary, false) AS is_primary
 FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
-JOIN pg_type b ON b.oid = a.atttypid
-LEFT JOIN LATERAL (SELECT indkey, indisprimary FROM pg_index WHERE indrelid = r.oid
-    AND (indisprimary OR indisreplident AND r.relreplident = 'i') ORDER BY indisprimary DESC LIMIT 1) i ON true
+CROSS JOIN LATERAL {base_type} b
+LEFT JOIN LATERAL (SELECT columns, indisprimary FROM key_index WHERE indrelid = r.oid
+    AND CASE r.relreplident WHEN 'i' THEN indisreplident ELSE indisprimary END) i ON true
 WHERE r.relkind IN ('r', 'p') AND r.relname = %s AND n.nspname = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
+
+-- name: replaced_tables
+-- Which of these tables are other ones than those with these oids: they were dropped, and created anew.
+SELECT n.nspname || '.' || t.relname AS name FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+WHERE n.nspname || '.' || t.relname = ANY(%s) AND t.oid::bigint <> ALL(%s::bigint[]) ORDER BY 1

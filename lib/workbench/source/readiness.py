@@ -1,10 +1,13 @@
 """Readiness of a source for change data capture: what the server lacks, and the SQL that adds it."""
 
+import json
 import re
+import shlex
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import pandas
 from psycopg import sql
@@ -21,6 +24,12 @@ from .queries import QUERIES
 HINTS = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 SEPARATOR = "\x1e"  # between the statements of a row of readiness.sql
 COLUMNS = ["item", "value", "problem", "statements"]
+# topics and Avro schemas have these names only; Debezium would replace other characters, so that two could become one
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# columns that connectors, ingest and Hudi add (a test compares it with them)
+RESERVED = re.compile(r"(?i)__(op|deleted|db|table|schema|lsn|key|position|source_\w+)|_hoodie_\w+")
+# of readiness.sql: what also a poller needs
+READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 CORRECT_NAME = "-- correct the name: schema.table, for a partition that of its table"
 
 
@@ -34,9 +43,10 @@ class Report:
         server: one row per check of the server: item, value, problem (empty without one), statements
             (those that remove the problem; a text that begins with -- is no SQL).
         tables: one row per table: item, schema, table, kind, rows (counted up to 1 MiB, for 200
-            tables; otherwise the server's estimate), bytes, key (the columns), identity (how
-            replication identifies a row), attention (columns that the lake will not have as they
-            are; for numbers without precision the digits of at most 10,000 rows), problem, statements.
+            tables; otherwise the server's estimate, or null), bytes, key (the columns), identity (how
+            replication identifies a row), attention (numbers that may be too long for the lake; for those
+            without precision the digits of at most 10,000 rows), problem (why `capture` refuses the table),
+            statements.
         note: how the provider of the server differs, if its host is recognised; else "".
     """
 
@@ -56,7 +66,8 @@ class Report:
         """Return one Finding per check and per table; a problem has its statements as the remedy."""
         findings = [_finding(row, str(row.value)) for row in self.server.itertuples()]
         for row in self.tables.itertuples():
-            size = f"{plural(row.rows, 'row')}, {format_size(row.bytes)}"
+            rows = "rows unknown" if pandas.isna(row.rows) else plural(int(row.rows), "row")
+            size = f"{rows}, {format_size(row.bytes)}"
             summary = f"{row.kind}, {size}, key {row.key or '(none)'}, identity {row.identity}"
             findings.append(_finding(row, summary, str(row.attention)))
         return findings + [Finding("provider", self.note)] * bool(self.note)
@@ -89,22 +100,39 @@ def _finding(row: Any, detail: str, attention: str = "") -> Finding:
     return Finding(row.item, detail, attention, is_warning=True)
 
 
+@dataclass(frozen=True)
+class Options:
+    """The options of a capture that decide whether it can capture a table.
+
+    Attributes:
+        excluded: names of columns that are not captured.
+        key: the columns that identify a row; by default those of the primary key, or of the index that is the
+            replica identity.
+        polled: whether the tables are polled, so that no log is read.
+    """
+
+    excluded: Sequence[str] = ()
+    key: Sequence[str] = ()
+    polled: bool = False
+
+
 def check(
     world: World,
     name: str,
     tables: Optional[Sequence[str]] = None,
-    excluded: Sequence[str] = (),
+    options: Options = Options(),
 ) -> Report:
     """Check whether a source is ready for change data capture. Nothing is changed.
 
-    The number of queries does not depend on the number of tables.
+    `capture` refuses a table if and only if the report has a problem of it. The number of queries does
+    not depend on the number of tables.
 
     Args:
         world: the world that has the source.
         name: name of the source.
         tables: tables to check (`schema.table`, for MariaDB `database.table`), by default all tables
             of the source's database. With `()` only the server is checked.
-        excluded: names of columns that will not be captured, whose types are no obstacle therefore.
+        options: the options of the capture.
 
     Returns:
         The report. If the server cannot be queried, its only row says why.
@@ -116,10 +144,12 @@ def check(
     engine = world.source_engine(name)
     server = source.server(engine)
     note = _first_match("providers", server.host)
+    names = None if tables is None else list(tables)
     try:
-        frames = (_query_postgres if engine == "postgres" else _query_mariadb)(
-            source, None if tables is None else list(tables), list(excluded)
-        )
+        query = _query_postgres if engine == "postgres" else _query_mariadb
+        frames = query(source, names, [*options.excluded])
+        missing = [each for each in tables or () if f"table {each}" not in {*frames[1]["item"]}]
+        reasons = _other_kinds(source, engine, missing)
     except WorkbenchError as e:
         return Report(
             world.name,
@@ -128,10 +158,120 @@ def check(
             pandas.DataFrame(columns=COLUMNS),
             note,
         )
-    missing = [each for each in tables or () if f"table {each}" not in {*frames[1]["item"]}]
-    rows = [(f"table {each}", "", "there is no such table", [CORRECT_NAME]) for each in missing]
+    rows = [
+        (f"table {each}", "", reasons.get(each, "there is no such table"), [CORRECT_NAME])
+        for each in missing
+    ]
     frames[0] = pandas.concat([frames[0], pandas.DataFrame(rows, columns=COLUMNS)])
-    return Report(world.name, name, frames[0], frames[1], note)
+    command = f"workbench capture {name} {{}} --world {world.name}"
+    return Report(world.name, name, frames[0], _judged(frames[1], options, command), note)
+
+
+def _other_kinds(world: World, engine: str, names: list[str]) -> dict[str, str]:
+    """Return {name: what it is} of names that are no tables to capture."""
+    if not names or engine != "postgres":
+        return {}
+    found = postgres.query(world, QUERIES["postgres_other_kinds"], [names])
+    return dict(found.itertuples(index=False))
+
+
+def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.DataFrame:
+    """Return tables with the problems that their facts (see readiness.sql) and the options cause.
+
+    Args:
+        tables: the tables, with the column facts.
+        options: the options of the capture.
+        command: the command that captures a table, with {} for its name.
+    """
+    rows = []
+    for row in tables.to_dict("records"):
+        facts = json.loads(row.pop("facts"))
+        found = [*filter(None, row["problem"].split("; "))]
+        if options.polled:
+            found = [each for each in found if each in READING_PROBLEMS]
+        name = f"{row['schema']}.{row['table']}"
+        for problem, statement in (
+            *_name_problems(row, facts, options),
+            *_column_problems(facts, options, command.format(name)),
+            *_key_problems(facts, options),
+        ):
+            found.append(problem)
+            if statement.startswith("--"):  # a line break in a name would end the comment
+                statement = escape_unprintable(statement)
+            row["statements"] = [*row["statements"], *filter(None, [statement])]
+        rows.append({**row, "problem": "; ".join(found)})
+    return pandas.DataFrame(rows, columns=tables.columns.drop("facts"))
+
+
+def _name_problems(
+    row: dict[str, Any], facts: dict[str, Any], options: Options
+) -> Iterator[tuple[str, str]]:
+    """Yield each problem of names, with the way out."""
+    columns = [each for each in facts["columns"] if each not in options.excluded]
+    folded = Counter(map(str.lower, columns))
+    rename = f"-- rename it: ALTER TABLE {facts['quoted']} RENAME"
+    for name in (row["schema"], row["table"]):
+        if not NAME.fullmatch(name):
+            yield (
+                f"topics cannot have the name {name!r}: only English letters, digits and _",
+                f"{rename} TO …",
+            )
+    for name in columns:
+        remedy = f"{rename} {sql.Identifier(name).as_string(None)} TO …; or capture with --exclude {shlex.quote(name)}"
+        if not NAME.fullmatch(name):
+            yield (
+                f"topics cannot have the column name {name!r}: only English letters, digits and _",
+                remedy,
+            )
+        elif RESERVED.fullmatch(name):
+            yield f"the column name {name!r} is one that the lake adds", remedy
+        elif folded[name.lower()] > 1:
+            yield f"the column name {name!r} differs from another one in case only", remedy
+
+
+def _column_problems(
+    facts: dict[str, Any], options: Options, command: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the problem of columns whose type cannot be captured, with the way out."""
+    columns = [each for each in facts["unsupported"] if each[0] not in options.excluded]
+    if columns:
+        names = ", ".join(f"{name} ({kind})" for name, kind in columns)
+        left_out = [*options.excluded, *(name for name, _ in columns)]
+        flags = " ".join(f"--exclude {shlex.quote(name)}" for name in left_out)
+        yield f"not supported (docs/types.md): {names}", f"-- leave them out: {command} {flags}"
+
+
+def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str, str]]:
+    """Yield each problem of the key by which the lake finds a row, with the way out."""
+    key, table = [*options.key] or facts["key"], facts["quoted"]
+    columns = {*facts["columns"]} - {*options.excluded}
+    quoted = ", ".join(sql.Identifier(each).as_string(None) for each in key)
+    if not key and facts.get("is_deferrable"):
+        return  # a problem of its own
+    if not key:
+        statement = f"-- add a key: ALTER TABLE {table} ADD PRIMARY KEY (…);"
+        yield (
+            "no primary key",
+            "" if "identities" not in facts else statement,
+        )  # MariaDB has its own
+    elif not {*key} <= columns:
+        yield (
+            f"no captured column {', '.join(each for each in key if each not in columns)} for the key",
+            "",
+        )
+    elif unsuited := ", ".join(each for each in key if each in facts.get("no_keys", ())):
+        yield f"a key cannot be a list or bit varying: {unsuited}", ""
+    elif not any({*each} <= {*key} for each in facts["unique"]):
+        problem = f"no constraint ensures that {', '.join(key)} is not null and identifies a row after each statement"
+        statement = (
+            f"-- without NULL and duplicates: ALTER TABLE {table} ADD PRIMARY KEY ({quoted});"
+        )
+        yield problem, statement
+    elif not options.polled:
+        for each in facts.get("identities", ()):
+            if not each["is_full"] and not {*key} <= {*(each["columns"] or ())}:
+                problem = f"the replica identity of {each['table']} lacks the key {', '.join(key)}"
+                yield problem, f"ALTER TABLE {each['table']} REPLICA IDENTITY FULL;"
 
 
 def _first_match(section: str, text: str) -> Any:
@@ -154,11 +294,9 @@ def _query_postgres(
     world: World, names: Optional[list[str]], excluded: list[str]
 ) -> list[pandas.DataFrame]:
     reader = world.postgres.replication_user
-    parts = {name: QUERIES[name] for name in ("unsupported_columns", "identity")}
-    statement = QUERIES["postgres_tables"].format(**parts)
     return _frames(
         postgres.query(world, QUERIES["postgres_server"], [reader]),
-        postgres.query(world, statement, [names, reader, names, excluded]),
+        postgres.query(world, QUERIES["postgres_tables"], [names, reader, names, excluded]),
         partial(postgres.query, world),
     )
 
@@ -185,7 +323,9 @@ def _frames(
     This is the number of rows of small tables, and the digits of numbers without precision.
     """
     for frame in (server, tables):
-        frame["statements"] = frame["statements"].str.split(SEPARATOR)
+        frame["statements"] = [
+            [*filter(None, text.split(SEPARATOR))] for text in frame["statements"]
+        ]
     cells = [
         (row, column, expression)
         for column, expressions in (("rows", "counting"), ("attention", "sampling"))

@@ -84,15 +84,16 @@ SELECT 'heartbeat', 'not granted', format('role %%I may not execute %%s', reader
 -- One row for each table. Parameters: the tables to check (NULL: all), the user of the connectors, the tables, and the
 -- columns that are not captured.
 WITH unsupported(name, type) AS ({unsupported_columns}),
+key_index AS ({key_indexes}),
 me AS (
     SELECT r.rolname, c.oid AS connector, coalesce(c.rolname, asked.reader) AS reader, c.rolsuper OR c.rolbypassrls AS sees_all
     FROM (SELECT %s::text AS reader) asked JOIN pg_roles r ON r.rolname = current_user
     LEFT JOIN pg_roles c ON c.rolname = CASE WHEN r.rolsuper THEN r.rolname ELSE asked.reader END),
 target AS (
-    SELECT t.oid, n.oid AS schema_oid, n.nspname, t.relname, t.relkind, t.relpersistence, t.relowner,
-        t.relrowsecurity, t.relforcerowsecurity,
+    SELECT t.oid, n.oid AS schema_oid, n.nspname, t.relname, t.relkind, t.relowner, t.relrowsecurity, t.relforcerowsecurity,
         format('%%I.%%I', n.nspname, t.relname) AS quoted, {identity} AS identity,
-        pg_has_role(t.relowner, 'USAGE') AS owned
+        pg_has_role(t.relowner, 'USAGE') AS owned,
+        t.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = t.oid) AS has_children
     FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
     WHERE t.relkind IN ('r', 'p') AND NOT t.relispartition AND t.relpersistence <> 't'
     AND n.nspname NOT LIKE 'pg\_%%' AND n.nspname <> 'information_schema'
@@ -100,38 +101,39 @@ target AS (
     AND NOT EXISTS (SELECT FROM pg_depend d  -- tables of an extension
         WHERE d.classid = 'pg_class'::regclass AND d.objid = t.oid AND d.deptype = 'e')),
 member AS (
-    SELECT r.oid AS root, t.oid, t.relkind, t.reltuples, format('%%I.%%I', n.nspname, t.relname) AS quoted,
-        {identity} AS identity, (
-            SELECT quote_ident(c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-            WHERE i.indrelid = t.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
-            AND NOT EXISTS (SELECT FROM unnest(i.indkey) k(number) LEFT JOIN pg_attribute a
-                ON a.attrelid = t.oid AND a.attnum = k.number AND a.attnotnull WHERE a.attnum IS NULL OR k.number <= 0)
-            ORDER BY i.indnkeyatts, c.relname LIMIT 1) AS key_index,
-        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = t.oid AND i.indisprimary) AS has_key
+    SELECT r.oid AS root, t.oid, t.relkind, t.reltuples, t.relpersistence,
+        format('%%I.%%I', n.nspname, t.relname) AS quoted, {identity} AS identity,
+        (SELECT index FROM key_index WHERE indrelid = t.oid ORDER BY cardinality(columns), index LIMIT 1) AS key_index,
+        EXISTS (SELECT FROM pg_index WHERE indrelid = t.oid AND indisprimary) AS has_key
     FROM target r, LATERAL (SELECT r.oid UNION SELECT relid FROM pg_partition_tree(r.oid)) m(oid)
     JOIN pg_class t ON t.oid = m.oid JOIN pg_namespace n ON n.oid = t.relnamespace),
 whole AS (
     SELECT root, count(*) FILTER (WHERE relkind <> 'p') AS leaves, sum(pg_total_relation_size(oid)) AS bytes,
-        sum(pg_relation_size(oid)) AS heap, sum(greatest(reltuples, 0)) FILTER (WHERE relkind <> 'p') AS estimate,
+        sum(pg_relation_size(oid)) AS heap,
+        CASE WHEN min(reltuples) FILTER (WHERE relkind <> 'p') >= 0 THEN sum(reltuples) FILTER (WHERE relkind <> 'p') END AS estimate,
         string_agg(CASE WHEN has_key THEN format('ALTER TABLE %%s REPLICA IDENTITY DEFAULT;', quoted)
-            WHEN key_index IS NULL THEN format('ALTER TABLE %%s REPLICA IDENTITY FULL;', quoted)
-            ELSE format('ALTER TABLE %%s REPLICA IDENTITY USING INDEX %%s;', quoted, key_index) END, E'\x1e' ORDER BY quoted)
-            FILTER (WHERE identity = 'none') AS identity_statements
+            WHEN key_index IS NOT NULL THEN format('ALTER TABLE %%s REPLICA IDENTITY USING INDEX %%s;', quoted, key_index) END, E'\x1e' ORDER BY quoted)
+            FILTER (WHERE identity = 'none') AS identity_statements, bool_or(identity = 'none') AS lacks_identity,
+        string_agg(format('ALTER TABLE %%s SET LOGGED; -- writes the table anew', quoted), E'\x1e' ORDER BY quoted)
+            FILTER (WHERE relpersistence = 'u' AND relkind = 'r') AS unlogged,
+        string_agg(quoted, ', ' ORDER BY quoted) FILTER (WHERE relkind = 'f') AS foreign_partitions,
+        json_agg(json_build_object('table', quoted, 'is_full', identity = 'full row', 'columns', (
+            SELECT to_json(columns) FROM key_index WHERE indrelid = member.oid
+            AND CASE identity WHEN 'index' THEN indisreplident WHEN 'primary key' THEN indisprimary END)))
+            FILTER (WHERE identity <> 'none') AS identities
     FROM member GROUP BY root),
 key AS (
-    SELECT i.indrelid AS root, string_agg(a.attname, ', ' ORDER BY k.position) AS columns
-    FROM pg_index i JOIN target ON target.oid = i.indrelid, unnest(i.indkey) WITH ORDINALITY k(number, position)
-    JOIN pg_attribute a ON a.attnum = k.number WHERE a.attrelid = i.indrelid AND k.position <= i.indnkeyatts
-    AND CASE WHEN target.identity = 'index' THEN i.indisreplident ELSE i.indisprimary END GROUP BY 1),
+    SELECT indrelid AS root, columns FROM key_index JOIN target ON target.oid = indrelid
+    WHERE CASE WHEN identity = 'index' THEN indisreplident ELSE indisprimary END),
+deferrable_key AS (
+    SELECT conrelid AS root, format('ALTER TABLE %%s DROP CONSTRAINT %%I, ADD CONSTRAINT %%I %%s;', quoted, conname, conname,
+        replace(replace(pg_get_constraintdef(c.oid), ' DEFERRABLE', ''), ' INITIALLY DEFERRED', '')) AS statement
+    FROM pg_constraint c JOIN target ON target.oid = conrelid WHERE contype = 'p' AND condeferrable),
 columns AS (
     SELECT a.attrelid AS root, string_agg(format('%%s %%s: %%s', a.attname, format_type(a.atttypid, a.atttypmod),
-        CASE WHEN a.attgenerated <> '' THEN 'generated, null after the first change of a row'
-             WHEN u.name IS NOT NULL THEN 'not captured'
-             WHEN b.modifier = -1 THEN 'no precision'
-             WHEN b.modifier >> 16 > 38 THEN 'more than 38 digits'
-             ELSE 'negative scale, the ingest rejects it' END), '; ' ORDER BY a.attnum)
-            FILTER (WHERE u.name IS NOT NULL OR b.type IN ('numeric'::regtype, 'numeric[]'::regtype)
-                AND (b.modifier = -1 OR b.modifier >> 16 > 38 OR (b.modifier - 4) & 1024 > 0)) AS attention,
+        CASE WHEN b.modifier = -1 THEN 'no precision' ELSE 'more than 38 digits' END), '; ' ORDER BY a.attnum)
+            FILTER (WHERE u.name IS NULL AND b.type IN ('numeric'::regtype, 'numeric[]'::regtype)
+                AND (b.modifier = -1 OR b.modifier >> 16 > 38)) AS attention,
         string_agg(format('ALTER TABLE %%s ALTER COLUMN %%I TYPE %%s;', target.quoted, a.attname, b.type::regtype), E'\x1e')
             FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e' AND a.attname <> ALL(%s::text[])) AS enum_domains,
         string_agg(quote_ident(a.attname), ', ') FILTER (WHERE b.type = 'numeric'::regtype AND b.modifier = -1) AS loose,
@@ -140,44 +142,70 @@ columns AS (
             || ' digits before and ' || max(min_scale(%%I)) || ' after the decimal point in the first 10,000 rows'
             || ' (decimal(38,10) has 28 and 10; capture chooses up to 30 after it)'$f$,
             a.attname || ': at most ', a.attname, a.attname, a.attname), ', ' ORDER BY a.attnum)
-            FILTER (WHERE b.type = 'numeric'::regtype AND b.modifier = -1) AS digits
+            FILTER (WHERE b.type = 'numeric'::regtype AND b.modifier = -1) AS digits,
+        json_agg(a.attname ORDER BY a.attnum) AS names,
+        coalesce(json_agg(json_build_array(a.attname, u.type) ORDER BY a.attnum) FILTER (WHERE u.name IS NOT NULL), '[]')
+            AS unsupported,
+        -- the length of bit varying is lost, so that two values can be one
+        coalesce(json_agg(a.attname) FILTER (WHERE e.typcategory = 'A' OR b.type = 'varbit'::regtype), '[]') AS no_keys
     FROM target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
-    JOIN pg_type t ON t.oid = a.atttypid
-    CROSS JOIN LATERAL (SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END AS type,
-        CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END AS modifier) b
-    JOIN pg_type e ON e.oid = b.type
+    JOIN pg_type t ON t.oid = a.atttypid CROSS JOIN LATERAL {base_type} b JOIN pg_type e ON e.oid = b.type
     LEFT JOIN unsupported u ON u.name = format('%%s.%%s.%%s', target.nspname, target.relname, a.attname) GROUP BY 1)
 SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname AS "table",
     CASE relkind WHEN 'p' THEN format('partitioned, %%s partitions', leaves) ELSE 'table' END AS kind,
-    estimate::bigint AS rows, bytes::bigint AS bytes, coalesce(key.columns, '') AS key, identity,
+    estimate::bigint AS rows, bytes::bigint AS bytes, coalesce(array_to_string(key.columns, ', '), '') AS key, identity,
     noted AS attention,
     concat_ws('; ', CASE WHEN NOT visible THEN 'no USAGE on the schema' END, CASE WHEN NOT readable THEN 'no SELECT' END,
         CASE WHEN NOT owned THEN 'not the owner: cannot be published' END,
-        CASE WHEN hidden THEN 'row security hides rows' END, CASE WHEN relpersistence = 'u' THEN 'unlogged' END,
-        CASE WHEN identity_statements IS NOT NULL THEN 'no replica identity' END,
+        CASE WHEN hidden THEN 'row security hides rows' END, CASE WHEN unlogged IS NOT NULL THEN 'unlogged' END,
+        CASE WHEN has_children THEN 'changes of its child tables (INHERITS) would not arrive' END,
+        CASE WHEN foreign_partitions IS NOT NULL THEN format('changes of foreign partitions are not in the log: %%s', foreign_partitions) END,
+        CASE WHEN deferrable_key.statement IS NOT NULL AND key.columns IS NULL
+            THEN 'a DEFERRABLE primary key identifies no row while a transaction runs' END,
+        CASE WHEN relkind = 'p' AND NOT has_primary_key THEN 'no primary key for partitions that are created later to inherit' END,
+        CASE WHEN lacks_identity THEN 'no replica identity: PostgreSQL would reject each UPDATE and DELETE' END,
         CASE WHEN enum_domains IS NOT NULL THEN 'a domain over an enum stops the connector' END) AS problem,
     concat_ws(E'\x1e', CASE WHEN NOT visible THEN format('GRANT USAGE ON SCHEMA %%I TO %%I;', nspname, reader) END,
         CASE WHEN NOT readable THEN format('GRANT SELECT ON TABLE %%s TO %%I;', quoted, reader) END,
         -- membership in a role that is a superuser would grant too much
         CASE WHEN owned THEN NULL WHEN o.rolsuper THEN format('ALTER TABLE %%s OWNER TO %%I;', quoted, me.rolname)
             ELSE format('GRANT %%I TO %%I;', o.rolname, me.rolname) END,
-        CASE WHEN hidden THEN format('ALTER ROLE %%I BYPASSRLS;', reader) END,
-        CASE WHEN relpersistence = 'u' THEN format('ALTER TABLE %%s SET LOGGED; -- writes the table anew', quoted) END,
+        CASE WHEN hidden THEN format('ALTER ROLE %%I BYPASSRLS;', reader) END, unlogged,
+        CASE WHEN has_children THEN '-- capture its child tables; or turn them into partitions' END,
+        CASE WHEN foreign_partitions IS NOT NULL THEN '-- capture the other partitions at their servers; or detach the foreign ones' END,
+        CASE WHEN key.columns IS NULL THEN deferrable_key.statement END,
         identity_statements, enum_domains) AS statements,
     CASE WHEN countable AND heap <= 1 << 20 AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
         THEN format('(SELECT count(*) FROM %%s)', quoted) ELSE '' END AS counting,
     CASE WHEN countable AND loose IS NOT NULL AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
         THEN format($f$(SELECT concat_ws('; ', %%L, %%s) FROM (SELECT %%s FROM %%s LIMIT 10000) s)$f$, noted, digits, loose, quoted)
-        ELSE '' END AS sampling
+        ELSE '' END AS sampling,
+    json_build_object('columns', coalesce(names, '[]'), 'unsupported', coalesce(unsupported, '[]'), 'key', coalesce(key.columns, ARRAY[]::text[]),
+        'identities', coalesce(identities, '[]'), 'unique', (SELECT coalesce(json_agg(columns), '[]') FROM key_index
+            WHERE indrelid = target.oid), 'no_keys', coalesce(no_keys, '[]'), 'quoted', quoted, 'is_deferrable', deferrable_key.statement IS NOT NULL)::text AS facts
 FROM target JOIN whole ON whole.root = target.oid LEFT JOIN key ON key.root = target.oid
-LEFT JOIN columns ON columns.root = target.oid JOIN pg_roles o ON o.oid = relowner, me,
+LEFT JOIN columns ON columns.root = target.oid LEFT JOIN deferrable_key ON deferrable_key.root = target.oid
+JOIN pg_roles o ON o.oid = relowner, me,
 LATERAL (SELECT coalesce(has_schema_privilege(connector, schema_oid, 'USAGE'), false) AS visible,
     coalesce(has_table_privilege(connector, target.oid, 'SELECT'), false) AS readable,
     relrowsecurity AND NOT coalesce(sees_all, false) AND (relforcerowsecurity
         OR reader <> me.rolname AND NOT coalesce(pg_has_role(connector, relowner, 'USAGE'), false)) AS hidden,
-    has_schema_privilege(schema_oid, 'USAGE') AND has_table_privilege(target.oid, 'SELECT') AS countable,
-    concat_ws('; ', columns.attention, CASE WHEN key.columns IS NULL THEN 'no key' END) AS noted) may
+    has_schema_privilege(schema_oid, 'USAGE') AND has_table_privilege(target.oid, 'SELECT') AND foreign_partitions IS NULL AS countable,
+    EXISTS (SELECT FROM key_index WHERE indrelid = target.oid AND indisprimary) AS has_primary_key,
+    coalesce(columns.attention, '') AS noted) may
 ORDER BY nspname, relname
+
+-- name: postgres_other_kinds
+-- What names are that are no tables to capture. Parameter: the names.
+SELECT n.nspname || '.' || t.relname AS name, CASE
+    WHEN n.nspname LIKE 'pg\_%%' OR n.nspname = 'information_schema' THEN 'a table of the system'
+    WHEN t.relispartition THEN format('a partition of %%s, whose capture has its rows', r.oid::regclass)
+    WHEN t.relpersistence = 't' THEN 'a temporary table'
+    WHEN t.relkind IN ('r', 'p') THEN 'a table of an extension'
+    ELSE CASE t.relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table'
+        ELSE 'no table' END END || ': changes of it cannot be captured' AS reason
+FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace LEFT JOIN pg_class r ON r.oid = pg_partition_root(t.oid)
+WHERE n.nspname || '.' || t.relname = ANY(%s)
 
 -- name: mariadb_server
 -- Parameters: the database.
@@ -249,12 +277,14 @@ me AS (SELECT concat('''', left(u, char_length(u) - char_length(h) - 1), '''@'''
 unique_key AS (
     SELECT table_schema, table_name, index_name = 'PRIMARY' AS is_primary,
         group_concat(column_name ORDER BY seq_in_index SEPARATOR ', ') AS names,
-        group_concat('`', replace(column_name, '`', '``'), '`' ORDER BY seq_in_index SEPARATOR ', ') AS quoted_names
+        group_concat('`', replace(column_name, '`', '``'), '`' ORDER BY seq_in_index SEPARATOR ', ') AS quoted_names,
+        concat('[', group_concat(json_quote(column_name) ORDER BY seq_in_index), ']') AS json_names
     FROM information_schema.statistics WHERE non_unique = 0 GROUP BY table_schema, table_name, index_name
     HAVING sum(nullable = 'YES' OR sub_part IS NOT NULL OR column_name IS NULL) = 0),
 best_key AS (
     SELECT table_schema, table_name, max(is_primary) AS is_primary,
-        coalesce(max(CASE WHEN is_primary THEN names END), '') AS names, min(quoted_names) AS quoted_names
+        coalesce(max(CASE WHEN is_primary THEN names END), '') AS names, min(quoted_names) AS quoted_names,
+        max(CASE WHEN is_primary THEN json_names END) AS key_names, group_concat(json_names) AS sets
     FROM unique_key GROUP BY table_schema, table_name),
 partition_count AS (
     SELECT table_schema, table_name, count(DISTINCT partition_name) AS number FROM information_schema.partitions
@@ -268,6 +298,9 @@ unreadable AS (  -- Debezium 3.5 stops at inet4 and inet6, and publishes other v
         '; -- writes the table anew') ORDER BY ordinal_position SEPARATOR X'1e') AS statements
     FROM information_schema.columns
     WHERE data_type IN ('inet4', 'inet6') OR data_type = 'uuid' AND column_name NOT IN %s GROUP BY table_schema, table_name),
+facts AS (
+    SELECT table_schema, table_name, concat('[', group_concat(json_quote(column_name) ORDER BY ordinal_position), ']') AS names
+    FROM information_schema.columns GROUP BY table_schema, table_name),
 cascading AS (
     SELECT DISTINCT constraint_schema AS table_schema, table_name FROM information_schema.referential_constraints
     WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL'))
@@ -276,8 +309,7 @@ SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_sche
     coalesce(data_length + index_length, 0) AS bytes, coalesce(k.names, '') AS `key`, 'full row' AS identity,
     concat_ws('; ', if(engine = 'InnoDB', NULL, concat('engine ', engine, ': the first snapshot is not consistent')),
         if(c.table_name IS NULL, NULL, 'changes by a cascading foreign key are not in the log')) AS attention,
-    concat_ws('; ', if(k.is_primary, NULL, 'no primary key'),
-        concat(i.names, ': Debezium cannot read this type')) AS problem,
+    concat_ws('; ', concat(i.names, ': Debezium cannot read this type')) AS problem,
     concat_ws(char(30 USING utf8mb4), CASE WHEN k.is_primary THEN NULL WHEN k.quoted_names IS NOT NULL THEN
         concat('ALTER TABLE ', quoted, ' ADD PRIMARY KEY (', k.quoted_names, ');')
     ELSE concat('ALTER TABLE ', quoted, ' ADD COLUMN row_id bigint NOT NULL INVISIBLE AUTO_INCREMENT PRIMARY KEY; ',
@@ -286,8 +318,10 @@ SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_sche
         EXISTS (SELECT 1 FROM information_schema.user_privileges g WHERE g.grantee = me.grantee AND privilege_type = 'SELECT')
         OR EXISTS (SELECT 1 FROM information_schema.schema_privileges g WHERE g.grantee = me.grantee
             AND privilege_type = 'SELECT' AND t.table_schema LIKE g.table_schema ESCAPE '\'))
-        THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting, '' AS sampling
-FROM target t JOIN me LEFT JOIN best_key k USING (table_schema, table_name)
+        THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting, '' AS sampling,
+    concat('{"unsupported": [], "quoted": ', json_quote(quoted), ', "columns": ', f.names, ', "key": ',
+        coalesce(k.key_names, '[]'), ', "unique": [', coalesce(k.sets, ''), ']}') AS facts
+FROM target t JOIN me JOIN facts f USING (table_schema, table_name) LEFT JOIN best_key k USING (table_schema, table_name)
 LEFT JOIN partition_count p USING (table_schema, table_name)
 LEFT JOIN cascading c USING (table_schema, table_name) LEFT JOIN unreadable i USING (table_schema, table_name)
 ORDER BY t.table_schema, t.table_name

@@ -25,8 +25,6 @@ from .flow import LABEL, OwnFlow, load, open_flow
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 _bundled: list[Walkthrough] = []
 HINT_LINE = "\n" + 12 * " "  # statements of SQL are copied: each begins a line of the hint
-# of readiness.sql: what also a poller needs
-READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 
 
 def register(walkthroughs: Sequence[Walkthrough]) -> None:
@@ -92,12 +90,11 @@ def capture(
         "joined": bool(declared.tables),
     }
     drafts = [_draft(declared, each, options) for each in names]
+    new = [draft.source for draft in drafts if draft.source not in declared.sources]
+    report = readiness.check(world, source, new, readiness.Options(exclude, key, bool(poll)))
+    obstacles = report.obstacles
+    _require_ready(obstacles[obstacles["item"].str.startswith("table ")], report)
     added = _describe(at, declared, drafts)
-    if declared.has_publication:
-        captured = [*declared.sources, *(table.source for table in added)]
-        tables.require_apart(at, declared.database, captured)
-    report = readiness.check(world, source, [table.source for table in added], exclude)
-    _require_ready(report.tables, report, bool(key), bool(poll))
     stack.ensure_running(at, *declared.services)
     if not declared.tables:
         _require_unused(at, name, declared)
@@ -171,28 +168,13 @@ def _require_server(world: World, declared: Declaration) -> None:
     _require_ready(server, report)
 
 
-def _require_ready(
-    rows: pandas.DataFrame, report: readiness.Report, has_key: bool = False, polled: bool = False
-) -> None:
-    """Raise SourceError if a report has an obstacle.
-
-    Args:
-        rows: the examined rows of the report, `server` or `tables`.
-        report: the report.
-        has_key: whether the capture declares a key, so that the tables need no primary key.
-        polled: whether no log is read, so that the tables need to be readable only.
-    """
+def _require_ready(rows: pandas.DataFrame, report: readiness.Report) -> None:
+    """Raise SourceError if rows of a report have a problem."""
     for row in rows.itertuples():
-        problems = [
-            each
-            for each in filter(None, row.problem.split("; "))
-            if not (has_key and each == "no primary key")
-            and (not polled or each in READING_PROBLEMS)
-        ]
-        if problems:
+        if row.problem:
             command = f"workbench source check {report.source} --world {report.world}"
             raise SourceError(
-                f"{row.item}: {'; '.join(problems)}",
+                f"{row.item}: {row.problem}",
                 location=f"source {report.source!r}",
                 hint=HINT_LINE.join([*row.statements, f"`{command}` has the details"]),
             )

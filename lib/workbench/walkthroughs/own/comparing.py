@@ -35,7 +35,7 @@ def compare(world: World, flow: str) -> None:
 
 
 def require_tables(at: World, flow: OwnFlow) -> None:
-    """Raise SourceError if tables of a flow were dropped or renamed in the source."""
+    """Raise SourceError if tables of a flow were dropped, renamed or created anew in the source."""
     sources = flow.declared.sources
     missing = sorted({*sources} - {*flow.db.existing_tables(at, sources, flow.database)})
     if missing:
@@ -45,6 +45,7 @@ def require_tables(at: World, flow: OwnFlow) -> None:
             hint=f"`workbench forget {flow.name} {' '.join(missing)} --world {at.name}` removes them from the "
             "flow; the others are not compared until then, but `follow` brings their changes",
         )
+    flow.require_same_tables(at)
 
 
 def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> OwnTable:

@@ -32,6 +32,7 @@ class OwnTable(ConfigModel):
         rows: number of rows when it was captured.
         excluded: columns that are not captured.
         joined: whether the table was added to a running flow.
+        oid: PostgreSQL's number of the table, which another table of the same name does not have; 0 if unknown.
         scales: digits after the decimal point of numeric columns without precision, by default 10.
         columns: {column: type in the source}, without the excluded columns, if the table was described
             (see `tables.describe`); not in flow.yaml.
@@ -46,6 +47,7 @@ class OwnTable(ConfigModel):
     rows: int
     excluded: list[str]
     joined: bool
+    oid: int = 0
     scales: dict[str, int] = Field(default_factory=dict)
     columns: dict[str, str] = Field(default_factory=dict, exclude=True)
 

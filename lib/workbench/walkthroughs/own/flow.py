@@ -13,11 +13,21 @@ from pyspark.sql import SparkSession
 from rich.filesize import decimal as format_size
 
 from ... import connect, hudi, landing, stack
-from ...base import ConnectorError, LakeError, WorkbenchError, World, params, paths, wait_until
+from ...base import (
+    ConnectorError,
+    LakeError,
+    SourceError,
+    WorkbenchError,
+    World,
+    params,
+    paths,
+    wait_until,
+)
 from ...base.wait import stop_on_signal
 from ...connect import configs
 from ...hudi import changes
 from ...source import postgres
+from ...source.queries import QUERIES
 from ...spark import session
 from ...topic import registry, topics
 from ..capture import Capture
@@ -77,6 +87,23 @@ class OwnFlow(CaptureFlow):
         if self.publication:
             postgres.create_publication(
                 world, self.publication, declared.sources, self.database, declared.excluded
+            )
+
+    def require_same_tables(self, world: World) -> None:
+        """Raise SourceError if a table was dropped and created anew, whose changes are not published."""
+        known = {own.source: own.oid for own in self.declared.tables if own.oid}
+        if not known or not self.publication:
+            return
+        values = [[*known], [*known.values()]]
+        replaced = self.db.query(world, QUERIES["replaced_tables"], values, self.database)["name"]
+        if len(replaced):
+            names = " ".join(replaced)
+            command = f"workbench forget {self.name} {names} --world {world.name}"
+            raise SourceError(
+                f"dropped and created anew in the source, so that no change arrives: {', '.join(replaced)}",
+                location=f"flow {self.name!r}, database {self.database}",
+                hint=f"`{command}`, then `workbench capture {self.declared.source} {names} --as {self.name} "
+                f"--world {world.name}`",
             )
 
     def wait_until_captured(self, world: World) -> None:
@@ -305,6 +332,7 @@ def follow(
         {lake table: counts} of the last round.
     """
     at, captured = open_flow(world, flow)
+    captured.require_same_tables(at)
     spark, existing, tables = session(at), {*topics.names(at)}, list[hudi.Table]()
     for each, capture in zip(captured.tables(at), captured.captures):
         if captured.topic(at, capture.name) in existing:

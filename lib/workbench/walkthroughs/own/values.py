@@ -60,5 +60,5 @@ def _comparable_value(rules: dict[str, str], kind: str, value: str) -> str:
 
 
 def _base_type(kind: str) -> str:
-    """Return a type of the source without its digits."""
-    return re.sub(r"\(.*?\)", "", kind)
+    """Return a type of the source without its digits, and without the fields of an interval."""
+    return re.sub(r"\(.*?\)|(?<=^interval) .*", "", kind)
