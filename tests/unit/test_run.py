@@ -1,5 +1,6 @@
 """The runner, on tiny notebooks in a temporary project."""
 
+import datetime as dt
 import fcntl
 import json
 import os
@@ -142,7 +143,19 @@ def test_parameters_cell(project, declares, says):
 
 @pytest.mark.parametrize(
     "text",
-    ["[", "{a", "2026-99-99", "*x", "!!timestamp x", "!!python/name:os.system x", "[" * 5_000],
+    [
+        "[",
+        "{a",
+        "*x",
+        "[&x 1, *x]",
+        "!!timestamp x",
+        "!!set {a}",
+        "!!int 010",
+        "!!python/name:os.system x",
+        '"\\ud800"',
+        "[" * 5_000,
+        "9" * 5_000,
+    ],
     ids=lambda text: text[:9],
 )
 def test_a_parameter_that_is_not_yaml_is_told_with_its_name(project, text):
@@ -151,6 +164,80 @@ def test_a_parameter_that_is_not_yaml_is_told_with_its_name(project, text):
         ParamsError, match="(?s)parameter scale is .*not YAML.*a value of type int, such as 1"
     ):
         quietly(["10_outbox"], parameters={"scale": text})
+    assert not (project / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "default, text, value",
+    [
+        ("None", "2026-01-31", "2026-01-31"),
+        ("None", "1:30", "1:30"),
+        ("None", "no", "no"),
+        ("None", "[2026-01-31, 010]", ["2026-01-31", "010"]),
+        ("['2026-01-01']", "[2026-01-31]", ["2026-01-31"]),
+        ("0.5", "1e-3", 0.001),
+        ("0.5", "2", 2.0),
+        ("1", "1_000", 1000),
+        ("'x'", "010", "010"),
+    ],
+)
+def test_a_parameter_is_what_was_typed(project, default, text, value):
+    declares = f"world = 'local'\nday = {default}"
+    path = write(project, "10_outbox/11_a.ipynb", "assert day == " + repr(value), declares=declares)
+    books = {path: notebooks.read(path)}
+    converted = notebooks.convert_parameters(books, {"day": text})
+    assert converted == {"day": value} and type(converted["day"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "default, value",
+    [
+        ("1", "010"),
+        ("1", "1:30"),
+        ("1", "0x1F"),
+        ("1", "true"),
+        ("True", "yes"),
+        ("0.5", ".nan"),
+        ("0.5", "1e999"),
+        ("None", "{1: a}"),
+        ("None", dt.date(2026, 1, 31)),
+        ("None", [float("inf")]),
+        ("None", {1}),
+        ("'x'", "\udcff"),
+    ],
+)
+def test_a_parameter_of_another_type_is_refused(project, default, value):
+    write(project, "10_outbox/11_a.ipynb", declares=f"world = 'local'\nday = {default}")
+    with pytest.raises(ParamsError, match="(?s)parameter day is .*10_outbox/11_a.ipynb.*expected"):
+        quietly(["10_outbox"], parameters={"day": value})
+    assert not (project / "runs").exists()
+
+
+def test_a_typed_parameter_and_a_cell_that_may_fail(project):
+    declares = "world: str = 'local'\nday: str = '2026-01-01'"
+    path = write(
+        project,
+        "10_outbox/11_a.ipynb",
+        "raise ValueError(day)",
+        "assert day == '2026-01-31'",
+        declares=declares,
+    )
+    book = nbformat.read(path, as_version=4)
+    failing = next(cell for cell in book.cells if cell.source.startswith("raise"))
+    failing.metadata["tags"] = ["raises-exception"]
+    nbformat.write(book, path)
+    result = quietly(["10_outbox"], parameters={"day": "2026-01-31"})
+    assert result.status == "passed", result.notebooks
+
+
+@pytest.mark.parametrize(
+    "content", ["", "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> b\n", "[]", "{}", "\udcff"]
+)
+def test_a_file_that_is_no_notebook_is_named(project, content):
+    path = write(project, "10_outbox/11_a.ipynb")
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ParamsError, match=r"(?s)this is not a notebook.*10_outbox/11_a.ipynb"):
+        quietly(["10_outbox"])
     assert not (project / "runs").exists()
 
 

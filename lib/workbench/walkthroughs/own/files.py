@@ -119,7 +119,7 @@ def declaration(flow: str) -> Declaration:
     require_name(flow)
     path = folder(flow) / "flow.yaml"
     try:
-        return Declaration.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return Declaration.model_validate(yaml_files.read(path))
     except FileNotFoundError:
         raise LakeError(
             f"there is no flow {flow!r}",
