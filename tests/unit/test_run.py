@@ -11,13 +11,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
+import on_aws
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import paths, wait
+from workbench.base import paths, secrets, wait
 from workbench.base.errors import ParamsError, WorkbenchError
 from workbench.run import notebooks, run_record, runner
 
@@ -286,6 +288,25 @@ def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
         run_record.lock_file(), RuntimeError
     ):  # the text of a run that is gone still stands there
         assert wait.lock_owner_pid(lock) == str(os.getpid())
+
+
+def test_each_run_has_a_folder_of_its_own(project, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_RUNS", str(project / "runs"))
+    with ThreadPoolExecutor(8) as pool:
+        folders = [
+            *pool.map(lambda _: run_record._create_folder("20261128-093000-local"), range(8))
+        ]
+    assert len({*folders}) == 8
+    folders[0].rmdir()  # the number of folders is no free name
+    assert not {run_record._create_folder("20261128-093000-local")} & {*folders[1:]}
+
+
+def test_secrets_of_aws_are_masked(account):
+    region, name = on_aws.REGION, "workbench/postgres.admin"
+    text = json.dumps({"username": "u", "password": "canary-of-aws"})
+    account("secretsmanager").create_secret(Name=name, SecretString=text)
+    assert secrets.Secret("postgres.admin", region, "workbench").reveal() == "canary-of-aws"
+    assert run_record.mask_secrets("it is canary-of-aws") == f"it is {secrets.MASK}"
 
 
 def test_masking_reaches_every_form(project, monkeypatch):

@@ -314,11 +314,11 @@ class World(Sections):
         return self._base or self
 
     @property
-    def secret_names(self) -> set[str]:
-        """The names of the secrets of this world and of its sources."""
+    def secrets(self) -> list[Secret]:
+        """The secrets of this world and of its sources."""
         sections = [*(section for _, section in self.base), *self.sources.values()]
         models = [section for section in sections if isinstance(section, ConfigModel)]
-        return {value.name for model in models for _, value in model if isinstance(value, Secret)}
+        return [value for model in models for _, value in model if isinstance(value, Secret)]
 
     @property
     def uses_embedded_s3(self) -> bool:

@@ -91,7 +91,10 @@ def reject_exposed_secrets(world: World, name: str, config: dict[str, str]) -> N
     is_mysql = config.get("connector.class") in classes
     own = (world.mysql if is_mysql else world.connect).password_reference
     plaintext = plaintext_secret_keys(config)
-    for key in [*plaintext, *misplaced_references(config, own, world.secret_names)]:
+    for key in [
+        *plaintext,
+        *misplaced_references(config, own, {each.name for each in world.secrets}),
+    ]:
         fault = "contains a secret as plain text"
         if key not in plaintext:
             fault = "refers to a secret that is not for this key"

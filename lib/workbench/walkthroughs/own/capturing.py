@@ -34,6 +34,7 @@ def register(walkthroughs: Sequence[Walkthrough]) -> None:
     _bundled.extend(walkthroughs)
 
 
+@files.exclusive
 def capture(
     world: World,
     source: str,
@@ -109,6 +110,7 @@ def capture(
     return _complete(world, name, progress)
 
 
+@files.exclusive
 def recapture(world: World, flow: str) -> None:
     """Remove topics, connector and lake tables of a flow, and capture its tables from a new snapshot.
 
