@@ -59,9 +59,8 @@ class Athena:
 
         world, query = self.world, _bind(text, values)
         log = logging.getLogger("pyathena")
-        if (
-            not log.handlers
-        ):  # it logs a traceback for each error; the user may have a handler for them
+        # it logs a traceback for each error; the user may have a handler for them
+        if all(isinstance(each, logging.NullHandler) for each in log.handlers):
             log.addHandler(logging.NullHandler())
             log.propagate = False
         converter = DefaultTypeConverter()
