@@ -22,6 +22,7 @@ from workbench.stack import artifacts, services
 from workbench.storefront import load
 from workbench.topic import registry, topics
 from workbench.walkthroughs import storefront
+from worlds import with_settings
 
 pytestmark = pytest.mark.drill
 
@@ -51,8 +52,9 @@ def busy(request):
                 {**load.sample_documents()["customer"], "id": "1"},
             )
             postgres.execute(world, "CREATE TABLE canary (n int PRIMARY KEY)", database="postgres")
+            admin = f"${{directory:{secrets.secrets_dir()}:postgres.admin}}"
             connect.apply(
-                world,
+                with_settings(world, connect={"password_reference": admin}),
                 "canary",
                 {
                     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -65,7 +67,7 @@ def busy(request):
                     "slot.name": "canary",
                     "database.user": world.postgres.admin_user,
                     "table.include.list": "public.canary",
-                    "database.password": f"${{directory:{secrets.secrets_dir()}:postgres.admin}}",
+                    "database.password": admin,
                 },
             )
             connect.wait_running(world, "canary")

@@ -527,7 +527,7 @@ def test_a_history_that_is_gone_and_a_password_that_is_wrong_are_told(lab, movie
         )
     wrong = {
         **movies,
-        "database.password": lab.mysql.password_reference.replace("replication", "admin"),
+        "database.user": lab.mysql.admin_user,  # with the other one's password
     }
     with pytest.raises(
         ConnectorError, match="(?s)movies_other.*likely: .*mariadb.grant_replication"

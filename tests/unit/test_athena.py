@@ -3,6 +3,7 @@ told."""
 
 import datetime as dt
 import decimal
+import logging
 
 import numpy as np
 import on_aws
@@ -317,6 +318,17 @@ def test_what_athena_refuses(code, message, error, says, caplog, monkeypatch):
         with pytest.raises(error, match=f"(?s){says}"):
             query.sql(WORLD, "SELECT 1")
     assert caplog.text == "", "what is raised is not logged beside it"
+
+
+def test_a_handler_of_the_user_stays(monkeypatch):
+    log, kept = logging.getLogger("pyathena"), logging.StreamHandler()
+    monkeypatch.setattr(log, "handlers", [kept])
+    monkeypatch.setattr(log, "propagate", True)
+    with on_aws.stubbed_client("athena") as stub:
+        stub.add_client_error("start_query_execution", "ExpiredTokenException", "expired")
+        with pytest.raises(StackError):
+            query.sql(WORLD, "SELECT 1")
+    assert log.handlers == [kept] and log.propagate
 
 
 def test_a_session_of_world_aws_asks_athena_and_one_of_another_does_not(monkeypatch):

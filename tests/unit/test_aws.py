@@ -179,3 +179,16 @@ def test_a_job_on_emr_takes_the_spark_that_is_there(monkeypatch):
     monkeypatch.setenv("WORKBENCH_SPARK", "clasic")
     with pytest.raises(ParamsError, match="did you mean 'classic'"):
         on_aws.world()
+
+
+def test_a_login_helps_after_a_call_without_one(account, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    for _ in range(2):
+        with pytest.raises(StackError, match="aws sso login"):
+            aws.call(on_aws.REGION, "sns", "list_topics")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    assert aws.call(on_aws.REGION, "sns", "list_topics")["Topics"] == []

@@ -287,6 +287,47 @@ def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     assert all(method == "GET" for method, _ in fake.sent)
 
 
+FOLDER = "${directory:/x/secrets:"
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("database.user", FOLDER + "postgres.admin}"),
+        ("database.user", "x" + FOLDER + "mine}"),
+        ("heartbeat.action.query", f"SELECT '{FOLDER}mine}}'"),
+        ("topic.prefix", "${env:HOME}"),
+        ("database.hostname", "${file:/etc/passwd}"),
+        ("connection.url", f"jdbc:postgresql://h/d?password={FOLDER}mine}}"),
+        ("database.password", FOLDER + "postgres.admin}"),
+        ("database.password", FOLDER + "mine}"),
+        ("connection.password", "${secretsmanager:workbench/mine:password}"),
+        ("database.ssl.truststore.password", FOLDER + "connect.admin}"),
+        ("value.converter.basic.auth.user.info", FOLDER + "mysql.admin}"),
+        ("database.ssl.keystore.password", FOLDER + "mysql.replication}"),
+    ],
+)
+def test_a_reference_to_a_secret_is_for_passwords_and_for_the_own_one(monkeypatch, key, value):
+    fake = FakePlugin()
+    monkeypatch.setattr(KafkaConnect, "call", fake)
+    with pytest.raises(ConnectorError, match=f"'{key}' refers to a secret that is not for this"):
+        connect.validate(WORLD, {**GOOD, key: value})
+    assert all(method == "GET" for method, _ in fake.sent)
+
+
+def test_references_that_are_for_their_keys():
+    own, mysql = WORLD.connect.password_reference, WORLD.mysql.password_reference
+    for config in (
+        {"database.password": own, "database.ssl.truststore.password": FOLDER + "my.truststore}"},
+        {"producer.override.sasl.jaas.config": f'X required password="{FOLDER}my.kafka}}";'},
+        {
+            "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+            "database.password": mysql,
+        },
+    ):
+        validation.reject_exposed_secrets(WORLD, "x", config)
+
+
 def test_a_source_that_would_lose_what_it_cannot_send_is_refused_and_a_sink_is_not(monkeypatch):
     fake = FakePlugin()
     monkeypatch.setattr(KafkaConnect, "call", fake)

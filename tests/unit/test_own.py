@@ -1,6 +1,7 @@
 """Own flows without services: their files, the connector's JSON, and what a removal never touches."""
 
 import json
+import os
 import re
 import socket
 import types
@@ -467,3 +468,29 @@ def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
         with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the walk"):
             capturing._require_unused(world, name, declared)
     capturing._require_unused(world, "bikes", declared)
+
+
+def test_a_flow_is_captured_or_removed_by_one_process_at_a_time(monkeypatch, tmp_path):
+    monkeypatch.setattr("workbench.base.paths.VAR_DIR", tmp_path)
+
+    @files.exclusive
+    def forget(world, flow):
+        return flow
+
+    @files.exclusive
+    def capture(world, source, *names, flow=""):
+        with pytest.raises(LakeError, match=f"(?s)is being captured or removed.*{os.getpid()}"):
+            forget(None, "bikes")
+        return forget(None, "others")
+
+    assert capture(None, "db", "t", flow="bikes") == "others"
+    assert capture(None, source="bikes") == "others" and forget(None, flow="bikes") == "bikes"
+
+
+@pytest.mark.parametrize("name", ["a: &a [1]\nb: *a", "!!set {a}", "\udcff"])
+def test_a_flow_file_that_is_no_plain_yaml(monkeypatch, tmp_path, name):
+    monkeypatch.setattr("workbench.base.paths.flows_dir", lambda: tmp_path)
+    (tmp_path / "bikes").mkdir()
+    (tmp_path / "bikes" / "flow.yaml").write_bytes(name.encode("utf-8", "surrogateescape"))
+    with pytest.raises(LakeError, match="(?s)not a valid flow.*bikes/flow.yaml"):
+        files.declaration("bikes")

@@ -98,8 +98,8 @@ STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_
         ('region: ""', 'region: ""\n5: x', ["unknown key '5'", "mine.yaml: 5"]),
         (
             'region: ""',
-            "region: 2026-11-22",
-            ["region is datetime.date(2026, 11, 22) (date)", "type str"],
+            "region: 20261122",
+            ["region is 20261122 (int)", "type str"],
         ),
         ("parallelism: 2", "parallelism: 2.0", ["spark.parallelism is 2.0 (float)", "type int"]),
         ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
@@ -272,16 +272,33 @@ def test_servers_of_ones_own_are_named_in_a_world_that_is_not_embedded(write):
     assert params.load_file(path).postgres.host == "db.example.com"
 
 
+# stands for 9 ** 9 lists
+BOMB = "a: &a [1]\n" + "".join(
+    f"{n}: &{n} [{', '.join([f'*{b}'] * 9)}]\n" for b, n in zip("abcdefgh", "bcdefghi")
+)
+
+
+@pytest.mark.parametrize("value", ["1:30", "010", "yes"])
+def test_old_forms_of_yaml_are_no_numbers(write, value):
+    key = "interval_s" if value != "yes" else "small_files"
+    with pytest.raises(ParamsError, match=f"watch.{key} is '{value}' .str."):
+        params.load_file(write("", f"extends: local\nwatch:\n  {key}: {value}\n"))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("a: [", "not YAML"),
         ("- a", "has no keys"),
         (" ", "has no keys"),
-        ("a: 2026-99-99", "(?s)not YAML.*month"),
+        ("a: 2026-99-99", "unknown key 'a'"),
         ("a: " + "[" * 5_000, "not YAML"),
+        (BOMB, "(?s)an alias: not allowed.*line 2"),
+        ("a: !!set {b}", "(?s)tag.*set: not allowed"),
+        ('a: "\\ud800"', "(?s)no text: not allowed.*line 1"),
+        ("1: a", "missing key 'name'"),
     ],
-    ids=["open", "list", "blank", "date", "deep"],
+    ids=["open", "list", "blank", "date", "deep", "bomb", "set", "surrogate", "number"],
 )
 def test_a_file_that_is_no_mapping(write, text, says):
     with pytest.raises(ParamsError, match=says):

@@ -9,7 +9,7 @@ import pytest
 from workbench import stack
 from workbench.base import params
 from workbench.base.errors import StackError
-from workbench.stack import remote
+from workbench.stack import lifecycle, remote
 from worlds import with_settings
 
 pytestmark = pytest.mark.aws
@@ -115,3 +115,26 @@ def test_a_spark_of_this_process_needs_no_address(near, kind, master, state):
         remote.probe(with_settings(near, spark={"kind": kind, "master": master}), "spark").state
         == state
     )
+
+
+def test_a_registry_and_a_mysql_that_the_user_runs_are_checked_and_shown():
+    world = with_settings(
+        params.load("local"),
+        registry={"managed": False, "url": "https://127.0.0.1:1"},
+        mysql={"managed": False, "port": 1},
+    )
+    with pytest.raises(StackError, match="apicurio, mariadb cannot be reached"):
+        stack.up(world)
+    states = {each.name: each.state for each in stack.status(world)}
+    assert states["apicurio"] == states["mariadb"] == "unreachable"
+
+
+def test_a_service_of_a_source_is_restarted_with_the_user_of_the_stack(monkeypatch):
+    world = params.load("local")
+    (name,) = [each for each in world.sources if world.sources[each].engine == "postgres"]
+    started = []
+    monkeypatch.setattr(lifecycle, "_start", lambda world, names: started.append(world))
+    monkeypatch.setattr(lifecycle.artifacts, "ensure", lambda *names: None)
+    monkeypatch.setattr(lifecycle.process, "stop", lambda service: False)
+    stack.restart(world.source(name), "postgres")
+    assert started == [world] and started[0].postgres.database == world.postgres.database

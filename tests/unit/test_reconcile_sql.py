@@ -107,8 +107,9 @@ def test_a_result_is_shown_and_stored(tmp_path):
     assert (last["is_equal"], last["differences"], last["rows"]) == (False, 1, [3, 2])
     assert "<b>" not in str(last)
     (path,) = tmp_path.rglob("reconciliation.json")
-    path.write_text(path.read_text()[:20])
-    with pytest.raises(LakeError, match="run `workbench reconcile` again"):
-        operate.last_reconciliation(world, table)
+    for damaged in (path.read_bytes()[:20], b"", b"[1]", b"null", b"{}", b"\xff"):
+        path.write_bytes(damaged)
+        with pytest.raises(LakeError, match="run `workbench reconcile` again"):
+            operate.last_reconciliation(world, table)
     hudi.drop(None, world, table)
     assert operate.last_reconciliation(world, table) is None

@@ -1,5 +1,6 @@
 """The runner, on tiny notebooks in a temporary project."""
 
+import datetime as dt
 import fcntl
 import json
 import os
@@ -10,13 +11,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
+import on_aws
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import paths, wait
+from workbench.base import paths, secrets, wait
 from workbench.base.errors import ParamsError, WorkbenchError
 from workbench.run import notebooks, run_record, runner
 
@@ -142,7 +145,19 @@ def test_parameters_cell(project, declares, says):
 
 @pytest.mark.parametrize(
     "text",
-    ["[", "{a", "2026-99-99", "*x", "!!timestamp x", "!!python/name:os.system x", "[" * 5_000],
+    [
+        "[",
+        "{a",
+        "*x",
+        "[&x 1, *x]",
+        "!!timestamp x",
+        "!!set {a}",
+        "!!int 010",
+        "!!python/name:os.system x",
+        '"\\ud800"',
+        "[" * 5_000,
+        "9" * 5_000,
+    ],
     ids=lambda text: text[:9],
 )
 def test_a_parameter_that_is_not_yaml_is_told_with_its_name(project, text):
@@ -151,6 +166,80 @@ def test_a_parameter_that_is_not_yaml_is_told_with_its_name(project, text):
         ParamsError, match="(?s)parameter scale is .*not YAML.*a value of type int, such as 1"
     ):
         quietly(["10_outbox"], parameters={"scale": text})
+    assert not (project / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "default, text, value",
+    [
+        ("None", "2026-01-31", "2026-01-31"),
+        ("None", "1:30", "1:30"),
+        ("None", "no", "no"),
+        ("None", "[2026-01-31, 010]", ["2026-01-31", "010"]),
+        ("['2026-01-01']", "[2026-01-31]", ["2026-01-31"]),
+        ("0.5", "1e-3", 0.001),
+        ("0.5", "2", 2.0),
+        ("1", "1_000", 1000),
+        ("'x'", "010", "010"),
+    ],
+)
+def test_a_parameter_is_what_was_typed(project, default, text, value):
+    declares = f"world = 'local'\nday = {default}"
+    path = write(project, "10_outbox/11_a.ipynb", "assert day == " + repr(value), declares=declares)
+    books = {path: notebooks.read(path)}
+    converted = notebooks.convert_parameters(books, {"day": text})
+    assert converted == {"day": value} and type(converted["day"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "default, value",
+    [
+        ("1", "010"),
+        ("1", "1:30"),
+        ("1", "0x1F"),
+        ("1", "true"),
+        ("True", "yes"),
+        ("0.5", ".nan"),
+        ("0.5", "1e999"),
+        ("None", "{1: a}"),
+        ("None", dt.date(2026, 1, 31)),
+        ("None", [float("inf")]),
+        ("None", {1}),
+        ("'x'", "\udcff"),
+    ],
+)
+def test_a_parameter_of_another_type_is_refused(project, default, value):
+    write(project, "10_outbox/11_a.ipynb", declares=f"world = 'local'\nday = {default}")
+    with pytest.raises(ParamsError, match="(?s)parameter day is .*10_outbox/11_a.ipynb.*expected"):
+        quietly(["10_outbox"], parameters={"day": value})
+    assert not (project / "runs").exists()
+
+
+def test_a_typed_parameter_and_a_cell_that_may_fail(project):
+    declares = "world: str = 'local'\nday: str = '2026-01-01'"
+    path = write(
+        project,
+        "10_outbox/11_a.ipynb",
+        "raise ValueError(day)",
+        "assert day == '2026-01-31'",
+        declares=declares,
+    )
+    book = nbformat.read(path, as_version=4)
+    failing = next(cell for cell in book.cells if cell.source.startswith("raise"))
+    failing.metadata["tags"] = ["raises-exception"]
+    nbformat.write(book, path)
+    result = quietly(["10_outbox"], parameters={"day": "2026-01-31"})
+    assert result.status == "passed", result.notebooks
+
+
+@pytest.mark.parametrize(
+    "content", ["", "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> b\n", "[]", "{}", "\udcff"]
+)
+def test_a_file_that_is_no_notebook_is_named(project, content):
+    path = write(project, "10_outbox/11_a.ipynb")
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ParamsError, match=r"(?s)this is not a notebook.*10_outbox/11_a.ipynb"):
+        quietly(["10_outbox"])
     assert not (project / "runs").exists()
 
 
@@ -199,6 +288,25 @@ def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
         run_record.lock_file(), RuntimeError
     ):  # the text of a run that is gone still stands there
         assert wait.lock_owner_pid(lock) == str(os.getpid())
+
+
+def test_each_run_has_a_folder_of_its_own(project, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_RUNS", str(project / "runs"))
+    with ThreadPoolExecutor(8) as pool:
+        folders = [
+            *pool.map(lambda _: run_record._create_folder("20261128-093000-local"), range(8))
+        ]
+    assert len({*folders}) == 8
+    folders[0].rmdir()  # the number of folders is no free name
+    assert not {run_record._create_folder("20261128-093000-local")} & {*folders[1:]}
+
+
+def test_secrets_of_aws_are_masked(account):
+    region, name = on_aws.REGION, "workbench/postgres.admin"
+    text = json.dumps({"username": "u", "password": "canary-of-aws"})
+    account("secretsmanager").create_secret(Name=name, SecretString=text)
+    assert secrets.Secret("postgres.admin", region, "workbench").reveal() == "canary-of-aws"
+    assert run_record.mask_secrets("it is canary-of-aws") == f"it is {secrets.MASK}"
 
 
 def test_masking_reaches_every_form(project, monkeypatch):

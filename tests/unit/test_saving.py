@@ -359,3 +359,22 @@ def test_own_notebooks_run_by_name_only(monkeypatch, tmp_path):
     assert [path.stem for path in notebooks.find()] == ["11_first"]
     for target in ("who_moved", "own", "notebooks/own/who_moved.ipynb"):
         assert [path.stem for path in notebooks.find([target])] == ["who_moved"]
+
+
+def test_a_notebook_is_written_as_a_whole_or_not_at_all(session, monkeypatch):
+    session.tables(session.world)
+    (session.folder / "dangling.ipynb").symlink_to(session.folder / "elsewhere.ipynb")
+    for name in ("dangling", "x" * 300, "ü" * 130):
+        with pytest.raises(ParamsError, match="cannot be made"):
+            explore.save(name, session.folder)
+
+    def full(self, *args, **kwargs):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(LakeError, match="No space left"):
+        patch.setattr("pathlib.Path.write_text", full)
+        explore.save("full", session.folder)
+    assert [path.name for path in session.folder.iterdir()] == ["dangling.ipynb"]
+    with pytest.raises(LakeError, match="cannot be written"):
+        explore.save("full", "/dev/null/x")

@@ -8,6 +8,7 @@ from workbench import stack
 from workbench.base import params, paths, secrets
 from workbench.base.errors import ParamsError
 from workbench.base.secrets import Secret
+from workbench.run import run_record
 from workbench.stack import services
 
 
@@ -115,3 +116,12 @@ def test_a_secret_of_the_user_is_stored_and_an_invalid_one_is_not(monkeypatch, t
         with pytest.raises(ParamsError):
             secrets.store(name, text)
     assert secrets.read() == {"bikes": "s3cret"}
+
+
+def test_a_file_that_is_no_text_is_no_secret(monkeypatch, tmp_path):
+    monkeypatch.setattr("workbench.base.paths.VAR_DIR", tmp_path)
+    secrets.store("mine", "canary-7")
+    (secrets.secrets_dir() / "key.der").write_bytes(b"\xff\xfe\x00")
+    (secrets.secrets_dir() / "folder").mkdir()
+    assert secrets.read() == {"mine": "canary-7"}
+    assert run_record.mask_secrets("canary-7") == secrets.MASK

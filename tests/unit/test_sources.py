@@ -1,9 +1,15 @@
 """Quoting names, and failing connections, without a server."""
 
+import contextlib
+import socketserver
+import struct
+import threading
+
 import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError, StackError
-from workbench.source import postgres
+from workbench.source import mariadb, postgres
+from worlds import with_settings
 
 
 @pytest.mark.parametrize(
@@ -35,3 +41,60 @@ def test_unreachable_server(monkeypatch):
 def test_unknown_role():
     with pytest.raises(SourceError, match="admin or replication"):
         postgres.connect(params.load("local"), role="root")
+
+
+class CleartextPostgres(socketserver.BaseRequestHandler):
+    """Asks for the password as plain text (PostgreSQL's protocol 3.0); keeps what comes."""
+
+    def handle(self):
+        while True:
+            size, code = struct.unpack("!ii", self.request.recv(8))
+            if code in (80877103, 80877104):  # TLS or GSSAPI
+                self.request.sendall(b"N")
+                continue
+            self.request.recv(size - 8)
+            break
+        self.request.sendall(b"R" + struct.pack("!ii", 8, 3))
+        self.server.received += self.request.recv(1000)
+
+
+class CleartextMariadb(socketserver.BaseRequestHandler):
+    """Switches to the plugin of its server (the protocol of MySQL); keeps what comes."""
+
+    def handle(self):
+        plugin = self.server.plugin
+        salt = b"12345678"
+        greeting = b"\x0a10.11\0" + struct.pack("<I", 1) + salt + b"\0"
+        greeting += struct.pack("<HBHH", 0xF7FF, 45, 2, 0x001F | 0x0008) + bytes([21]) + bytes(10)
+        greeting += b"123456789012\0" + b"mysql_native_password\0"
+        self._send(0, greeting)
+        self.request.recv(1000)
+        self._send(2, b"\xfe" + plugin + b"\0" + b"\x04Password: ")
+        with contextlib.suppress(OSError):
+            self.server.received += self.request.recv(1000)
+
+    def _send(self, number, payload):
+        self.request.sendall(struct.pack("<I", len(payload))[:3] + bytes([number]) + payload)
+
+
+@pytest.mark.parametrize(
+    "handler, plugin, says",
+    [
+        (CleartextPostgres, b"", "require_auth|!password"),
+        (CleartextMariadb, b"mysql_clear_password", "as plain text: set ssl: verify-full"),
+        (CleartextMariadb, b"dialog", "as plain text: set ssl: verify-full"),
+    ],
+)
+def test_no_server_gets_a_password_as_plain_text(monkeypatch, handler, plugin, says):
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
+    server.received, server.plugin = b"", plugin
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    engine = postgres if handler is CleartextPostgres else mariadb
+    section = "postgres" if engine is postgres else "mysql"
+    monkeypatch.setenv(f"WORKBENCH_SECRET_{section.upper()}_ADMIN", "canary-1f7a")
+    address = {"managed": False, "host": "127.0.0.1", "port": server.server_address[1]}
+    with pytest.raises(SourceError, match=says):
+        engine.connect(with_settings(params.load("local"), **{section: address}))
+    server.shutdown()
+    server.server_close()
+    assert b"canary" not in server.received

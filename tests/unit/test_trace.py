@@ -512,3 +512,13 @@ def test_the_tables_of_the_walkthroughs_can_be_traced():
             kinds,
         )
         assert table.topic.endswith(f".{source}")
+
+
+def test_two_tables_of_one_type_have_columns_of_their_own():
+    one, two = (hudi.Table(n, f"file:/{n}", ("id",), "v", type="cow") for n in ("one", "two"))
+    mor = dataclasses.replace(one, name="log", type="mor")
+    tables = (one, two, mor)
+    shorts = [in_lake.short_name(each, tables) for each in tables]
+    assert shorts == ["one", "two", "mor"] and in_lake.short_name(one, (one, mor)) == "cow"
+    views = [[*in_lake.view_names(each, short)] for each, short in zip(tables, shorts)]
+    assert views == [["one"], ["two"], ["mor_ro", "mor_rt"]]

@@ -1,24 +1,29 @@
 """`workbench watch` without services: the texts of problems, thresholds, notifications, metrics."""
 
+import contextlib
+import socket
 import socketserver
 import string
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
 import on_aws
 import pytest
+import requests
 from prometheus_client import CollectorRegistry, generate_latest
 from workbench import hudi, operate
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.base.paths import ROOT
 from workbench.base.secrets import Secret
 from workbench.operate import metrics, notify
 from workbench.operate.lake import Fresh, LakeReader, quantiles
 from workbench.operate.messages import Sample, TopicReader
+from workbench.operate.observe import FlowReader, Memory
 from workbench.operate.problems import PROBLEMS, Observation, level_of, problem
 from workbench.topic.registry import Decoder
+from workbench.walkthroughs.flow import CaptureFlow
 from worlds import with_settings
 
 
@@ -198,6 +203,149 @@ def test_a_channel_without_an_address_is_an_error(world):
         notify.Notifier(world, ["sns"])
 
 
+class Odd(BaseHTTPRequestHandler):
+    """Answers in the way of its server's `answer`."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.bodies.append(self.path)
+        if self.server.answer == "redirect":
+            self.wfile.write(b"HTTP/1.0 307 x\r\nLocation: /elsewhere\r\n\r\n")
+        with contextlib.suppress(OSError):
+            if self.server.answer == "endless":
+                self.wfile.write(b"HTTP/1.0 200 x\r\n\r\n")
+                for _ in range(1000):
+                    self.wfile.write(b"x" * (1 << 20))
+                self.server.bodies.append("all of it")
+            while self.server.answer == "slow":
+                self.wfile.write(b"H")
+                time.sleep(0.05)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.mark.parametrize(
+    "answer, error",
+    [("redirect", "307"), ("slow", "not ended its answer"), ("endless", "")],
+)
+def test_an_answer_of_a_webhook_has_limits(world, serve, monkeypatch, answer, error):
+    server, port = serve(ThreadingHTTPServer, Odd)
+    server.answer = answer
+    monkeypatch.setattr(notify, "DEADLINE_S", 1.0)
+    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
+    begin = time.monotonic()
+    with pytest.raises(StackError, match=error) if error else contextlib.nullcontext():
+        notifier.report(observed(DISK))
+    assert time.monotonic() - begin < 5 and server.bodies == ["/token"]
+    if answer == "slow":  # its thread still waits, and there is no second one
+        with pytest.raises(StackError, match=error):
+            notifier.report(observed(DISK))
+        server.answer = ""
+
+
+class EndlessMail(socketserver.StreamRequestHandler):
+    def handle(self):
+        with contextlib.suppress(OSError):
+            for _ in range(100_000):
+                self.wfile.write(b"220-" + b"x" * 1000 + b"\r\n")
+            self.server.bodies.append("all of it")
+
+
+def test_an_answer_of_a_mail_server_has_limits(world, serve):
+    server, port = serve(socketserver.ThreadingTCPServer, EndlessMail)
+    settings = {"mail_to": "on-call@example.org", "mail_server": f"127.0.0.1:{port}"}
+    with pytest.raises(StackError, match="mail does not accept.*65,536 bytes"):
+        notify.Notifier(with_watch(world, **settings), ["mail"]).report(observed(DISK))
+    assert not server.bodies
+
+
+@pytest.mark.parametrize("host", ["x" * 64, "x..y", "a b", "[", ""])
+def test_an_impossible_address_is_an_error_and_no_end(world, monkeypatch, host):
+    monkeypatch.setenv("WORKBENCH_SECRET_WATCH_WEBHOOK", f"http://{host}/token")
+    to = with_watch(
+        world,
+        webhook=Secret("watch.webhook", "", ""),
+        mail_to="a\nb@x.org",
+        mail_server=f"{host}:25",
+    )
+    for channel in ("webhook", "mail"):
+        with pytest.raises(StackError, match=f"{channel} does not accept") as raised:
+            notify.Notifier(to, [channel]).report(observed(DISK))
+        assert "token" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"a": 1}', '{"payments disk": ["red", NaN]}', "\udc80"]
+)
+def test_a_damaged_file_of_what_was_sent_sends_all_again(world, serve, monkeypatch, text):
+    server, port = serve(HTTPServer, Webhook)
+    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
+    notifier.report(observed(DISK))
+    notifier._file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    changes = notifier.report(observed(DISK))
+    assert "is damaged" in changes[0] and "red: payments disk" in server.bodies[1]
+    assert notifier.report(observed(DISK)) == []
+
+
+def test_what_was_sent_cannot_be_stored(world, serve, monkeypatch):
+    _, port = serve(HTTPServer, Webhook)
+    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
+    notifier._file.mkdir(parents=True)
+    with pytest.raises(StackError, match="cannot be stored"):
+        notifier.report(observed(DISK))
+
+
+@pytest.mark.parametrize("interval", [-5, float("nan"), float("inf"), 1e300])
+def test_an_interval_is_a_number_of_seconds(world, interval):
+    with pytest.raises(ParamsError, match="the interval is"):
+        operate.watch(world, report=print, interval=interval, once=True)
+
+
+@pytest.mark.parametrize("key", ["interval_s: 0", "interval_s: .inf", "freshness_s: [.nan, .nan]"])
+def test_limits_of_a_params_file_are_numbers(tmp_path, key):
+    path = tmp_path / "w.yaml"
+    path.write_text(f"extends: local\nwatch:\n  {key}\n")
+    with pytest.raises(ParamsError, match=f"watch.{key.split(':')[0]}"):
+        params.load_file(path)
+
+
+def test_metrics_are_no_page_of_another_site():
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+        with pytest.raises(StackError, match="metrics cannot be served"):
+            metrics.serve(port)
+    metrics.serve(port).observed = observed(DISK)
+    url = f"http://127.0.0.1:{port}/metrics"
+    for headers in ({"Host": f"evil.example:{port}"}, {"Origin": "http://evil.example"}):
+        answer = requests.get(url, headers=headers, timeout=5)
+        assert answer.status_code == 403 and "workbench_flow_state" not in answer.text
+    for headers in ({}, {"Host": f"localhost:{port}"}):
+        assert "workbench_flow_state" in requests.get(url, headers=headers, timeout=5).text
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"unknown": 1}', '{"versions": 7}', "\udc80"])
+def test_a_damaged_memory_of_another_version_begins_anew(world, text, capfd):
+    file = paths.state_dir() / "watch" / "local.payments.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    captured = CaptureFlow([])
+    assert FlowReader("payments", world, captured).memory == Memory()
+    assert ("is damaged" in capfd.readouterr().err) == ("unknown" not in text)
+
+
+def test_growth_of_a_topic_is_known_to_later_processes(world):
+    captured = CaptureFlow([])
+    topic = TopicReader("t", "json", None, ends={0: 3, 1: 4})
+    first = FlowReader("payments", world, captured)
+    assert first._last_growth(topic, 100.0) == 100 and first._last_growth(topic, 200.0) == 100
+    assert not list(first._store_memory())
+    second = FlowReader("payments", world, captured)
+    assert second._last_growth(topic, 300.0) == 100
+    topic.ends = {0: 3, 1: 5}
+    assert second._last_growth(topic, 400.0) == 400
+
+
 def test_metrics():
     registry, collector = CollectorRegistry(), metrics.FlowCollector()
     registry.register(collector)
@@ -228,7 +376,7 @@ def test_two_problems_of_one_signal_are_one_sample():
 
 def test_a_mail_server_that_refuses_is_an_error(world):
     settings = {"mail_to": "on-call@example.org", "mail_server": "127.0.0.1:9"}
-    with pytest.raises(StackError, match="mail server"):
+    with pytest.raises(StackError, match="mail does not accept"):
         notify.Notifier(with_watch(world, **settings), ["mail"]).report(observed(DISK))
 
 

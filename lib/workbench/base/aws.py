@@ -56,6 +56,18 @@ def _create_client(region: str, service: str) -> Any:
         return boto3.Session().client(service, region_name=region, config=config)
 
 
+@contextlib.contextmanager
+def _calling(region: str, service: str, operation: str) -> Iterator[Any]:
+    """Yield the client of a service; one whose login fails is not used again, because it keeps its login."""
+    try:
+        with translate_errors(f"{service}.{operation} in {region}"):
+            yield client(region, service)
+    except StackError as e:
+        if LOGIN_HINT in e.hint:
+            environment.active_state().forget((client, region, service))
+        raise
+
+
 def call(region: str, service: str, operation: str, /, **params: Any) -> dict[str, Any]:
     """Call an operation of AWS, and return its response.
 
@@ -68,8 +80,8 @@ def call(region: str, service: str, operation: str, /, **params: Any) -> dict[st
     Raises:
         StackError: AWS rejects the call, or cannot be reached. `error_code` returns AWS's code.
     """
-    with translate_errors(f"{service}.{operation} in {region}"):
-        response: dict[str, Any] = getattr(client(region, service), operation)(**params)
+    with _calling(region, service, operation) as caller:
+        response: dict[str, Any] = getattr(caller, operation)(**params)
     return response
 
 
@@ -87,8 +99,8 @@ def paginate(region: str, service: str, operation: str, key: str, /, **params: A
         StackError: AWS rejects the call, or cannot be reached.
     """
     items: list[Any] = []
-    with translate_errors(f"{service}.{operation} in {region}"):
-        for page in client(region, service).get_paginator(operation).paginate(**params):
+    with _calling(region, service, operation) as caller:
+        for page in caller.get_paginator(operation).paginate(**params):
             items += page.get(key, [])
     return items
 

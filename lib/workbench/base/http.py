@@ -1,6 +1,6 @@
 """Calls of services over HTTP."""
 
-from typing import Any, Callable, Collection, Optional
+from typing import Any, Callable, Collection, Optional, Sequence
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -63,6 +63,25 @@ def session(url: str) -> requests.Session:
     session = requests.Session()
     session.trust_env = not LOOPBACK_ADDRESS.fullmatch(url)
     return session
+
+
+def foreign_reason(hosts: Sequence[str], origins: Sequence[str], port: int) -> str:
+    """Return why a request to a server on loopback is that of a foreign web page, "" if it is not.
+
+    The page has another origin, or a rebound host name: in DNS rebinding the host name of a page
+    resolves to 127.0.0.1.
+
+    Args:
+        hosts: the values of the header Host.
+        origins: the values of the header Origin.
+        port: port of the server.
+    """
+    own = [f"127.0.0.1:{port}", f"localhost:{port}"]
+    if len(hosts) != 1 or hosts[0] not in own:
+        return "the service responds to 127.0.0.1 and localhost only"
+    if origins and (len(origins) != 1 or origins[0] not in [f"http://{host}" for host in own]):
+        return "the service does not respond to a web page of another origin"
+    return ""
 
 
 def call(

@@ -24,15 +24,12 @@ import yaml
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 
-from . import aws, environment, paths, pidfiles, secrets, terminal
+from . import aws, environment, paths, pidfiles, secrets, terminal, yaml_files
 from .errors import ParamsError, did_you_mean, redact_credentials
 from .paths import LOOPBACK_ADDRESS
 from .secrets import Secret, s3_credentials_file
 from .state import State
 
-# The errors of YAML's loader: ValueError for a date that does not exist, RecursionError for deep
-# nesting, AttributeError for the tag !!timestamp on other text.
-YAML_LOAD_ERRORS = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
 OWN_SERVERS_HINT = (
     "to use a server of your own, set managed: false beside its address; a database of your own is a source "
     "(docs/your_own.md)"
@@ -41,13 +38,15 @@ OWN_SERVERS_HINT = (
 SECTION_OF_SERVICE = {"mariadb": "mysql", "apicurio": "registry", "s3": "lake"}
 # the sources that a world has without an entry in `sources`; the name of each is its engine, too
 BUILT_IN_SOURCES = ("postgres", "mariadb")
+MAX_INTERVAL_S = 86_400
 COPY_LINE_HINT = "copy the line from params/local.yaml and adapt it"
 
 
-class ConfigModel(BaseModel, frozen=True, extra="forbid", strict=True):
+class ConfigModel(BaseModel, frozen=True, extra="forbid", strict=True, allow_inf_nan=False):
     """A section of a world, strictly typed.
 
-    Unknown keys are rejected. An int field rejects "5432", and a bool field rejects 1.
+    Unknown keys, and numbers that are infinite or none, are rejected. An int field rejects "5432", and
+    a bool field rejects 1.
     """
 
 
@@ -199,7 +198,10 @@ Limits = Annotated[tuple[float, float], Field(strict=False)]
 class Watch(ConfigModel):
     """Thresholds of `workbench watch`: a warning (amber), then an alarm (red)."""
 
-    interval_s: float = 10.0  # between two observations
+    # between two observations
+    interval_s: float = Field(
+        10.0, gt=0, le=MAX_INTERVAL_S, description="seconds, above 0 and up to a day"
+    )
     freshness_s: Limits = (10.0, 60.0)  # p95 from commit to visible, of ten minutes
     unread_s: Limits = (10.0, 60.0)  # age of the oldest message that is not in the lake
     retained_mib: Limits = (256.0, 1024.0)  # log that a slot retains
@@ -310,6 +312,13 @@ class World(Sections):
     def base(self) -> "World":
         """The world that `source` was called on, whose services the stack starts; else this world."""
         return self._base or self
+
+    @property
+    def secrets(self) -> list[Secret]:
+        """The secrets of this world and of its sources."""
+        sections = [*(section for _, section in self.base), *self.sources.values()]
+        models = [section for section in sections if isinstance(section, ConfigModel)]
+        return [value for model in models for _, value in model if isinstance(value, Secret)]
 
     @property
     def uses_embedded_s3(self) -> bool:
@@ -477,10 +486,10 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     """
     file = paths.display_path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-        _reject_duplicate_keys(yaml.compose(text, Loader=yaml.SafeLoader), file)
-        raw = yaml.safe_load(text)
-    except YAML_LOAD_ERRORS as e:
+        raw = yaml_files.read(path)
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml_files.PlainLoader)
+        _reject_duplicate_keys(node, file)
+    except yaml.YAMLError as e:
         raise ParamsError(
             "the params file is not YAML, or not UTF-8", location=f"{file}: {e}"
         ) from None

@@ -9,6 +9,7 @@ over the file. In an embedded world it can set a password at the first start onl
 PostgreSQL keeps the password of its initialization.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterable
 
-from . import aws
+from . import aws, environment
 from .errors import ParamsError
 from .paths import ensure_private_dir, state_dir, write_private_file
 
@@ -49,7 +50,9 @@ class Secret:
         variable = _variable_name(self.name)
         text = os.environ.get(variable)
         if not text and self.deployment:
-            return aws.secret(self.region, self.deployment, self.name)
+            text = aws.secret(self.region, self.deployment, self.name)
+            revealed().add(text)
+            return text
         text = text or read().get(self.name)
         if not text:
             raise ParamsError(
@@ -78,11 +81,18 @@ def secrets_dir() -> Path:
 
 def read() -> dict[str, str]:
     """Return this instance's secrets, {name: text}; empty if the folder does not exist."""
-    return {
-        file.name: file.read_text(encoding="utf-8")
-        for file in secrets_dir().glob("[!.]*")
-        if file.is_file()
-    }
+    texts = {}
+    for file in secrets_dir().glob("[!.]*"):
+        # a folder, or a file that is no text, is no secret
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            texts[file.name] = file.read_text(encoding="utf-8")
+    return texts
+
+
+def revealed() -> set[str]:
+    """Return the secrets of AWS that this process has revealed while the world was active, to mask them."""
+    texts: set[str] = environment.active_state().get("revealed secrets", set)
+    return texts
 
 
 def validate_environment(names: Iterable[str]) -> None:

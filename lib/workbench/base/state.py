@@ -35,6 +35,11 @@ class State:
                 self._closers.callback(close, self._values[key])
             return self._values[key]
 
+    def forget(self, key: Hashable) -> None:
+        """Let the next `get` create the value of a key anew."""
+        with self._lock:
+            self._values.pop(key, None)
+
     def close(self) -> None:
         """Close and forget all values, the newest first. The state can be used again."""
         with self._lock:

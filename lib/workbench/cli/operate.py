@@ -18,12 +18,18 @@ def watch(
     flows: Optional[list[str]] = typer.Argument(None, help="The flows, by default all deployed."),
     once: bool = typer.Option(False, "--once", help="Observe once; for schedulers."),
     json: bool = typer.Option(False, "--json", help="Print each observation as a line of JSON."),
-    interval: float = typer.Option(0, help="Seconds between two observations."),
+    interval: float = typer.Option(
+        0, help="Seconds between two observations, by default those of the params file."
+    ),
     notify: list[str] = typer.Option(
         [], help="Send changes by webhook, sns or mail (params, section watch); may be repeated."
     ),
     metrics: int = typer.Option(
-        0, metavar="PORT", help="Serve Prometheus metrics at this port of 127.0.0.1."
+        0,
+        min=0,
+        max=65535,
+        metavar="PORT",
+        help="Serve Prometheus metrics at this port of 127.0.0.1.",
     ),
     world: str = WORLD,
 ) -> None:

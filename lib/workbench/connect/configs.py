@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Collection, Iterable
 from urllib.parse import urlencode, urlsplit
 
 from ..base import ROOT, ConnectorError, World, aws, did_you_mean, local_path, state_dir, yaml_files
@@ -43,6 +43,8 @@ SQL_QUERY = re.compile(r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S)
 SQL_STRING = re.compile(r"'((?:[^']|'')*)'")
 PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")  # ${name}
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
+WORKER_REFERENCE = re.compile(r"\$\{[^}]*:[^}]*\}")  # what the worker takes for one
+LOGIN_KEYS = ("database.password", "connection.password")
 
 
 def config(world: World, name: str, **values: Any) -> dict[str, str]:
@@ -262,6 +264,28 @@ def plaintext_secret_keys(config: dict[str, str]) -> list[str]:
         if (SECRET_KEYS.search(key) and value and not _is_secret_reference(key, value))
         or _contains_secret(REFERENCE.sub("", value))
     )
+
+
+def misplaced_references(
+    config: dict[str, str], own: str, secret_names: Collection[str]
+) -> list[str]:
+    """Return the keys with a reference to a secret that is not for them.
+
+    Args:
+        config: the configuration.
+        own: the reference to the password of the connector's user.
+        secret_names: the secrets of the params file, which only their servers may see.
+    """
+    keys = []
+    for key, value in config.items():
+        references = WORKER_REFERENCE.findall(value)
+        names = {part for text in references if text != own for part in re.split("[:/}]", text)}
+        is_login = key in LOGIN_KEYS
+        if references and (
+            not SECRET_KEYS.search(key) or (is_login and value != own) or names & {*secret_names}
+        ):
+            keys.append(key)
+    return keys
 
 
 def _contains_secret(value: str) -> bool:

@@ -69,7 +69,7 @@ def plugins(world: World) -> list[dict[str, str]]:
 def validate(world: World, config: dict[str, str], name: str = "") -> None:
     """Validate a configuration, without deploying it.
 
-    These are rejected: a class without a plugin, a secret in plain text, a source connector that
+    These are rejected: a class without a plugin, a secret in plain text or in a wrong place, a source connector that
     tolerates errors, unknown keys, and values that the plugin rejects (on MSK Connect only a running
     connector reports those).
 
@@ -86,7 +86,7 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
     class_name = validation.require_plugin(
         config, name, cluster.plugins(), cluster.location, cluster.install_hint
     )
-    validation.reject_plaintext_secrets(world, name, config)
+    validation.reject_exposed_secrets(world, name, config)
     validation.reject_error_tolerance(name, config)
     validation.raise_for_problems(name, class_name, cluster.invalid_keys(name, config))
 

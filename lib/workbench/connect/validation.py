@@ -8,7 +8,7 @@ from typing import Callable, Optional, TypedDict
 from ..base import ConnectorError, SourceError, StackError, World, did_you_mean
 from ..base.text import plural
 from ..source import postgres
-from .configs import CONNECTOR_CATALOG, plaintext_secret_keys
+from .configs import CONNECTOR_CATALOG, misplaced_references, plaintext_secret_keys
 
 
 class PartStatus(TypedDict):
@@ -77,19 +77,31 @@ def require_plugin(
     )
 
 
-def reject_plaintext_secrets(world: World, name: str, config: dict[str, str]) -> None:
-    """Reject a configuration with a secret in plain text, before anything is sent.
+def reject_exposed_secrets(world: World, name: str, config: dict[str, str]) -> None:
+    """Reject a configuration that could show a secret, before anything is sent.
 
-    Connect stores and logs its configurations.
+    Connect stores and logs its configurations. It puts the text of a secret in the place of a reference,
+    and sends it to the server, which logs users and queries.
 
     Raises:
-        ConnectorError: a key contains a secret in plain text.
+        ConnectorError: a key contains a secret in plain text, a key that is no password has a
+            reference, or a password is that of another server.
     """
-    for key in plaintext_secret_keys(config):
+    classes = CONNECTOR_CATALOG["mysql_connectors"].values()
+    is_mysql = config.get("connector.class") in classes
+    own = (world.mysql if is_mysql else world.connect).password_reference
+    plaintext = plaintext_secret_keys(config)
+    for key in [
+        *plaintext,
+        *misplaced_references(config, own, {each.name for each in world.secrets}),
+    ]:
+        fault = "contains a secret as plain text"
+        if key not in plaintext:
+            fault = "refers to a secret that is not for this key"
         raise ConnectorError(
-            f"connector {name!r} is rejected: '{key}' contains a secret as plain text",
+            f"connector {name!r} is rejected: '{key}' {fault}",
             location=f"{name}: {key}",
-            expected=f"a reference that the Connect worker resolves: {world.connect.password_reference}",
+            expected=f"in a password, a reference that the Connect worker resolves: {own}; elsewhere none",
         )
 
 

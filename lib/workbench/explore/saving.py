@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import os
 import re
 import statistics
 import weakref
@@ -15,9 +17,10 @@ import pandas as pd
 from IPython import get_ipython
 
 from .. import hudi
-from ..base import LakeError, ParamsError, World, paths
+from ..base import LakeError, ParamsError, World, first_line, paths
 from .finding import find, relative_path
 
+MAX_NAME_BYTES = 255
 Function = TypeVar("Function", bound=Callable[..., Any])
 INTRODUCTION = """\
 # Explore {}
@@ -155,12 +158,13 @@ def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
 
     Raises:
         ParamsError: the name is not the name of a file, or there is such a file.
-        LakeError: this session has no call to save.
+        LakeError: this session has no call to save, or the file cannot be written.
     """
     import nbformat  # local imports: it takes two seconds, in each kernel that imports the package
 
     path = Path(folder) / f"{name}.ipynb"
-    if not re.fullmatch(r"\w[\w.-]*", name) or path.exists():
+    is_name = re.fullmatch(r"\w[\w.-]*", name) and len(path.name.encode()) <= MAX_NAME_BYTES
+    if not is_name or path.exists() or path.is_symlink():
         raise ParamsError(
             f"a notebook {name!r} cannot be made",
             location=str(path),
@@ -171,11 +175,29 @@ def save(name: str, folder: Union[str, Path] = paths.OWN_NOTEBOOKS) -> Path:
     for number, cell in enumerate(cells, 1):
         cell["id"] = f"cell-{number}"  # the same calls give the same file
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), str(path)
-    )
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    _write(path, nbformat.writes(notebook) + "\n")
     return path
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file as a whole or not at all.
+
+    Raises:
+        LakeError: the file cannot be written; nothing is left of it.
+    """
+    scratch = path.with_name(f".{os.getpid()}.ipynb")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text(text, encoding="utf-8")
+        os.link(scratch, path)  # fails if the file exists meanwhile
+    except (OSError, UnicodeEncodeError) as e:
+        raise LakeError(
+            f"the notebook cannot be written: {first_line(e)}", location=str(path)
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink()
 
 
 def _cells(name: str, calls: list[_Call]) -> Iterator[Any]:

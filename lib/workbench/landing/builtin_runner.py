@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
-from ..connect.validation import reject_plaintext_secrets
+from ..connect.validation import reject_exposed_secrets
 from ..stack.addresses import RUNNER_STATE_FILE
 from . import job, models, polling, sinks, sources
 
@@ -70,7 +70,7 @@ def apply(world: World, name: str, config: Config) -> dict[str, Any]:
         applied = connect.apply(world, name, config)
         _save_state(world, name, None)
         return dict(applied)
-    reject_plaintext_secrets(world, name, config)  # the configuration is stored in a file
+    reject_exposed_secrets(world, name, config)  # the configuration is stored in a file
     CONNECTOR_KINDS[kind].parse({"name": name, **config}, world)
     if name in connect.names(world):
         raise ConnectorError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -46,14 +45,12 @@ class TopicReader:
         format: "avro" or "json".
         db: the kind of the source database.
         ends: {partition: offset after the last observed message}.
-        grown: when the topic had a new message for the last time, in seconds since 1970.
     """
 
     topic: str
     format: str
     db: SourceDatabase
     ends: Offsets = field(default_factory=dict)
-    grown: float = field(default_factory=time.time)
     _known: dict[tuple[Any, int], None] = field(default_factory=dict)
 
     def read(
@@ -79,8 +76,6 @@ class TopicReader:
             p: min(end, max(low, begin.get(p, low), end - limit))
             for p, (low, end) in offsets.items()
         }
-        if ends != self.ends:
-            self.grown = time.time()
         messages = list(topics.consume(world, self.topic, start, ends, consumer))
         # a decoder for each observation: ids begin anew in a registry that was reset
         samples, repeated, decode = [], 0, registry.Decoder(world)

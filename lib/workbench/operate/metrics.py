@@ -4,12 +4,17 @@ The lag has the name and the labels of kminion (github.com/redpanda-data/kminion
 its topic the lake table.
 """
 
-from typing import Iterator, Sequence
+import threading
+from typing import Any, Callable, Iterable, Iterator, Sequence
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
+from ..base import StackError
+from ..base.http import foreign_reason
 from .problems import LEVELS, SIGNALS, Observation
 
 FRESHNESS = "seconds from the commit in the source until the row is visible in the lake"
@@ -64,9 +69,43 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, labels=labels)
 
 
+class _Handler(WSGIRequestHandler):
+    """Logs nothing, and does not wait for a client that sends nothing."""
+
+    timeout = 10
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
 def serve(port: int) -> FlowCollector:
-    """Serve metrics at http://127.0.0.1:<port>/metrics in a thread; return their collector."""
+    """Serve metrics at http://127.0.0.1:<port>/metrics in a thread; return their collector.
+
+    Raises:
+        StackError: the port is not free.
+    """
     registry, collector = CollectorRegistry(), FlowCollector()
     registry.register(collector)
-    start_http_server(port, "127.0.0.1", registry)
+    export = make_wsgi_app(registry)
+
+    def respond(request: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        hosts, origins = (
+            [request[key]] if key in request else [] for key in ("HTTP_HOST", "HTTP_ORIGIN")
+        )
+        foreign = foreign_reason(hosts, origins, port)
+        if foreign:
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [foreign.encode()]
+        answer: Iterable[bytes] = export(request, start_response)
+        return answer
+
+    try:
+        server = make_server("127.0.0.1", port, respond, ThreadingWSGIServer, _Handler)
+    except OSError as e:
+        raise StackError(
+            f"metrics cannot be served: {e.strerror}",
+            location=f"127.0.0.1:{port}",
+            hint="name a free port above 1023: --metrics PORT",
+        ) from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     return collector

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 import shutil
 import time
@@ -15,9 +13,19 @@ from typing import Any, Callable, Iterator
 
 import pandas
 from confluent_kafka import Consumer
+from pydantic import TypeAdapter, ValidationError
 
 from .. import connect
-from ..base import ConnectorError, LakeError, StackError, WorkbenchError, World, paths
+from ..base import (
+    ConnectorError,
+    LakeError,
+    StackError,
+    WorkbenchError,
+    World,
+    first_line,
+    paths,
+    terminal,
+)
 from ..connect import validation
 from ..hudi.tables import dead_letters_path
 from ..source import postgres
@@ -51,6 +59,7 @@ class Memory:
         new_versions: {artifact: when its number of versions rose}.
         confirmed: {slot: (position, since when)}.
         changed: {table: (changed rows, when their number was first different from the messages)}.
+        grown: {topic: (sum of its end offsets, when that was new)}.
     """
 
     had_offset: list[str] = field(default_factory=list)
@@ -58,6 +67,10 @@ class Memory:
     new_versions: dict[str, float] = field(default_factory=dict)
     confirmed: dict[str, tuple[str, float]] = field(default_factory=dict)
     changed: dict[str, tuple[int, float]] = field(default_factory=dict)
+    grown: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+
+MEMORY = TypeAdapter(Memory)
 
 
 class FlowReader:
@@ -85,13 +98,29 @@ class FlowReader:
             for capture in flow.captures
             for table in flow.tables(world, capture.name)
         ]
-        path = self._memory_file
-        self.memory = Memory(**json.loads(path.read_bytes())) if path.exists() else Memory()
+        self.memory = self._load_memory()
         self._retained: dict[str, deque[tuple[float, int]]] = {}
 
     @property
     def _memory_file(self) -> Path:
         return paths.state_dir() / "watch" / f"{self.world.name}.{self.name}.json"
+
+    def _load_memory(self) -> Memory:
+        """Return what was stored; nothing, with a warning, if the file is damaged."""
+        path = self._memory_file
+        try:
+            return MEMORY.validate_json(path.read_bytes()) if path.exists() else Memory()
+        except (OSError, ValidationError):
+            text = f"{path} is damaged: {self.name} is observed as if for the first time"
+            terminal.echo(text, "yellow", stderr=True)
+            return Memory()
+
+    def _store_memory(self) -> Iterator[Problem]:
+        try:
+            paths.write_private_file(self._memory_file, MEMORY.dump_json(self.memory))
+        except OSError as e:  # a full disk, for example
+            values = {"location": str(self._memory_file), "hint": "make it writable"}
+            yield self._problem("not_observed", reason=first_line(e), **values)
 
     def observe(self, consumer: Consumer) -> Observation:
         """Observe the flow; what cannot be observed is a problem.
@@ -107,8 +136,7 @@ class FlowReader:
         limit = level_of(freshness["p95"], self.limits.freshness_s) if freshness else ""
         if freshness and limit:
             problems.append(self._problem("stale", limit, seconds=freshness["p95"], **freshness))
-        content = json.dumps(dataclasses.asdict(self.memory)).encode()
-        paths.write_private_file(self._memory_file, content)
+        problems += self._store_memory()
         return Observation(
             self.name,
             freshness,
@@ -315,7 +343,8 @@ class FlowReader:
         rows = postgres.query(self.world, CHANGED_ROWS, [sources], self.flow.database)
         counts, now = dict(zip(rows["name"], map(int, rows["n"]))), time.time()
         for capture in self.flow.captures:
-            source, grown = capture.source, self.topics[capture.name].grown
+            source = capture.source
+            grown = self._last_growth(self.topics[capture.name], now)
             before, since = self.memory.changed.get(source, (counts[source], 0.0))
             if counts[source] == before or grown > (since or now) - STATISTICS_DELAY_S:
                 self.memory.changed[source] = (counts[source], 0.0)
@@ -325,6 +354,14 @@ class FlowReader:
             if now - since > self.limits.silent_s:
                 values = {"rows": counts[source] - before, "seconds": now - since}
                 yield self._problem("no_records", connector=capture.connector, **values)
+
+    def _last_growth(self, reader: TopicReader, now: float) -> float:
+        """Return when a topic had new messages for the last time, also for an earlier process."""
+        end = sum(reader.ends.values())
+        before, since = self.memory.grown.get(reader.topic, (-1, now))
+        if end != before:
+            self.memory.grown[reader.topic] = (end, now)
+        return since if end == before else now
 
     def _observe_disk(self) -> Iterator[Problem]:
         folder = paths.local_path(self.world.lake.root)

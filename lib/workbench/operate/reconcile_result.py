@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 import pandas as pd
+from pydantic import BaseModel
 
 from ..base import LakeError, World, files
 from ..base.text import plural
@@ -88,6 +89,14 @@ class Reconciliation:
         files.write_text(_path(world, table), json.dumps(last))
 
 
+class _Last(BaseModel, extra="allow"):
+    """What the stored result of each version has."""
+
+    time: str
+    is_equal: bool
+    differences: int
+
+
 def last_reconciliation(world: World, table: Table) -> Optional[dict[str, Any]]:
     """Return the last result of a lake table; None if there was none.
 
@@ -98,9 +107,9 @@ def last_reconciliation(world: World, table: Table) -> Optional[dict[str, Any]]:
         LakeError: the stored result is damaged.
     """
     path = _path(world, table)
-    text = files.read_text(path)
     try:
-        return dict(json.loads(text)) if text else None
+        text = files.read_text(path)
+        return _Last.model_validate_json(text).model_dump() if text is not None else None
     except ValueError as e:
         raise LakeError(
             f"the last comparison of {table.name} cannot be read",

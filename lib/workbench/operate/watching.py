@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 import pandas as pd
 
 from .. import connect, hudi
-from ..base import WorkbenchError, World, did_you_mean, wait_until
+from ..base import ParamsError, WorkbenchError, World, did_you_mean, params, wait_until
 from ..base.wait import stop_on_signal
 from ..topic import topics
 from ..walkthroughs import for_world, own
@@ -141,7 +141,7 @@ def watch(
         world: the world.
         *names: the flows, by default all that are deployed.
         report: called with the observations.
-        interval: seconds between two observations, by default that of the params file.
+        interval: seconds between two observations; 0: those of the params file.
         once: observe them only once.
 
     Returns:
@@ -149,7 +149,13 @@ def watch(
 
     Raises:
         WorkbenchError: there is no such flow.
+        ParamsError: the interval is not a number of seconds up to a day.
     """
+    if not 0 <= interval <= params.MAX_INTERVAL_S:
+        raise ParamsError(
+            f"the interval is {interval}",
+            expected=f"seconds, above 0 and up to {params.MAX_INTERVAL_S:,}; 0: those of the params file",
+        )
     watcher = Watcher(world, *names)
     with stop_on_signal() as stop:
         while True:

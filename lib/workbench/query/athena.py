@@ -58,10 +58,11 @@ class Athena:
         from pyathena.util import RetryConfig
 
         world, query = self.world, _bind(text, values)
-        log = logging.getLogger(
-            "pyathena"
-        )  # PyAthena logs a traceback for each error that it raises
-        log.handlers, log.propagate = [logging.NullHandler()], False
+        log = logging.getLogger("pyathena")
+        # it logs a traceback for each error; the user may have a handler for them
+        if all(isinstance(each, logging.NullHandler) for each in log.handlers):
+            log.addHandler(logging.NullHandler())
+            log.propagate = False
         converter = DefaultTypeConverter()
         for kind in TEXT_TYPES:
             converter.remove(kind)

@@ -1,13 +1,14 @@
 """The notebooks: order, titles and parameters, and the contents and drawings for notebook 00."""
 
 import ast
+import math
 import re
 from pathlib import Path
 from typing import Any, Iterable, Sequence
 
 import yaml
 
-from ..base import ParamsError, did_you_mean, first_line, params, paths
+from ..base import ParamsError, did_you_mean, first_line, paths, yaml_files
 from ..base.text import plural
 
 
@@ -67,6 +68,24 @@ def name(path: Path) -> str:
     return path.relative_to(paths.ROOT / "notebooks").as_posix()
 
 
+def read(path: Path) -> Any:
+    """Return a notebook.
+
+    Raises:
+        ParamsError: the file is not a notebook.
+    """
+    import nbformat  # local imports: `workbench down` must run without nbformat and IPython
+
+    try:
+        return nbformat.read(path, as_version=4)
+    except Exception as e:  # noqa: BLE001 - an empty file, a merge conflict, another format
+        raise ParamsError(
+            f"this is not a notebook: {first_line(e)}",
+            location=str(path),
+            expected="a file that Jupyter has saved, without marks of a merge conflict",
+        ) from None
+
+
 def introduction(cells: list[Any], default_title: str) -> dict[str, str]:
     """Return the title and the promise of a notebook, as Markdown.
 
@@ -107,12 +126,11 @@ def strip_markdown(markdown: str) -> str:
 
 def contents() -> Any:
     """Return the table of contents, for display in a notebook at the top of notebooks/."""
-    import nbformat  # local imports: `workbench down` must run without nbformat and IPython
-    from IPython.display import Markdown
+    from IPython.display import Markdown  # a local import, as above
 
     rows = ["| notebook | | at its end |", "|---|---|---|"]
     for path in find():
-        intro = introduction(nbformat.read(path, as_version=4).cells, path.stem)
+        intro = introduction(read(path).cells, path.stem)
         promise = re.sub(r"^At the end of this notebook,? ", "", intro["promise"])
         promise = promise[:1].upper() + promise[1:]
         rows.append(f"| [{path.stem}]({name(path)}) | {intro['title']} | {promise} |")
@@ -168,8 +186,10 @@ def declared_parameters(notebook: Any, path: str) -> dict[str, Any]:
     statement: Any = None
     try:
         for statement in ast.parse(cells[0].source).body:
-            declared[statement.targets[0].id] = ast.literal_eval(statement.value)
-    except (SyntaxError, ValueError, TypeError, AttributeError) as e:
+            is_typed = isinstance(statement, ast.AnnAssign)
+            (target,) = [statement.target] if is_typed else statement.targets
+            declared[target.id] = ast.literal_eval(statement.value)
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError) as e:
         raise ParamsError(
             "the parameters cell contains a statement that is not an assignment of a literal",
             location=f"{path}: {ast.unparse(statement) if statement else e}",
@@ -219,10 +239,12 @@ def convert_parameters(notebooks: dict[Path, Any], parameters: dict[str, Any]) -
 
 def _convert_value(name: str, value: Any, default: Any, location: str) -> Any:
     expected = f"a value of type {type(default).__name__}, such as {default!r}"
+    if default is None:
+        expected = "a text, a number, true, false, null, or a list or mapping of these"
     if isinstance(value, str) and not isinstance(default, str):
         try:
-            value = yaml.safe_load(value)
-        except params.YAML_LOAD_ERRORS as e:
+            value = yaml_files.parse(value)
+        except yaml.YAMLError as e:
             raise ParamsError(
                 f"parameter {name} is {value[:60]!r}, which is not YAML: {first_line(e)}",
                 location=location,
@@ -230,9 +252,9 @@ def _convert_value(name: str, value: Any, default: Any, location: str) -> Any:
             ) from None
     if isinstance(default, float) and type(value) is int:
         value = float(value)
-    if default is not None and type(value) is not type(default):
+    if not _is_plain(value) or (default is not None and type(value) is not type(default)):
         raise ParamsError(
-            f"parameter {name} is {value!r} ({type(value).__name__})",
+            f"parameter {name} is {value!r:.200} ({type(value).__name__})",
             location=location,
             expected=expected,
         )
@@ -240,3 +262,16 @@ def _convert_value(name: str, value: Any, default: Any, location: str) -> Any:
     if name.endswith("_dir") and value:
         return str(Path(value).expanduser().absolute())
     return value
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a notebook and run.json can have this value."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and _is_plain([*value, *value.values()])
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return value == value.encode("utf-8", "replace").decode()
+    return value is None or isinstance(value, (bool, int))

@@ -1,8 +1,10 @@
 """The record of a run in runs/<time>-<world>: run.json, with masked secrets, and report.html."""
 
+import contextlib
 import datetime as dt
 import html
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -114,9 +116,7 @@ def create(
     stamp = f"{now:%Y%m%d-%H%M%S}-{world.name}"
     if not os.environ.get("WORKBENCH_RUNS"):  # the user chooses the permissions of that folder
         paths.ensure_private_dir(runs_dir())
-    existing = len(list(runs_dir().glob(f"{stamp}*")))
-    folder = runs_dir() / (f"{stamp}-{existing + 1}" if existing else stamp)
-    folder.mkdir(parents=True)
+    folder = _create_folder(stamp)
     packages = {
         f"python package {name}": importlib.metadata.version(name) for name in RECORDED_PACKAGES
     }
@@ -137,6 +137,16 @@ def create(
         "world_values": params.flatten(world),
         "notebooks": [_new_entry(path, book) for path, book in books.items()],
     }
+
+
+def _create_folder(name: str) -> Path:
+    """Create a folder of this name, or with a number after it, that no other run has."""
+    for number in itertools.count(1):
+        folder = runs_dir() / (f"{name}-{number}" if number > 1 else name)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError
 
 
 def _new_entry(path: Path, book: Any) -> NotebookEntry:
@@ -225,7 +235,7 @@ def mask_secrets(value: Any) -> Any:
     Args:
         value: a text, or nested dicts and lists of texts; images are not searched.
     """
-    values = {*secrets.read().values()}
+    values = {*secrets.read().values(), *secrets.revealed()}
     values |= {v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")}
     forms: set[str] = set()
     for secret in values:

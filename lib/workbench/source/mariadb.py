@@ -105,6 +105,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
             sql_mode=SQL_MODE,
             init_command="SET time_zone = '+00:00'",
             conv=CONVERSIONS,
+            auth_plugin_map=None if server.ssl == "verify-full" else PLAIN_LOGINS,
             **_tls_options(server),
         )
     except pymysql.Error as e:
@@ -115,6 +116,23 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
             if server.managed
             else "check the source's address, user and password; `workbench source check` tests each",
         ) from None
+
+
+class _PlainLogin:
+    """Refuses to send the password as plain text to a server whose certificate is not verified."""
+
+    def __init__(self, connection: Any):
+        pass
+
+    def authenticate(self, packet: Any) -> None:
+        raise pymysql.OperationalError(
+            2059, "the server asks for the password as plain text: set ssl: verify-full"
+        )
+
+
+PLAIN_LOGINS: dict[str, Callable[[Any], Any]] = dict.fromkeys(
+    ("mysql_clear_password", "dialog"), _PlainLogin
+)
 
 
 def _tls_options(server: MySql) -> dict[str, Any]:

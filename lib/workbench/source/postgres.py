@@ -84,9 +84,12 @@ def connect(
 
 
 def _tls_options(server: Postgres) -> dict[str, Any]:
-    """Return libpq's options for TLS; "system" is the system's certificates (libpq 16)."""
+    """Return libpq's options for TLS; "system" is the system's certificates (libpq 16).
+
+    A server whose certificate is not verified does not get the password as plain text.
+    """
     if server.ssl != "verify-full":
-        return {"sslmode": server.ssl} if server.ssl else {}
+        return {"require_auth": "!password", **({"sslmode": server.ssl} if server.ssl else {})}
     return {"sslmode": server.ssl, "sslrootcert": server.ssl_ca or "system"}
 
 

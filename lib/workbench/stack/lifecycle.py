@@ -55,7 +55,7 @@ def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) ->
     if not world.stack.embedded:
         return remote.check_reachable(world, names or remote.service_names(world))
     selected = _with_dependencies(world, names or services.default_services(world))
-    reachable = _check_unmanaged(world, names)
+    reachable = _check_unmanaged(world, names or remote.service_names(world))
     world = world.base
     artifacts.ensure(*services.optional_artifacts(world))
     with _stack_lock():
@@ -258,6 +258,7 @@ def restart(world: World, name: str) -> None:
     """
     if not world.manages(name):
         raise StackError(f"{name} is not restarted: world {world.name!r} does not manage it")
+    world = world.base  # the administrator of a source is another user
     selected = _with_dependencies(world, [name])
     artifacts.ensure(*services.optional_artifacts(world))
     with _stack_lock():
@@ -274,6 +275,7 @@ def status(world: World) -> list[Status]:
 
     Services of other packages are included once they have been started. Nothing is changed.
     """
+    world = world.base
     if not world.stack.embedded:
         return [remote.probe(world, name) for name in remote.service_names(world)]
     _require_same_port_base(world)

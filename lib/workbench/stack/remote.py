@@ -9,9 +9,12 @@ from .process import Status
 
 
 def service_names(world: World) -> tuple[str, ...]:
-    """Return the services of a world; for an AWS deployment also registry, lake and engine."""
+    """Return the services of a world that has them; for an AWS deployment also lake and engine."""
     names = ("postgres", "kafka", "connect", "spark")
-    return (*names, "apicurio", "lake", "query") if world.stack.deployment else names
+    if world.stack.deployment:
+        return (*names, "apicurio", "lake", "query")
+    optional = {"apicurio": world.registry.url, "mariadb": world.mysql.host}
+    return (*names, *(name for name, address in optional.items() if address))
 
 
 def check_reachable(world: World, names: Sequence[str]) -> list[Status]:

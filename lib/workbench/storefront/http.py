@@ -16,6 +16,7 @@ import psycopg
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ..base import WorkbenchError, first_line, split_host_port
+from ..base.http import foreign_reason
 from .domain import ID_FIELDS, CommandRejected, Document, RetryLater
 from .events import MAX_NESTING_LEVELS, is_too_deep
 from .service import Service
@@ -59,8 +60,11 @@ def _only_own_pages(app: ASGIApp, port: int) -> ASGIApp:
     from starlette.responses import JSONResponse
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        is_request = scope["type"] == "http"  # the other events are those of the server's life
-        foreign = _foreign_reason(Request(scope), port) if is_request else ""
+        foreign = ""
+        if scope["type"] == "http":  # the other events are those of the server's life
+            headers = Request(scope).headers
+            # Starlette's TrustedHostMiddleware ignores the port, and the header Origin
+            foreign = foreign_reason(headers.getlist("host"), headers.getlist("origin"), port)
         answer = JSONResponse({"error": foreign}, 403) if foreign else app
         await answer(scope, receive, send)
 
@@ -121,20 +125,6 @@ def _create_app(service: Service) -> Starlette:
         ],
         exception_handlers={**dict.fromkeys(errors, reject), 404: no_command, 405: no_command},
     )
-
-
-def _foreign_reason(request: Request, port: int) -> str:
-    """Return why a request is rejected as that of a foreign web page, "" if it is not.
-
-    The page has another origin, or a rebound host name: in DNS rebinding the host name of a page
-    resolves to 127.0.0.1. Starlette's TrustedHostMiddleware ignores the port, and the header Origin.
-    """
-    hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
-    if request.headers.getlist("host") not in [[host] for host in hosts]:
-        return "the service responds to 127.0.0.1 and localhost only"
-    if request.headers.getlist("origin") not in [[], *([f"http://{host}"] for host in hosts)]:
-        return "the service does not respond to a web page of another origin"
-    return ""
 
 
 async def _read_body(request: Request) -> Document:

@@ -7,7 +7,7 @@ its base file, or its file group if the row is in a log file.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sequence
 
 from .. import hudi
 from ..base import LakeError, World, files
@@ -25,13 +25,24 @@ from ..spark import session
 from .in_topic import Change
 
 
-def view_names(lake: hudi.Table) -> dict[str, str]:
-    """Return {short name: catalog name}. The short names are `cow`, or `mor_ro` and `mor_rt`."""
+def short_name(lake: hudi.Table, tables: Sequence[hudi.Table]) -> str:
+    """Return the type of a lake table, or its name if several of a capture's tables have the type."""
+    types = [each.type for each in tables]
+    return lake.type if types.count(lake.type) == 1 else lake.name
+
+
+def view_names(lake: hudi.Table, short: str) -> dict[str, str]:
+    """Return {short name: catalog name}. The short names are `cow`, or `mor_ro` and `mor_rt`.
+
+    Args:
+        lake: the table.
+        short: its `short_name`.
+    """
     views = hudi.catalog_names(lake)
     if lake.type == "mor":
-        return {f"mor{view[-3:]}": view for view in views}  # the names end with _ro and _rt
+        return {f"{short}{view[-3:]}": view for view in views}  # the names end with _ro and _rt
     (view,) = views
-    return {lake.type: view}
+    return {short: view}
 
 
 def rows_of_key(

@@ -13,7 +13,7 @@ from ..base.terminal import escape_unprintable
 from ..base.text import plural
 from ..display import show as tables
 from ..hudi.timeline import parse_instant
-from .in_lake import view_names
+from .in_lake import short_name, view_names
 from .in_topic import TracedTable
 
 # {column: title} of the printed tables
@@ -94,12 +94,13 @@ def _write(console: Any, history: RowHistory) -> None:
     _print(console, changes, SOURCE_COLUMNS)
     _print(console, changes, TOPIC_COLUMNS)
     for lake in history.table.tables:
+        short = short_name(lake, history.table.tables)
         columns = {
             "change": "",
-            f"{lake.type}_commit": f"commit of {lake.name}",
-            f"{lake.type}_file_group": "file group",
-            f"{lake.type}_file": "file",
-            **view_names(lake),
+            f"{short}_commit": f"commit of {lake.name}",
+            f"{short}_file_group": "file group",
+            f"{short}_file": "file",
+            **view_names(lake, short),
         }
         _print(console, changes, columns)
     if len(history.views):  # a line for each field: rows are wide, and there are few views

@@ -19,7 +19,7 @@ from ..base.paths import join_uri
 from ..hudi.changes import reading_order
 from ..hudi.timeline import CompletedAction, WriteStat, completed_actions
 from . import in_topic
-from .in_lake import find_commit, rows_of_key, versions_at, view_names, written_file
+from .in_lake import find_commit, rows_of_key, short_name, versions_at, view_names, written_file
 from .in_topic import Change, TracedTable
 from .render import RowHistory
 
@@ -40,7 +40,7 @@ def row(world: World, table: TracedTable, key: Any) -> RowHistory:
         changes: one row per change, oldest first: change, made_at (UTC), op, what, lsn, transaction
             (of a snapshot row: the transaction of the snapshot), partition, offset, in_topic_at
             (UTC), schema (its id; "inline" for JSON), version, landed (file, relative to the landing
-            folder); then for each lake table <kind>_commit, <kind>_file_group, <kind>_file; then one
+            folder); then for each lake table <name>_commit, <name>_file_group, <name>_file (see `short_name`); then one
             column per view with the visibility of the change: now, was (only by time travel), not
             yet (before compaction), never (the same commit has a later change).
         views: the current rows of the key in each view, read by hudi-rs, or by Spark if hudi-rs
@@ -124,7 +124,7 @@ def _add_table_columns(
     commits = [find_commit(world, lake, actions, table.topic, change) for change in changes]
     base_versions = _compacted_versions(world, lake, key, actions)
     states: list[str] = []
-    group = ""
+    group, table_name = "", short_name(lake, table.tables)
     for number, (change, commit) in enumerate(zip(changes, commits)):
         state = ""
         file: WriteStat = {}
@@ -137,14 +137,14 @@ def _add_table_columns(
         group, path = file.get("fileId", group), file.get("path") or ""
         if path.endswith(".parquet"):
             base_versions.add(lake.ordering_value(change.record))
-        change.lake[f"{lake.type}_commit"] = commit.instant if commit else ""
-        change.lake[f"{lake.type}_file_group"] = file.get("fileId", "")
-        change.lake[f"{lake.type}_file"] = path
+        change.lake[f"{table_name}_commit"] = commit.instant if commit else ""
+        change.lake[f"{table_name}_file_group"] = file.get("fileId", "")
+        change.lake[f"{table_name}_file"] = path
     last = max((n for n, commit in enumerate(commits) if commit), default=None)
-    for short, view in view_names(lake).items():
+    for short, view in view_names(lake, table_name).items():
         rows = current[current["view"] == view].to_dict("records")
         visible = {lake.ordering_value(row) for row in rows}
-        needs_base = base_versions if short == "mor_ro" else None
+        needs_base = base_versions if lake.type == "mor" and short.endswith("_ro") else None
         for number, change in enumerate(changes):
             change.lake[short] = _visibility(
                 states[number], change.record, lake, visible, number == last, needs_base

@@ -32,6 +32,7 @@ def register(walkthroughs: Sequence[Walkthrough]) -> None:
     _bundled.extend(walkthroughs)
 
 
+@files.exclusive
 def capture(
     world: World,
     source: str,
@@ -106,6 +107,7 @@ def capture(
     return _complete(world, name, progress)
 
 
+@files.exclusive
 def recapture(world: World, flow: str) -> None:
     """Remove topics, connector and lake tables of a flow, and capture its tables from a new snapshot.
 

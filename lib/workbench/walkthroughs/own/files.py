@@ -1,21 +1,24 @@
 """The files of a flow: flow.yaml with its tables, and the JSON of its connector."""
 
+import functools
+import inspect
 import json
 import re
 import zlib
 from pathlib import Path
-from typing import Literal
+from typing import Any, Callable, Literal, TypeVar, cast
 
 import yaml
 from pydantic import Field, ValidationError
 
-from ...base import LakeError, paths, yaml_files
+from ...base import LakeError, paths, wait, yaml_files
 from ...base.params import ConfigModel
 from ...connect import configs
 from ...source.databases import MARIADB, POSTGRESQL, SourceDatabase
 from ..resources import OWN_PREFIX
 
 TEMPLATES = yaml_files.load(Path(__file__).with_name("templates.yaml"))
+Function = TypeVar("Function", bound=Callable[..., Any])
 FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
 
@@ -121,7 +124,7 @@ def declaration(flow: str) -> Declaration:
     require_name(flow)
     path = folder(flow) / "flow.yaml"
     try:
-        return Declaration.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return Declaration.model_validate(yaml_files.read(path))
     except FileNotFoundError:
         raise LakeError(
             f"there is no flow {flow!r}",
@@ -130,6 +133,31 @@ def declaration(flow: str) -> Declaration:
         ) from None
     except (yaml.YAMLError, ValidationError) as e:
         raise LakeError(f"not a valid flow: {e}", location=paths.display_path(path)) from None
+
+
+def exclusive(function: Function) -> Function:
+    """Let one process at a time run a function that creates or removes parts of a flow.
+
+    Its argument `flow`, or else `source`, names the flow. A second call raises LakeError.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+        flow = str(arguments.get("flow") or arguments.get("source", ""))
+
+        def on_locked(pid: str) -> LakeError:
+            return LakeError(
+                f"flow {flow!r} is being captured or removed by another process",
+                location=f"process {pid}",
+                hint="wait until it has ended, and repeat the command",
+            )
+
+        lock = paths.state_dir() / "locks" / f"{re.sub(r'[^a-z0-9]', '_', flow)[:99]}.lock"
+        with wait.file_lock(lock, on_locked):
+            return function(*args, **kwargs)
+
+    return cast(Function, call)
 
 
 def require_name(flow: str) -> None:

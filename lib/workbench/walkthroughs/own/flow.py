@@ -389,6 +389,7 @@ def remaining(world: World, flow: str) -> dict[str, list[str]]:
     return {kind: names for kind, names in existing.items() if names}
 
 
+@files.exclusive
 def forget(world: World, flow: str, *tables: str) -> None:
     """Remove a flow: what `remaining` returns. The source tables and their rows stay.
 
