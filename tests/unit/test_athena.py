@@ -320,15 +320,19 @@ def test_what_athena_refuses(code, message, error, says, caplog, monkeypatch):
     assert caplog.text == "", "what is raised is not logged beside it"
 
 
-def test_a_handler_of_the_user_stays(monkeypatch):
-    log, kept = logging.getLogger("pyathena"), logging.StreamHandler()
+def test_a_logger_that_the_user_has_set_stays(monkeypatch):
+    log, seen = logging.getLogger("pyathena"), []
+    kept = logging.StreamHandler()
+    monkeypatch.setattr(kept, "emit", seen.append)
     monkeypatch.setattr(log, "handlers", [kept])
-    monkeypatch.setattr(log, "propagate", True)
+    monkeypatch.setattr(log, "level", logging.ERROR)
+    log.manager._clear_cache()
     with on_aws.stubbed_client("athena") as stub:
         stub.add_client_error("start_query_execution", "ExpiredTokenException", "expired")
         with pytest.raises(StackError):
             query.sql(WORLD, "SELECT 1")
-    assert log.handlers == [kept] and log.propagate
+    log.manager._clear_cache()
+    assert log.handlers == [kept] and seen
 
 
 def test_a_session_of_world_aws_asks_athena_and_one_of_another_does_not(monkeypatch):
