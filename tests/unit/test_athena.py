@@ -82,6 +82,13 @@ def asked(stub, text, *ends):
         stub.add_response(operation, answer)
 
 
+@pytest.fixture(autouse=True)
+def fresh_logger():
+    """pytest attaches its handler to loggers that do not propagate."""
+    yield
+    logging.getLogger("pyathena").propagate = True
+
+
 def test_a_query_its_values_its_rows_and_what_it_scanned(capsys):
     with on_aws.stubbed_client("athena") as stub:
         asked(
@@ -320,18 +327,15 @@ def test_what_athena_refuses(code, message, error, says, caplog, monkeypatch):
     assert caplog.text == "", "what is raised is not logged beside it"
 
 
-def test_a_logger_that_the_user_has_set_stays(monkeypatch):
+def test_a_handler_of_the_user_stays(monkeypatch):
     log, seen = logging.getLogger("pyathena"), []
     kept = logging.StreamHandler()
     monkeypatch.setattr(kept, "emit", seen.append)
     monkeypatch.setattr(log, "handlers", [kept])
-    monkeypatch.setattr(log, "level", logging.ERROR)
-    log.manager._clear_cache()
     with on_aws.stubbed_client("athena") as stub:
         stub.add_client_error("start_query_execution", "ExpiredTokenException", "expired")
         with pytest.raises(StackError):
             query.sql(WORLD, "SELECT 1")
-    log.manager._clear_cache()
     assert log.handlers == [kept] and seen
 
 

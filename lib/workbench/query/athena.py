@@ -59,10 +59,10 @@ class Athena:
 
         world, query = self.world, _bind(text, values)
         log = logging.getLogger("pyathena")
-        if (
-            log.level == logging.NOTSET
-        ):  # it logs a traceback for each error; the user may want them
-            log.setLevel(logging.CRITICAL + 1)
+        # it logs a traceback for each error; the user may have a handler for them
+        if all(isinstance(each, logging.NullHandler) for each in log.handlers):
+            log.addHandler(logging.NullHandler())
+            log.propagate = False
         converter = DefaultTypeConverter()
         for kind in TEXT_TYPES:
             converter.remove(kind)
