@@ -62,7 +62,8 @@ def forget_all(server):
     at = server.source("bikes")
     assert list(postgres.all_slots(at)["slot_name"]) == []
     assert list(postgres.publications(at)["publication"]) == []
-    assert not [a for a in registry.artifacts(server)["artifact"] if a.startswith("own_")]
+    if "apicurio" in stack.running():
+        assert not [a for a in registry.artifacts(server)["artifact"] if a.startswith("own_")]
     assert not own.folder("bikes").exists()
 
 
@@ -385,8 +386,8 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
 
     # an excluded column is neither refused nor captured
     own.capture(bikes, "bikes", "t1", "t3", exclude=["Preis €", "area"])
-    with pytest.raises(LakeError, match="(?s)has the format 'avro', not 'json'.*forget bikes"):
-        own.capture(bikes, "bikes", "stations", format="json")
+    with pytest.raises(LakeError, match="(?s)has the format 'json', not 'avro'.*forget bikes"):
+        own.capture(bikes, "bikes", "stations", format="avro")
 
 
 def test_what_a_snapshot_would_not_contain_is_refused(bikes):
@@ -419,7 +420,7 @@ def test_what_a_snapshot_would_not_contain_is_refused(bikes):
 def test_a_table_leaves_its_flow(bikes, spark, capsys, monkeypatch):
     """A table whose capture failed, and one that was dropped: neither keeps the others from being followed."""
     execute(bikes, "CREATE TABLE riders (id int PRIMARY KEY); INSERT INTO riders VALUES (1), (2)")
-    own.capture(bikes, "bikes", "stations", "riders")
+    own.capture(bikes, "bikes", "stations", "riders", format="avro")  # the later calls keep it
     flow = own.load(bikes, "bikes").flow
     table, topic = flow.table(bikes, "riders"), flow.topic(bikes, "riders")
     assert spark.catalog.tableExists("bikes.riders")
@@ -642,7 +643,7 @@ TYPES = """
     """
 
 
-@pytest.mark.parametrize("format", ["avro", pytest.param("json", marks=pytest.mark.drill)])
+@pytest.mark.parametrize("format", ["json", pytest.param("avro", marks=pytest.mark.drill)])
 def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
     """Also a large value that an update does not change, which the log leaves out."""
     execute(bikes, TYPES)

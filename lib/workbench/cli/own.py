@@ -17,7 +17,7 @@ def capture(
     source: str = typer.Argument(..., help="Name of the source (docs/your_own.md)."),
     tables: list[str] = typer.Argument(..., help="The tables: table or schema.table."),
     format: str = typer.Option(
-        "", help="Format of the messages: avro or json; by default avro, for polled tables json."
+        "", help="Format of the messages: json (the default) or avro; polled tables have json."
     ),
     type: str = typer.Option(
         "", help="Type of the lake tables: cow or mor; by default by their number of rows."

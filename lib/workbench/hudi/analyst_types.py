@@ -20,6 +20,12 @@ from ..topic import avro
 from . import decode
 
 TYPES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
+# what Debezium sends for a large value that an update did not change, and that it could not read from the table
+UNAVAILABLE = "__debezium_unavailable_value"
+PLACEHOLDERS: dict[T.DataType, object] = {
+    T.StringType(): UNAVAILABLE,
+    T.BinaryType(): UNAVAILABLE.encode(),
+}
 DEFAULT_SCALE = 10  # digits after the decimal point of a numeric without precision
 
 
@@ -54,6 +60,16 @@ def convert(
             reason = F.concat(F.substring(sent_json, 1, decode.MAX_VALUE_CHARS), F.lit(accepted))
             if field.name in row_fields:
                 reasons.append(F.when(is_lost, reason))
+        elif field.name in row_fields and field.dataType in PLACEHOLDERS:
+            placeholder = PLACEHOLDERS[field.dataType]
+            reasons.append(
+                F.when(
+                    sent == F.lit(placeholder),
+                    F.lit(
+                        f"the large value of {field.name} is not in the log, and could not be read from the row"
+                    ),
+                )
+            )
         schema.add(field)
         values.append(value.alias(field.name))
     row = F.when(F.col(record).isNotNull(), F.struct(*values))

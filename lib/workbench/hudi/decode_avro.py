@@ -62,8 +62,9 @@ class SchemaResolver:
             types that are sent.
         as_numbers: whether dates and times are sent as numbers to Spark, as analyst types need them.
         rejected: {schema id: why its messages become dead letters; "" if they do not}. A schema is
-            rejected if its record has another name than the latest schema's, or if the batch would
-            add more than MAX_NEW_COLUMNS columns. Empty with an explicit reader schema.
+            rejected if its record has another name than the latest schema's, if the batch would add more
+            than MAX_NEW_COLUMNS columns, or if a table with analyst types has a column with a default that
+            may be null. Empty with an explicit reader schema.
     """
 
     def __init__(
@@ -142,11 +143,25 @@ class SchemaResolver:
             with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
                 version = self._columns(avsc)
                 paths = added | leaf_types(version).keys() - previous_paths
-                self.rejected[id] = _excess_reason(paths)
+                self.rejected[id] = self._default_reason(avsc) or _excess_reason(paths)
                 if not self.rejected[id]:
                     versions.append(version)
                     added = paths
         self.reader_schema = merge_schemas(name, *versions, self.latest_schema)
+
+    def _default_reason(self, avsc: dict[str, Any]) -> str:
+        """Return why a schema for analyst types is rejected: a null would be the column's default."""
+        loose = [
+            field["name"]
+            for field in avsc.get("fields", ())
+            if "null" in field["type"] and field.get("default") is not None
+        ]
+        if not loose or self.scales is None:
+            return ""
+        return (
+            f"Avro cannot tell a null of {', '.join(loose)} from the column's default: drop the default, and update "
+            "the row; or capture the table again with --format json"
+        )
 
     def _accept_latest(
         self, latest: dict[str, Any], previous: Optional[T.StructType]

@@ -47,7 +47,7 @@ def connect(
     user, password = role_credentials(server, role)
     name = database or server.database
     try:
-        return psycopg.connect(
+        connection = psycopg.connect(
             libpq_defaults() if world.manages("postgres") else "",
             **_tls_options(server),
             host=server.host,
@@ -58,7 +58,10 @@ def connect(
             autocommit=True,
             connect_timeout=5,
             application_name="workbench",
+            client_encoding="utf8",
         )
+        connection.execute(QUERIES["session_settings"])
+        return connection
     except psycopg.Error as e:
         address = f"{server.host}:{server.port}"
         down_error = stack.service_down_error(world, "postgres", address)

@@ -1,5 +1,18 @@
 -- The longer queries of PostgreSQL's catalog, and the statements that restore tables, by name (see queries.py).
 
+-- name: session_settings
+-- What our sessions need, whatever is set for the database or the role. A server may lack a setting (idle_session_timeout
+-- came with PostgreSQL 14, transaction_timeout with 17).
+SELECT set_config(name, value, false) FROM (VALUES
+    ('statement_timeout', '0'), ('lock_timeout', '0'), ('transaction_timeout', '0'), ('idle_session_timeout', '0'),
+    ('idle_in_transaction_session_timeout', '0'), ('default_transaction_read_only', 'off'),
+    ('default_transaction_isolation', 'read committed'), ('default_transaction_deferrable', 'off'),
+    ('bytea_output', 'hex'), ('extra_float_digits', '1'), ('IntervalStyle', 'postgres'), ('DateStyle', 'ISO'),
+    ('TimeZone', 'UTC'), ('xmlbinary', 'base64'), ('xmloption', 'content'), ('quote_all_identifiers', 'off'),
+    ('standard_conforming_strings', 'on'), ('escape_string_warning', 'on'), ('transform_null_equals', 'off'),
+    ('array_nulls', 'on')
+) AS s (name, value) WHERE current_setting(name, true) IS NOT NULL
+
 -- name: identity
 -- How replication identifies the rows of a table t (of pg_class).
 CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coalesce((
@@ -152,11 +165,13 @@ SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM poll
     (SELECT count(*) FROM ({all}) AS q WHERE {count_nulls} AND num_nulls({keys}) > 0)
 
 -- name: own_columns
--- The columns of a table: type, and position in its key (that of the replica identity's index, else the primary key).
+-- The columns of a table: type, and position in its key (that of the replica identity's index, else the primary key), and
+-- whether it may be null and has a default.
 WITH key_index AS ({key_indexes})
 SELECT a.attname AS name, r.oid::bigint AS oid, format_type(b.type, b.modifier) AS type,
-       coalesce(array_position(i.columns, a.attname::text), 0) AS key_position, coalesce(i.indisprimary, false) AS is_primary
-FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+       coalesce(array_position(i.columns, a.attname::text), 0) AS key_position, coalesce(i.indisprimary, false) AS is_primary,
+       NOT a.attnotnull AND (a.atthasdef AND a.attgenerated = '' OR d.typdefault IS NOT NULL) AS has_default
+FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
 CROSS JOIN LATERAL {base_type} b
 LEFT JOIN LATERAL (SELECT columns, indisprimary FROM key_index WHERE indrelid = r.oid
     AND CASE r.relreplident WHEN 'i' THEN indisreplident ELSE indisprimary END) i ON true

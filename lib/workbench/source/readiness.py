@@ -296,7 +296,9 @@ def _query_postgres(
     reader = world.postgres.replication_user
     return _frames(
         postgres.query(world, QUERIES["postgres_server"], [reader]),
-        postgres.query(world, QUERIES["postgres_tables"], [names, reader, names, excluded]),
+        postgres.query(
+            world, QUERIES["postgres_tables"], [names, reader, names, excluded, excluded]
+        ),
         partial(postgres.query, world),
     )
 

@@ -45,6 +45,10 @@ UNION ALL
 SELECT 'provider', 'Cloud SQL: the flag cloudsql.logical_decoding takes the place of wal_level', '', '' FROM me
     WHERE provider = 'Cloud SQL'
 UNION ALL
+SELECT 'encoding', 'SQL_ASCII', 'a text that is not UTF-8 stops the connector, and nothing tells which bytes a text has',
+    '-- restore a dump of the database into one with ENCODING ''UTF8''' FROM pg_database
+    WHERE datname = current_database() AND pg_encoding_to_char(encoding) = 'SQL_ASCII'
+UNION ALL
 SELECT 'primary', 'a read replica', 'a publication cannot be created here', '-- set the host of the source to the primary'
     WHERE pg_is_in_recovery()
 UNION ALL
@@ -101,7 +105,7 @@ target AS (
     AND NOT EXISTS (SELECT FROM pg_depend d  -- tables of an extension
         WHERE d.classid = 'pg_class'::regclass AND d.objid = t.oid AND d.deptype = 'e')),
 member AS (
-    SELECT r.oid AS root, t.oid, t.relkind, t.reltuples, t.relpersistence,
+    SELECT r.oid AS root, t.oid, t.relkind, t.reltuples, t.relpersistence, t.reltoastrelid,
         format('%%I.%%I', n.nspname, t.relname) AS quoted, {identity} AS identity,
         (SELECT index FROM key_index WHERE indrelid = t.oid ORDER BY cardinality(columns), index LIMIT 1) AS key_index,
         EXISTS (SELECT FROM pg_index WHERE indrelid = t.oid AND indisprimary) AS has_key
@@ -114,6 +118,8 @@ whole AS (
         string_agg(CASE WHEN has_key THEN format('ALTER TABLE %%s REPLICA IDENTITY DEFAULT;', quoted)
             WHEN key_index IS NOT NULL THEN format('ALTER TABLE %%s REPLICA IDENTITY USING INDEX %%s;', quoted, key_index) END, E'\x1e' ORDER BY quoted)
             FILTER (WHERE identity = 'none') AS identity_statements, bool_or(identity = 'none') AS lacks_identity,
+        string_agg(format('ALTER TABLE %%s REPLICA IDENTITY FULL;', quoted), E'\x1e' ORDER BY quoted)
+            FILTER (WHERE identity <> 'full row' AND reltoastrelid <> 0) AS full_statements,
         string_agg(format('ALTER TABLE %%s SET LOGGED; -- writes the table anew', quoted), E'\x1e' ORDER BY quoted)
             FILTER (WHERE relpersistence = 'u' AND relkind = 'r') AS unlogged,
         string_agg(quoted, ', ' ORDER BY quoted) FILTER (WHERE relkind = 'f') AS foreign_partitions,
@@ -150,7 +156,24 @@ columns AS (
         coalesce(json_agg(a.attname) FILTER (WHERE e.typcategory = 'A' OR b.type = 'varbit'::regtype), '[]') AS no_keys
     FROM target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid CROSS JOIN LATERAL {base_type} b JOIN pg_type e ON e.oid = b.type
-    LEFT JOIN unsupported u ON u.name = format('%%s.%%s.%%s', target.nspname, target.relname, a.attname) GROUP BY 1)
+    LEFT JOIN unsupported u ON u.name = format('%%s.%%s.%%s', target.nspname, target.relname, a.attname) GROUP BY 1),
+-- The columns whose large values are lost if an update does not change them, and the log has no whole old row: Debezium then
+-- reads the value from the table. Tried are these types of columns and of keys. (With at most 96 bits no value is large.)
+tried AS (
+    SELECT '{{text,varchar,bpchar,bytea,json,jsonb,tsvector,numeric,inet,cidr,int4range,int8range,numrange,tsrange,tstzrange,
+        daterange,bool[],int2[],int4[],int8[],bpchar[],varchar[],text[],bytea[],date[],json[],jsonb[]}}'::regtype[] AS columns,
+        '{{int2,int4,int8,oid,text,varchar,bpchar,uuid,bool,numeric,timestamptz,inet,cidr,macaddr}}'::regtype[] AS keys),
+typed AS (
+    SELECT a.attrelid AS root, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) AS type,
+        a.attlen = -1 AND a.attstorage <> 'p' AND a.attgenerated = '' AND a.attname <> ALL(%s::text[]) AS may_be_large,
+        b.type = ANY(tried.columns) OR e.typname IN ('bit', 'varbit') AND b.modifier BETWEEN 1 AND 96 AS is_read,
+        a.attname = ANY(key.columns) AND b.type <> ALL(tried.keys) AND e.typtype <> 'e' AS is_other_key
+    FROM tried, target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_type t ON t.oid = a.atttypid CROSS JOIN LATERAL {base_type} b JOIN pg_type e ON e.oid = b.type
+    LEFT JOIN key ON key.root = target.oid),
+unread AS (
+    SELECT root, string_agg(format('%%s (%%s)', attname, type), ', ' ORDER BY attnum) AS columns FROM typed
+    WHERE may_be_large AND (NOT is_read OR root IN (SELECT root FROM typed WHERE is_other_key)) GROUP BY 1)
 SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname AS "table",
     CASE relkind WHEN 'p' THEN format('partitioned, %%s partitions', leaves) ELSE 'table' END AS kind,
     estimate::bigint AS rows, bytes::bigint AS bytes, coalesce(array_to_string(key.columns, ', '), '') AS key, identity,
@@ -164,6 +187,8 @@ SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname
             THEN 'a DEFERRABLE primary key identifies no row while a transaction runs' END,
         CASE WHEN relkind = 'p' AND NOT has_primary_key THEN 'no primary key for partitions that are created later to inherit' END,
         CASE WHEN lacks_identity THEN 'no replica identity: PostgreSQL would reject each UPDATE and DELETE' END,
+        CASE WHEN unread.columns IS NOT NULL AND full_statements IS NOT NULL THEN format(
+            'a large value that an update does not change would be lost: %%s', unread.columns) END,
         CASE WHEN enum_domains IS NOT NULL THEN 'a domain over an enum stops the connector' END) AS problem,
     concat_ws(E'\x1e', CASE WHEN NOT visible THEN format('GRANT USAGE ON SCHEMA %%I TO %%I;', nspname, reader) END,
         CASE WHEN NOT readable THEN format('GRANT SELECT ON TABLE %%s TO %%I;', quoted, reader) END,
@@ -174,7 +199,7 @@ SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname
         CASE WHEN has_children THEN '-- capture its child tables; or turn them into partitions' END,
         CASE WHEN foreign_partitions IS NOT NULL THEN '-- capture the other partitions at their servers; or detach the foreign ones' END,
         CASE WHEN key.columns IS NULL THEN deferrable_key.statement END,
-        identity_statements, enum_domains) AS statements,
+        identity_statements, CASE WHEN unread.columns IS NOT NULL THEN full_statements END, enum_domains) AS statements,
     CASE WHEN countable AND heap <= 1 << 20 AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
         THEN format('(SELECT count(*) FROM %%s)', quoted) ELSE '' END AS counting,
     CASE WHEN countable AND loose IS NOT NULL AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
@@ -185,6 +210,7 @@ SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname
             WHERE indrelid = target.oid), 'no_keys', coalesce(no_keys, '[]'), 'quoted', quoted, 'is_deferrable', deferrable_key.statement IS NOT NULL)::text AS facts
 FROM target JOIN whole ON whole.root = target.oid LEFT JOIN key ON key.root = target.oid
 LEFT JOIN columns ON columns.root = target.oid LEFT JOIN deferrable_key ON deferrable_key.root = target.oid
+LEFT JOIN unread ON unread.root = target.oid
 JOIN pg_roles o ON o.oid = relowner, me,
 LATERAL (SELECT coalesce(has_schema_privilege(connector, schema_oid, 'USAGE'), false) AS visible,
     coalesce(has_table_privilege(connector, target.oid, 'SELECT'), false) AS readable,

@@ -95,6 +95,8 @@ def _start(world: World, names: list[str], progress: Progress = _silent) -> None
             _enable_plugins(missing)
             process.stop(get_service("connect"))
             start("connect")
+        in_use = [name for name in _services_in_use(world) if name not in names]
+        _run_parallel(start, _with_dependencies(world, in_use) if in_use else [])
 
 
 def _outdated(world: World, names: list[str]) -> list[str]:
@@ -201,6 +203,23 @@ def _plugins_in_use(world: World) -> list[str]:
     configs = addresses.connect_configs(world).values()
     classes = " ".join(config.get("connector.class", "") for config in configs)
     return [name for name, pattern in services.OPTIONAL_PLUGINS.items() if pattern in classes]
+
+
+def _services_in_use(world: World) -> list[str]:
+    """Return the services started on demand whose address a deployed connector has.
+
+    Without them its tasks would fail. Connect must be running.
+    """
+    known = addresses.service_addresses(world)
+    named = set[str]()
+    for config in addresses.connect_configs(world).values():
+        database = f"{config.get('database.hostname')}:{config.get('database.port')}"
+        named |= {
+            name
+            for name, address in known.items()
+            if address == database or any(address in value for value in config.values())
+        }
+    return [name for name in services.ON_DEMAND_SERVICES if name in named and world.manages(name)]
 
 
 def down(progress: Progress = _silent) -> list[str]:

@@ -57,7 +57,7 @@ walkthrough = BikeshareWalkthrough(
     Steps(
         ROOT / "notebooks" / "90_your_own",
         (Step("91_capture", Product.SOURCE, _is_captured),),
-        services=("postgres", "kafka", "connect", "spark", "apicurio"),
+        services=("postgres", "kafka", "connect", "spark"),
     ),
     OwnedResources(flow, lake_folders=(FLOW,)),
     flow,

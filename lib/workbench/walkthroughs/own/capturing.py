@@ -58,7 +58,7 @@ def capture(
         *names: the tables, `table` or `schema.table`.
         flow: name of the flow, by default that of the source. The lake tables are in a catalog database
             of this name.
-        format: format of the messages, "avro" (the default) or "json" (always, if polled).
+        format: format of the messages, "json" or "avro"; by default that of the flow, and of a new flow JSON.
         type: "cow" or "mor"; by default chosen by the number of rows.
         partition: partition columns of the lake tables.
         poll: a timestamp column that each change sets: the tables are polled by it, and no log is read.
@@ -79,7 +79,9 @@ def capture(
         CheckFailed: a lake table does not equal its source.
     """
     name, at = flow or source, world.source(source)
-    declared = _open(name, _requested_flow(world, source, format, raw, poll))
+    declared = _open(
+        name, _requested_flow(world, source, format, raw, poll), has_format=bool(format)
+    )
     _require_server(world, declared)
     options = {
         "key": [*key],
@@ -141,7 +143,7 @@ def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str
         "source": source,
         "engine": engine,
         "database": world.source(source).server(engine).database,
-        "format": format or ("json" if poll else "avro"),
+        "format": format or "json",
         "raw": raw,
         "poll": poll,
         "tables": [],
@@ -182,8 +184,13 @@ def _require_ready(rows: pandas.DataFrame, report: readiness.Report) -> None:
             )
 
 
-def _open(flow: str, requested: Declaration) -> Declaration:
+def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:
     """Return the declaration of a flow; a new one is that of the options, without tables.
+
+    Args:
+        flow: name of the flow.
+        requested: the options.
+        has_format: whether a format was requested; otherwise an existing flow keeps its format.
 
     Raises:
         LakeError: the flow has other options, or a name that cannot be used.
@@ -193,7 +200,8 @@ def _open(flow: str, requested: Declaration) -> Declaration:
         return requested
     declared = files.declaration(flow)
     for option, value in requested:
-        if option != "tables" and getattr(declared, option) != value:
+        is_free = option == "tables" or (option == "format" and not has_format)
+        if not is_free and getattr(declared, option) != value:
             raise LakeError(
                 f"flow {flow!r} has the {option} {getattr(declared, option)!r}, not {value!r}",
                 location=paths.display_path(files.folder(flow)),

@@ -183,7 +183,10 @@ def connector_path(flow: str) -> Path:
 
 
 def write_connector(flow: str, declared: Declaration) -> None:
-    """Write the tables of a flow into the connector's JSON; the user's other changes of it stay."""
+    """Write the tables of a flow into the connector's JSON, and required keys that it lacks.
+
+    The user's other changes of it stay.
+    """
     path = connector_path(flow)
     existing = configs.read(path) if path.exists() else {}
     sources = ",".join(declared.sources)
@@ -195,7 +198,9 @@ def write_connector(flow: str, declared: Declaration) -> None:
             "message.key.columns": ";".join(keys),
             "column.exclude.list": ",".join(declared.excluded),
         }
-    config = {**(existing or _template(path.stem, declared)), **lists}
+    template = _template(path.stem, declared)
+    required = {key: template[key] for key in TEMPLATES["required"] if key in template}
+    config = {**required, **(existing or template), **lists}
     config = {key: value for key, value in config.items() if value}
     if existing != config:
         paths.write_private_file(path, json.dumps(config, indent=2).encode())
@@ -207,6 +212,7 @@ def _template(connector: str, declared: Declaration) -> dict[str, str]:
         **TEMPLATES["connectors"]["poll" if declared.poll else declared.engine],
         **({} if declared.poll else TEMPLATES["log"]),
         **TEMPLATES["converters"][declared.format],
+        **(TEMPLATES["nulls"] if declared.format == "json" and not declared.poll else {}),
     }
     values = {
         "id": connector,

@@ -35,7 +35,7 @@ from ..flow import CaptureFlow
 from ..resources import OWN_PREFIX, OwnedResources, OwnSource
 from ..steps import Product, Step, Steps
 from ..walkthrough import Walkthrough
-from . import files, tables, values
+from . import adding, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
 
 LABEL = "captured"
@@ -171,7 +171,7 @@ class OwnFlow(CaptureFlow):
         elif reason := connect.failure(world, self.connector):
             raise ConnectorError(
                 f"no changes arrive from connector {self.connector}: {reason}",
-                hint=f"remove the cause, then connect.restart(world, {self.connector!r})",
+                hint="remove the cause, then repeat the command: `follow` restarts the connector",
             )
         filled = [
             table
@@ -180,6 +180,17 @@ class OwnFlow(CaptureFlow):
             or topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
         ]
         return super().ingest(spark, world, *filled, **options) if filled else {}
+
+    def restart_failed(self, world: World) -> None:
+        """Restart a connector that has failed, once: the cause may be gone.
+
+        Raises:
+            ConnectorError: it fails again; the error has the reason.
+        """
+        is_deployed = not self.polled and self.connector in connect.names(world)
+        if is_deployed and connect.failure(world, self.connector):
+            connect.restart(world, self.connector)
+            connect.wait_running(world, self.connector)
 
     def dead_letter_remedy(self, world: World, capture: Capture) -> str:
         """Return the remedy. A replay would read the same messages again."""
@@ -342,16 +353,44 @@ def follow(
                 f"{capture.source} is left out, because it has no topic: repeat `workbench capture`, "
                 f"or `workbench forget {flow} {capture.source}`"
             )
+    captured.restart_failed(at)
     if not continuous:
         captured.wait_until_captured(at)
+    known = {table.name: adding.added_columns(table) for table in tables}
     with stop_on_signal() as stop:
         while True:
             counts = captured.ingest(spark, at, *tables, stop=stop.is_set)
+            _require_filled(world, captured, known, counts)
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
             if not continuous or stop.wait(POLL_INTERVAL):
                 return counts
+
+
+def _require_filled(
+    world: World, captured: OwnFlow, known: dict[str, list[str]], counts: dict[str, hudi.Ingested]
+) -> None:
+    """Raise LakeError if an ingest has added a column whose value older rows lack.
+
+    Args:
+        world: the world of the flow.
+        captured: the flow.
+        known: {lake table: the added columns before the ingest}.
+        counts: {lake table: counts of the ingest}.
+    """
+    at = world.source(captured.declared.source)
+    for own in captured.declared.tables:
+        if own.name not in counts or not counts[own.name].messages:
+            continue
+        columns = adding.added_columns(captured.table(at, own.name))
+        new = [column for column in columns if column not in known[own.name]]
+        known[own.name] = columns
+        if new:
+            remedy = (
+                f"`workbench recapture {captured.name} --world {world.name}` takes a new snapshot"
+            )
+            adding.require_filled(at, captured, own, new, remedy)
 
 
 def describe_slots() -> list[str]:

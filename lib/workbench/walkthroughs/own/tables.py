@@ -10,7 +10,8 @@ from .files import Declaration, OwnTable
 
 MARIADB_COLUMNS = """
     SELECT c.column_name AS name, c.column_type AS type, coalesce(k.seq_in_index, 0) AS key_position,
-           true AS is_primary, 0 AS oid
+           true AS is_primary, 0 AS oid,
+           c.is_nullable = 'YES' AND coalesce(c.column_default, 'NULL') <> 'NULL' AS has_default
     FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
     LEFT JOIN information_schema.statistics k ON k.table_schema = c.table_schema
       AND k.table_name = c.table_name AND k.column_name = c.column_name AND k.index_name = 'PRIMARY'
@@ -26,7 +27,8 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
         table: the table, with a key if it is declared, and the columns that are not captured.
 
     Raises:
-        SourceError: there is no such table.
+        SourceError: there is no such table; or its messages are in Avro, where a null would arrive as the default of
+            its column.
     """
     db, database = declared.db, declared.database
     schema, _, name = table.source.rpartition(".")
@@ -39,6 +41,14 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
             f"there is no table {table.source}",
             location=f"{table.source} in database {database}",
             expected="table or schema.table, as the database spells it; no view",
+        )
+    loose = [*catalog.index[catalog["has_default"].astype(bool)]]
+    if loose and declared.format == "avro":
+        raise SourceError(
+            f"in Avro a null of {', '.join(loose)} would arrive as the column's default",
+            location=f"{table.source} in database {database}",
+            hint="--format json; a flow that has the table is forgotten first. Or ALTER TABLE … ALTER COLUMN … "
+            "DROP DEFAULT, or SET NOT NULL",
         )
     natural = catalog[catalog["key_position"] > 0].sort_values("key_position")
     key = table.key if table.declares_key else [*natural.index]
