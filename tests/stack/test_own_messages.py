@@ -100,7 +100,7 @@ def test_avro_is_refused_where_a_null_would_be_a_default(bikes):
     own.capture(bikes, "bikes", "v", format="avro")
     execute(bikes, "ALTER TABLE v ALTER a SET DEFAULT 5; INSERT INTO v VALUES (2, NULL)")
     execute(bikes, "ALTER TABLE v ADD b text DEFAULT 'x'; INSERT INTO v VALUES (3, NULL, NULL)")
-    with pytest.raises(LakeError, match="(?s)cannot tell a null of b.*--format json"):
+    with pytest.raises(LakeError, match="(?s)cannot tell a null of .*b from .*--format json"):
         own.follow(bikes, "bikes")
     with pytest.raises(SourceError, match="a null of a, b"):
         own.compare(bikes, "bikes")
@@ -216,11 +216,6 @@ def test_a_large_value_that_an_update_does_not_change_arrives(bikes):
     names = ["logged", "dated", "read", *(f"key{number}" for number in range(len(KEYS)))]
     own.capture(bikes, "bikes", *names)
     execute(bikes, "; ".join(f"UPDATE {name} SET n = 2" for name in names))
-    # the row is gone when the connector asks for the value
-    execute(bikes, "INSERT INTO read SELECT 8, 1, c0 FROM read")
-    execute(
-        bikes, "BEGIN; UPDATE read SET n = 3 WHERE id = 8; DELETE FROM read WHERE id = 8; COMMIT"
-    )
     done = own.follow(bikes, "bikes")
     assert {done[name].upserts for name in names} == {1}
     own.compare(bikes, "bikes")
