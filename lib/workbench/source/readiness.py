@@ -27,7 +27,9 @@ COLUMNS = ["item", "value", "problem", "statements"]
 # topics and Avro schemas have these names only; Debezium would replace other characters, so that two could become one
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # columns that connectors, ingest and Hudi add (a test compares it with them)
-RESERVED = re.compile(r"(?i)__(op|deleted|db|table|schema|lsn|key|position|source_\w+)|_hoodie_\w+")
+RESERVED = re.compile(
+    r"(?i)__(op|deleted|db|table|schema|lsn|key|position|before_\w+|source_\w+)|_hoodie_\w+"
+)
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 CORRECT_NAME = "-- correct the name: schema.table, for a partition that of its table"
