@@ -505,10 +505,28 @@ def test_the_command_line(monkeypatch):
     assert call("replay", "dead", "--offset", "0") == "dead letters replayed: 1\n"
 
 
+def test_dead_letters_of_a_lake_table_are_shown(monkeypatch, tmp_path):
+    record = {"reason": "too long", "topic": "t", "partition": 0, "offset": 7, "text": '{"id": 1}'}
+    folder = tmp_path / "bikes" / "trips" / "topic-t" / "00000000"
+    folder.mkdir(parents=True)
+    second = {**record, "offset": 8, "text": "AAAA"}  # as base64, but no Avro message
+    (folder / "part.json").write_text(f"{json.dumps(record)}\n{json.dumps(second)}\n")
+    (tmp_path / "bikes/trips" / dlq.SETTLED_FILE).write_text('[["t", 0, 8]]')
+    world = params.load("local")
+    lake = world.lake.model_copy(update={"dead_letters": f"file:{tmp_path}"})
+    monkeypatch.setattr(params, "load", lambda name: world.model_copy(update={"lake": lake}))
+    for shown in ("bikes/trips", "bikes/trips/topic-t"):
+        done = CliRunner().invoke(cli.app, ["dlq", "show", shown])
+        assert done.exit_code == 0, done
+        assert "t, offset 7: 'too long'" in done.output and '{"id": 1}' in done.output
+        assert "t, offset 8, settled: 'too long'\n    'AAAA'" in done.output
+        assert done.output.endswith("2 of 2 dead letters\n")
+
+
 @pytest.mark.parametrize(
     "name, said",
     [
-        ("landing/x", "landing/x is a folder in the lake, not a topic"),
+        ("landing/x", "folder landing/x has no dead letters"),
         ("movies", "the messages of topic movies are no dead letters"),
     ],
 )

@@ -611,6 +611,13 @@ def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_p
         ),
         (f"extends: local\nsources: {{b: {{{SOURCE}, ssl: maybe}}}}\n", "sources.b.ssl is 'maybe'"),
         ("extends: local\nsources: {b: {engine: postgres}}\n", "missing key 'host'"),
+        *(
+            (
+                f"extends: local\nsources: {{{name}: {{{SOURCE}}}}}\n",
+                f"cannot have the name '{name}'(?s:.*)sources.{name}(?s:.*)postgres and mariadb",
+            )
+            for name in ("postgres", "mariadb")
+        ),
         (
             f"extends: local\nsources: {{b: {{{SOURCE}, replication_password: x}}}}\n",
             "contains a password(?s:.*)a reference such as(?s:.*)workbench secret NAME",

@@ -100,6 +100,9 @@ def test_a_result_is_shown_and_stored(tmp_path):
     assert operate.last_reconciliation(world, table) is None
     different = result()
     assert "&lt;b&gt;" in different._repr_html_() and "<b>" in repr(different)
+    many = pandas.DataFrame({"key": range(1000, 1025)})
+    lines = repr(result(differences=many, counts={"different": 25})).splitlines()
+    assert len(lines) == 23 and "25 different" in lines[0] and "first 20 of 25" in lines[-1]
     assert "1 missing in the lake" in different.title and not different.is_equal
     assert not result(counts={}, undecided=1).is_equal
     different.save(world, table)

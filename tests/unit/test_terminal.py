@@ -48,7 +48,9 @@ def test_a_trace_escapes_what_a_row_holds(monkeypatch, capsys):
     from workbench.trace import render
 
     render._print(Console(width=80), pandas.DataFrame({"name": ["x\x1b[2Jy"]}), {"name": "name"})
-    assert "x\\x1b[2Jy" in capsys.readouterr().out
+    render._print(Console(width=80), pandas.DataFrame({"a": [["x", None], []]}), {"a": "a"})
+    shown = capsys.readouterr().out
+    assert "x\\x1b[2Jy" in shown and "['x', None]" in shown
 
 
 def test_a_check_escapes_the_values_that_it_shows(capsys):

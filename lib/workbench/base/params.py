@@ -512,6 +512,13 @@ def load_file(path: Path) -> World:
         world = World.model_validate(_resolve_references(raw, file, resolver))
     except ValidationError as e:
         raise _to_params_error(e, file) from None  # pydantic's text would show secrets
+    for reserved in sorted({*BUILT_IN_SOURCES} & {*world.sources}):
+        raise ParamsError(
+            f"a source cannot have the name {reserved!r}, which is the server of the stack",
+            location=f"{file}: sources.{reserved}",
+            expected=f"any other name than {' and '.join(BUILT_IN_SOURCES)}",
+            hint=f"call it {reserved}_own",
+        )
     if world.stack.embedded:
         _validate_embedded(world, file)
     if world.connect.jmx_metrics and not world.manages("connect"):

@@ -3,6 +3,8 @@
 Modules that are slow to import are imported when their command runs.
 """
 
+from typing import Any
+
 import typer
 
 from ..base import LakeError
@@ -13,6 +15,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Show messages that could not be decoded, and replay them."
 )
 TOPIC = typer.Argument(..., help="A dead-letter topic, such as movies.dlq.")
+LOCATION = typer.Argument(..., help="A dead-letter topic, or a folder that `dlq list` names.")
 # Values are shown as Python literals. Names and origins come from messages, too: on one line.
 
 
@@ -31,19 +34,18 @@ def list_(world: str = WORLD) -> None:
 
 @app.command()
 def show(
-    topic: str = TOPIC,
+    topic: str = LOCATION,
     limit: int = typer.Option(10, min=1, help="Maximum number of dead letters."),
     world: str = WORLD,
 ) -> None:
     """Show dead letters: origin, reason, and the message with its headers."""
     from ..topic import dlq
 
+    loaded = open_world(world)
     if "/" in topic:
-        raise LakeError(
-            f"{topic} is a folder in the lake, not a topic",
-            hint="hudi.dead_letters(spark, world, table) shows the dead letters of a lake table",
-        )
-    rows = dlq.read(open_world(world), topic)
+        _show_files(topic, dlq.read_files(loaded, topic), limit)
+        return
+    rows = dlq.read(loaded, topic)
     if len(rows) and not any(rows["topic"]):
         raise LakeError(
             f"the messages of topic {topic} are no dead letters",
@@ -55,6 +57,25 @@ def show(
         for name, value in (*row.headers, ("key", row.key), ("value", row.value)):
             echo(f"    {escape_unprintable(name)}: {value!r:.400}")
     echo(f"{min(limit, len(rows))} of {len(rows)} dead letters")
+
+
+def _show_files(folder: str, letters: list[dict[str, Any]], limit: int) -> None:
+    """Show the dead letters of a folder in the lake.
+
+    Raises:
+        LakeError: it has none.
+    """
+    if not letters:
+        raise LakeError(
+            f"folder {folder} has no dead letters",
+            expected="a folder or topic that `workbench dlq list` names",
+        )
+    for letter in letters[:limit]:
+        origin = letter.get("file") or f"{letter.get('topic')}, offset {letter.get('offset')}"
+        settled = ", settled" * letter["is_settled"]
+        echo(f"{escape_unprintable(origin)}{settled}: {letter['reason']!r}")
+        echo(f"    {letter['text']!r:.2000}")
+    echo(f"{min(limit, len(letters))} of {len(letters)} dead letters")
 
 
 @app.command()

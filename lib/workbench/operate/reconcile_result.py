@@ -16,6 +16,8 @@ from ..base.text import plural
 from ..display import show
 from ..hudi.tables import Table, table_state_dir
 
+SHOWN_ROWS = 20
+
 
 @dataclass(frozen=True, eq=False)
 class Reconciliation:
@@ -69,9 +71,13 @@ class Reconciliation:
         return f"{text}; {self.seconds:.1f} s"
 
     def __repr__(self) -> str:
-        """Return the title and the differences."""
-        rows = self.differences.to_string(index=False) if len(self.differences) else ""
-        return f"{self.title}\n{rows}".rstrip()
+        """Return the title and the first differences."""
+        count = len(self.differences)
+        if not count:
+            return self.title
+        rows = self.differences.head(SHOWN_ROWS).to_string(index=False)
+        omitted = f"\nthe first {SHOWN_ROWS} of {count:,} values" if count > SHOWN_ROWS else ""
+        return f"{self.title}\n{rows}{omitted}"
 
     def _repr_html_(self) -> str:
         if self.differences.empty:

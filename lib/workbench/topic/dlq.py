@@ -8,6 +8,7 @@ workbench write them to files, and `publish` produces them to a topic. `read` an
 letters, and `replay` produces them to their original topics.
 """
 
+import base64
 import contextlib
 import json
 import re
@@ -15,10 +16,10 @@ from typing import Any, Callable, Collection, Iterable, NamedTuple, Optional, Un
 
 import pandas
 
-from ..base import LakeError, World, files
+from ..base import LakeError, WorkbenchError, World, files
 from ..base.paths import join_uri
 from ..connect.validation import summarize_stacktrace
-from . import topics
+from . import registry, topics
 
 # prefix of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
 HEADER_PREFIX = "__connect.errors."
@@ -151,6 +152,33 @@ def summary(world: World) -> pandas.DataFrame:
     frame = pandas.DataFrame(rows, columns=[*keys, "replayed", "settled"]).groupby(keys)
     counts = frame[["replayed", "settled"]].sum()
     return counts.assign(dead_letters=frame.size()).reset_index()
+
+
+def read_files(world: World, folder: str) -> list[dict[str, Any]]:
+    """Return the dead letters in a folder below `dead_letters` of the environment, such as `summary` names.
+
+    Returns:
+        Dicts with reason, topic, partition, offset, file, text (the message; an Avro message as a dict),
+        is_settled.
+    """
+    root, folder = world.lake.dead_letters, folder.strip("/")
+    records = []
+    for path in _list_files(f"{root}/{folder}"):
+        settled = settled_positions(f"{root}/{folder}") | settled_positions(
+            f"{root}/{folder.rpartition('/')[0]}"
+        )
+        for record in _read_lines(f"{root}/{folder}", path):
+            text = _readable(world, record.get("text"))
+            records.append({**record, "text": text, "is_settled": _is_settled(record, settled)})
+    return records
+
+
+def _readable(world: World, text: Any) -> Any:
+    """Return the text of a dead letter, or the record if it is an Avro message in base64."""
+    try:
+        return registry.inspect_message(world, base64.b64decode(text, validate=True))["record"]
+    except (WorkbenchError, TypeError, ValueError):
+        return text
 
 
 def settled_positions(uri: str) -> set[Position]:

@@ -127,7 +127,9 @@ def _print(console: Any, frame: pandas.DataFrame, columns: dict[Any, str]) -> No
 
 
 def _format(value: Any) -> str:
-    if pandas.isna(value):
+    if pandas.api.types.is_scalar(value) and pandas.isna(
+        value
+    ):  # a list has a null in each element
         return ""
     return f"{value:.15g}" if isinstance(value, float) else escape_unprintable(str(value))
 
