@@ -147,7 +147,7 @@ def test_a_condition_selects_rows_of_both_frames(world, people):
         ("id = 1; DROP TABLE x", "not a condition"),
         ("true) UNION (SELECT 1", "not a condition"),
         ("nme = 'a'", "(?s)nme.*location"),
-        ("id IN (SELECT column0 FROM read_csv('/etc/passwd'))", "disabled by configuration"),
+        ("id IN (SELECT column0 FROM read_csv('/etc/passwd'))", "not supported in where="),
     ],
 )
 def test_invalid_conditions(world, people, where, error):
@@ -589,3 +589,26 @@ def test_a_null_in_a_part_of_the_key_is_a_key(world):
     assert diff.cells[["column", "before", "after"]].to_numpy().tolist() == [["here", 1, 2]]
     frame = explore.at(world, table, "t1")
     assert frame.changed.to_numpy().sum() == 4, "one cell of a row, and a new row of three"
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "id / 2 = 3",
+        "day_of_week(id) = 7",
+        "id % 2 = 1",
+        "name LIKE 'a\\_'",
+        "id IN (SELECT 1)",
+        "'",
+        "(" * 2000,
+    ],
+)
+def test_a_condition_that_two_engines_answer_differently_is_refused(world, people, where):
+    with pytest.raises(LakeError, match="not supported in where=|is not a condition"):
+        explore.at(world, people, "t1", where=where)
+
+
+def test_a_time_that_no_axis_can_show(world):
+    frame = pd.DataFrame({"day": [dt.date(2020, 1, 1), dt.date(9999, 12, 31)], "n": [1, 2]})
+    with pytest.raises(LakeError, match="(?s)column day has 1 times.*9999-12-31.*leave them out"):
+        explore.chart(frame)

@@ -14,6 +14,10 @@ from workbench.query import athena_functions, athena_types, crawl, dialect, spar
 from workbench.spark import is_session_lost, java_stacktraces, unreachable_reason
 from workbench.spark import sessions as spark_module
 
+KEY_SQL = (
+    "CASE WHEN NOT MAP_CONTAINS_KEY({0}, '{1}') THEN RAISE_ERROR('workbench: the key is not present in the map') "
+    "ELSE ELEMENT_AT({0}, '{1}') END"
+)
 COLUMNS = {
     "n": types.IntegerType(),
     "d": types.DecimalType(6, 2),
@@ -66,7 +70,7 @@ def translated(text, **values):
         ),
         (
             "SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t",
-            "SELECT CAST(ELEMENT_AT(x, 'd') AS DECIMAL(6, 2)) AS d FROM t",
+            f"SELECT CAST({KEY_SQL.format('x', 'd')} AS DECIMAL(6, 2)) AS d FROM t",
         ),
         ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
         (
@@ -124,7 +128,7 @@ def decimal_sql(a, b):
         ("n / NULL", "((n) DIV (NULL))"),
         ("CAST(d AS DOUBLE) / n", "((CAST(d AS DOUBLE)) / (n))"),
         ("sum(n) / count(*)", "((SUM(n)) DIV (COUNT(*)))"),
-        ("m['a'] / 2", "((ELEMENT_AT(m, 'a')) / (2))"),
+        ("m['a'] / 2", f"(({KEY_SQL.format('m', 'a')}) / (2))"),
         ("element_at(items, 1).price / 2", decimal_sql("TRY_ELEMENT_AT(items, 1).price", "2")),
         (
             "transform(grid, x -> transform(x, y -> y / n))",

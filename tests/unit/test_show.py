@@ -194,3 +194,9 @@ def test_avro_fields_with_their_meaning():
     assert fields["order_id"] == ("int", "", "")
     assert fields["shipped_date"] == ("int", "yes", "io.debezium.time.Date")
     assert fields["order_items"] == ("string", "yes", "io.debezium.data.Json")
+
+
+def test_different_numbers_look_different():
+    page = show.table(pd.DataFrame({"lat": [52.520008, 52.520049, 1.0]})).data
+    assert "52.520008" in page and "52.520049" in page
+    assert "52.5200<" in show.table(pd.DataFrame({"lat": [52.520008, 1.1234]})).data

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import posixpath
 import re
 import stat
 import threading
@@ -181,6 +182,18 @@ def join_uri(root: str, path: str) -> str:
             expected="names separated by /, none of them empty, . or ..",
         )
     return f"{root.rstrip('/')}/{path}"
+
+
+def is_below(uri: str, folder: str) -> bool:
+    """Return whether a URI is a folder or lies below it; links and `..` are followed, s3: is s3a:."""
+
+    def resolved(address: str) -> str:
+        scheme, _, path = address.rpartition("://")
+        if scheme.lower() in ("s3", "s3a"):
+            return f"s3://{posixpath.normpath(path)}/"
+        return f"{os.path.realpath(local_path(address) or address)}/"
+
+    return resolved(uri).startswith(resolved(folder))
 
 
 def local_path(uri: str) -> Optional[Path]:

@@ -23,6 +23,7 @@ MAX_CELL_CHARS = 600  # characters of a cell that are shown; a long text wraps
 SEGMENT_COLORS = ("#FBDCC8", "#D6E8F5", "#D3EEE4", "#FBEBCB")  # backgrounds of a message's parts
 MARK_COLOR = "#FBEBCB"  # background of a highlighted cell
 NULL = "<span style='color:#8A9099'>null</span>"
+DECIMAL_PLACES = (4, 6, 8, 10)  # of a float; more only if two values would look the same
 NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # types that pandas infers
 # A base file is <group>_<write token>_<instant>.parquet, and a log is
 # .<group>_<instant>.log.<number>_<write token>. The group is a UUID and a number, the token three
@@ -161,7 +162,11 @@ def _table_html(
 
 def _format_numbers(name: str, column: pd.Series) -> list[Optional[str]]:
     """Format a column of numbers with the same number of decimals; None for a missing one."""
-    cells = [_format_cell(value) for value in column]
+    floats = {value for value in column if isinstance(value, float) and value == value}
+    for places in DECIMAL_PLACES:  # different values look different
+        if len({_format_cell(value, places) for value in floats}) == len(floats):
+            break
+    cells = [_format_cell(value, places) for value in column]
     decimals = max(
         (len(cell.partition(".")[2]) for cell in cells if cell and "e" not in cell), default=0
     )
@@ -174,12 +179,12 @@ def _format_numbers(name: str, column: pd.Series) -> list[Optional[str]]:
     return cells
 
 
-def _format_cell(value: Any) -> Optional[str]:
+def _format_cell(value: Any, places: int = DECIMAL_PLACES[0]) -> Optional[str]:
     """Format a value as a cell; None for None, NaN and NA."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return None
-    if isinstance(value, float):  # at most four decimals, and at least one
-        return str(value if 0 < abs(value) < 1e-3 else round(value, 4))
+    if isinstance(value, float):  # at least one decimal
+        return str(value if 0 < abs(value) < 1e-3 else round(value, places))
     if isinstance(value, (dict, list)):
         text = jsons.dumps(value, ensure_ascii=False, default=str)
     elif isinstance(value, tuple):

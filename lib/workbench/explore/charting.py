@@ -9,6 +9,7 @@ from ..base import LakeError
 from ..display import draw
 
 MAX_BARS = 20
+FIRST_YEAR, LAST_YEAR = 100, 9000  # of an axis of times
 NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # types that pandas infers
 TIMES = ("datetime", "datetime64", "date")
 
@@ -26,7 +27,7 @@ def chart(frame: pd.DataFrame, title: str = "") -> draw.Picture:
         title: the title; by default the question.
 
     Raises:
-        LakeError: the frame has no rows or no columns.
+        LakeError: the frame has no rows or no columns, or times that no axis can show.
     """
     if frame.empty:
         raise LakeError("there is nothing to draw", expected="at least one row")
@@ -38,6 +39,7 @@ def chart(frame: pd.DataFrame, title: str = "") -> draw.Picture:
     picture = draw.Picture(5.2)
     axes = picture.subplots()
     if times and numbers:
+        _require_drawable(rows[times[0]])
         question = f"How does {' and '.join(numbers)} change over {times[0]}?"
         rows.set_index(times[0])[numbers].sort_index().plot(ax=axes, marker="o")
     elif names[1:] and numbers:
@@ -55,6 +57,17 @@ def chart(frame: pd.DataFrame, title: str = "") -> draw.Picture:
         axes.set_xlabel(numbers[0])
     picture.suptitle(title or question, x=0.03, ha="left", fontsize=15, weight="bold")
     return picture
+
+
+def _require_drawable(times: pd.Series) -> None:
+    """Raise LakeError for a time near the limits of Python's calendar: matplotlib needs room for an axis."""
+    outside = [time for time in times.dropna() if not FIRST_YEAR <= time.year <= LAST_YEAR]
+    if outside:
+        raise LakeError(
+            f"column {times.name} has {len(outside):,} times that a chart cannot show, such as {outside[0]}",
+            expected=f"years from {FIRST_YEAR} to {LAST_YEAR}",
+            hint=f"leave them out: frame[frame[{times.name!r}] < …]",
+        )
 
 
 def _draw_heat_map(picture: draw.Picture, grid: pd.DataFrame, label: str) -> None:

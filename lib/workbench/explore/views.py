@@ -14,13 +14,13 @@ import pandas as pd
 import pyarrow
 import sqlglot
 from pyspark.sql.pandas.types import to_arrow_schema
-from sqlglot import exp
 
 from .. import hudi
 from ..base import LakeError, World
 from ..base.errors import first_line
 from ..hudi.labeling import resolve_instant
 from ..hudi.timeline import HistoryRemoved
+from ..query import dialect
 from ..spark import session
 
 MAX_ROWS = 5_000_000  # of a table that is read into memory
@@ -103,10 +103,7 @@ def open_views(
         LakeError: as `hudi.as_of`; the condition is invalid; or there was no row at either instant.
     """
     instants = [resolve_instant(world, table, one) for one in (before, after)]
-    try:
-        condition = exp.condition(where, dialect="athena").sql("duckdb")
-    except sqlglot.ParseError as e:
-        raise LakeError(f"{where!r} is not a condition in SQL: {first_line(e)}") from None
+    condition = dialect.parse_condition(where).sql("duckdb")
     create, schema, run = _in_memory(world, table, *instants) or _in_spark(world, table, *instants)
     columns = {
         field.name: field.type

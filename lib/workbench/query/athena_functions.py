@@ -11,11 +11,14 @@ Athena's timestamp is Spark's TIMESTAMP. Its timestamp with time zone is Spark's
 UTC. So Spark's types distinguish the two, and only the second has a zone in its text.
 """
 
+import re
 from typing import Callable
 
 Translation = Callable[..., str]  # from the SQL of the arguments to the SQL of the call
 
 WINDOW_PLACEHOLDER = "\0"  # where FILTER and OVER go, if they do not go to the end
+
+NOT_TRANSLATED = "workbench: "  # begins the messages that a translated query raises itself
 
 # Functions that sqlglot translates correctly
 SQLGLOT_FUNCTIONS = frozenset(
@@ -42,16 +45,39 @@ ARGUMENT_COUNTS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(["to_base64", "to_hex", "to_utf8", "week", "week_of_year", "doy"], (1,)),
     **dict.fromkeys(["contains", "levenshtein_distance", "log", "starts_with", "strpos"], (2,)),
     **dict.fromkeys(["regexp_extract_all", "replace"], (2, 3)),
-    "date_diff": (3,),
+    **dict.fromkeys(
+        """crc32 date log10 log2 url_decode url_encode json_array_length flatten map_entries
+        map_from_entries map_keys map_values max min var_samp codepoint day_of_month every from_iso8601_date
+        chr grouping ln sqrt""".split(),
+        (1,),
+    ),
+    **dict.fromkeys(
+        """array_remove array_union arrays_overlap filter transform map_filter transform_keys transform_values
+        max_by min_by regexp_count regr_intercept regr_slope all_match any_match bitwise_left_shift repeat
+        array_position array_except array_intersect""".split(),
+        (2,),
+    ),
+    "array_sort": (1, 2),
+    **dict.fromkeys(["zip_with", "map_zip_with", "date_diff"], (3,)),
+    **dict.fromkeys(["array_join", "substr", "substring"], (2, 3)),
+    "reduce": (4,),
     "regexp_split": (2,),
     "width_bucket": (4,),
 }
 
+LITERAL = r"'[^',]*'|-?[0-9.]+"
+# The form of a text that a cast to these types takes; Spark takes others, too
+TEXT_FORMS = {
+    "integer": r"[+-]?[0-9]+",
+    "boolean": "(?i)(t|true|1|f|false|0)",
+    "date": r"\s*[+-]?[0-9]+-[0-9]{1,2}-[0-9]{1,2}\s*",
+}
+
 # Functions that have the same name in Spark
 SAME_NAMES = """
-    crc32 date e log10 log2 url_decode url_encode uuid regexp_count json_array_length
-    array_remove array_sort array_union arrays_overlap filter flatten transform zip_with
-    map_concat map_entries map_filter map_from_entries map_keys map_values map_zip_with
+    crc32 date e url_decode url_encode uuid regexp_count json_array_length
+    array_remove array_sort array_union arrays_overlap filter transform zip_with
+    map_concat map_entries map_filter map_keys map_values map_zip_with
     transform_keys transform_values
     max max_by min min_by regr_intercept regr_slope var_samp
     """.split()
@@ -63,7 +89,6 @@ RENAMES = {
     "codepoint": "ASCII",
     "day_of_month": "DAY",
     "every": "BOOL_AND",
-    "format": "FORMAT_STRING",
     "from_iso8601_date": "DATE",
     "reduce": "AGGREGATE",
     "repeat": "ARRAY_REPEAT",
@@ -82,6 +107,9 @@ INTERVALS = {
     "'year'": "({}) * INTERVAL '1' YEAR",
 }
 
+TIME_UNITS = {unit: unit for unit in ("'millisecond'", "'second'", "'minute'", "'hour'")}
+DATE_UNITS = {unit: unit for unit in INTERVALS if unit not in TIME_UNITS}
+
 
 def _call(name: str) -> Translation:
     return lambda *arguments: f"{name}({', '.join(arguments)})"
@@ -89,6 +117,66 @@ def _call(name: str) -> Translation:
 
 def _operator(symbol: str) -> Translation:
     return lambda a, b: f"(({a}) {symbol} ({b}))"
+
+
+def raise_sql(message: str) -> str:
+    """Return the SQL that fails with a message in our words (see `spark_sql`)."""
+    return f"RAISE_ERROR('{NOT_TRANSLATED}{message}')"
+
+
+def _distinct(call: str, keys: str, entries: str = "") -> str:
+    """Return a map; fail if a key occurs twice, of which Spark keeps the last one (as map_concat must)."""
+    literals = re.fullmatch(rf"ARRAY\((({LITERAL})(, ({LITERAL}))*)\)", keys)
+    if literals and len(set(items := literals[1].split(", "))) == len(items):
+        return call
+    size = f"SIZE({entries or keys})"
+    error = raise_sql("duplicate map keys are not allowed")
+    return f"CASE WHEN SIZE(ARRAY_DISTINCT({keys})) < {size} THEN {error} ELSE {call} END"
+
+
+def _positive(n: str, call: str) -> str:
+    """Return an index that is at least 1; Spark counts a negative one from the end."""
+    if n.isdigit() and n != "0":
+        return n
+    error = raise_sql(f"the index of {call} must be greater than zero")
+    return f"CASE WHEN ({n}) <= 0 THEN {error} ELSE {n} END"
+
+
+def logarithm(call: str, x: str) -> str:
+    """Return a logarithm that is minus infinity for 0, and NaN for less, where Spark has null."""
+    return f"CASE WHEN ({x}) = 0 THEN -DOUBLE('Infinity') WHEN ({x}) < 0 THEN DOUBLE('NaN') ELSE {call} END"
+
+
+def substring(x: str, start: str, *length: str) -> str:
+    """Return a part of a text, which is empty from 0 or from before the text."""
+    call = _call("SUBSTRING")(x, start, *length)
+    if start.isdigit() and start != "0":
+        return call
+    return f"CASE WHEN ({start}) = 0 OR ({start}) < -LENGTH({x}) THEN LEFT({x}, 0) ELSE {call} END"
+
+
+def character(code: str) -> str:
+    """Return the character of a code point; Spark's CHR takes it modulo 256."""
+    return f"DECODE(UNHEX(LPAD(HEX({code}), 8, '0')), 'UTF-32BE')"
+
+
+def replacement(x: str, old: str, new: str = "''") -> str:
+    """Replace a text; Trino inserts at every place if it is empty, Spark nowhere."""
+    call = _call("REPLACE")(x, old, new)
+    if old.startswith("'") and old != "''":
+        return call
+    return f"CASE WHEN ({old}) = '' THEN {raise_sql('replace of an empty text is not translated')} ELSE {call} END"
+
+
+def _from_base(x: str, radix: str) -> str:
+    """Return a number by its digits; CONV ignores wrong ones, and returns negative ones as positive."""
+    digits = f"REGEXP_REPLACE(LOWER({x}), '^-?0*(?=.)', '')"
+    number = f"CONV({digits}, {radix}, 10)"
+    error = raise_sql("from_base of a text that is no number of this radix")
+    return (
+        f"CASE WHEN LOWER(CONV({number}, 10, {radix})) <> {digits} THEN {error} "
+        f"ELSE CAST(CONCAT(IF(({x}) LIKE '-%', '-', ''), {number}) AS BIGINT) END"
+    )
 
 
 def _extreme(name: str, array: str) -> str:
@@ -100,13 +188,51 @@ def _hash(sql: str) -> Translation:
     return lambda x: f"UNHEX({sql.format(x)})"
 
 
-def _url_part(name: str) -> Translation:
-    return lambda x: f"PARSE_URL({x}, '{name}')"
+def _url_part(name: str, is_encoded: bool = False) -> Translation:
+    """Return a part of an address, which is empty if it is missing."""
+
+    def part(x: str) -> str:
+        value = f"COALESCE(PARSE_URL({x}, '{name}'), IF(({x}) IS NULL, NULL, ''))"
+        # a plus sign is a space in URL_DECODE
+        return f"URL_DECODE(REPLACE({value}, '+', '%2B'))" if is_encoded else value
+
+    return part
+
+
+def _url_parameter(x: str, name: str) -> str:
+    """Return the value of the first parameter of a name, which is empty without an equals sign."""
+    pairs = (
+        f"FILTER(SPLIT(PARSE_URL({x}, 'QUERY'), '&'), __p -> SUBSTRING_INDEX(__p, '=', 1) = {name})"
+    )
+    return f"URL_DECODE(SUBSTRING(TRY_ELEMENT_AT({pairs}, 1), LENGTH({name}) + 2))"
 
 
 def _quoted(text: str) -> str:
     """Return the regular expression that matches a text literally."""
     return rf"CONCAT('\\Q', {text}, '\\E')"
+
+
+def _date_add(unit: str, n: str, x: str) -> str:
+    sum_sql = f"(({x}) + {INTERVALS[unit.lower()].format(n)})"
+    if unit.lower() not in TIME_UNITS:
+        return sum_sql
+    error = raise_sql("date_add adds no hours to a date: cast it to TIMESTAMP")
+    return f"CASE WHEN TYPEOF({x}) = 'date' THEN {error} ELSE {sum_sql} END"
+
+
+def _truncation(units: dict[str, str], sql: str) -> Translation:
+    return lambda unit, x: sql.format(units[unit.lower()], x)
+
+
+def _format(pattern: str, *values: str) -> str:
+    error = raise_sql("format of a date or a time is not translated: use date_format")
+    checked = [
+        value
+        if value[:1].isdigit() or value.startswith("'")
+        else f"CASE WHEN TYPEOF({value}) RLIKE '^(date|timestamp)' THEN {error} ELSE {value} END"
+        for value in values
+    ]
+    return _call("FORMAT_STRING")(pattern, *checked)
 
 
 def _from_unixtime(x: str, zone: str = "") -> str:
@@ -130,6 +256,23 @@ def _json_parse(x: str) -> str:
     return f"IF(({x}) IS NULL, NULL, COALESCE({valid}, {error}))"
 
 
+def _json_ordered(x: str) -> str:
+    """Return a JSON text; fail if it has objects whose keys are not sorted, as Athena sorts them.
+
+    Objects without objects inside are checked and replaced by 0, ten levels deep.
+    """
+    inner = r"'\\{[^{}]*\\}'"
+    keys = "JSON_OBJECT_KEYS(o)"
+    are_sorted = f"FORALL(REGEXP_EXTRACT_ALL(s.t, {inner}, 0), o -> COALESCE({keys} = ARRAY_SORT({keys}), FALSE))"
+    step = f"STRUCT(REGEXP_REPLACE(s.t, {inner}, '0') AS t, s.ok AND {are_sorted} AS ok)"
+    start, end = f"STRUCT({x} AS t, TRUE AS ok)", "s.ok AND NOT s.t LIKE '%{%'"
+    is_sorted = f"AGGREGATE(SEQUENCE(1, 10), {start}, (s, i) -> {step}, s -> {end})"
+    error = raise_sql(
+        "JSON: Athena sorts the keys of objects, which is not translated; select them with json_extract_scalar"
+    )
+    return f"CASE WHEN NOT {is_sorted} THEN {error} ELSE {x} END"
+
+
 def _json_size(x: str, path: str) -> str:
     item = f"GET_JSON_OBJECT({x}, {path})"
     size = f"COALESCE(JSON_ARRAY_LENGTH({item}), SIZE(JSON_OBJECT_KEYS({item})), 0)"
@@ -150,7 +293,8 @@ FUNCTIONS: dict[str, Translation] = {
     "bitwise_not": lambda a: f"(~ ({a}))",
     "bitwise_or": _operator("|"),
     "bitwise_xor": _operator("^"),
-    "from_base": lambda x, radix: f"CAST(CONV({x}, {radix}, 10) AS BIGINT)",
+    "format": _format,
+    "from_base": _from_base,
     "greatest": lambda *values: _extreme("ARRAY_MAX", _call("ARRAY")(*values)),
     "infinity": lambda: "DOUBLE('Infinity')",
     "is_finite": lambda x: f"(NOT ISNAN({x}) AND ABS({x}) <> DOUBLE('Infinity'))",
@@ -158,7 +302,11 @@ FUNCTIONS: dict[str, Translation] = {
     "least": lambda *values: _extreme("ARRAY_MIN", _call("ARRAY")(*values)),
     "mod": _operator("%"),
     "nan": lambda: "DOUBLE('NaN')",
-    "to_base": lambda x, radix: f"LOWER(CONV({x}, 10, {radix}))",
+    "log10": lambda x: logarithm(f"LOG10({x})", x),
+    "log2": lambda x: logarithm(f"LOG2({x})", x),
+    "to_base": lambda x, radix: (
+        f"CONCAT(IF(({x}) < 0, '-', ''), LOWER(CONV(ABS({x}), 10, {radix})))"
+    ),
     # Strings and bytes
     "md5": _hash("MD5({})"),
     "regexp_extract": _regexp_extract,
@@ -169,23 +317,25 @@ FUNCTIONS: dict[str, Translation] = {
     "sha256": _hash("SHA2({}, 256)"),
     "sha512": _hash("SHA2({}, 512)"),
     "split": lambda x, separator, *limit: _call("SPLIT")(x, _quoted(separator), *limit),
-    "split_part": lambda x, separator, n: f"TRY_ELEMENT_AT(SPLIT({x}, {_quoted(separator)}), {n})",
+    "split_part": lambda x, separator, n: (
+        f"TRY_ELEMENT_AT(SPLIT({x}, {_quoted(separator)}), {_positive(n, 'split_part')})"
+    ),
     "split_to_map": lambda x, separator, eq: (
         f"STR_TO_MAP({x}, {_quoted(separator)}, {_quoted(eq)})"
     ),
     # Addresses
-    "url_extract_fragment": _url_part("REF"),
+    "url_extract_fragment": _url_part("REF", is_encoded=True),
     "url_extract_host": _url_part("HOST"),
-    "url_extract_parameter": lambda x, name: f"PARSE_URL({x}, 'QUERY', {name})",
-    "url_extract_path": _url_part("PATH"),
+    "url_extract_parameter": _url_parameter,
+    "url_extract_path": _url_part("PATH", is_encoded=True),
     "url_extract_port": lambda x: (
         f"TRY_CAST(REGEXP_EXTRACT(PARSE_URL({x}, 'AUTHORITY'), ':([0-9]+)$', 1) AS BIGINT)"
     ),
     "url_extract_protocol": _url_part("PROTOCOL"),
-    "url_extract_query": _url_part("QUERY"),
+    "url_extract_query": _url_part("QUERY", is_encoded=True),
     # Dates and times
     "at_timezone": lambda x, zone: f"FROM_UTC_TIMESTAMP({x}, {zone})",
-    "date_add": lambda unit, n, x: f"(({x}) + {INTERVALS[unit.lower()].format(n)})",
+    "date_add": _date_add,
     "date_format": lambda x, pattern: f"DATE_FORMAT({x}, {pattern})",
     "date_parse": lambda x, pattern: f"TO_TIMESTAMP({x}, {pattern})",
     **dict.fromkeys(["day_of_week", "dow"], lambda x: f"(WEEKDAY({x}) + 1)"),
@@ -202,14 +352,22 @@ FUNCTIONS: dict[str, Translation] = {
     "json_extract_scalar": lambda x, path: (
         rf"CASE WHEN {_json_element(x, path)} RLIKE '^[^\\[{{]' THEN GET_JSON_OBJECT({x}, {path}) END"
     ),
-    "json_format": lambda x: x,
+    "json_format": _json_ordered,
     "json_parse": _json_parse,
     "json_size": _json_size,
     # Arrays and maps
     "array_max": lambda x: _extreme("ARRAY_MAX", x),
     "array_min": lambda x: _extreme("ARRAY_MIN", x),
     "element_at": lambda x, key: f"TRY_ELEMENT_AT({x}, {key})",
-    "map": lambda *arrays: _call("MAP_FROM_ARRAYS" if arrays else "MAP")(*arrays),
+    "map": lambda *arrays: (
+        _distinct(_call("MAP_FROM_ARRAYS")(*arrays), arrays[0]) if arrays else "MAP()"
+    ),
+    "map_from_entries": lambda x: _distinct(
+        f"MAP_FROM_ENTRIES({x})",
+        f"TRANSFORM(MAP_ENTRIES(MAP_FROM_ENTRIES({x})), __e -> __e.key)",
+        x,
+    ),
+    "flatten": lambda x: f"FLATTEN(FILTER({x}, __a -> __a IS NOT NULL))",
     "ngrams": lambda x, n: (
         f"TRANSFORM(SEQUENCE(1, GREATEST(SIZE({x}) - ({n}) + 1, 1)), __i -> SLICE({x}, __i, {n}))"
     ),
@@ -224,7 +382,10 @@ FUNCTIONS: dict[str, Translation] = {
         f"TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM({structs}, r -> r.v)), a -> SIZE(a) > 0), 1)"
     ),
     "geometric_mean": lambda x: f"EXP(AVG(LN({x})){WINDOW_PLACEHOLDER})",
-    "map_agg": lambda k, v: f"MAP_FROM_ENTRIES(COLLECT_LIST(STRUCT({k}, {v})){WINDOW_PLACEHOLDER})",
+    "map_agg": lambda k, v: (
+        f"TRY_ELEMENT_AT(FILTER(ARRAY(MAP_FROM_ENTRIES(FILTER(COLLECT_LIST(STRUCT({k} AS k, {v} AS v))"
+        f"{WINDOW_PLACEHOLDER}, __e -> __e.k IS NOT NULL))), __m -> SIZE(__m) > 0), 1)"
+    ),
 }
 
 
@@ -246,11 +407,19 @@ TYPED_FUNCTIONS: dict[str, dict[str, Translation]] = {
     },
     **dict.fromkeys(["ceil", "ceiling"], _rounding("CEIL")),
     "date_trunc": {
-        "date": lambda unit, x: f"CAST(DATE_TRUNC({unit}, {x}) AS DATE)",
-        "timestamp": lambda unit, x: f"DATE_TRUNC({unit}, {x})",
-        "": lambda unit, x: f"CAST(DATE_TRUNC({unit}, {x}) AS TIMESTAMP_NTZ)",
+        "date": _truncation(DATE_UNITS, "CAST(DATE_TRUNC({}, {}) AS DATE)"),
+        "timestamp": _truncation(DATE_UNITS | TIME_UNITS, "DATE_TRUNC({}, {})"),
+        "": _truncation(DATE_UNITS | TIME_UNITS, "CAST(DATE_TRUNC({}, {}) AS TIMESTAMP_NTZ)"),
     },
     "floor": _rounding("FLOOR"),
+    "operator []": {
+        # Spark has null for a missing key
+        "map": lambda x, key: (
+            f"CASE WHEN NOT MAP_CONTAINS_KEY({x}, {key}) THEN {raise_sql('the key is not present in the map')} "
+            f"ELSE ELEMENT_AT({x}, {key}) END"
+        ),
+        "": lambda x, n: f"ELEMENT_AT({x}, {_positive(n, 'an array')})",
+    },
     # A division of integers gives an integer, one of decimals the larger number of decimals
     "operator /": {
         "integer": lambda a, b: f"(({a}) DIV ({b}))",

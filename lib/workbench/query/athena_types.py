@@ -192,7 +192,7 @@ def annotate(tree: exp.Expr, schema: Schema, values: Mapping[str, Any]) -> None:
         schema: the types of the columns of its tables, in a dialect with `EXPRESSION_METADATA`.
         values: the values of its placeholders.
     """
-    kinds = (exp.Anonymous, exp.Div, exp.Unnest)
+    kinds = (exp.Anonymous, exp.Bracket, exp.Div, exp.Unnest)
     calls = list(tree.find_all(*kinds))
     for position, call in enumerate(calls):
         call.meta["position"] = position
@@ -213,6 +213,8 @@ def annotate(tree: exp.Expr, schema: Schema, values: Mapping[str, Any]) -> None:
         )
     for node in annotate_types(typed, schema).find_all(*kinds):
         decisive = node.expressions[-1] if node.expressions else node
+        if isinstance(node, exp.Bracket):
+            decisive = node.this
         if "position" in node.meta:
             calls[node.meta["position"]].type = decisive.type
     # `qualify` replaces an expression of ORDER BY by the column that is equal

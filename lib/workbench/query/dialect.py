@@ -16,7 +16,7 @@ from sqlglot.schema import MappingSchema, Schema
 
 from ..base import LakeError, first_line
 from . import athena_types, sqlglot_dialects
-from .athena_functions import FUNCTIONS, TYPED_FUNCTIONS, WINDOW_PLACEHOLDER
+from .athena_functions import ARGUMENT_COUNTS, FUNCTIONS, TYPED_FUNCTIONS, WINDOW_PLACEHOLDER
 
 # Types of Athena that Spark does not have
 UNSUPPORTED_TYPES = {"TIME", "TIMETZ", "CHAR", "IPADDRESS", "IPPREFIX", "TDIGEST"}
@@ -35,6 +35,7 @@ SUPPORTED_NODES = (
     exp.Localtimestamp,
     exp.ParseJSON,
     exp.StrPosition,
+    exp.Substring,
     exp.Trim,
     exp.Unnest,
     exp.FileFormatProperty,
@@ -42,6 +43,42 @@ SUPPORTED_NODES = (
     exp.LocationProperty,
     exp.SchemaCommentProperty,
 )
+# The rest of the grammar that means the same in both; sqlglot parses more than Athena takes
+SAME_CLAUSES = frozenset(
+    """
+    Add Alias AtTimeZone Between Boolean Bracket CTE Column ColumnDef Cube DPipe DataType DataTypeParam
+    Distinct Div Dot EQ Escape Except Fetch Filter From GT GTE Group GroupingSets Having HexString Identifier
+    IgnoreNulls In Intersect Interval IntervalSpan Is Join LT LTE Lambda Like Limit LimitOptions Literal Mod
+    Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Offset Order Ordered Paren Placeholder RespectNulls Rollup
+    Select Star Struct Sub Subquery Table TableAlias Tuple UnicodeString Union Values Var Version Where Window
+    WindowSpec With
+    """.split()
+)
+# {clause: its parts that mean the same in both}
+SAME_PARTS = {
+    exp.Select: set(
+        "with_ expressions distinct from_ joins laterals where group having windows order limit offset".split()
+    ),
+    exp.Table: {"this", "alias", "db", "catalog", "joins", "laterals", "version"},
+    exp.Star: set(),
+    exp.HexString: {"this"},
+    exp.Distinct: {"expressions"},
+    exp.Join: {"this", "on", "side", "kind", "using"},
+}
+# What a condition on one table may have: each engine that runs it has the same result
+CONDITION_CLAUSES = frozenset(
+    getattr(exp, name)
+    for name in """
+    Abs Add And Between Boolean Cast Coalesce Column DataType DataTypeParam EQ Escape GT GTE Identifier In Is LT
+    LTE Length Like Literal Lower Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Or Paren Sub Upper
+    """.split()
+)
+CONDITION_TYPES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DECIMAL)
+LAMBDA_FUNCTIONS = frozenset(
+    """all_match any_match array_sort filter map_filter map_zip_with none_match reduce transform transform_keys
+    transform_values zip_with""".split()
+)
+JOIN_KINDS = ("", "INNER", "OUTER", "CROSS")
 # Aggregates of which DISTINCT is supported
 DISTINCT_FUNCTIONS = ("array_agg", "avg", "count", "sum")
 USE_STATEMENT = re.compile(r"USE\b", re.I)
@@ -56,6 +93,8 @@ LEADING_COMMENTS = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)
 SHARED_STATEMENT = re.compile(
     r"(MSCK|SHOW|DESC(RIBE)?|DROP\s+(TABLE|DATABASE|SCHEMA)|CREATE\s+(DATABASE|SCHEMA))\b", re.I
 )
+DATABASE_LOCATION = re.compile(r"CREATE\s+(DATABASE|SCHEMA)\b.*\bLOCATION\b", re.I | re.S)
+OTHER_NUMBER = re.compile(r"(?<![\w.])(0[xob][0-9a-f]|[0-9]+_)\w*", re.I)
 CREATE_EXTERNAL_TABLE = re.compile(r"CREATE\s+EXTERNAL\s+TABLE\b", re.I)
 # Statements without placeholders
 DDL_STATEMENT = re.compile(
@@ -91,8 +130,21 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
             "database `default`",
             hint="write the database in front of each table's name",
         )
+    if DATABASE_LOCATION.match(QUOTED_OR_COMMENT.sub("''", text)):
+        raise LakeError(
+            "CREATE DATABASE with LOCATION is not supported: DROP DATABASE … CASCADE would remove that folder",
+            location=text[:200],
+            hint="leave LOCATION out: the database gets a folder of its own in the lake",
+        )
     if SHARED_STATEMENT.match(text):
         return exp.Command(this=text), None
+    number = OTHER_NUMBER.search(QUOTED_OR_COMMENT.sub("''", text))
+    if number:
+        raise LakeError(
+            f"{number[0]} is not translated",
+            location=text[:200],
+            expected="a number of decimal digits only",
+        )
     try:
         if CREATE_EXTERNAL_TABLE.match(text):
             return _parse_external_table(text), None
@@ -198,6 +250,8 @@ def to_spark_sql(
     """
     for node in tree.walk(bfs=False):
         _require_supported(node)
+        if isinstance(tree, exp.Query):
+            _require_same_clause(node)
     if tree.find(exp.Anonymous, exp.Div, exp.Unnest):
         athena_types.annotate(tree, schema or new_schema(), values or {})
     try:
@@ -215,10 +269,12 @@ def _require_supported(node: Any) -> None:
         raise sqlglot_dialects.unsupported(
             f"the type {node.sql(sqlglot_dialects.AthenaDialect)}", node.parent or node
         )
-    if isinstance(node, exp.Anonymous) and node.name.lower() not in {
-        **FUNCTIONS,
-        **TYPED_FUNCTIONS,
-    }:
+    is_call = isinstance(node, exp.Anonymous)
+    if is_call and (
+        node.name.lower() not in {**FUNCTIONS, **TYPED_FUNCTIONS}
+        or len(node.expressions)
+        not in ARGUMENT_COUNTS.get(node.name.lower(), (len(node.expressions),))
+    ):
         raise sqlglot_dialects.wrong_arguments(node.name.lower(), node.expressions, node)
     if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.Func):
         name = _function_name(node.parent)
@@ -241,6 +297,63 @@ def _require_supported(node: Any) -> None:
         or node.args.get("with_ties")
     ):
         raise sqlglot_dialects.unsupported("this clause", node)
+
+
+def _require_same_clause(node: exp.Expr) -> None:
+    """Raise LakeError if a clause of a query is not one that is known to mean the same in Spark."""
+    parts = {name for name, value in node.args.items() if value not in (None, False, [], "")}
+    is_values_list = isinstance(node, exp.Values) and isinstance(node.parent, exp.In)
+    is_frame = isinstance(node, exp.WindowSpec) and (
+        node.args.get("kind") == "GROUPS"
+        or any(isinstance(node.args.get(end), exp.Interval) for end in ("start", "end"))
+    )
+    # Only functions with a lambda function of their own take one
+    is_other_lambda = isinstance(node, exp.Lambda) and not (
+        isinstance(node.parent, exp.Anonymous) and node.parent.name.lower() in LAMBDA_FUNCTIONS
+    )
+    is_known = isinstance(node, exp.Func) or type(node).__name__ in SAME_CLAUSES
+    if (
+        not is_known
+        or is_values_list
+        or is_other_lambda
+        or is_frame
+        or parts - SAME_PARTS.get(type(node), parts)
+        or (isinstance(node, exp.Join) and node.kind not in JOIN_KINDS)
+    ):
+        raise sqlglot_dialects.unsupported(f"this clause ({type(node).__name__})", node)
+
+
+def parse_condition(text: str) -> exp.Expr:
+    """Parse a condition on the rows of one table.
+
+    Returns:
+        A tree of clauses that mean the same in Athena, DuckDB and Spark.
+
+    Raises:
+        LakeError: the text is no condition, or has another clause.
+    """
+    try:
+        tree = exp.condition(text, dialect=sqlglot_dialects.AthenaDialect)
+    except (SqlglotError, RecursionError) as e:
+        raise LakeError(f"{text[:200]!r} is not a condition in SQL: {first_line(e)}") from None
+    for node in tree.walk():
+        is_other_cast = isinstance(node, exp.Cast) and node.to.this not in CONDITION_TYPES
+        is_escape = isinstance(node, exp.Like) and (
+            not node.expression.is_string or "\\" in node.expression.name
+        )
+        is_query = isinstance(node, exp.In) and node.args.get("query")
+        if type(node) not in CONDITION_CLAUSES or is_other_cast or is_escape or is_query:
+            raise LakeError(
+                f"{node.sql(sqlglot_dialects.AthenaDialect)[:200]!r} is not supported in where=",
+                location=text[:200],
+                expected="comparisons, LIKE, IN, BETWEEN, IS NULL, AND, OR, NOT, + - *, lower, upper, length, "
+                "coalesce, abs, and dates",
+                hint="query.sql(world, 'SELECT … FROM … WHERE …') takes any condition of Athena",
+            )
+    for kind in tree.find_all(exp.DataType):
+        if kind.is_type(exp.DType.TIMESTAMP):
+            kind.set("expressions", None)  # DuckDB has no sizes there
+    return tree
 
 
 def _function_name(call: exp.Expr) -> str:

@@ -4,6 +4,9 @@
 overflow or an index out of bounds is an error, as in Athena.
 """
 
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Union
 from weakref import WeakKeyDictionary
@@ -15,11 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 from sqlglot import exp
 
-from ..base import LakeError, World
+from ..base import LakeError, World, paths
 from ..spark import is_remote, session, state_of, translate_errors, world_of
 from ..spark.sessions import adopt, configure_client, is_session_lost
 from ..spark.settings import session_conf
 from . import athena_types, dialect
+from .athena_functions import NOT_TRANSLATED
 
 # Names of table properties that sqlglot parses into types of their own
 PROPERTY_NAMES = {
@@ -31,7 +35,10 @@ DEFAULT_COMPRESSION = {"parquet": "gzip", "orc": "zlib", "json": "gzip"}
 ANSI_SETTINGS = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",  # of map_concat
     "spark.sql.ansi.enabled": "true",
+    # "csv"."/folder/file" is no table
+    "spark.sql.runSQLOnFiles": "false",
 }
+DROP_DATABASE = re.compile(r'DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?[`"]?(\w+)', re.I)
 
 
 @dataclass(frozen=True)
@@ -53,11 +60,13 @@ class SparkSql:
         """Translate and run one query or statement. See `query.sql`."""
         tree, create = dialect.parse_statement(text)
         dialect.require_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
+        _require_no_null_items(values)
         spark = session(self.target) if isinstance(self.target, World) else self.target
-        with translate_errors(
-            spark, "the query failed", text.strip()[:1000], dialect.FAILED_QUERY_HINT
-        ):
+        location = text.strip()[:1000]
+        errors = translate_errors(spark, "the query failed", location, dialect.FAILED_QUERY_HINT)
+        with _own_words(location), errors:
             ansi = _ansi_session(spark)
+            _require_in_lake(ansi, tree, create)
             statement = _to_spark_sql(ansi, tree, values, self.read_as_of)
             rows = _zoned_to_instants(ansi.sql(statement, args=values or None))
             frame = _write_table(rows, create) if create else rows.toPandas()
@@ -111,6 +120,69 @@ def _require_ansi_rules(session: SparkSession) -> None:
     if session.conf.get("spark.sql.ansi.enabled") != "true":
         for key, value in {**session_conf(), **ANSI_SETTINGS}.items():
             session.conf.set(key, value)
+
+
+@contextlib.contextmanager
+def _own_words(location: str) -> Iterator[None]:
+    """Take the message that a translated query raised itself out of Spark's error."""
+    try:
+        yield
+    except LakeError as e:
+        match = re.search(f"{NOT_TRANSLATED}(.*)", str(e.__cause__))
+        if not match:
+            raise
+        hint = "rewrite it, or use Spark directly: spark.sql(…)"
+        raise LakeError(f"the query failed: {match[1]}", location=location, hint=hint) from e
+
+
+def _require_no_null_items(values: Mapping[str, Any]) -> None:
+    """Raise LakeError if a list has a null inside: Spark Connect would bind 0 or an empty text for it."""
+    for name, value in values.items():
+        if isinstance(value, (list, tuple)) and any(item is None for item in value):
+            raise LakeError(
+                f"value {name} is a list with a null inside",
+                location=repr(value)[:200],
+                expected="a list without nulls",
+                hint=f"leave the null out, and add a condition such as: OR x IS NULL (x is compared with :{name})",
+            )
+
+
+def _require_in_lake(spark: SparkSession, tree: exp.Expr, create: Optional[exp.Create]) -> None:
+    """Raise LakeError if a statement reads, writes or removes a folder outside the lake of its session."""
+    world, statement = world_of(spark), create or tree
+    if isinstance(tree, exp.Command):
+        _require_own_database(spark, tree.name)
+    if world is None:
+        return
+    for setting in statement.find_all(exp.LocationProperty, exp.Property):
+        value = setting.args.get("value") or setting.this
+        is_location = isinstance(setting, exp.LocationProperty)
+        if (is_location or setting.name.lower() == "external_location") and not paths.is_below(
+            value.name, world.lake.root
+        ):
+            raise LakeError(
+                f"{value.name} is outside the lake",
+                location=f"lake {world.lake.root} of world {world.name}",
+                expected="a folder of the lake: SQL reads and writes no other files",
+                hint=f"copy the files to a folder below {world.lake.root}, or use Spark directly: spark.read.load(…)",
+            )
+
+
+def _require_own_database(spark: SparkSession, text: str) -> None:
+    """Raise LakeError if DROP DATABASE would remove a folder that is not the database's own."""
+    match = DROP_DATABASE.match(text)
+    if not match or not spark.catalog.databaseExists(match[1]):
+        return
+    warehouse = spark.conf.get("spark.sql.warehouse.dir") or ""
+    folder = spark.catalog.getDatabase(match[1]).locationUri
+    expected = f"{warehouse.rstrip('/')}/{match[1].lower()}.db"
+    if not paths.is_below(folder, expected):
+        raise LakeError(
+            f"database {match[1]} lies in {folder}, which DROP DATABASE would remove",
+            location=text[:200],
+            expected=f"a database in its own folder, {expected}",
+            hint="drop its tables one by one: DROP TABLE database.table",
+        )
 
 
 def _to_spark_sql(

@@ -21,13 +21,20 @@ from .athena_functions import (
     FUNCTIONS,
     INTERVALS,
     SQLGLOT_FUNCTIONS,
+    TEXT_FORMS,
     TYPED_FUNCTIONS,
     WINDOW_PLACEHOLDER,
+    character,
+    logarithm,
+    raise_sql,
+    replacement,
+    substring,
 )
 
 # Types whose kind decides about a translation
 KINDS = {
     **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "integer"),
+    exp.DType.BOOLEAN: "boolean",
     exp.DType.DECIMAL: "decimal",
     exp.DType.DATE: "date",
     exp.DType.TIMESTAMP: "timestamp",
@@ -35,6 +42,13 @@ KINDS = {
 }
 NAME_KEY = "athena_name"  # of the metadata of a call: the name in the query
 DATE_SPECIFIERS = set(re.findall("%.", "%a%b%c%d%e%f%H%h%I%i%j%k%l%M%m%p%r%S%s%T%W%Y%%"))
+# Functions to which the order of the keys of a JSON object does not matter
+ORDERLESS_JSON_FUNCTIONS = (
+    "json_extract_scalar",
+    "json_size",
+    "json_array_length",
+    "is_json_scalar",
+)
 JAVA_SPECIFIERS = {"%j": "DDD", "%%": "%"}  # those that sqlglot translates differently
 
 
@@ -54,6 +68,16 @@ def _parser_of(name: str) -> Callable[..., exp.Expr]:
     return parse_checked
 
 
+def _decimal_literal(text: exp.Expr) -> exp.Expr:
+    """Return DECIMAL '…' as a number, which has the digits of its text."""
+    match = re.fullmatch(r"\s*([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)\s*", text.name)
+    if not match:
+        raise LakeError(f"DECIMAL {text.name!r} is not a decimal number", expected="DECIMAL '9.99'")
+    whole, _, fraction = match[2].partition(".")
+    precision = max(len(whole.lstrip("0")) + len(fraction), 1)
+    return exp.cast(exp.Literal.string(match[0].strip()), f"DECIMAL({precision}, {len(fraction)})")
+
+
 class AthenaDialect(Trino):
     """Parse Athena SQL. A function that sqlglot does not translate correctly stays anonymous."""
 
@@ -71,7 +95,11 @@ class AthenaDialect(Trino):
         }
         FUNCTION_PARSERS = {
             name: AthenaTrinoParser.FUNCTION_PARSERS[name]
-            for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION")
+            for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING")
+        }
+        TYPE_LITERAL_PARSERS = {
+            **AthenaTrinoParser.TYPE_LITERAL_PARSERS,
+            exp.DType.DECIMAL: lambda self, this, kind: _decimal_literal(this),
         }
 
 
@@ -181,15 +209,41 @@ def _cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
         return f"CAST({name}({x} AS TIMESTAMP) AS TIMESTAMP_NTZ)"
     if kind == exp.DType.JSON and name == "CAST":
         return f"GET_JSON_OBJECT(TO_JSON(ARRAY({x}), MAP('ignoreNullFields', 'false')), '$[*]')"
-    if kind in exp.DataType.SIGNED_INTEGER_TYPES:
-        rounded = f"{name}({name}({x} AS DECIMAL(38, 0)) AS {to})"
-        return f"IF(TYPEOF({x}) = 'string', {name}({x} AS {to}), {rounded})"
+    if kind == exp.DType.DECIMAL and not cast.to.expressions:
+        return f"{name}({x} AS DECIMAL(38, 0))"
+    form = TEXT_FORMS.get(KINDS.get(kind, ""))
+    if form and not (cast.this.is_string and re.fullmatch(form, cast.this.name)):
+        return _strict_cast_sql(form, name, x, to, rounds=kind in exp.DataType.SIGNED_INTEGER_TYPES)
+    if kind in exp.DataType.TEXT_TYPES and cast.this.is_string:
+        return _shortened(self, f"CAST({x} AS STRING)", cast.to)
     if kind in exp.DataType.TEXT_TYPES:
-        time = f"DATE_FORMAT(CAST(CAST({x} AS STRING) AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss.SSS')"
-        time = f"CONCAT({time}, IF(TYPEOF({x}) = 'timestamp_ntz', ' UTC', ''))"
-        text = f"IF(TYPEOF({x}) LIKE 'timestamp%', {time}, CAST({x} AS STRING))"
-        return _shortened(self, text, cast.to)
+        return _text_cast_sql(self, cast.to, x)
     return f"{name}({x} AS {to})"
+
+
+def _strict_cast_sql(form: str, name: str, x: str, to: str, *, rounds: bool) -> str:
+    """Cast a text only if it has a form; otherwise it becomes one that Spark rejects."""
+    text = f"REGEXP_REPLACE(CAST({x} AS STRING), {exp.Literal.string(f'^(?!({form})$)').sql(Spark)}, '?')"
+    other = f"{name}({name}({x} AS DECIMAL(38, 0)) AS {to})" if rounds else f"{name}({x} AS {to})"
+    return f"IF(TYPEOF({x}) = 'string', {name}({text} AS {to}), {other})"
+
+
+def _text_cast_sql(self: SparkGenerator, to: exp.DataType, x: str) -> str:
+    """Cast to text. Spark writes a double in another way than Athena, and shortens a number."""
+    time = f"DATE_FORMAT(CAST(CAST({x} AS STRING) AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss.SSS')"
+    time = f"CONCAT({time}, IF(TYPEOF({x}) = 'timestamp_ntz', ' UTC', ''))"
+    double = raise_sql(
+        "the text of a DOUBLE differs in Athena (1.5E0): cast it to DECIMAL(p, s) first"
+    )
+    plain = f"IF(TYPEOF({x}) IN ('double', 'float'), {double}, CAST({x} AS STRING))"
+    text = f"IF(TYPEOF({x}) LIKE 'timestamp%', {time}, {plain})"
+    shortened = _shortened(self, text, to)
+    if not to.expressions:
+        return shortened
+    size = self.sql(to.expressions[0])
+    long = raise_sql(f"a number is longer than VARCHAR({size})")
+    is_number = f"(TYPEOF({x}) LIKE '%int' OR TYPEOF({x}) LIKE 'decimal%')"
+    return f"IF({is_number} AND LENGTH(CAST({x} AS STRING)) > {size}, {long}, {shortened})"
 
 
 def _json_cast_sql(self: SparkGenerator, cast: exp.Cast, name: str) -> str:
@@ -223,7 +277,49 @@ def _is_json(value: exp.Expr) -> bool:
     )
 
 
+def _parse_json_sql(self: SparkGenerator, parse: exp.ParseJSON) -> str:
+    """Translate JSON_PARSE; where the result is a text, the keys of its objects must be in order."""
+    text = FUNCTIONS["json_parse"](self.sql(parse, "this"))
+    parent = parse.parent
+    if isinstance(parent, exp.Anonymous) and parent.name.lower() in ORDERLESS_JSON_FUNCTIONS:
+        return text
+    return FUNCTIONS["json_format"](text)
+
+
+def _bracket_sql(self: SparkGenerator, bracket: exp.Bracket) -> str:
+    """Translate x[key]; whether it is a map or an array may be known by the key only."""
+    x, key = self.sql(bracket, "this"), bracket.expressions[0]
+    by_kind = TYPED_FUNCTIONS["operator []"]
+    if key.is_string or (bracket.type and bracket.is_type(exp.DType.MAP)):
+        return by_kind["map"](x, self.sql(key))
+    if key.is_number or (bracket.type and bracket.is_type(exp.DType.ARRAY)):
+        return by_kind[""](x, self.sql(key))
+    return self.func("ELEMENT_AT", bracket.this, key)
+
+
+def _like_sql(self: SparkGenerator, like: exp.Like) -> str:
+    """Translate LIKE; without ESCAPE a backslash is a character as any other."""
+    pattern = like.expression
+    if not isinstance(like.parent, exp.Escape):
+        like = like.copy()
+        if pattern.is_string:
+            like.set("expression", exp.Literal.string(pattern.name.replace("\\", "\\\\")))
+        else:
+            doubled = f"REPLACE({self.sql(pattern)}, '\\\\', '\\\\\\\\')"
+            like.set("expression", exp.Var(this=doubled))
+    return SparkGenerator.like_sql(self, like)
+
+
+def _null_sql(self: SparkGenerator, null: exp.Null) -> str:
+    """Give a condition that is NULL its type."""
+    condition = isinstance(null.parent, exp.If) and null.arg_key == "this"
+    is_value = condition and isinstance(null.parent.parent, exp.Case) and null.parent.parent.this
+    return "CAST(NULL AS BOOLEAN)" if condition and not is_value else "NULL"
+
+
 def _extract_sql(self: SparkGenerator, extract: exp.Extract) -> str:
+    if isinstance(extract.expression, exp.Interval):
+        raise unsupported("a field of an interval", extract)
     call = exp.func(extract.name, extract.expression, dialect=AthenaDialect)
     if isinstance(call, exp.Anonymous) and call.name.lower() not in FUNCTIONS:
         raise unsupported("this field", extract)
@@ -250,7 +346,16 @@ class SparkDialect(Spark):
         TRANSFORMS = {
             **SparkGenerator.TRANSFORMS,
             exp.Anonymous: _call_sql,
-            exp.Bracket: lambda self, e: self.func("ELEMENT_AT", e.this, *e.expressions),
+            exp.Bracket: _bracket_sql,
+            exp.Chr: lambda self, e: character(*map(self.sql, e.expressions)),
+            exp.Like: _like_sql,
+            exp.Ln: lambda self, e: logarithm(f"LN({self.sql(e, 'this')})", self.sql(e, "this")),
+            exp.Log: lambda self, e: logarithm(
+                self.func("LOG", e.this, e.expression), self.sql(e, "expression")
+            ),
+            exp.Null: _null_sql,
+            exp.Replace: lambda self, e: replacement(*map(self.sql, e.iter_expressions())),
+            exp.Substring: lambda self, e: substring(*map(self.sql, e.iter_expressions())),
             exp.Cast: _cast_sql,
             exp.TryCast: _cast_sql,
             exp.CurrentTimestamp: lambda self, e: "LOCALTIMESTAMP()",
@@ -259,7 +364,7 @@ class SparkDialect(Spark):
             exp.Filter: _window_sql,
             exp.If: if_sql(false_value="NULL"),
             exp.Localtimestamp: lambda self, e: "CURRENT_TIMESTAMP()",
-            exp.ParseJSON: lambda self, e: FUNCTIONS["json_parse"](self.sql(e, "this")),
+            exp.ParseJSON: _parse_json_sql,
             exp.Unnest: _unnest_sql,
             exp.Window: _window_sql,
         }
