@@ -55,7 +55,7 @@ SAME_CLAUSES = frozenset(
     """.split()
 )
 # {clause: its parts that mean the same in both}
-SAME_PARTS = {
+SAME_PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Select: set(
         "with_ expressions distinct from_ joins laterals where group having windows order limit offset".split()
     ),

@@ -310,7 +310,7 @@ def _like_sql(self: SparkGenerator, like: exp.Like) -> str:
     return SparkGenerator.like_sql(self, like)
 
 
-def _null_sql(self: SparkGenerator, null: exp.Null) -> str:
+def _null_sql(self: SparkGenerator, null: Any) -> str:
     """Give a condition that is NULL its type."""
     condition = isinstance(null.parent, exp.If) and null.arg_key == "this"
     is_value = condition and isinstance(null.parent.parent, exp.Case) and null.parent.parent.this
