@@ -448,6 +448,15 @@ def test_trace_is_cut_to_first_line_and_cause():
     line = validation.summarize_stacktrace(trace)
     assert line == "a.B: stopped … Caused by: e.F: Publication autocreation is disabled"
     assert "postgres.create_publication" in validation.likely_causes(line)
+    statement = "ALTER TABLE t\n  ADD c varchar(9) COMPRESSED"
+    trace = (
+        "a.B: stopped\nCaused by: io.debezium.text.ParsingException: DDL statement couldn't be parsed. "
+        f"Please open a GitHub issue with the statement '{statement}'\nno viable alternative\n\tat x\n"
+        "Caused by: org.antlr.v4.runtime.NoViableAltException\n\tat z"
+    )
+    line = validation.summarize_stacktrace(trace)
+    assert line == f"Debezium cannot parse the statement {statement}"
+    assert "workbench recapture FLOW" in validation.likely_causes(line)
     line = (
         "java.util.concurrent.RejectedExecutionException: Task io.debezium.storage.kafka.history."
         "KafkaSchemaHistory$$Lambda$2075/0x7f@7a rejected from java.util.concurrent.ThreadPoolExecutor"

@@ -10,6 +10,10 @@ from ..base.text import plural
 from ..source import postgres
 from .configs import CONNECTOR_CATALOG, misplaced_references, plaintext_secret_keys
 
+# of a ParsingException; the innermost cause has another message without the statement
+UNKNOWN_STATEMENT = re.compile(r"with the statement '(.+?)'\s*\n", re.DOTALL)
+MAX_STATEMENT_CHARS = 1000
+
 
 class PartStatus(TypedDict):
     """The status of a connector or a task.
@@ -236,7 +240,13 @@ def missing_connector_error(name: str, location: str, names: list[str]) -> Conne
 
 
 def summarize_stacktrace(trace: str) -> str:
-    """Return the first line of a Java stack trace and, if it has one, its innermost cause."""
+    """Return the first line of a Java stack trace and, if it has one, its innermost cause.
+
+    If Debezium cannot parse a statement of the log, the statement is the cause.
+    """
+    unknown = UNKNOWN_STATEMENT.search(trace)
+    if unknown:
+        return f"Debezium cannot parse the statement {unknown[1][:MAX_STATEMENT_CHARS]}"
     lines = [line.strip() for line in trace.strip().splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     # the error for a lost offset contains the whole internal state

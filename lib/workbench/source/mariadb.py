@@ -91,6 +91,8 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
     """
     server = world.mysql
     user, password = role_credentials(server, role)
+    # a time limit of the server is for the statements of applications
+    limit = ", max_statement_time = 0" if server.kind == "mariadb" else ", max_execution_time = 0"
     try:
         return Connection(
             host=server.host,
@@ -103,7 +105,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
             charset="utf8mb4",
             program_name="workbench",
             sql_mode=SQL_MODE,
-            init_command="SET time_zone = '+00:00'",
+            init_command=f"SET time_zone = '+00:00'{limit}",
             conv=CONVERSIONS,
             auth_plugin_map=None if server.ssl == "verify-full" else PLAIN_LOGINS,
             **_tls_options(server),

@@ -13,7 +13,7 @@ import pandas
 from psycopg import sql
 from rich.filesize import decimal as format_size
 
-from ..base import WorkbenchError, World, yaml_files
+from ..base import SourceError, WorkbenchError, World, yaml_files
 from ..base.params import MySql, Postgres
 from ..base.terminal import escape_unprintable
 from ..base.text import plural
@@ -32,6 +32,7 @@ RESERVED = re.compile(
 )
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
+LAST_LOG_FILE = 990_000
 CORRECT_NAME = "-- correct the name: schema.table, for a partition that of its table"
 
 
@@ -312,11 +313,35 @@ def _query_mariadb(
     schema = "information" if world.mysql.kind == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
     values = [name, name, tables is None, tables or [""], excluded or [""]]
+    server = mariadb.query(world, statement, [name])
+    if "ON" in server.loc[server["item"] == "log_bin", "value"].values:
+        server = pandas.concat([server, _binary_log(world)], ignore_index=True)
     return _frames(
-        mariadb.query(world, statement, [name]),
+        server,
         mariadb.query(world, QUERIES["mariadb_tables"], values),
         partial(mariadb.query, world),
     )
+
+
+def _binary_log(world: World) -> pandas.DataFrame:
+    """Return the rows of a report about the binary log that only SHOW MASTER STATUS has.
+
+    The lake orders changes by the name of their file, whose number has six digits at first.
+    """
+    rows = []
+    try:
+        status = mariadb.query(world, "SHOW MASTER STATUS").iloc[0]
+    except SourceError:  # the row of its privilege says so
+        return pandas.DataFrame(columns=COLUMNS)
+    for item in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
+        if status[item]:
+            remedy = f"-- remove {item.lower()} from the server's configuration, and restart it"
+            rows.append((item.lower(), status[item], "the log lacks databases", remedy))
+    number = mariadb.position_to_int(f"{status['File']}:0") >> 32
+    if number > LAST_LOG_FILE:
+        problem = "after file 999999 the names of the files are in another order"
+        rows.append(("binary log", status["File"], problem, "RESET MASTER; -- replicas start anew"))
+    return pandas.DataFrame(rows, columns=COLUMNS)
 
 
 def _frames(

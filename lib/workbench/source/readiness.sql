@@ -253,9 +253,19 @@ SELECT name, value, if(value = wanted, '', concat('must be ', wanted)), if(value
         concat('SET GLOBAL ', name, ' = ''', wanted, '''; -- for new sessions; also in the server''s configuration, for the next start')))
 FROM (SELECT 'binlog_format' AS name, @@global.binlog_format AS value, 'ROW' AS wanted
     UNION ALL SELECT 'binlog_row_image', @@global.binlog_row_image, 'FULL'
-    -- MariaDB 11.4 and later: without it all changes of a transaction have the same position
-    UNION ALL SELECT lower(variable_name), variable_value, 'ON' FROM {schema}.global_variables
-        WHERE variable_name = 'binlog_legacy_event_pos') s
+    -- binlog_legacy_event_pos (MariaDB 11.4 and later): without it all changes of a transaction have the same position.
+    -- log_bin_compress: Debezium's reader leaves out compressed changes.
+    UNION ALL SELECT lower(variable_name), variable_value, if(lower(variable_name) = 'log_bin_compress', 'OFF', 'ON')
+        FROM {schema}.global_variables WHERE variable_name IN ('binlog_legacy_event_pos', 'log_bin_compress')) s
+UNION ALL
+SELECT 'init_connect', init, 'it changes what sessions write into the log',
+    'SET GLOBAL init_connect = ''''; -- also in the server''s configuration, for the next start'
+FROM (SELECT @@global.init_connect AS init) i WHERE init LIKE '%%binlog%%' OR init LIKE '%%sql_log_bin%%'
+UNION ALL
+SELECT 'log_slave_updates', 'a replica', 'changes of its primary are not in its log',
+    '-- set the host of the source to the primary; or log_slave_updates = ON in the server''s configuration, and restart it'
+FROM {schema}.global_variables v JOIN {schema}.global_status s ON s.variable_name = 'Slave_running' AND s.variable_value = 'ON'
+WHERE v.variable_name = 'log_slave_updates' AND v.variable_value = 'OFF'
 UNION ALL
 SELECT 'server_id', @@global.server_id, if(@@global.server_id > 0, '', 'must not be 0'),
     if(@@global.server_id > 0, '', 'SET GLOBAL server_id = 1; -- also in the server''s configuration, for the next start')
@@ -279,7 +289,9 @@ FROM (SELECT needed, user, name, EXISTS (SELECT 1 FROM information_schema.user_p
         WHERE p.grantee = me.grantee AND privilege_type = needed) OR EXISTS (
         SELECT 1 FROM information_schema.schema_privileges p
         WHERE p.grantee = me.grantee AND privilege_type = needed AND name LIKE p.table_schema ESCAPE '\') AS granted
-    FROM me, asked, (SELECT 'SELECT' AS needed UNION ALL SELECT 'LOCK TABLES') n WHERE name <> '') g
+    FROM me, asked, (SELECT 'SELECT' AS needed UNION ALL SELECT 'LOCK TABLES'
+        -- foreign keys are visible with a privilege besides SELECT
+        UNION ALL SELECT 'REFERENCES') n WHERE name <> '') g
 UNION ALL
 SELECT concat('database ', name), 'not found', 'the server has no such database',
     '-- correct the database of the source in the params file'
@@ -290,12 +302,29 @@ AND NOT EXISTS (SELECT 1 FROM information_schema.schemata WHERE schema_name = na
 -- name: mariadb_tables
 -- One row for each table. Parameters: the database (twice), whether all of its tables are checked, the names of tables,
 -- and the columns that are not captured.
-WITH target AS (
-    SELECT table_schema, table_name, engine, table_rows, data_length, index_length,
+-- The types and character sets that were proved to arrive, from snapshot and log (tests/stack/test_own_mariadb.py).
+-- Debezium reads the definition of an excluded column, too, and stops at one that is unknown to it. In a label of an
+-- enum it writes a comma as \,.
+WITH columns AS (
+    SELECT table_schema, table_name, column_name, ordinal_position, data_type, column_type, character_set_name,
+        column_type LIKE '%%COMPRESSED%%' OR data_type IN ('inet4', 'inet6')
+            OR coalesce(column_default, '') LIKE '%%nextval(%%' AS is_unknown,
+        column_type REGEXP concat('^((tiny|small|medium|big)?int([(][0-9]+[)])?|(float|double)([(][0-9]+,[0-9]+[)])?',
+            '|decimal[(]([1-9]|[12][0-9]|3[0-8]),[0-9]+[)])( unsigned)?( zerofill)?$',
+            '|^bit[(][0-9]+[)]$|^year([(]4[)])?$|^date$|^(datetime|timestamp|time)([(][0-6][)])?$|^json$',
+            '|^(var)?(char|binary)[(][0-9]+[)]$|^(tiny|medium|long)?(text|blob)$',
+            '|^(enum|set)[(](''([^'',\\]|'''')*'',?)+[)]$') AS is_known_type,
+        concat('ALTER TABLE `', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '` MODIFY `',
+            replace(column_name, '`', '``'), '` ') AS alteration,
+        concat(if(is_nullable = 'NO', ' NOT NULL', ''), if(coalesce(column_default, 'NULL') = 'NULL', '',
+            concat(' DEFAULT ', column_default)), '; -- writes the table anew') AS attributes
+    FROM information_schema.columns),
+target AS (
+    SELECT table_schema, table_name, table_type, engine, table_rows, data_length, index_length,
         concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`') AS quoted
-    FROM information_schema.tables t WHERE table_type = 'BASE TABLE' AND (%s = '' OR table_schema = %s)
-    AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
-    -- Debezium reads the definitions of all tables, and stops at these types
+    FROM information_schema.tables t WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
+    AND (%s = '' OR table_schema = %s) AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+    -- Debezium reads the definitions of all tables, and stops at these
     AND (%s OR concat(table_schema, '.', table_name) IN %s OR EXISTS (SELECT 1 FROM information_schema.columns c
         WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND c.data_type IN ('inet4', 'inet6')))),
 me AS (SELECT concat('''', left(u, char_length(u) - char_length(h) - 1), '''@''', h, '''') AS grantee
@@ -315,31 +344,47 @@ best_key AS (
 partition_count AS (
     SELECT table_schema, table_name, count(DISTINCT partition_name) AS number FROM information_schema.partitions
     WHERE partition_name IS NOT NULL GROUP BY table_schema, table_name),
-unreadable AS (  -- Debezium 3.5 stops at inet4 and inet6, and publishes other values of a uuid from the log
-    SELECT table_schema, table_name, group_concat(concat(column_name, ' ', data_type) ORDER BY ordinal_position SEPARATOR ', ')
-        AS names, group_concat(concat('ALTER TABLE `', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'),
-        '` MODIFY `', replace(column_name, '`', '``'), '` ', CASE data_type WHEN 'uuid' THEN 'char(36)'
-            WHEN 'inet4' THEN 'varchar(15)' ELSE 'varchar(39)' END, if(is_nullable = 'NO', ' NOT NULL', ''),
-        if(coalesce(column_default, 'NULL') = 'NULL', '', concat(' DEFAULT ', column_default)),
-        '; -- writes the table anew') ORDER BY ordinal_position SEPARATOR X'1e') AS statements
-    FROM information_schema.columns
-    WHERE data_type IN ('inet4', 'inet6') OR data_type = 'uuid' AND column_name NOT IN %s GROUP BY table_schema, table_name),
+unreadable AS (
+    SELECT table_schema, table_name, group_concat(concat(column_name, ' ',
+            if(is_known_type AND NOT is_unknown, character_set_name, column_type))
+        ORDER BY ordinal_position SEPARATOR ', ') AS names,
+        group_concat(CASE WHEN data_type IN ('uuid', 'inet4', 'inet6') THEN concat(alteration, CASE data_type
+                WHEN 'uuid' THEN 'char(36)' WHEN 'inet4' THEN 'varchar(15)' ELSE 'varchar(39)' END, attributes)
+            WHEN is_unknown THEN concat('-- change the definition of the column: ', alteration, '…')
+            WHEN is_known_type THEN concat(alteration, column_type, ' CHARACTER SET utf8mb4', attributes)
+            ELSE concat('-- leave the column out (--exclude ', column_name, '), or change its type') END
+            ORDER BY ordinal_position SEPARATOR X'1e') AS statements
+    FROM columns WHERE is_unknown OR column_name NOT IN %s AND NOT (is_known_type
+        AND coalesce(character_set_name, 'utf8mb4') IN ('utf8mb4', 'utf8mb3', 'utf8', 'latin1', 'ucs2', 'utf16', 'utf16le',
+            'utf32', 'sjis', 'euckr', 'koi8r', 'cp1251', 'gbk'))
+    GROUP BY table_schema, table_name),
 facts AS (
     SELECT table_schema, table_name, concat('[', group_concat(json_quote(column_name) ORDER BY ordinal_position), ']') AS names
     FROM information_schema.columns GROUP BY table_schema, table_name),
-cascading AS (
-    SELECT DISTINCT constraint_schema AS table_schema, table_name FROM information_schema.referential_constraints
-    WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL'))
+cascading AS (  -- InnoDB changes the rows of the child, and these changes are not in the log
+    SELECT constraint_schema AS table_schema, table_name, group_concat(constraint_name SEPARATOR ', ') AS names,
+        group_concat(concat('ALTER TABLE `', replace(constraint_schema, '`', '``'), '`.`', replace(table_name, '`', '``'),
+            '` DROP FOREIGN KEY `', replace(constraint_name, '`', '``'), '`; -- and let triggers or applications change its rows')
+            SEPARATOR X'1e') AS statements
+    FROM information_schema.referential_constraints
+    WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL')
+    GROUP BY constraint_schema, table_name)
 SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_schema AS `schema`, t.table_name AS `table`,
     coalesce(concat('partitioned, ', p.number, ' partitions'), 'table') AS kind, coalesce(table_rows, 0) AS `rows`,
     coalesce(data_length + index_length, 0) AS bytes, coalesce(k.names, '') AS `key`, 'full row' AS identity,
-    concat_ws('; ', if(engine = 'InnoDB', NULL, concat('engine ', engine, ': the first snapshot is not consistent')),
-        if(c.table_name IS NULL, NULL, 'changes by a cascading foreign key are not in the log')) AS attention,
-    concat_ws('; ', concat(i.names, ': Debezium cannot read this type')) AS problem,
+    '' AS attention,
+    concat_ws('; ', concat(i.names, ': Debezium cannot read this type'),
+        if(engine = 'InnoDB', NULL, concat('engine ', engine, ', not InnoDB')),
+        if(table_type = 'BASE TABLE', NULL, 'system-versioned: Debezium cannot read its definition'),
+        concat('changes by the foreign key ', c.names, ' are not in the log')) AS problem,
     concat_ws(char(30 USING utf8mb4), CASE WHEN k.is_primary THEN NULL WHEN k.quoted_names IS NOT NULL THEN
         concat('ALTER TABLE ', quoted, ' ADD PRIMARY KEY (', k.quoted_names, ');')
     ELSE concat('ALTER TABLE ', quoted, ' ADD COLUMN row_id bigint NOT NULL INVISIBLE AUTO_INCREMENT PRIMARY KEY; ',
-        '-- writes the table anew; SELECT * does not show the column') END, i.statements) AS statements,
+        '-- writes the table anew; SELECT * does not show the column') END, i.statements,
+        if(engine = 'InnoDB', NULL, concat('ALTER TABLE ', quoted, ' ENGINE = InnoDB; -- writes the table anew')),
+        if(table_type = 'BASE TABLE', NULL,
+            concat('ALTER TABLE ', quoted, ' DROP SYSTEM VERSIONING; -- removes the history of the rows')),
+        c.statements) AS statements,
     CASE WHEN data_length <= 1048576 AND row_number() OVER (ORDER BY data_length) <= 200 AND (
         EXISTS (SELECT 1 FROM information_schema.user_privileges g WHERE g.grantee = me.grantee AND privilege_type = 'SELECT')
         OR EXISTS (SELECT 1 FROM information_schema.schema_privileges g WHERE g.grantee = me.grantee

@@ -119,10 +119,18 @@ def recapture(world: World, flow: str) -> None:
     """
     at, captured = open_flow(world, flow)
     comparing.require_tables(at, captured)
+    new = [
+        each.model_copy(
+            update={
+                "joined": False,
+                "columns": tables.describe(at, captured.declared, each).columns,
+            }
+        )
+        for each in captured.declared.tables
+    ]
     load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
     for table in captured.tables(at):
         hudi.drop(session(at), at, table)
-    new = [each.model_copy(update={"joined": False}) for each in captured.declared.tables]
     files.write(flow, captured.declared.with_tables(new))
     _deploy(at, captured, new)
     position = captured.db.log_position(at, captured.database)
@@ -381,7 +389,17 @@ def _await_snapshot(at: World, flow: OwnFlow, new: Sequence[OwnTable]) -> None:
         if flow.publication:  # the log has no changes from before a table was published
             postgres.wait_for_open_transactions(at, flow.database)
         flow.wait_until_captured(at)  # the connector knows the tables now
-        data = {"data-collections": [t.source for t in joined], "type": "BLOCKING"}
+        config = flow.config(at, flow.connector)
+        selects = {t.source: config.get(f"{files.OVERRIDES}.{t.source}") for t in joined}
+        data = {
+            "data-collections": [*selects],
+            "type": "BLOCKING",
+            "additional-conditions": [
+                {"data-collection": name, "filter": select}
+                for name, select in selects.items()
+                if select
+            ],
+        }
         signal = json.dumps({"type": "execute-snapshot", "data": data})
         topics.produce(at, f"{flow.connector}.signals", [(flow.connector, signal)])
     for table in new:

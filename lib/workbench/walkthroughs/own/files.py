@@ -19,6 +19,7 @@ from ..resources import OWN_PREFIX
 
 TEMPLATES = yaml_files.load(Path(__file__).with_name("templates.yaml"))
 Function = TypeVar("Function", bound=Callable[..., Any])
+OVERRIDES = "snapshot.select.statement.overrides"
 FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
 
@@ -198,12 +199,47 @@ def write_connector(flow: str, declared: Declaration) -> None:
             "message.key.columns": ";".join(keys),
             "column.exclude.list": ",".join(declared.excluded),
         }
+        if declared.db is MARIADB:
+            lists |= _mariadb_lists(declared.tables, existing)
     template = _template(path.stem, declared)
     required = {key: template[key] for key in TEMPLATES["required"] if key in template}
     config = {**required, **(existing or template), **lists}
     config = {key: value for key, value in config.items() if value}
     if existing != config:
         paths.write_private_file(path, json.dumps(config, indent=2).encode())
+
+
+def _mariadb_lists(tables: list[OwnTable], existing: dict[str, str]) -> dict[str, str]:
+    """Return the settings of a connector for MariaDB or MySQL that name its tables.
+
+    Those of a table that is not described stay as they are.
+    """
+    selects = {
+        table.source: _snapshot_select(table)
+        if table.columns
+        else existing.get(f"{OVERRIDES}.{table.source}", "")
+        for table in tables
+    }
+    return {
+        **{f"{OVERRIDES}.{name}": select for name, select in selects.items()},
+        OVERRIDES: ",".join(name for name, select in selects.items() if select),
+    }
+
+
+def _snapshot_select(table: OwnTable) -> str:
+    """Return the query of a described table's snapshot, "" for the connector's own.
+
+    MariaDB and MySQL send a float with six digits only, and all digits of a double.
+    """
+    if not any(kind.startswith("float") for kind in table.columns.values()):
+        return ""
+    columns = (
+        f"CAST(`{name}` AS double) AS `{name}`" if kind.startswith("float") else f"`{name}`"
+        for name, kind in table.columns.items()
+    )
+    schema, _, name = table.source.partition(".")
+    # tables.describe has accepted the names: letters, digits and _ only
+    return f"SELECT {', '.join(columns)} FROM `{schema}`.`{name}`"  # noqa: S608
 
 
 def _template(connector: str, declared: Declaration) -> dict[str, str]:

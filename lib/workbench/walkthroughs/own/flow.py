@@ -147,8 +147,25 @@ class OwnFlow(CaptureFlow):
         return has_arrived
 
     def _committed_offset(self, world: World) -> Callable[[], bool]:
-        """Return a function that returns whether the connector has committed the current position."""
-        position = self.db.position_to_int(self.db.log_position(world, self.database))
+        """Return a function that returns whether the connector has committed the current position.
+
+        Raises:
+            SourceError: the server's log is another one, or began anew.
+        """
+        current = self.db.log_position(world, self.database)
+        position = self.db.position_to_int(current)
+        committed = "{file}:{pos}".format(**(connect.offset(world, self.connector) or {}))
+        if (
+            committed.rpartition(".")[0] != current.rpartition(".")[0]
+            or self.db.position_to_int(committed) > position
+        ):
+            raise SourceError(
+                f"the server's log is at {current}, the connector at {committed}: the log began anew "
+                "(RESET MASTER), or is that of another server",
+                location=f"source {self.declared.source!r}",
+                expected="the log that the flow began with: later changes would lose against older ones",
+                hint=f"workbench recapture {self.name} --world {world.name}",
+            )
 
         def is_committed() -> bool:
             offset = connect.offset(world, self.connector) or {}

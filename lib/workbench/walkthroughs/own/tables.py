@@ -15,7 +15,8 @@ MARIADB_COLUMNS = """
     FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
     LEFT JOIN information_schema.statistics k ON k.table_schema = c.table_schema
       AND k.table_name = c.table_name AND k.column_name = c.column_name AND k.index_name = 'PRIMARY'
-    WHERE t.table_type = 'BASE TABLE' AND c.table_name = %s AND c.table_schema = %s ORDER BY c.ordinal_position"""
+    WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.table_name = %s
+      AND c.table_schema = %s ORDER BY c.ordinal_position"""
 
 
 def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:

@@ -1,0 +1,248 @@
+"""Own tables of MariaDB: what the check accepts arrives, and what does not arrive is refused with its remedy."""
+
+import own_help
+import pytest
+from workbench import hudi, operate, stack
+from workbench.base.errors import LakeError, SourceError
+from workbench.source import mariadb, readiness
+from workbench.stack import process
+from workbench.stack.services import SERVICES
+from workbench.walkthroughs import own
+
+DATABASE = "own_maria"
+
+
+@pytest.fixture(scope="module")
+def server(world):
+    stack.ensure_running(world, "mariadb")
+    yield own_help.with_source(
+        world,
+        engine="mariadb",
+        port=world.mysql.port,
+        database=DATABASE,
+        user=world.mysql.admin_user,
+        password=world.mysql.admin_password,
+    )
+    process.stop(SERVICES["mariadb"])
+
+
+@pytest.fixture
+def shop(server):
+    """The world with an empty database; afterwards nothing is left."""
+    mariadb.create_database(server, DATABASE)
+    yield server
+    for name in own.names(server):
+        own.forget(server, name)
+    mariadb.execute(server, f"DROP DATABASE {DATABASE}")
+
+
+def run(world, *statements, database=DATABASE):
+    with mariadb.session(world, database) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def lake_rows(world, spark, name):
+    """Return the rows of a lake table by id, without the workbench's columns."""
+    at = world.source("bikes")
+    rows = hudi.read(spark, own.load(world, "bikes").flow.table(at, name)).collect()
+    return {
+        row["id"]: {
+            column: bytes(value) if isinstance(value, bytearray) else value
+            for column, value in row.asDict().items()
+            if not column.startswith("_")
+        }
+        for row in rows
+    }
+
+
+def assert_no_difference(world, name):
+    """`compare` and `reconcile` agree that the lake equals the source."""
+    own.compare(world, "bikes")
+    assert all(result.is_equal for result in operate.reconcile(world, "bikes"))
+
+
+NUMBERS = {
+    "small": ("tinyint", [-128, 127]),
+    "flag": ("boolean", [0, 1]),
+    "big": ("bigint unsigned", [2**64 - 1, 0]),
+    "padded": ("int(8) zerofill", [42, 1]),
+    "single": ("float", [16777215, 0.000123456789]),
+    "cents": ("float(7,2)", [12345.67, 0.01]),
+    "twice": ("double", [0.1, 5e-324]),
+    "exact": ("decimal(38,30)", ["12345678.123456789012345678901234567891", "-0.1"]),
+    "bits": ("bit(12)", [0b101010101010, 1]),
+    "made": ("year", [1901, 2155]),
+    "counted": ("int AS (small + 1) VIRTUAL", None),
+    "stored": ("int AS (small + 2) STORED", None),
+    "hidden": ("int INVISIBLE", [7, 8]),
+}
+TIMES = {
+    "born": ("date", ["0001-01-01", "9999-12-31"]),
+    "at": ("datetime(6)", ["1850-01-01 00:00:00.000001", "9999-12-31 23:59:59.999999"]),
+    "seen": ("timestamp(6) NULL", ["1970-01-01 00:00:01", "2038-01-19 03:14:07.999999"]),
+    "span": ("time(6)", ["-838:59:59", "838:59:59.999999"]),
+}
+TEXTS = {
+    "code": ("char(5)", ["ab ", ""]),
+    "data": ("binary(5)", [b"\x01\x02\0\0", b""]),
+    "blob_": ("longblob", [b"\0\xff", b""]),
+    "note": ("longtext", ["ü😀", ""]),
+    "mood": ("enum('a','d''e','','ü','x y')", ["d'e", "ü"]),
+    "tags": ("set('a','b','c d','ü')", ["a,c d", ""]),
+    "old_mood": ("enum('ä','ö') CHARACTER SET latin1", ["ö", "ä"]),
+    "body": ("json", ['{"a": 1.0, "b":[1, 2]}', "null"]),
+    **{
+        f"in_{charset}": (f"varchar(20) CHARACTER SET {charset}", [text, ""])
+        for charset, text in {
+            "utf8mb4": "a😀",
+            "utf8mb3": "ä€",
+            "latin1": "ä€",
+            "ucs2": "ä€",
+            "utf16": "a😀",
+            "utf16le": "a😀",
+            "utf32": "a😀",
+            "sjis": "日本",
+            "euckr": "한국",
+            "koi8r": "Привет",
+            "cp1251": "Привет",
+            "gbk": "中国",
+        }.items()
+    },
+}
+COLUMNS = {**NUMBERS, **TIMES, **TEXTS}
+
+
+def insert_types(world, first_id):
+    written = {name: values for name, (_, values) in COLUMNS.items() if values}
+    with mariadb.session(world, DATABASE) as connection:
+        for n in range(2):
+            row = [first_id + n, *(values[n] for values in written.values())]
+            names = ", ".join(["id", *written])
+            marks = ", ".join(["%s"] * len(row))
+            connection.execute(f"INSERT INTO types ({names}) VALUES ({marks})", row)
+
+
+def test_each_type_is_the_same_from_the_snapshot_and_from_the_log(shop, spark):
+    """Snapshot, log, and the source agree: also with a mode of the server that pads texts."""
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
+    run(shop, f"CREATE TABLE types (id int PRIMARY KEY, {columns})")
+    insert_types(shop, 1)
+    run(shop, "CREATE TABLE floats (id int PRIMARY KEY, f float, y year)")
+    run(shop, "INSERT INTO floats VALUES (1, 16777215, 1999), (2, 1.1, 2000)")
+    mode = mariadb.query(shop, "SELECT @@global.sql_mode").iloc[0, 0]
+    mariadb.execute(shop, "SET GLOBAL sql_mode = 'PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES'")
+    try:
+        assert readiness.check(shop, "bikes", [f"{DATABASE}.types"]).obstacles.empty
+        own.capture(shop, "bikes", "types", format="json")
+        own.capture(shop, "bikes", "floats", format="json")
+    finally:
+        mariadb.execute(shop, "SET GLOBAL sql_mode = %s", [mode])
+    insert_types(shop, 3)
+    own.follow(shop, "bikes")
+    rows = lake_rows(shop, spark, "types")
+    for n in (1, 2):
+        assert rows[n] | {"id": n + 2} == rows[n + 2]
+    assert (rows[1]["single"], rows[1]["hidden"]) == (16777215.0, 7)
+    assert (rows[1]["code"], rows[1]["mood"]) == ("ab", "d'e")
+    assert rows[1]["born"].year == 1
+    assert lake_rows(shop, spark, "floats")[1]["f"] == 16777215.0
+    assert_no_difference(shop, "types")
+    run(shop, "INSERT INTO floats VALUES (3, 1.5, 0)")
+    with pytest.raises(LakeError, match="a year from 1901"):
+        own.follow(shop, "bikes")
+    run(shop, "DELETE FROM floats WHERE id = 3")
+    own.follow(shop, "bikes")
+
+
+REFUSED = {
+    "digits": ("id int PRIMARY KEY, n decimal(39,2)", "n decimal"),
+    "labels": ("id int PRIMARY KEY, e enum('a','b,c')", "e enum"),
+    "small_": ("id int PRIMARY KEY, z varchar(99) COMPRESSED", "z varchar.*COMPRESSED"),
+    "address": ("id int PRIMARY KEY, i inet6", "i inet6"),
+    "unique_": ("id int PRIMARY KEY, u uuid", "u uuid"),
+    "place": ("id int PRIMARY KEY, p point", "p point"),
+    "numbered": ("id int PRIMARY KEY, n int DEFAULT nextval(numbers)", "n int"),
+    "greek": ("id int PRIMARY KEY, g text CHARACTER SET greek", "g greek"),
+    "old": ("id int PRIMARY KEY) ENGINE = MyISAM COMMENT = ('x'", "engine MyISAM"),
+    "memory": ("id int PRIMARY KEY) ENGINE = MEMORY COMMENT = ('x'", "engine MEMORY"),
+    "history": ("id int PRIMARY KEY) WITH SYSTEM VERSIONING COMMENT = ('x'", "system-versioned"),
+    "keyless": ("id int", "no primary key"),
+    "prefix": ("id text, PRIMARY KEY (id(5))", "no primary key"),
+    "child": (
+        "id int PRIMARY KEY, p int, CONSTRAINT fk FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE",
+        "foreign key fk",
+    ),
+    "updated": (
+        "id int PRIMARY KEY, p int, FOREIGN KEY (p) REFERENCES parent (id) ON UPDATE CASCADE",
+        "foreign key",
+    ),
+}
+
+
+def test_what_does_not_arrive_is_refused_with_its_remedy(shop):
+    run(shop, "CREATE TABLE parent (id int PRIMARY KEY)", "CREATE SEQUENCE numbers")
+    for name, (definition, _) in REFUSED.items():
+        definition = (
+            definition.replace(" COMMENT = ('x'", " /*")
+            if "('x'" in definition
+            else definition + ") /*"
+        )
+        run(shop, f"CREATE TABLE {name} ({definition} */")
+    report = readiness.check(shop, "bikes", None, readiness.Options(excluded=["i", "z", "u"]))
+    problems = report.tables.set_index("table")["problem"]
+    assert problems["unique_"] == "" and problems["parent"] == ""
+    assert "i inet6" in problems["address"], "Debezium reads the definition of excluded columns"
+    named = readiness.check(shop, "bikes", [f"{DATABASE}.parent"]).tables["table"]
+    assert {"parent", "address"} <= {*named}, "it reads all definitions"
+    tables = readiness.check(shop, "bikes").tables.set_index("table")
+    run(shop, *tables.loc["address", "statements"])  # it would refuse all others
+    for name, (_, problem) in REFUSED.items():
+        if name == "address":
+            continue
+        assert tables["problem"].str.contains(problem)[name], name
+        with pytest.raises(SourceError, match=f"(?s)({DATABASE}.{name}.*)?{problem}"):
+            own.capture(shop, "bikes", name)
+    for name in (
+        "address",
+        "unique_",
+        "greek",
+        "old",
+        "memory",
+        "history",
+        "keyless",
+        "child",
+        "updated",
+    ):
+        if name == "history":
+            run(shop, "SET @@system_versioning_alter_history = KEEP")
+        run(shop, *tables.loc[name, "statements"])
+    again = readiness.check(shop, "bikes").tables.set_index("table")["problem"]
+    for name in (
+        "address",
+        "unique_",
+        "greek",
+        "old",
+        "memory",
+        "history",
+        "keyless",
+        "child",
+        "updated",
+    ):
+        assert again[name] == "", name
+
+
+def test_settings_of_the_server_that_lose_changes_are_named(shop):
+    for setting, value in {
+        "log_bin_compress": "ON",
+        "init_connect": "'SET sql_log_bin = 0'",
+    }.items():
+        mariadb.execute(shop, f"SET GLOBAL {setting} = {value}")
+        try:
+            obstacles = readiness.check(shop, "bikes", ()).obstacles
+            assert [*obstacles["item"]] == [setting]
+            run(shop, *obstacles["statements"][0])
+            assert readiness.check(shop, "bikes", ()).obstacles.empty
+        finally:
+            mariadb.execute(shop, "SET GLOBAL log_bin_compress = OFF")
+            mariadb.execute(shop, "SET GLOBAL init_connect = ''")
