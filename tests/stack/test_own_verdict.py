@@ -95,8 +95,8 @@ REFUSED = {
     ),
     "digits": (
         "CREATE DOMAIN one AS numeric(3,5); CREATE DOMAIN two AS one;"
-        "CREATE TABLE digits (id int PRIMARY KEY, small numeric(3,5), nested two, coarse numeric(5,-2), list numeric(3,5)[])",
-        r"small \(numeric\(3,5\)\), nested \(two\), coarse \(numeric\(5,-2\)\), list",
+        "CREATE TABLE digits (id int PRIMARY KEY, small numeric(3,5), nested two, coarse numeric(5,-2), list numeric(3,5)[], wide numeric(60,5))",
+        r"small \(numeric\(3,5\)\), nested \(two\), coarse \(numeric\(5,-2\)\), list .*wide",
     ),
     "types": (
         "CREATE TYPE vector AS (x int); CREATE TYPE pair AS (a int); CREATE DOMAIN word AS text;"

@@ -109,9 +109,9 @@ LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
 WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(coalesce(%s::text[], ARRAY[format('%%s.%%s', n.nspname, r.relname)]))
 AND a.attnum > 0 AND NOT a.attisdropped
 AND (a.attgenerated <> ''
-    -- a scale that is negative, or greater than the precision: no decimal type has it
+    -- no decimal type of the lake has a scale that is negative or greater than the precision, or more than 38 digits
     OR coalesce(e.oid, t.oid) = 'numeric'::regtype AND b.modifier > 0 AND (((b.modifier - 4) & 1024) > 0
-        OR ((b.modifier - 4) & 2047) > (b.modifier - 4) >> 16)
+        OR ((b.modifier - 4) & 2047) > (b.modifier - 4) >> 16 OR (b.modifier - 4) >> 16 > 38)
     OR NOT CASE
     WHEN e.oid IS NOT NULL THEN (e.oid IN (SELECT oid FROM known WHERE in_arrays) OR e.typtype = 'e') AND a.attndims < 2
     -- a domain over an enum makes the connector fail

@@ -137,9 +137,10 @@ deferrable_key AS (
     FROM pg_constraint c JOIN target ON target.oid = conrelid WHERE contype = 'p' AND condeferrable),
 columns AS (
     SELECT a.attrelid AS root, string_agg(format('%%s %%s: %%s', a.attname, format_type(a.atttypid, a.atttypmod),
-        CASE WHEN b.modifier = -1 THEN 'no precision' ELSE 'more than 38 digits' END), '; ' ORDER BY a.attnum)
-            FILTER (WHERE u.name IS NULL AND b.type IN ('numeric'::regtype, 'numeric[]'::regtype)
-                AND (b.modifier = -1 OR b.modifier >> 16 > 38)) AS attention,
+        CASE WHEN l.typtype = 'e' THEN 'a list with a null arrives as null' WHEN b.modifier = -1 THEN 'no precision'
+            ELSE 'a list with NaN arrives as null' END), '; ' ORDER BY a.attnum)
+            FILTER (WHERE u.name IS NULL AND (l.typtype = 'e' OR b.type = 'numeric[]'::regtype
+                OR b.type = 'numeric'::regtype AND b.modifier = -1)) AS attention,
         string_agg(format('ALTER TABLE %%s ALTER COLUMN %%I TYPE %%s;', target.quoted, a.attname, b.type::regtype), E'\x1e')
             FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e' AND a.attname <> ALL(%s::text[])) AS enum_domains,
         string_agg(quote_ident(a.attname), ', ') FILTER (WHERE b.type = 'numeric'::regtype AND b.modifier = -1) AS loose,
@@ -156,6 +157,7 @@ columns AS (
         coalesce(json_agg(a.attname) FILTER (WHERE e.typcategory = 'A' OR b.type = 'varbit'::regtype), '[]') AS no_keys
     FROM target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid CROSS JOIN LATERAL {base_type} b JOIN pg_type e ON e.oid = b.type
+    LEFT JOIN pg_type l ON e.typcategory = 'A' AND l.oid = e.typelem
     LEFT JOIN unsupported u ON u.name = format('%%s.%%s.%%s', target.nspname, target.relname, a.attname) GROUP BY 1),
 -- The columns whose large values are lost if an update does not change them, and the log has no whole old row: Debezium then
 -- reads the value from the table. Tried are these types of columns and of keys. (With at most 96 bits no value is large.)
