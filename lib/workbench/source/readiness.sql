@@ -264,6 +264,10 @@ SELECT 'init_connect', init, 'it changes what sessions write into the log',
     'SET GLOBAL init_connect = ''''; -- also in the server''s configuration, for the next start'
 FROM (SELECT @@global.init_connect AS init) i WHERE init LIKE '%%binlog%%' OR init LIKE '%%sql_log_bin%%'
 UNION ALL
+SELECT 'max_statement_time', variable_value, 'it interrupts the connector, which reads the log in one statement',
+    'SET GLOBAL max_statement_time = 0; -- also in the server''s configuration, for the next start'
+FROM {schema}.global_variables WHERE variable_name = 'max_statement_time' AND variable_value > 0
+UNION ALL
 SELECT 'log_slave_updates', 'a replica', 'changes of its primary are not in its log',
     '-- set the host of the source to the primary; or log_slave_updates = ON in the server''s configuration, and restart it'
 FROM {schema}.global_variables v JOIN {schema}.global_status s ON s.variable_name = 'Slave_running' AND s.variable_value = 'ON'
@@ -326,7 +330,7 @@ target AS (
         concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`') AS quoted
     FROM information_schema.tables t WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
     AND (%s = '' OR table_schema = %s) AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
-    -- Debezium reads the definitions of all tables, and stops at these
+    -- Debezium reads the definitions of all tables, and stops at these types
     AND (%s OR concat(table_schema, '.', table_name) IN %s OR EXISTS (SELECT 1 FROM information_schema.columns c
         WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND c.data_type IN ('inet4', 'inet6')))),
 me AS (SELECT concat('''', left(u, char_length(u) - char_length(h) - 1), '''@''', h, '''') AS grantee

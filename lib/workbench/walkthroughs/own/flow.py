@@ -152,9 +152,11 @@ class OwnFlow(CaptureFlow):
         Raises:
             SourceError: the server's log is another one, or began anew.
         """
+        # read before the log's position, which it cannot pass
+        earlier = connect.offset(world, self.connector)
         current = self.db.log_position(world, self.database)
         position = self.db.position_to_int(current)
-        committed = "{file}:{pos}".format(**(connect.offset(world, self.connector) or {}))
+        committed = "{file}:{pos}".format(**earlier) if earlier else current
         if (
             committed.rpartition(".")[0] != current.rpartition(".")[0]
             or self.db.position_to_int(committed) > position
@@ -168,7 +170,9 @@ class OwnFlow(CaptureFlow):
             )
 
         def is_committed() -> bool:
-            offset = connect.offset(world, self.connector) or {}
+            offset = connect.offset(world, self.connector)  # empty before the first
+            if not offset:
+                return False
             return self.db.position_to_int("{file}:{pos}".format(**offset)) >= position
 
         return is_committed
