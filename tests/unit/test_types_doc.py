@@ -15,7 +15,8 @@ def test_the_tables_of_the_page_are_those_of_the_test():
                 break
             rows.append(line)
         shown.append(rows)
-    assert shown[1:] == list(pg_types.doc_tables())  # the first one lists `types`
+    # the first one lists `types`, the last one what the check of MariaDB accepts
+    assert shown[1:-1] == list(pg_types.doc_tables())
 
 
 def test_days_and_times():
