@@ -7,6 +7,7 @@ import pandas
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
+from ..base import LakeError
 from ..hudi.tables import Table, catalog_names
 from .engines import sql
 
@@ -19,7 +20,7 @@ def record(
     Args:
         spark: the session.
         tables: the tables.
-        key: value of the record key.
+        key: value of the record key; of a key of several columns their values, as a tuple.
         columns: columns to return.
 
     Returns:
@@ -28,22 +29,36 @@ def record(
         group, without `.parquet`.
 
     Raises:
-        LakeError: a table or column does not exist.
+        LakeError: a table or column does not exist, or the key of a table has another number of columns.
     """
     selected = [
         exp.column(c, quoted=True)
         for c in (*columns, "__op", "_hoodie_file_name", "_hoodie_commit_time")
     ]
 
-    def query_view(view: str, key_column: str) -> pandas.DataFrame:
+    values = key if isinstance(key, tuple) else (key,)
+    parameters = {f"key{n}": value for n, value in enumerate(values)}
+
+    def query_view(view: str, key_columns: tuple[str, ...]) -> pandas.DataFrame:
         # Built as a tree, so that names with any characters are quoted correctly
         database, name = view.split(".")
         select = exp.select(exp.Literal.string(view).as_("seen_in"), *selected)
-        condition = exp.column(key_column, quoted=True).eq(exp.Placeholder(this="id"))
+        condition = exp.and_(
+            *(
+                exp.column(column, quoted=True).eq(exp.Placeholder(this=parameter))
+                for column, parameter in zip(key_columns, parameters)
+            )
+        )
         query = select.from_(exp.table_(name, database, quoted=True)).where(condition)
-        return sql(spark, query.sql("athena"), id=key)
+        return sql(spark, query.sql("athena"), **parameters)
 
-    views = [(view, table.key[0]) for table in tables for view in catalog_names(table)]
+    for table in tables:
+        if len(table.key) != len(values):
+            raise LakeError(
+                f"{values!r} is no key of table {table.name}",
+                expected=f"the values of {', '.join(table.key)}",
+            )
+    views = [(view, table.key) for table in tables for view in catalog_names(table)]
     # Faster than one query with UNION ALL, whose parts Spark plans one by one
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(query_view, *zip(*views)))

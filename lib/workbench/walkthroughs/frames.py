@@ -45,7 +45,7 @@ def landed_rows(uri: str) -> pandas.DataFrame:
     """Return the records of all landed JSON files below a folder, in the order of the log.
 
     Raises:
-        LakeError: a line is not JSON; the error names the file.
+        LakeError: nothing landed yet; or a line is not JSON, and the error names the file.
     """
     rows: list[dict[str, Any]] = []
     for landed in landed_files(uri).itertuples():
@@ -57,6 +57,8 @@ def landed_rows(uri: str) -> pandas.DataFrame:
                 location=f"{landed.folder}/{landed.file}",
                 hint="remove the file: it was not written by the landing",
             ) from None
+    if not rows:
+        raise LakeError("nothing landed yet", location=uri, hint="land the topic, then repeat this")
     return pandas.DataFrame(rows).sort_values("__lsn", ignore_index=True)
 
 
