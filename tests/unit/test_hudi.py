@@ -143,7 +143,7 @@ def test_a_table_may_be_ordered_by_several_fields():
     ]
     versions = [it.ordering_value(dict(zip(it.ordering_fields, place))) for place in log]
     assert versions == sorted(versions) and len(set(versions)) == len(log)
-    assert versions[2] == "bin.000001/00000000000000000040/00000000000000000003"
+    assert versions[2] == "bin.000001/00000000000000000040/00000000000000000003/1"
     with_floats = {
         "__source_file": "f",
         "__source_pos": 40.0,
@@ -160,7 +160,7 @@ def test_a_snapshot_row_is_older_than_any_change():
     log = [("r", 7), ("r", 90), ("u", 40), ("d", 50), ("c", 2**63 - 1)]
     versions = [it.ordering_value(dict(zip(it.ordering_fields, place))) for place in log]
     assert versions == sorted(versions) and len({*versions}) == len(log)
-    assert versions[1:3] == ["0/00000000000000000090", "1/00000000000000000040"]
+    assert versions[1:3] == ["0/00000000000000000090/1", "1/00000000000000000040/1"]
 
 
 def test_the_position_is_a_column_from_the_beginning_and_no_change_of_the_source():
@@ -178,6 +178,30 @@ def test_the_position_is_a_column_from_the_beginning_and_no_change_of_the_source
         )
         == ""
     )
+
+
+def test_of_a_delete_and_a_create_at_one_position_the_create_is_newer():
+    """A change of a key's text, such as 1.0 to 1.00, sends both."""
+    it = table(ordering="__op,__lsn")
+    delete, create = ({"__op": op, "__lsn": 5} for op in "dc")
+    assert (
+        it.ordering_value(delete)
+        < it.ordering_value(create)
+        < it.ordering_value(delete | {"__lsn": 6})
+    )
+
+
+def test_an_encoded_key_is_one_column_for_hudi_and_no_column_of_the_source():
+    it = table(key=("id", "a"), encodes_key=True)
+    options = it.options()
+    assert options["hoodie.datasource.write.recordkey.field"] == "__key"
+    assert "Nonpartitioned" in options["hoodie.datasource.write.keygenerator.class"]
+    source = T.StructType([T.StructField(name, T.StringType()) for name in ("id", "a", "__note")])
+    assert decode.classified_schema(source, it).fieldNames() == ["id", "a", "__note", "__key"]
+    assert it.key == ("id", "a") and table().record_key == ("id",)
+    hidden = {"__key", "__op", "__source_ts_ms", "__before_id", "_hoodie_commit_time"}
+    columns = {"id", "__note", "__Key", "_note", "__before_b", *hidden}
+    assert columns - {name for name in columns if hudi.is_data(it, name)} == hidden
 
 
 @pytest.mark.parametrize("count", [0, "2", True])

@@ -27,8 +27,6 @@ MAX_ROWS = 5_000_000  # of a table that is read into memory
 MAX_RESULT_ROWS = 1_000_000
 # Rows as of an instant never change. A slider asks for the same ones again.
 MAX_CACHED_INSTANTS, MAX_CACHED_BYTES = 8, 50_000_000
-# Columns that the capture or Hudi adds. They differ in each version of a row.
-TECHNICAL_PREFIXES = ("_hoodie_", "__")
 DELETED = "__deleted"  # "true" in the row of a soft delete
 INTEGERS = {pyarrow.int32(): pd.Int32Dtype(), pyarrow.int64(): pd.Int64Dtype()}
 Reading = tuple[str, pyarrow.Schema, Callable[[str], pd.DataFrame]]
@@ -108,8 +106,7 @@ def open_views(
     columns = {
         field.name: field.type
         for field in schema
-        if field.name in (*table.key, *table.partition)
-        or not field.name.startswith(TECHNICAL_PREFIXES)
+        if field.name in (*table.key, *table.partition) or hudi.is_data(table, field.name)
     }
     if not columns:
         raise LakeError(f"table {table.name} had no row at that time", location=table.base)

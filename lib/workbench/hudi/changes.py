@@ -26,7 +26,7 @@ from ..landing.job import topic_id_path
 from ..topic import topics, wire
 from ..topic.connect_schema import DECIMAL
 from . import decode, decode_avro, decode_connect, evolution
-from .tables import COMBINED_ORDERING_COLUMN, Table, safe_file_name, table_state_dir
+from .tables import DERIVED_COLUMNS, Table, safe_file_name, table_state_dir
 from .timeline import completed_actions
 
 FORMATS = ("json", "avro")
@@ -265,7 +265,7 @@ class _Reader:
 def _source_columns(table: Table) -> Optional[T.StructType]:
     """Return the columns of a table that come from its source; None before its first commit."""
     columns = evolution.table_columns(completed_actions(table))
-    return columns and T.StructType([f for f in columns if f.name != COMBINED_ORDERING_COLUMN])
+    return columns and T.StructType([f for f in columns if f.name not in DERIVED_COLUMNS])
 
 
 class _TopicReader(_Reader):

@@ -27,11 +27,13 @@ from . import moves
 from .evolution import leaf_types
 from .tables import (
     COMBINED_ORDERING_COLUMN,
+    ENCODED_KEY_COLUMN,
     OP_COLUMN,
     ORDERING_DIGITS,
     SNAPSHOT_OP,
     Table,
     changeable_partition,
+    is_data,
 )
 
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
@@ -47,6 +49,15 @@ _CORRUPT = "_bad"
 PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
 BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 NON_FINITE_PATTERN = r'"(NaN|-?Infinity)"(?!:)'  # JSON's text for a double that is no number
+# all digits of a time, in UTC
+ENCODED_KEY_FORMAT = {
+    "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+    "ignoreNullFields": "false",
+}
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hudi's name of the partition for null
+MAX_FOLDER_BYTES = 255
+ESCAPED_PATTERN = r"[\x00-\x7F&&[^A-Za-z0-9_.-]]"
 MAX_VALUE_CHARS = 100  # of a value in the reason of a dead letter
 # The placeholder, as text, that Debezium writes into a NOT NULL column of a delete event without its
 # value.
@@ -472,7 +483,7 @@ def classify(
     errors: list[tuple[Column, Column]],
     table: Table,
 ) -> DataFrame:
-    """Add `outcome`, and `reason` of a dead letter; to `row` the combined ordering column if any.
+    """Add `outcome`, and `reason` of a dead letter; to `row` the columns of DERIVED_COLUMNS that the table has.
 
     Args:
         decoded: columns `row` (of type `schema`), `lost` (see ConvertedRow), `key`, and those that the
@@ -488,8 +499,10 @@ def classify(
     _require_fields(schema, table)
     moves.check(schema, table)
     is_delete = _is_delete(schema)
+    unusable = _unusable_partitions(schema, table)
     # a delete needs its key only
     errors = [*errors, (~is_delete, F.col("lost")), *_null_field_errors(table)]
+    errors += [(~is_delete, reason) for reason in unusable.values()]
     errors += moves.errors(schema, table, is_delete)
     partition = changeable_partition(table)
     if partition:
@@ -512,10 +525,13 @@ def classify(
         decoded, reason=F.when(is_tombstone, missing_key_reason).otherwise(error_reason)
     )
     classified = add_columns(classified, outcome=outcome)
-    if table.ordering_column != COMBINED_ORDERING_COLUMN:
-        return classified
-    ordering = _combined_ordering_value(schema, table)
-    return classified.withColumn("row", F.col("row").withField(COMBINED_ORDERING_COLUMN, ordering))
+    values = _derived_values(schema, table)
+    for name, problem in unusable.items():  # of a delete: no row has such a value
+        values[name] = F.when(problem.isNull(), F.col(f"row.{name}"))
+    row = F.col("row")
+    for name, value in values.items():
+        row = row.withField(name, value)
+    return classified.withColumn("row", row) if values else classified
 
 
 def _require_fields(schema: T.StructType, table: Table) -> None:
@@ -544,12 +560,36 @@ def _null_field_errors(table: Table) -> list[tuple[Column, Column]]:
     ]
 
 
+def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, Column]:
+    """Return {partition field: why the name of a partition cannot have its text; null if it can}."""
+    reasons = {}
+    for name in table.partition if table.checks_partition else ():
+        if isinstance(schema[name].dataType, T.StringType):
+            value = F.col(f"row.{name}")
+            # the greatest length: Hudi escapes some of these characters
+            size = F.octet_length(F.regexp_replace(value, ESCAPED_PATTERN, "%XX"))
+            limit = MAX_FOLDER_BYTES - len(f"{name}=".encode())
+            reasons[name] = F.when(
+                value.isin("", NULL_PARTITION),
+                F.lit(f"partition field {name} is an empty text, which queries read as null"),
+            ).when(
+                size > limit,
+                F.concat(
+                    F.lit(
+                        f"partition field {name} has {limit} bytes at most, as the name of a folder, and not "
+                    ),
+                    size.cast("string"),
+                ),
+            )
+    return reasons
+
+
 def _has_key_only(schema: T.StructType, table: Table) -> Column:
     """Return whether all columns but the key are null or have Debezium's placeholder."""
     conditions = [
         F.coalesce(F.col(f"row.{name}").cast("string").rlike(DEFAULT_VALUE_PATTERN), F.lit(True))
         for name in schema.fieldNames()
-        if name not in table.key and not name.startswith("__")
+        if name not in table.key and is_data(table, name)
     ]
     # one list of conditions: a chain of a hundred is too deep an expression for Spark Connect
     return F.forall(F.array(F.lit(True), *conditions), lambda one: one)
@@ -567,11 +607,34 @@ def _combined_ordering_value(schema: T.StructType, table: Table) -> Column:
         values.append(value)
     # / sorts before every digit and letter: of two texts of which one begins with the other, the
     # shorter stays the smaller
+    # A change of the key's text is a delete and a create of one position, and may be of one record key
+    # (1.0 to 1.00): the create is the newer one.
+    values.append(F.when(~_is_delete(schema), "1"))
     return F.concat_ws("/", *values)
+
+
+def _derived_columns(table: Table) -> list[str]:
+    """Return those of DERIVED_COLUMNS that a table has."""
+    ordering = [COMBINED_ORDERING_COLUMN] if len(table.ordering_fields) > 1 else []
+    return ordering + ([ENCODED_KEY_COLUMN] if table.encodes_key else [])
+
+
+def _derived_values(schema: T.StructType, table: Table) -> dict[str, Column]:
+    """Return {column: value} of the columns that the ingest adds."""
+    values = {
+        COMBINED_ORDERING_COLUMN: _combined_ordering_value(schema, table),
+        ENCODED_KEY_COLUMN: _encoded_key(table),
+    }
+    return {name: values[name] for name in _derived_columns(table)}
+
+
+def _encoded_key(table: Table) -> Column:
+    """Return the values of the key as JSON, in which different keys have different texts."""
+    key = F.struct(*(F.col(f"row.{name}").alias(name) for name in table.key))
+    return F.to_json(key, ENCODED_KEY_FORMAT)
 
 
 def classified_schema(schema: T.StructType, table: Table) -> T.StructType:
     """Return the type of `row` after `classify`."""
-    if table.ordering_column != COMBINED_ORDERING_COLUMN:
-        return schema
-    return T.StructType([*schema, T.StructField(COMBINED_ORDERING_COLUMN, T.StringType())])
+    columns = [T.StructField(name, T.StringType()) for name in _derived_columns(table)]
+    return T.StructType([*schema, *columns]) if columns else schema

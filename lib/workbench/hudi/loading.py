@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from ..base import files
 from ..spark.local_rows import run_once
 from . import decode, moves
-from .tables import OPTION_GROUPS, Table, key_options, needs_record_writer
+from .tables import BEFORE, OPTION_GROUPS, Table, key_options, needs_record_writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -75,7 +75,7 @@ def write_batch(
             rows, result = run_once(rows)
             counts, unique_keys = _count_in_memory(result, table, tracks_moves)
         else:
-            key = F.struct(*[f"row.{name}" for name in table.key])
+            key = F.struct(*[f"row.{name}" for name in table.record_key])
             counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
         if counts.get("dead_letters"):
             explained = _drop_decoded_text(explain()) if explain else rows
@@ -172,14 +172,15 @@ def _count_in_memory(
 
     def keys(prefix: str) -> list[tuple[Optional[str], ...]]:
         # Only the keys: Python has no value for some times that a column may hold.
-        fields = (pyarrow.compute.struct_field(rows["row"], prefix + name) for name in table.key)
-        values = zip(*(field.to_pylist() for field in fields))
+        columns = (pyarrow.compute.struct_field(rows["row"], prefix + name) for name in fields)
+        values = zip(*(column.to_pylist() for column in columns))
         return [tuple(None if v is None else str(v) for v in key) for key in values]
 
+    fields = table.key if tracks_moves else table.record_key
     outcomes = rows["outcome"].to_pylist()
     new = keys("")
-    old = keys(moves.BEFORE) if tracks_moves else new
-    no_key = (None,) * len(table.key)
+    old = keys(BEFORE) if tracks_moves else new
+    no_key = (None,) * len(fields)
     changed = [
         key
         for outcome, *both in zip(outcomes, new, old)
@@ -213,7 +214,7 @@ def deduplicate(rows: DataFrame, table: Table) -> DataFrame:
     Hudi can do this, too (hoodie.combine.before.insert), but then with its record writer in place of
     the row writer, which takes twice as long.
     """
-    fields = list(table.key)
+    fields = list(table.record_key)
     if not table.index.startswith("GLOBAL_"):
         fields += [name for name in table.partition if name not in fields]
     versions = Window.partitionBy(*fields).orderBy(F.col(table.ordering_column).desc())

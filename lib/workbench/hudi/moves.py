@@ -12,9 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import LakeError
-from .tables import Table, changeable_partition
+from .tables import BEFORE, Table, changeable_partition
 
-BEFORE = "__before_"  # prefix of the fields with the old values
 NO_OLD_ROW = ("c", "r")  # operations of a row that is new: create, and read by a snapshot
 
 

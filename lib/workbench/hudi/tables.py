@@ -34,6 +34,50 @@ TABLE_VERSION = "6"
 ORDERING_DIGITS = 20
 # Column of a table that is ordered by several fields: their values as one text.
 COMBINED_ORDERING_COLUMN = "__position"
+# Column of a table with `encodes_key`: the values of its key as the text of a JSON object.
+ENCODED_KEY_COLUMN = "__key"
+# The columns that an ingest adds to those of the source.
+DERIVED_COLUMNS = (COMBINED_ORDERING_COLUMN, ENCODED_KEY_COLUMN)
+# Prefix of Debezium's fields with the old values of a row.
+BEFORE = "__before_"
+# Fields of Debezium's envelope and of its block `source`, which a connector can add to a row
+ENVELOPE_FIELDS = ("op", "ts_ms", "ts_us", "ts_ns", "transaction_id")
+SOURCE_FIELDS = (
+    *(
+        "version",
+        "connector",
+        "name",
+        "ts_ms",
+        "ts_us",
+        "ts_ns",
+        "snapshot",
+        "db",
+        "schema",
+        "table",
+    ),
+    *(
+        "sequence",
+        "txId",
+        "lsn",
+        "xmin",
+        "server_id",
+        "gtid",
+        "file",
+        "pos",
+        "row",
+        "thread",
+        "query",
+    ),
+)
+# The columns that a capture or an ingest adds to those of the source.
+ADDED_COLUMNS = frozenset(
+    {
+        *DERIVED_COLUMNS,
+        "__deleted",
+        *(f"__{name}" for name in (*ENVELOPE_FIELDS, *SOURCE_FIELDS)),
+        *(f"__source_{name}" for name in SOURCE_FIELDS),
+    }
+)
 # Debezium's column with the operation, and its value for a row of a snapshot.
 OP_COLUMN, SNAPSHOT_OP = "__op", "r"
 # Keys in a commit's extra metadata, where Hudi keeps options that begin with _: the table's index, and
@@ -92,6 +136,12 @@ class Table:
         extra: Hudi options that take precedence over the ones made here.
         rows: the expected number of rows, if known. It chooses the type, the index and the buckets of
             a new table. An existing one keeps its index and buckets.
+        encodes_key: whether Hudi finds a row by the column `__key`, which the ingest adds, in place of the
+            key fields. Their values are in it as JSON. Hudi's own text of a key is ambiguous but for one
+            whole number or uuid: ('x,b:y', 'z') and ('x', 'y,b:z') are one key, an empty text is none, and
+            bytes have one text in the first load and another one in an upsert.
+        checks_partition: whether a row is a dead letter if the name of its partition cannot have its text: an
+            empty text reads as null, and the name of a folder has at most 255 bytes.
         chosen: the fields of these that were not named, and are chosen here: type, index.
     """
 
@@ -109,6 +159,8 @@ class Table:
     deletes: str = "hard"
     extra: Mapping[str, str] = field(default_factory=dict)
     rows: Optional[int] = None
+    encodes_key: bool = False
+    checks_partition: bool = False
     chosen: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -137,6 +189,11 @@ class Table:
             )
 
     @property
+    def record_key(self) -> tuple[str, ...]:
+        """The columns by which Hudi finds a row: the key fields, or the column that has them all."""
+        return (ENCODED_KEY_COLUMN,) if self.encodes_key else self.key
+
+    @property
     def ordering_fields(self) -> list[str]:
         """The fields that `ordering` names."""
         return [name.strip() for name in self.ordering.split(",")]
@@ -155,6 +212,8 @@ class Table:
             str(int(value != SNAPSHOT_OP)) if name == OP_COLUMN else value
             for name, value in zip(self.ordering_fields, values)
         ]
+        if record.get("__deleted") != "true" and record.get(OP_COLUMN) != "d":
+            values.append("1")
         return "/".join(
             value if isinstance(value, str) else f"{int(value):0{ORDERING_DIGITS}}"
             for value in values
@@ -164,14 +223,14 @@ class Table:
         """Return the Hudi write options of this table: groups of options.yaml, then `extra`."""
         if not self.partition:
             key_generator = "Nonpartitioned"
-        elif len(self.partition) > 1 or len(self.key) > 1:
+        elif len(self.partition) > 1 or len(self.record_key) > 1:
             key_generator = "Complex"
         else:
             key_generator = "Simple"
         values = {
             **vars(self),
             "type": TABLE_TYPES[self.type],
-            "key": ",".join(self.key),
+            "key": ",".join(self.record_key),
             "keys": key_generator,
             "partition": ",".join(self.partition),
             "version": TABLE_VERSION,
@@ -233,9 +292,15 @@ def needs_record_writer(schema: T.StructType) -> bool:
     return has_small_decimal and ("array<" in text or "map<" in text)
 
 
+def is_data(table: Table, name: str) -> bool:
+    """Return whether a column has values of the source's columns: neither Hudi nor the capture adds it."""
+    old_values = {BEFORE + field for field in (*table.key, *table.partition)}
+    return name not in ADDED_COLUMNS | old_values and not name.startswith("_hoodie_")
+
+
 def key_options(table: Table, columns: T.StructType) -> dict[str, str]:
     """Return the options for a record key that has a timestamp; none for another one."""
-    kinds = [column.dataType for column in columns if column.name in table.key]
+    kinds = [column.dataType for column in columns if column.name in table.record_key]
     has_timestamp = any(isinstance(kind, T.TimestampType) for kind in kinds)
     return OPTION_GROUPS["timestamp keys"] if has_timestamp else {}
 

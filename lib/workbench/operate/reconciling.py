@@ -20,8 +20,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from .. import hudi, stack, walkthroughs
 from ..base import LakeError, World, wait_until
-from ..explore.views import DELETED, TECHNICAL_PREFIXES, quoted
+from ..explore.views import DELETED, quoted
 from ..hudi import changes
+from ..hudi.decode import NULL_PARTITION
 from ..hudi.ingesting import last_ingest_commit, read_progress
 from ..hudi.labeling import resolve_instant
 from ..hudi.timeline import completed_actions
@@ -41,7 +42,6 @@ MAX_NAMED_KEYS = 1000  # in a condition; more keys are selected by their ranges
 MAX_MESSAGES = 10_000_000  # after a label
 DIFFERENT = "different"
 TECHNICAL = VERSION, PARTITION, _ = "_hoodie_commit_seqno", "_hoodie_partition_path", DELETED
-NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 # a partition's name has values of these types as reconcile_sql.yaml has them
 NAMED_KINDS = {"string", "int", "date", "bool"}
 # {number of a key: what source and lake have; None for no row}
@@ -176,7 +176,7 @@ class _Comparison:
         dialect = DIALECTS["mariadb" if flow.db is MARIADB else "postgres"]
         columns = {name: lake.get(name, pyarrow.string()) for name in names}
         columns = {name: kind for name, kind in columns.items() if kind_name(kind) in dialect}
-        self.not_compared = [n for n in {*lake, *names} - {*columns} if _is_data(n)]
+        self.not_compared = [n for n in {*lake, *names} - {*columns} if hudi.is_data(self.table, n)]
         self.source = Side(dialect, source, columns, capture.keys, run_in_source)
         self.lake = in_memory(
             rows, columns, capture.keys, f"max({VERSION})", _wrong_partition(self.table, columns)
@@ -188,9 +188,13 @@ class _Comparison:
             return pyarrow.table({})
         try:
             instant = self.world, self.instant
-            return hudi.read_arrow(self.table, as_of=instant, columns=_is_read)
+            return hudi.read_arrow(self.table, as_of=instant, columns=self.is_read)
         except LakeError:
             return _to_arrow(hudi.as_of(self.spark, self.world, self.table, self.instant))
+
+    def is_read(self, name: str) -> bool:
+        """Return whether a column of the lake table is needed."""
+        return hudi.is_data(self.table, name) or name in (*self.table.key, *TECHNICAL)
 
     def different_ranges(self) -> tuple[Condition, tuple[int, int]]:
         """Return a condition for the keys in ranges that differ, and the numbers of rows."""
@@ -300,14 +304,6 @@ def in_memory(
         version,
         place,
     )
-
-
-def _is_read(name: str) -> bool:
-    return _is_data(name) or name in TECHNICAL
-
-
-def _is_data(name: str) -> bool:
-    return not name.startswith(TECHNICAL_PREFIXES)
 
 
 def _to_arrow(frame: DataFrame) -> pyarrow.Table:

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from ..base import LakeError, World
 from ..hudi import Table
+from ..hudi.tables import ADDED_COLUMNS, BEFORE
 from ..landing import messages
 from ..landing.formats import JsonLines
 from ..landing.sinks import Sink
@@ -186,7 +187,7 @@ def describe_change(before: Optional[dict[str, Any]], record: dict[str, Any]) ->
     changed = [
         f"{name} {_truncate(before.get(name))} → {_truncate(value)}"
         for name, value in record.items()
-        if not name.startswith("__") and value != before.get(name)
+        if name not in ADDED_COLUMNS and not name.startswith(BEFORE) and value != before.get(name)
     ]
     return ", ".join(changed) or "nothing"
 

@@ -273,8 +273,11 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
                 f"{table.source} has no column {', '.join(sorted(missing))}",
                 expected=f"one of {', '.join(table.columns)}",
             )
+        tables.require_key_types(at, declared, table)
+        tables.require_partitions(at, declared, table)
         scales = _scales(at, declared, table)
-        known[table.source] = table.model_copy(update={"scales": scales})
+        derived = {"scales": scales, "encodes_key": tables.encodes_key(table)}
+        known[table.source] = table.model_copy(update=derived)
         unknown -= {*table.excluded}
     if unknown:  # with a typing error the column would get into the lake
         raise LakeError(

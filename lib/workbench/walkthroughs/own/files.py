@@ -37,6 +37,7 @@ class OwnTable(ConfigModel):
         excluded: columns that are not captured.
         joined: whether the table was added to a running flow.
         oid: PostgreSQL's number of the table, which another table of the same name does not have; 0 if unknown.
+        encodes_key: whether the lake table finds a row by the column `__key` (see hudi.Table).
         scales: digits after the decimal point of numeric columns without precision, by default 10.
         columns: {column: type in the source}, without the excluded columns, if the table was described
             (see `tables.describe`); not in flow.yaml.
@@ -52,6 +53,7 @@ class OwnTable(ConfigModel):
     excluded: list[str]
     joined: bool
     oid: int = 0
+    encodes_key: bool = False
     scales: dict[str, int] = Field(default_factory=dict)
     columns: dict[str, str] = Field(default_factory=dict, exclude=True)
 

@@ -315,6 +315,8 @@ def _capture(connector: str, declared: Declaration, table: OwnTable) -> Capture:
         "partition": tuple(table.partition),
         "type": table.type,
         "rows": table.rows,
+        "encodes_key": table.encodes_key,
+        "checks_partition": True,
         # a row may move to another partition
         "index": "" if {*table.partition} <= {*table.key} else "GLOBAL_SIMPLE",
     }

@@ -1,13 +1,62 @@
 """The user's own tables: what a capture needs to know of them. `readiness.check` says which are refused."""
 
+import re
+
 from psycopg import sql
 
 from ...base import SourceError, World
-from ...source.databases import MARIADB
+from ...base.text import plural
+from ...source import postgres
+from ...source.databases import MARIADB, POSTGRESQL
 from ...source.names import identifier
 from ...source.queries import QUERIES
 from .files import Declaration, OwnTable
+from .values import base_type
 
+# Types of a single key column whose text identifies a row of a Hudi table as it is.
+PLAIN_KEY_TYPES = {"smallint", "integer", "bigint", "uuid", "tinyint", "mediumint", "int"}
+# Types of key columns whose different values are different in a message, too. Not so are lists (their bounds are not
+# sent), intervals (a month becomes days), `bit varying` (B'0' and B'00') and `timetz`.
+KEY_TYPES = PLAIN_KEY_TYPES | {
+    *(
+        "text",
+        "character varying",
+        "character",
+        "citext",
+        "bytea",
+        "numeric",
+        "real",
+        "double precision",
+    ),
+    *("boolean", "date", "time without time zone", "timestamp without time zone"),
+    *(
+        "timestamp with time zone",
+        "inet",
+        "cidr",
+        "macaddr",
+        "int4range",
+        "int8range",
+        "jsonb",
+        "oid",
+    ),
+    *(
+        "char",
+        "varchar",
+        "binary",
+        "varbinary",
+        "decimal",
+        "double",
+        "datetime",
+        "timestamp",
+        "time",
+    ),
+    *("year", "enum", "set"),
+}
+# Types of partition columns that Spark, Athena's rules and hudi-rs read back from the name of a folder, with and
+# without a filter, in what both writers wrote.
+PARTITION_TYPES = PLAIN_KEY_TYPES | {
+    *("text", "character varying", "character", "citext", "char", "varchar", "date"),
+}
 MARIADB_COLUMNS = """
     SELECT c.column_name AS name, c.column_type AS type, coalesce(k.seq_in_index, 0) AS key_position,
            true AS is_primary, 0 AS oid,
@@ -63,3 +112,57 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
         "rows": int(db.query(world, count, database=database)["n"][0]),
     }
     return table.model_copy(update=columns)
+
+
+def require_key_types(at: World, declared: Declaration, table: OwnTable) -> None:
+    """Raise SourceError if different keys of a described table may be equal in the messages."""
+    for column in table.key:
+        kind = table.columns.get(column, "integer")  # readiness.check names a missing column
+        base = re.sub(r" unsigned| zerofill", "", base_type(kind))
+        base = next((each for each in ("enum", "set") if kind.startswith(f"{each}(")), base)
+        if base in KEY_TYPES or (declared.db is POSTGRESQL and _is_enum(at, declared, kind)):
+            continue
+        raise SourceError(
+            f"key column {column} of {table.source} is {kind}: two different keys may arrive as one",
+            location=f"database {declared.database}",
+            expected=f"a key of {', '.join(sorted(KEY_TYPES))}, or an enum",
+            hint="give the table another key; or, if other columns are unique and never null: ALTER TABLE … REPLICA "
+            "IDENTITY FULL, and --key COLUMN …",
+        )
+
+
+def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:
+    """Raise SourceError if the names of partitions cannot have the values of a described table."""
+    location = f"{table.source} in database {declared.database}"
+    for column in table.partition:
+        kind = table.columns[column]
+        base = base_type(kind)
+        if base not in PARTITION_TYPES:
+            raise SourceError(
+                f"partition column {column} is {kind}, which queries do not read back from the name of a partition",
+                location=location,
+                expected=f"a column of {', '.join(sorted(PARTITION_TYPES))}",
+                hint="--partition another column, or leave the option out",
+            )
+        if base in PLAIN_KEY_TYPES | {"date"}:
+            continue
+        query = sql.SQL("SELECT count(*) AS n FROM {} WHERE {} = ''").format(
+            identifier(table.source), sql.Identifier(column)
+        )
+        if n := int(declared.db.query(at, query, database=declared.database)["n"][0]):
+            raise SourceError(
+                f"{plural(n, 'row')} with an empty text in partition column {column}, which queries would read as null",
+                location=location,
+                hint="--partition another column; or set these values to null, and forbid empty texts with a CHECK",
+            )
+
+
+def _is_enum(at: World, declared: Declaration, kind: str) -> bool:
+    query = "SELECT count(*) AS n FROM pg_type WHERE oid = to_regtype(%s) AND typtype = 'e'"
+    return bool(postgres.query(at, query, [kind], declared.database)["n"][0])
+
+
+def encodes_key(table: OwnTable) -> bool:
+    """Return whether the lake table of a described table needs the column `__key` (see hudi.Table)."""
+    kinds = [base_type(table.columns.get(column, "")) for column in table.key]
+    return len(kinds) > 1 or not {*kinds} <= PLAIN_KEY_TYPES

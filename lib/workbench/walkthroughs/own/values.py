@@ -15,7 +15,7 @@ def changed_types(at: World, own: OwnTable, table: hudi.Table) -> dict[str, str]
     lake = dict(hudi.read(session(at), table).dtypes)
     changed = {}
     for column, kind in own.columns.items():
-        same = TEMPLATES["same_types"].get(_base_type(kind)) or kind.replace("numeric", "decimal")
+        same = TEMPLATES["same_types"].get(base_type(kind)) or kind.replace("numeric", "decimal")
         if lake.get(column) not in (same, kind):
             changed[column] = f"{kind} → {lake.get(column, 'missing')}"
     return changed
@@ -36,7 +36,7 @@ def comparable_columns(
         column: kind
         for column, kind in own.columns.items()
         if column not in changed
-        or (changed[column].endswith("→ string") and _base_type(kind) not in converted)
+        or (changed[column].endswith("→ string") and base_type(kind) not in converted)
     }
 
 
@@ -53,12 +53,12 @@ def comparable_sql(declared: Declaration, source: str, columns: dict[str, str]) 
 
 
 def _comparable_value(rules: dict[str, str], kind: str, value: str) -> str:
-    rule = rules.get(kind) or rules.get(_base_type(kind))
+    rule = rules.get(kind) or rules.get(base_type(kind))
     if not rule and kind.endswith("[]"):
         rule = rules["[]"].replace("<>", _comparable_value(rules, kind[:-2], "e"))
     return (rule or rules[""]).replace("{}", value)
 
 
-def _base_type(kind: str) -> str:
+def base_type(kind: str) -> str:
     """Return a type of the source without its digits, and without the fields of an interval."""
     return re.sub(r"\(.*?\)|(?<=^interval) .*", "", kind)
