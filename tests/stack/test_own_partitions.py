@@ -80,8 +80,9 @@ def test_what_is_accepted_is_read_back_by_each_engine(bikes, spark):
     at, flow = bikes.source("bikes"), own.load(bikes, "bikes").flow
     for name in TABLES:
         table = flow.table(at, name)
-        query = f"SELECT id, p::text AS p, __note FROM {name}"
-        source = {row.id: row.p for row in postgres.query(at, query).itertuples()}
+        query = f"SELECT id, format('%s', p) AS p, p IS NULL AS is_null FROM {name}"
+        found = postgres.query(at, query).itertuples()
+        source = {row.id: None if row.is_null else row.p for row in found}
         lake = hudi.read(spark, table)
         rows = {row.id: row.p for row in lake.collect()}
         texts = {id: None if value is None else str(value) for id, value in rows.items()}
