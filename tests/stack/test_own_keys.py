@@ -94,7 +94,12 @@ def create(name, kinds, rows):
     columns = ", ".join(f"k{n} {kind}" for n, kind in enumerate(kinds))
     key = ", ".join(f"k{n}" for n in range(len(kinds)))
     values = ", ".join(f"({row}, {n}, 0)" for n, row in enumerate(rows))
-    return f"CREATE TABLE {name} ({columns}, nr int, n int, PRIMARY KEY ({key})); INSERT INTO {name} VALUES {values}"
+    statements = (
+        f"CREATE TABLE {name} ({columns}, nr int, n int, PRIMARY KEY ({key}))",
+        f"ALTER TABLE {name} REPLICA IDENTITY FULL",
+        f"INSERT INTO {name} VALUES {values}",
+    )
+    return "; ".join(statements)
 
 
 def differing(world, spark):
