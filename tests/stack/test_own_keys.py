@@ -157,5 +157,8 @@ def test_each_key_is_one_row_in_the_first_load_and_after_changes(keys, spark):
 def test_a_key_that_arrives_ambiguous_is_refused(keys, kind, value):
     """B'0' and B'00' are two rows of the source, and one value of a message."""
     execute(keys, "DROP TABLE IF EXISTS refused", create("refused", [kind], [value]))
-    with pytest.raises(SourceError, match=r"(?s)key column k0 of public.refused is .*another key"):
+    with pytest.raises(
+        SourceError,
+        match="two different keys may arrive as one|a key cannot be a list or bit varying: k0",
+    ):
         own.capture(keys, "bikes", "refused", flow="refused")
