@@ -23,7 +23,7 @@ TABLE = {
 
 
 FACTS = {
-    "quoted": "public.a", "columns": ["id", "b"], "key": ["id"], "unique": [["id"], ["b"]], "unsupported": [],
+    "quoted": "public.a", "columns": ["id", "b"], "key": ["id"], "unique": [["id"], ["b"]], "unsupported": [], "no_keys": [],
     "identities": [{"table": "public.a", "is_full": False, "columns": ["id"]}],
 }  # fmt: skip
 FULL = [{"table": "public.a", "is_full": True, "columns": None}]
@@ -273,6 +273,7 @@ def test_a_table_with_a_key_and_ordinary_names_has_no_problem():
         ),
         ({"natural": []}, "no primary key", "ALTER TABLE public.a ADD PRIMARY KEY"),
         ({"excluded": ["id"]}, "no captured column id for the key", ""),
+        ({"no_keys": ["id"]}, "two different keys may arrive as one", "a key of another type"),
         ({"key": ["b"], "unique": [["id"]]}, "no constraint ensures that b", 'PRIMARY KEY ("b")'),
         (
             {"key": ["b"]},

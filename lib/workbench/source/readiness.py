@@ -262,8 +262,9 @@ def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str
             f"no captured column {', '.join(each for each in key if each not in columns)} for the key",
             "",
         )
-    elif unsuited := ", ".join(each for each in key if each in facts.get("no_keys", ())):
-        yield f"a key cannot be a list or bit varying: {unsuited}", ""
+    elif unsuited := ", ".join(each for each in key if each in facts["no_keys"]):
+        problem = f"two different keys may arrive as one, by the type of key column {unsuited}"
+        yield problem, "-- give the table a key of another type (docs/your_own.md)"
     elif not any({*each} <= {*key} for each in facts["unique"]):
         problem = f"no constraint ensures that {', '.join(key)} is not null and identifies a row after each statement"
         statement = (

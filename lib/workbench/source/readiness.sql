@@ -153,8 +153,11 @@ columns AS (
         json_agg(a.attname ORDER BY a.attnum) AS names,
         coalesce(json_agg(json_build_array(a.attname, u.type) ORDER BY a.attnum) FILTER (WHERE u.name IS NOT NULL), '[]')
             AS unsupported,
-        -- the length of bit varying is lost, so that two values can be one
-        coalesce(json_agg(a.attname) FILTER (WHERE e.typcategory = 'A' OR b.type = 'varbit'::regtype), '[]') AS no_keys
+        -- Different values of these types are different in a message, too. Not so are lists (their bounds are not sent),
+        -- intervals (a month becomes days), bit varying (B'0' and B'00') and timetz.
+        coalesce(json_agg(a.attname) FILTER (WHERE e.typtype <> 'e' AND e.typname <> 'citext' AND b.type <> ALL(
+            '{{int2,int4,int8,oid,uuid,text,varchar,bpchar,bytea,numeric,float4,float8,bool,date,time,timestamp,timestamptz,
+            inet,cidr,macaddr,int4range,int8range,jsonb}}'::regtype[])), '[]') AS no_keys
     FROM target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid CROSS JOIN LATERAL {base_type} b JOIN pg_type e ON e.oid = b.type
     LEFT JOIN pg_type l ON e.typcategory = 'A' AND l.oid = e.typelem
@@ -365,7 +368,10 @@ unreadable AS (
             'utf32', 'sjis', 'euckr', 'koi8r', 'cp1251', 'gbk'))
     GROUP BY table_schema, table_name),
 facts AS (
-    SELECT table_schema, table_name, concat('[', group_concat(json_quote(column_name) ORDER BY ordinal_position), ']') AS names
+    SELECT table_schema, table_name, concat('[', group_concat(json_quote(column_name) ORDER BY ordinal_position), ']') AS names,
+        concat('[', coalesce(group_concat(CASE WHEN data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'char',
+            'varchar', 'binary', 'varbinary', 'decimal', 'double', 'date', 'datetime', 'timestamp', 'time', 'year', 'enum', 'set')
+            THEN json_quote(column_name) END), ''), ']') AS no_keys
     FROM information_schema.columns GROUP BY table_schema, table_name),
 cascading AS (  -- InnoDB changes the rows of the child, and these changes are not in the log
     SELECT constraint_schema AS table_schema, table_name, group_concat(constraint_name SEPARATOR ', ') AS names,
@@ -396,7 +402,7 @@ SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_sche
         OR EXISTS (SELECT 1 FROM information_schema.schema_privileges g WHERE g.grantee = me.grantee
             AND privilege_type = 'SELECT' AND t.table_schema LIKE g.table_schema ESCAPE '\'))
         THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting, '' AS sampling,
-    concat('{"unsupported": [], "quoted": ', json_quote(quoted), ', "columns": ', f.names, ', "key": ',
+    concat('{"unsupported": [], "quoted": ', json_quote(quoted), ', "columns": ', f.names, ', "no_keys": ', f.no_keys, ', "key": ',
         coalesce(k.key_names, '[]'), ', "unique": [', coalesce(k.sets, ''), ']}') AS facts
 FROM target t JOIN me JOIN facts f USING (table_schema, table_name) LEFT JOIN best_key k USING (table_schema, table_name)
 LEFT JOIN partition_count p USING (table_schema, table_name)

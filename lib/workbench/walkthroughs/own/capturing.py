@@ -273,7 +273,6 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
                 f"{table.source} has no column {', '.join(sorted(missing))}",
                 expected=f"one of {', '.join(table.columns)}",
             )
-        tables.require_key_types(at, declared, table)
         tables.require_partitions(at, declared, table)
         scales = _scales(at, declared, table)
         derived = {"scales": scales, "encodes_key": tables.encodes_key(table)}

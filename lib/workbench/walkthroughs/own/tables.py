@@ -1,13 +1,10 @@
 """The user's own tables: what a capture needs to know of them. `readiness.check` says which are refused."""
 
-import re
-
 from psycopg import sql
 
 from ...base import SourceError, World
 from ...base.text import plural
-from ...source import postgres
-from ...source.databases import MARIADB, POSTGRESQL
+from ...source.databases import MARIADB
 from ...source.names import identifier
 from ...source.queries import QUERIES
 from .files import Declaration, OwnTable
@@ -15,43 +12,6 @@ from .values import base_type
 
 # Types of a single key column whose text identifies a row of a Hudi table as it is.
 PLAIN_KEY_TYPES = {"smallint", "integer", "bigint", "uuid", "tinyint", "mediumint", "int"}
-# Types of key columns whose different values are different in a message, too. Not so are lists (their bounds are not
-# sent), intervals (a month becomes days), `bit varying` (B'0' and B'00') and `timetz`.
-KEY_TYPES = PLAIN_KEY_TYPES | {
-    *(
-        "text",
-        "character varying",
-        "character",
-        "citext",
-        "bytea",
-        "numeric",
-        "real",
-        "double precision",
-    ),
-    *("boolean", "date", "time without time zone", "timestamp without time zone"),
-    *(
-        "timestamp with time zone",
-        "inet",
-        "cidr",
-        "macaddr",
-        "int4range",
-        "int8range",
-        "jsonb",
-        "oid",
-    ),
-    *(
-        "char",
-        "varchar",
-        "binary",
-        "varbinary",
-        "decimal",
-        "double",
-        "datetime",
-        "timestamp",
-        "time",
-    ),
-    *("year", "enum", "set"),
-}
 # Types of partition columns that Spark, Athena's rules and hudi-rs read back from the name of a folder, with and
 # without a filter, in what both writers wrote.
 PARTITION_TYPES = PLAIN_KEY_TYPES | {
@@ -114,23 +74,6 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
     return table.model_copy(update=columns)
 
 
-def require_key_types(at: World, declared: Declaration, table: OwnTable) -> None:
-    """Raise SourceError if different keys of a described table may be equal in the messages."""
-    for column in table.key:
-        kind = table.columns.get(column, "integer")  # readiness.check names a missing column
-        base = re.sub(r" unsigned| zerofill", "", base_type(kind))
-        base = next((each for each in ("enum", "set") if kind.startswith(f"{each}(")), base)
-        if base in KEY_TYPES or (declared.db is POSTGRESQL and _is_enum(at, declared, kind)):
-            continue
-        raise SourceError(
-            f"key column {column} of {table.source} is {kind}: two different keys may arrive as one",
-            location=f"database {declared.database}",
-            expected=f"a key of {', '.join(sorted(KEY_TYPES))}, or an enum",
-            hint="give the table another key; or, if other columns are unique and never null: ALTER TABLE … REPLICA "
-            "IDENTITY FULL, and --key COLUMN …",
-        )
-
-
 def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:
     """Raise SourceError if the names of partitions cannot have the values of a described table."""
     location = f"{table.source} in database {declared.database}"
@@ -155,11 +98,6 @@ def require_partitions(at: World, declared: Declaration, table: OwnTable) -> Non
                 location=location,
                 hint="--partition another column; or set these values to null, and forbid empty texts with a CHECK",
             )
-
-
-def _is_enum(at: World, declared: Declaration, kind: str) -> bool:
-    query = "SELECT count(*) AS n FROM pg_type WHERE oid = to_regtype(%s) AND typtype = 'e'"
-    return bool(postgres.query(at, query, [kind], declared.database)["n"][0])
 
 
 def encodes_key(table: OwnTable) -> bool:
