@@ -52,7 +52,8 @@ def rows_of_all_types():
     yield f"""
         CREATE EXTENSION IF NOT EXISTS vector; CREATE TYPE mood AS ENUM ('happy', 'sad');
         CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE DOMAIN loose AS numeric;
-        CREATE TABLE kinds (id bigint PRIMARY KEY, {columns})"""
+        CREATE TABLE kinds (id bigint PRIMARY KEY, {columns});
+        ALTER TABLE kinds REPLICA IDENTITY FULL"""
     for row in range(90):
         values = [
             "NULL" if (row + n) % 7 == 6 and "serial" not in kind.name else texts[row % len(texts)]
