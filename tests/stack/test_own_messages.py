@@ -100,7 +100,7 @@ def test_avro_is_refused_where_a_null_would_be_a_default(bikes):
     own.capture(bikes, "bikes", "v", format="avro")
     execute(bikes, "ALTER TABLE v ALTER a SET DEFAULT 5; INSERT INTO v VALUES (2, NULL)")
     execute(bikes, "ALTER TABLE v ADD b text DEFAULT 'x'; INSERT INTO v VALUES (3, NULL, NULL)")
-    with pytest.raises(LakeError, match="(?s)cannot tell a null of .*b from .*--format json"):
+    with pytest.raises(LakeError, match="(?s)cannot tell a null of a.*--format json"):
         own.follow(bikes, "bikes")
     with pytest.raises(SourceError, match="a null of a, b"):
         own.compare(bikes, "bikes")
@@ -184,7 +184,7 @@ LOGGED = {  # what needs the old row in the log
     "uuid[]": "array_agg(md5(n::text)::uuid)",
     "timestamptz[]": "array_agg(TIMESTAMPTZ '2000-01-01 00:00+00' + n * INTERVAL '1 s')",
     "mood[]": "array_agg((ARRAY['glad', 'sad'])[1 + n % 2]::mood)",
-    "bit varying": "string_agg((n * 7919)::bit(32)::text, '')::varbit",
+    "bit varying": "('1' || string_agg((n * 7919)::bit(32)::text, ''))::varbit",
 }
 
 

@@ -314,3 +314,8 @@ def test_the_columns_that_are_added_are_reserved():
     assert (
         len(added) > 10 and [name for name in added if not readiness.RESERVED.fullmatch(name)] == []
     )
+
+
+def test_queries_have_ascii_characters_only():
+    """A database in another encoding refuses a statement with a character that it lacks."""
+    assert [name for name, query in QUERIES.items() if not query.isascii()] == []

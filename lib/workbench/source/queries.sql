@@ -36,7 +36,7 @@ CROSS JOIN unnest(i.indkey) WITH ORDINALITY k (number, position)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number AND a.attnotnull
 WHERE i.indisunique AND NOT i.indisexclusion AND i.indimmediate AND i.indisvalid AND i.indisready AND i.indpred IS NULL
 AND k.position <= i.indnkeyatts
-AND NOT EXISTS (SELECT FROM pg_constraint n  -- NOT NULL … NOT VALID
+AND NOT EXISTS (SELECT FROM pg_constraint n  -- NOT NULL ... NOT VALID
     WHERE n.conrelid = i.indrelid AND n.contype = 'n' AND NOT n.convalidated AND a.attnum = ANY(n.conkey))
 GROUP BY i.indexrelid, c.relname HAVING count(*) = max(i.indnkeyatts)
 

@@ -359,7 +359,7 @@ unreadable AS (
         ORDER BY ordinal_position SEPARATOR ', ') AS names,
         group_concat(CASE WHEN data_type IN ('uuid', 'inet4', 'inet6') THEN concat(alteration, CASE data_type
                 WHEN 'uuid' THEN 'char(36)' WHEN 'inet4' THEN 'varchar(15)' ELSE 'varchar(39)' END, attributes)
-            WHEN is_unknown THEN concat('-- change the definition of the column: ', alteration, '…')
+            WHEN is_unknown THEN concat('-- change the definition of the column: ', alteration, '...')
             WHEN is_known_type THEN concat(alteration, column_type, ' CHARACTER SET utf8mb4', attributes)
             ELSE concat('-- leave the column out (--exclude ', column_name, '), or change its type') END
             ORDER BY ordinal_position SEPARATOR X'1e') AS statements
