@@ -37,7 +37,7 @@ def connect(
     Args:
         world: the world of the server.
         database: name of the database.
-        role: "admin", or "replication" for the user that connectors log in as.
+        role: "admin", "replication" for the user that connectors log in as, or the role of an application.
 
     Raises:
         SourceError: the server does not respond, or rejects the user, password or database.
@@ -60,7 +60,8 @@ def connect(
             application_name="workbench",
             client_encoding="utf8",
         )
-        connection.execute(QUERIES["session_settings"])
+        if role in ("admin", "replication"):  # an application keeps the settings of its role
+            connection.execute(QUERIES["session_settings"])
         return connection
     except psycopg.Error as e:
         address = f"{server.host}:{server.port}"
