@@ -7,7 +7,7 @@ import own_help
 import pytest
 from workbench import connect, hudi, operate, stack
 from workbench.base import wait_until
-from workbench.base.errors import LakeError, SourceError
+from workbench.base.errors import LakeError, SourceError, WorkbenchError
 from workbench.source import postgres
 from workbench.walkthroughs import own
 from workbench.walkthroughs.own import files
@@ -102,7 +102,7 @@ def test_avro_is_refused_where_a_null_would_be_a_default(bikes):
     execute(bikes, "ALTER TABLE v ADD b text DEFAULT 'x'; INSERT INTO v VALUES (3, NULL, NULL)")
     with pytest.raises(LakeError, match="(?s)cannot tell a null of a.*--format json"):
         own.follow(bikes, "bikes")
-    with pytest.raises(SourceError, match="a null of a, b"):
+    with pytest.raises(WorkbenchError, match="a null of a"):
         own.compare(bikes, "bikes")
 
 
