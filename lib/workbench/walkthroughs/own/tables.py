@@ -17,6 +17,9 @@ PLAIN_KEY_TYPES = {"smallint", "integer", "bigint", "uuid", "tinyint", "mediumin
 PARTITION_TYPES = PLAIN_KEY_TYPES | {
     *("text", "character varying", "character", "citext", "char", "varchar", "date"),
 }
+# Spark plans a query of JSON messages in a time that grows with the square of their columns; with Avro it is a few
+# seconds for 300 columns.
+MAX_JSON_COLUMNS = 100
 MARIADB_COLUMNS = """
     SELECT c.column_name AS name, c.column_type AS type, coalesce(k.seq_in_index, 0) AS key_position,
            true AS is_primary, 0 AS oid,
@@ -59,6 +62,13 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
             location=f"{table.source} in database {database}",
             hint="--format json; a flow that has the table is forgotten first. Or ALTER TABLE … ALTER COLUMN … "
             "DROP DEFAULT, or SET NOT NULL",
+        )
+    if declared.format == "json" and len(catalog) > MAX_JSON_COLUMNS:
+        raise SourceError(
+            f"{table.source} has {len(catalog)} columns: each batch of JSON messages would take minutes to plan",
+            location=f"database {database}",
+            expected=f"at most {MAX_JSON_COLUMNS} columns in a flow of JSON messages",
+            hint="--format avro, with another flow: --as NAME; or leave columns out: --exclude COLUMN",
         )
     natural = catalog[catalog["key_position"] > 0].sort_values("key_position")
     key = table.key if table.declares_key else [*natural.index]
