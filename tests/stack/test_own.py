@@ -330,11 +330,12 @@ class TestOneFlow:
             own.follow(bikes, "bikes")
 
         execute(bikes, "UPDATE stations SET name = repeat('x', 20000000) WHERE station_id = 1")
-        for continuous in (False, True):
-            with pytest.raises(
-                WorkbenchError, match="(?s)FAILED.*a row is larger than a message may be"
-            ):
-                own.follow(bikes, "bikes", continuous)
+        failed = "(?s)FAILED.*a row is larger than a message may be"
+        with pytest.raises(WorkbenchError, match=failed):
+            own.follow(bikes, "bikes")
+        # the restarted connector may run for a moment: then the expired messages are found first
+        with pytest.raises(WorkbenchError, match=f"{failed}|expired unread"):
+            own.follow(bikes, "bikes", continuous=True)
 
 
 REFUSED = {
