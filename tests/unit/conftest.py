@@ -12,15 +12,20 @@ from workbench.base import environment
 
 
 @pytest.fixture(autouse=True)
-def an_instance_of_its_own(monkeypatch):
+def an_instance_of_its_own():
     """Beside the stack that other tests of this process have running: none of its services, none of
-    its ports."""
+    its ports.
+
+    It does not use the fixture `monkeypatch`: the variables that a test sets with it must be gone
+    before the world of the running stack is active again, which would keep them as the user's.
+    """
     base = int(os.environ["WORKBENCH_PORT_BASE"])
-    monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
-    monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
-    monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "a password of this test's Connect")
-    with environment.Activation(environment.NO_WORLD):  # and without what another world has set
-        yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
+        patch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
+        patch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "a password of this test's Connect")
+        with environment.Activation(environment.NO_WORLD):  # without what another world has set
+            yield
 
 
 @pytest.fixture(scope="session", autouse=True)
