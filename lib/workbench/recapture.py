@@ -8,7 +8,7 @@ after copies of the lake tables, filled from the new topics, equal the source.
 import json
 import re
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Callable, Iterator, Optional, TypedDict, Union
 
@@ -475,14 +475,7 @@ class _Replacement:
     def __init__(self, job: _Recapture, captured: CapturedTable):
         self.job, self.captured = job, captured
         self.spark, self.world, self.table = job.spark, job.world, captured.table
-        # The copy is in no catalog: for a table without a commit, Hudi would take the columns that
-        # the catalog has under its name.
-        self.copy = replace(
-            self.table,
-            name=f"{self.table.name}_recapture",
-            catalog="",
-            base=f"{tables.table_state_dir(self.world, self.table)}/recapture",
-        )
+        self.copy = hudi.scratch_copy(self.world, self.table)
 
     @property
     def topic(self) -> hudi.Topic:

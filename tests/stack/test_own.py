@@ -623,6 +623,11 @@ def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
         own.compare(mine, "bikes")
         own.capture(mine, "bikes", "goods", "parts")
         assert "nothing to change" in capsys.readouterr().out
+        mariadb.execute(mine, "TRUNCATE parts", database="shop")
+        with pytest.raises(
+            LakeError, match="(?s)shop.parts were removed or added.*recapture bikes"
+        ):
+            own.follow(mine, "bikes")
         own.forget(mine, "bikes")
         names = mariadb.existing_tables(mine, ["shop.goods", "shop.parts"])
         assert names == ["shop.goods", "shop.parts"], "the user's tables stay"

@@ -9,5 +9,13 @@ from .labeling import label, labels
 from .lifecycle import dead_letters, drop, publish_dead_letters
 from .reading import as_of, between, read, read_arrow, read_independent, read_with_all_engines
 from .settling import unsettled_dead_letters
-from .tables import Table, catalog_names, dead_letters_path, is_data, spark_reader, table
+from .tables import (
+    Table,
+    catalog_names,
+    dead_letters_path,
+    is_data,
+    scratch_copy,
+    spark_reader,
+    table,
+)
 from .timeline import commits, exists, properties, schema_changes

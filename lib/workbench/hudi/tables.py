@@ -7,7 +7,7 @@ if a writer omits the version. Therefore each ingest checks it afterwards (timel
 import hashlib
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 from typing import Any, ContextManager, Mapping, Optional
@@ -342,6 +342,15 @@ def all_catalog_names(table: Table) -> list[str]:
 def table_state_dir(world: World, table: Table) -> str:
     """Return the folder of a table's labels and lists of landed files. hudi.drop removes it."""
     return join_uri(world.lake.checkpoints, _relative_path(world, table))
+
+
+def scratch_copy(world: World, table: Table) -> Table:
+    """Return a table for a copy of a table's rows, which `hudi.drop` of the table removes, too.
+
+    It is in no catalog: for a table without a commit, Hudi would take the columns that the catalog has under its name.
+    """
+    base = f"{table_state_dir(world, table)}/recapture"
+    return replace(table, name=f"{table.name}_recapture", catalog="", base=base)
 
 
 def dead_letters_path(world: World, table: Table) -> str:

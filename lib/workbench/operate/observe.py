@@ -150,6 +150,7 @@ class FlowReader:
 
     def _problems(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
         parts: list[Callable[[], Iterator[Problem]]] = [
+            self._observe_commands,
             lambda: self._observe_lake(figures),
             lambda: self._observe_topics(figures, consumer),
             self._observe_schemas,
@@ -169,6 +170,11 @@ class FlowReader:
                 yield self._problem(
                     "not_observed", reason=e.message, location=e.location, hint=hint
                 )
+
+    def _observe_commands(self) -> Iterator[Problem]:
+        command = self.flow.interrupted_command()
+        if command:
+            yield self._problem("command_interrupted", command=command, world=self.world.name)
 
     def _observe_lake(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for _, lake in self.tables:

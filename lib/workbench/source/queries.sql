@@ -178,6 +178,13 @@ LEFT JOIN LATERAL (SELECT columns, indisprimary FROM key_index WHERE indrelid = 
 WHERE r.relkind IN ('r', 'p') AND r.relname = %s AND n.nspname = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 
+-- name: storage
+-- The files of a table and of its partitions. A TRUNCATE gives a table another file.
+SELECT pg_relation_filenode(coalesce(p.relid, t.oid))::text AS id
+FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+LEFT JOIN pg_partition_tree(t.oid) p ON p.isleaf
+WHERE n.nspname = %s AND t.relname = %s AND pg_relation_filenode(coalesce(p.relid, t.oid)) IS NOT NULL ORDER BY 1
+
 -- name: replaced_tables
 -- Which of these tables are other ones than those with these oids: they were dropped, and created anew.
 SELECT n.nspname || '.' || t.relname AS name FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace

@@ -120,6 +120,14 @@ class CaptureSet:
         """Return whether the database exists."""
         return (self.database or world.postgres.database) in self.db.databases(world)
 
+    def is_being_changed(self) -> bool:
+        """Return whether a command creates or removes parts of the flow now."""
+        return False
+
+    def interrupted_command(self) -> str:
+        """Return the command that has removed parts of the flow and was interrupted, "" without one."""
+        return ""
+
     def capture(self, name: str = "") -> Capture:
         """Return the capture of this name.
 

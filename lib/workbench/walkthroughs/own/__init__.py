@@ -16,10 +16,10 @@ from .flow import (
     OwnFlow,
     declarations,
     describe_slots,
-    follow,
     forget,
     load,
     load_all,
     names,
     remaining,
 )
+from .following import follow

@@ -8,7 +8,8 @@ import pandas
 from psycopg import sql
 
 from ... import connect, hudi, landing, stack
-from ...base import LakeError, SourceError, World, paths
+from ...base import LakeError, SourceError, WorkbenchError, World, paths
+from ...base.errors import CheckFailed
 from ...hudi.analyst_types import DEFAULT_SCALE
 from ...source import mariadb, postgres, readiness
 from ...source.databases import MARIADB
@@ -20,7 +21,7 @@ from ..steps import Product
 from ..walkthrough import Walkthrough
 from . import comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import LABEL, OwnFlow, load, open_flow
+from .flow import OwnFlow, load, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 _bundled: list[Walkthrough] = []
@@ -75,8 +76,8 @@ def capture(
         SourceError: a table cannot be captured; or the database has a publication or slot of this name.
         ConnectorError: the connector's JSON is not valid.
         LakeError: the flow or a table of it exists with other options, its name is in use, or the source
-            cannot be polled.
-        CheckFailed: a lake table does not equal its source.
+            cannot be polled; the replication slot is gone; or a command on the flow was interrupted.
+        CheckFailed: a lake table does not equal its source. The other tables are captured.
     """
     name, at = flow or source, world.source(source)
     declared = _open(
@@ -111,32 +112,71 @@ def capture(
 
 @files.exclusive
 def recapture(world: World, flow: str) -> None:
-    """Remove topics, connector and lake tables of a flow, and capture its tables from a new snapshot.
+    """Capture the tables of a flow from a new snapshot, with the columns, keys and types that they have now.
+
+    Topics and connector are removed first. The lake tables stay until the new topics hold the whole snapshot, and each
+    message of it has been ingested into a copy. A repeated call continues an interrupted one.
 
     Raises:
-        LakeError: there is no such flow.
-        SourceError: a table does not exist any more. Nothing was removed.
+        LakeError: there is no such flow; or a message of the snapshot cannot be ingested.
+        SourceError: a table does not exist any more, or cannot be captured. Nothing was removed.
     """
-    at, captured = open_flow(world, flow)
+    command = f"recapture {flow}"
+    at, captured = open_flow(world, flow, continued=command)
+    declared = captured.declared
     comparing.require_tables(at, captured)
-    new = [
-        each.model_copy(
-            update={
-                "joined": False,
-                "columns": tables.describe(at, captured.declared, each).columns,
-            }
-        )
-        for each in captured.declared.tables
-    ]
+    for each in declared.tables:
+        _require_capturable(world, declared, each)
+    renewed = declared.with_tables(
+        [
+            _with_catalog(at, declared, each.model_copy(update={"joined": False}))
+            for each in declared.tables
+        ]
+    )
+    files.begin(flow, declared, command)
     load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
-    for table in captured.tables(at):
-        hudi.drop(session(at), at, table)
-    files.write(flow, captured.declared.with_tables(new))
-    _deploy(at, captured, new)
-    position = captured.db.log_position(at, captured.database)
-    captured.sync(session(at), at)
-    for table in filter(hudi.exists, captured.tables(at)):
-        hudi.label(at, table, LABEL, position)
+    files.write(flow, renewed.model_copy(update={"unfinished": command}))
+    at, captured = open_flow(world, flow, continued=command)
+    _deploy(at, captured, renewed.tables)
+    if declared.poll:
+        landing.run_once(session(at), at, *captured.deployed_connectors)
+    for own in renewed.tables:
+        _rehearse(at, captured, own)
+    for own in renewed.tables:
+        hudi.drop(session(at), at, captured.table(at, own.name))
+        comparing.compare_table(at, captured, own, is_first=True)
+    files.write(flow, renewed.model_copy(update={"unfinished": ""}))
+
+
+def _require_capturable(world: World, declared: Declaration, own: OwnTable) -> None:
+    """Raise SourceError if the check of the source has a problem of a table."""
+    key = own.key if own.declares_key else ()
+    options = readiness.Options(own.excluded, key, bool(declared.poll))
+    report = readiness.check(world, declared.source, [own.source], options)
+    obstacles = report.obstacles
+    _require_ready(obstacles[obstacles["item"].str.startswith("table ")], report)
+
+
+def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
+    """Ingest the snapshot of a table into a copy that is removed again.
+
+    Raises:
+        LakeError: a message cannot be ingested. The lake table was not changed.
+    """
+    if not topics.offset_span(at, flow.topic(at, own.name)):
+        return
+    spark, copy = session(at), hudi.scratch_copy(at, flow.table(at, own.name))
+    hudi.drop(None, at, copy)
+    hudi.ingest(spark, at, flow.source(at, own.name), copy)
+    dead = hudi.dead_letters(spark, at, copy).take(1)
+    hudi.drop(None, at, copy)
+    if dead:
+        raise LakeError(
+            f"a row of {own.source} cannot be captured: {dead[0]['reason']}",
+            location=f"topic {dead[0]['topic']}, partition {dead[0]['partition']}, offset {dead[0]['offset']}",
+            hint=f"correct the row in the source, and repeat `workbench recapture {flow.name} --world {at.name}`. "
+            "The lake tables are as they were, and get no changes until then",
+        )
 
 
 def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
@@ -207,8 +247,9 @@ def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:
     if not (files.folder(flow) / "flow.yaml").exists():
         return requested
     declared = files.declaration(flow)
+    files.require_finished(flow, declared)
     for option, value in requested:
-        is_free = option == "tables" or (option == "format" and not has_format)
+        is_free = option in ("tables", "unfinished") or (option == "format" and not has_format)
         if not is_free and getattr(declared, option) != value:
             raise LakeError(
                 f"flow {flow!r} has the {option} {getattr(declared, option)!r}, not {value!r}",
@@ -266,17 +307,8 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
         if own:
             unknown -= _require_same(at, declared, own, draft)
             continue
-        table = tables.describe(at, declared, draft)
-        missing = {*table.partition, *filter(None, [declared.poll])} - {*table.columns}
-        if missing:
-            raise LakeError(
-                f"{table.source} has no column {', '.join(sorted(missing))}",
-                expected=f"one of {', '.join(table.columns)}",
-            )
-        tables.require_partitions(at, declared, table)
-        scales = _scales(at, declared, table)
-        derived = {"scales": scales, "encodes_key": tables.encodes_key(table)}
-        known[table.source] = table.model_copy(update=derived)
+        table = _with_catalog(at, declared, draft)
+        known[table.source] = table
         unknown -= {*table.excluded}
     if unknown:  # with a typing error the column would get into the lake
         raise LakeError(
@@ -290,6 +322,28 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
             hint="capture one of them with another flow: --as NAME",
         )
     return [*known.values()][len(declared.tables) :]
+
+
+def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable:
+    """Return a table with what the source's catalog and its rows say of it.
+
+    Raises:
+        SourceError: the table cannot be captured.
+        LakeError: it has no such column.
+    """
+    table = tables.describe(at, declared, draft)
+    missing = {*table.partition, *filter(None, [declared.poll])} - {*table.columns}
+    if missing:
+        raise LakeError(
+            f"{table.source} has no column {', '.join(sorted(missing))}",
+            expected=f"one of {', '.join(table.columns)}",
+        )
+    tables.require_partitions(at, declared, table)
+    derived = {
+        "scales": _scales(at, declared, table),
+        "encodes_key": tables.encodes_key(table),
+    }
+    return table.model_copy(update=derived)
 
 
 def _require_same(at: World, declared: Declaration, own: OwnTable, draft: OwnTable) -> set[str]:
@@ -337,6 +391,7 @@ def _complete(world: World, flow: str, progress: Callable[[str], None] = print) 
     """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
     at, captured = open_flow(world, flow, start=False)
     comparing.require_tables(at, captured)
+    captured.require_slot(at)
     new = captured.uncompared(at)
     unchanged = _is_deployed(at, captured) and not any(
         hudi.exists(captured.table(at, table.name)) or captured.count(at, table.name)
@@ -350,19 +405,26 @@ def _complete(world: World, flow: str, progress: Callable[[str], None] = print) 
         except SourceError:
             comparing.require_tables(at, captured)  # a table may have been dropped meanwhile
             raise
-    rows = []
+    rows, failures = [], list[WorkbenchError]()
     for own in captured.declared.tables:
         started = time.monotonic()
-        if own in new:
-            described = comparing.compare_table(at, captured, own, is_first=True)
-        else:
-            described = tables.describe(at, captured.declared, own)
+        try:
+            if own in new:
+                described = comparing.compare_table(at, captured, own, is_first=True)
+            else:
+                described = tables.describe(at, captured.declared, own)
+        except (LakeError, CheckFailed) as e:  # the others are captured
+            failures.append(e)
+            progress(f"{own.source} is not captured: {e.message}")
+            continue
         changed = values.changed_types(at, described, captured.table(at, own.name))
         seconds = time.monotonic() - started
         rows.append((own.source, described.rows, round(seconds, 1), changed))
         if not unchanged:
             types = "".join(f"; {column}: {text}" for column, text in changed.items())
             progress(f"{own.source}: {described.rows:,} rows, {seconds:.1f} s{types}")
+    if failures:
+        raise failures[0]
     return pandas.DataFrame(rows, columns=["table", "rows", "seconds", "changed_types"])
 
 

@@ -59,6 +59,7 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> Ow
         CheckFailed: they differ, also after COMPARISONS attempts.
     """
     table = flow.table(at, own.name)
+    storage = tables.storage(at, flow.declared, own.source)
     for attempt in range(1, COMPARISONS + 1):
         position = flow.db.log_position(at, flow.database)
         flow.sync(session(at), at, table)
@@ -69,6 +70,7 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> Ow
         time.sleep(1)
     if is_first and hudi.exists(table):
         hudi.label(at, table, LABEL, position)
+    files.write_storage(flow.name, own.source, storage)
     return described
 
 

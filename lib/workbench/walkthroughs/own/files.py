@@ -70,6 +70,8 @@ class Declaration(ConfigModel):
         raw: whether the lake has Debezium's types instead of analyst types (docs/types.md).
         poll: the timestamp column of a polled flow, else "".
         tables: the tables.
+        unfinished: the command that has begun to remove parts of the flow, such as `recapture bikes`, until it is
+            complete; else "".
     """
 
     world: str
@@ -80,6 +82,7 @@ class Declaration(ConfigModel):
     raw: bool
     poll: str
     tables: list[OwnTable]
+    unfinished: str = ""
 
     @property
     def db(self) -> SourceDatabase:
@@ -156,11 +159,36 @@ def exclusive(function: Function) -> Function:
                 hint="wait until it has ended, and repeat the command",
             )
 
-        lock = paths.state_dir() / "locks" / f"{re.sub(r'[^a-z0-9]', '_', flow)[:99]}.lock"
-        with wait.file_lock(lock, on_locked):
+        with wait.file_lock(_lock_path(flow), on_locked):
             return function(*args, **kwargs)
 
     return cast(Function, call)
+
+
+def _lock_path(flow: str) -> Path:
+    return paths.state_dir() / "locks" / f"{re.sub(r'[^a-z0-9]', '_', flow)[:99]}.lock"
+
+
+def is_being_changed(flow: str) -> bool:
+    """Return whether a command creates or removes parts of a flow now."""
+    return bool(wait.lock_owner_pid(_lock_path(flow)))
+
+
+def require_finished(flow: str, declared: Declaration, *continued: str) -> None:
+    """Raise LakeError if an interrupted command has removed parts of a flow.
+
+    Args:
+        flow: name of the flow.
+        declared: its declaration.
+        *continued: the commands that are continued now.
+    """
+    if declared.unfinished not in ("", *continued):
+        raise LakeError(
+            f"`workbench {declared.unfinished}` was interrupted: parts of flow {flow!r} are removed",
+            location=paths.display_path(folder(flow)),
+            expected="a flow with all its parts",
+            hint=f"repeat `workbench {declared.unfinished} --world {declared.world}`, which continues",
+        )
 
 
 def require_name(flow: str) -> None:
@@ -175,9 +203,36 @@ def require_name(flow: str) -> None:
 
 def write(flow: str, declared: Declaration) -> None:
     """Write flow.yaml, then the connector's JSON: `load` creates a missing one."""
+    write_declaration(flow, declared)
+    write_connector(flow, declared)
+
+
+def write_declaration(flow: str, declared: Declaration) -> None:
+    """Write flow.yaml."""
     text = yaml.safe_dump(declared.model_dump(), sort_keys=False, allow_unicode=True)
     paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
-    write_connector(flow, declared)
+
+
+def begin(flow: str, declared: Declaration, command: str) -> Declaration:
+    """Note in flow.yaml that a command begins to remove parts of a flow, and return the declaration with this note.
+
+    Until the command has written the declaration without it, all others are refused (see `require_finished`).
+    """
+    begun = declared.model_copy(update={"unfinished": command})
+    write_declaration(flow, begun)
+    return begun
+
+
+def storage(flow: str) -> dict[str, list[str]]:
+    """Return {source table: its storage (see `tables.storage`) at the last comparison}."""
+    path = folder(flow) / "storage.json"
+    return cast("dict[str, list[str]]", json.loads(path.read_bytes())) if path.exists() else {}
+
+
+def write_storage(flow: str, source: str, ids: list[str]) -> None:
+    """Store the storage of a source table that equals its lake table."""
+    text = json.dumps({**storage(flow), source: ids}, indent=2)
+    paths.write_private_file(folder(flow) / "storage.json", text.encode())
 
 
 def connector_path(flow: str) -> Path:

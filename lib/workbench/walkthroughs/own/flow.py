@@ -1,4 +1,4 @@
-"""A flow as a walkthrough: its captured tables, and what `follow` does with them."""
+"""A flow as a walkthrough: its captured tables, and how it is found and removed."""
 
 import base64
 import sys
@@ -23,7 +23,6 @@ from ...base import (
     paths,
     wait_until,
 )
-from ...base.wait import stop_on_signal
 from ...connect import configs
 from ...hudi import changes
 from ...source import postgres
@@ -35,11 +34,10 @@ from ..flow import CaptureFlow
 from ..resources import OWN_PREFIX, OwnedResources, OwnSource
 from ..steps import Product, Step, Steps
 from ..walkthrough import Walkthrough
-from . import adding, files, tables, values
+from . import files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
 
 LABEL = "captured"
-POLL_INTERVAL = 1  # seconds
 
 
 @dataclass(frozen=True)
@@ -104,6 +102,19 @@ class OwnFlow(CaptureFlow):
                 location=f"flow {self.name!r}, database {self.database}",
                 hint=f"`{command}`, then `workbench capture {self.declared.source} {names} --as {self.name} "
                 f"--world {world.name}`",
+            )
+
+    def require_slot(self, world: World) -> None:
+        """Raise LakeError if the slot is gone since tables were captured: changes from before a new one are lost."""
+        if not self.publication or len(self.uncompared(world)) == len(self.captures):
+            return
+        slot = self.config(world, self.connector)["slot.name"]
+        if slot not in {*postgres.all_slots(world)["slot_name"]}:
+            raise LakeError(
+                f"replication slot {slot} does not exist any more, so changes are lost",
+                location=f"flow {self.name!r}, source {self.declared.source!r}",
+                expected="the slot that the connector made at the first capture",
+                hint=f"`workbench recapture {self.name} --world {world.name}` takes a new snapshot",
             )
 
     def wait_until_captured(self, world: World) -> None:
@@ -201,6 +212,14 @@ class OwnFlow(CaptureFlow):
             or topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
         ]
         return super().ingest(spark, world, *filled, **options) if filled else {}
+
+    def is_being_changed(self) -> bool:
+        """Return whether a command creates or removes parts of the flow now."""
+        return files.is_being_changed(self.name)
+
+    def interrupted_command(self) -> str:
+        """Return the command that has removed parts of the flow and was interrupted, "" without one."""
+        return files.declaration(self.name).unfinished
 
     def restart_failed(self, world: World) -> None:
         """Restart a connector that has failed, once: the cause may be gone.
@@ -332,88 +351,27 @@ def _capture(connector: str, declared: Declaration, table: OwnTable) -> Capture:
     )
 
 
-def open_flow(world: World, flow: str, *, start: bool = True) -> tuple[World, OwnFlow]:
+def open_flow(
+    world: World, flow: str, *, start: bool = True, continued: str = ""
+) -> tuple[World, OwnFlow]:
     """Return the world of the source and the captured tables of a flow.
 
     Args:
         world: the world of the flow.
         flow: name of the flow.
         start: start the services of the flow that do not run.
+        continued: the command that is continued, if it was interrupted.
+
+    Raises:
+        LakeError: another command on the flow was interrupted; or as for `load`.
     """
     walkthrough = load(world, flow)
     captured = cast(OwnFlow, walkthrough.flow)
+    files.require_finished(flow, captured.declared, continued)
     at = world.source(captured.declared.source)
     if start:
         stack.ensure_running(at, *walkthrough.steps.services)
     return at, captured
-
-
-def follow(
-    world: World,
-    flow: str,
-    continuous: bool = False,
-    progress: Callable[[str], None] = print,
-) -> dict[str, hudi.Ingested]:
-    """Bring the changes that the source has committed so far into the lake.
-
-    Args:
-        world: the world.
-        flow: name of the flow.
-        continuous: continue with later changes until SIGTERM or Ctrl-C.
-        progress: called with one line per table that has changes.
-
-    Returns:
-        {lake table: counts} of the last round.
-    """
-    at, captured = open_flow(world, flow)
-    captured.require_same_tables(at)
-    spark, existing, tables = session(at), {*topics.names(at)}, list[hudi.Table]()
-    for each, capture in zip(captured.tables(at), captured.captures):
-        if captured.topic(at, capture.name) in existing:
-            tables.append(each)
-        else:  # its capture was interrupted, or failed
-            progress(
-                f"{capture.source} is left out, because it has no topic: repeat `workbench capture`, "
-                f"or `workbench forget {flow} {capture.source}`"
-            )
-    captured.restart_failed(at)
-    if not continuous:
-        captured.wait_until_captured(at)
-    known = {table.name: adding.added_columns(table) for table in tables}
-    with stop_on_signal() as stop:
-        while True:
-            counts = captured.ingest(spark, at, *tables, stop=stop.is_set)
-            _require_filled(world, captured, known, counts)
-            for table, ingested in counts.items():
-                if ingested.messages or not continuous:
-                    progress(f"{table}: {ingested!r}")
-            if not continuous or stop.wait(POLL_INTERVAL):
-                return counts
-
-
-def _require_filled(
-    world: World, captured: OwnFlow, known: dict[str, list[str]], counts: dict[str, hudi.Ingested]
-) -> None:
-    """Raise LakeError if an ingest has added a column whose value older rows lack.
-
-    Args:
-        world: the world of the flow.
-        captured: the flow.
-        known: {lake table: the added columns before the ingest}.
-        counts: {lake table: counts of the ingest}.
-    """
-    at = world.source(captured.declared.source)
-    for own in captured.declared.tables:
-        if own.name not in counts or not counts[own.name].messages:
-            continue
-        columns = adding.added_columns(captured.table(at, own.name))
-        new = [column for column in columns if column not in known[own.name]]
-        known[own.name] = columns
-        if new:
-            remedy = (
-                f"`workbench recapture {captured.name} --world {world.name}` takes a new snapshot"
-            )
-            adding.require_filled(at, captured, own, new, remedy)
 
 
 def describe_slots() -> list[str]:
@@ -446,7 +404,7 @@ def describe_slots() -> list[str]:
 
 def remaining(world: World, flow: str) -> dict[str, list[str]]:
     """Return what `forget` removes, {kind: names}."""
-    open_flow(world, flow)
+    open_flow(world, flow, continued=files.declaration(flow).unfinished)
     existing = load(world, flow).resources.remaining(world)
     return {kind: names for kind, names in existing.items() if names}
 
@@ -464,7 +422,8 @@ def forget(world: World, flow: str, *tables: str) -> None:
     Raises:
         LakeError: there is no such flow or table, or the flow is one of another world.
     """
-    declared = open_flow(world, flow)[1].declared
+    declared = files.declaration(flow)
+    open_flow(world, flow, continued=declared.unfinished)
     leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
     unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
     if unknown:
@@ -473,17 +432,21 @@ def forget(world: World, flow: str, *tables: str) -> None:
             expected=f"one of {', '.join(declared.sources)}",
         )
     if len(leaving) in (0, len(declared.tables)):
+        files.begin(flow, declared, f"forget {flow}")
         load(world, flow).reset(world)
     else:
         _remove_tables(world, flow, leaving)
 
 
 def _remove_tables(world: World, flow: str, leaving: Sequence[OwnTable]) -> None:
-    """Remove some tables of a flow; flow.yaml is written last, so that a repeated call continues."""
+    """Remove some tables of a flow; a repeated call continues."""
     declared = files.declaration(flow)
+    command = f"forget {flow} {' '.join(each.source for each in leaving)}"
+    files.require_finished(flow, declared, command)
+    files.begin(flow, declared, command)
     reduced = declared.with_tables([each for each in declared.tables if each not in leaving])
     files.write_connector(flow, reduced)
-    at, captured = open_flow(world, flow)
+    at, captured = open_flow(world, flow, continued=command)
     captured.publish(at, reduced)
     config = captured.config(at, captured.connector)
     landing.apply(at, captured.connector, config)
@@ -495,4 +458,4 @@ def _remove_tables(world: World, flow: str, leaving: Sequence[OwnTable]) -> None
         if declared.format == "avro":
             registry.delete(at, f"{topic}-key", f"{topic}-value")
         topics.delete(at, topic)
-    files.write(flow, reduced)
+    files.write(flow, reduced.model_copy(update={"unfinished": ""}))

@@ -30,6 +30,10 @@ MARIADB_COLUMNS = """
     WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.table_name = %s
       AND c.table_schema = %s ORDER BY c.ordinal_position"""
 
+MARIADB_STORAGE = """
+    SELECT concat_ws(' ', partition_name, subpartition_name, create_time) AS id FROM information_schema.partitions
+    WHERE table_schema = %s AND table_name = %s ORDER BY 1"""
+
 
 def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
     """Return a table as it is in the source now.
@@ -82,6 +86,13 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
         "rows": int(db.query(world, count, database=database)["n"][0]),
     }
     return table.model_copy(update=columns)
+
+
+def storage(at: World, declared: Declaration, source: str) -> list[str]:
+    """Return the ids of the storage of a source table and of its partitions; TRUNCATE replaces them."""
+    schema, _, name = source.rpartition(".")
+    query = MARIADB_STORAGE if declared.db is MARIADB else QUERIES["storage"]
+    return [*declared.db.query(at, query, [schema, name], declared.database)["id"]]
 
 
 def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:

@@ -1,0 +1,249 @@
+"""Commands of own flows that are interrupted, and what the source does without a change in its log."""
+
+import itertools
+
+import own_help
+import pytest
+from workbench import hudi, landing, operate
+from workbench.base.errors import LakeError, SourceError, WorkbenchError
+from workbench.source import postgres
+from workbench.topic import groups, topics
+from workbench.walkthroughs import own
+from workbench.walkthroughs.own import files
+
+DATABASE, FLOW = "commands_test", "orders"
+SCHEMA = """
+    DROP SCHEMA public CASCADE; CREATE SCHEMA public;
+    CREATE TABLE orders (id int PRIMARY KEY, note text);
+    INSERT INTO orders SELECT n, 'order ' || n FROM generate_series(1, 100) n;
+    CREATE TABLE visits (id int, day int, note text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
+    CREATE TABLE visits_1 PARTITION OF visits FOR VALUES FROM (1) TO (5);
+    CREATE TABLE visits_2 PARTITION OF visits FOR VALUES FROM (5) TO (9);
+    INSERT INTO visits SELECT n, 1 + n % 8, 'visit ' || n FROM generate_series(1, 100) n;
+    """
+# What the commands change. A kill between two of these calls is a kill at any time between both.
+CHANGES = [
+    (files, "write_declaration"),
+    (files, "write_connector"),
+    (files, "write_storage"),
+    (postgres, "create_publication"),
+    (postgres, "drop_publication"),
+    (postgres, "drop_slot"),
+    (topics, "create"),
+    (topics, "delete"),
+    (groups, "delete"),
+    (landing, "apply"),
+    (landing, "delete"),
+    (hudi, "ingest"),
+    (hudi, "register"),
+    (hudi, "label"),
+    (hudi, "drop"),
+]
+
+
+class Killed(BaseException):
+    """Not an Exception: no command recovers from it."""
+
+
+@pytest.fixture(scope="module")
+def server(world):
+    """The world with the source `bikes`."""
+    fields = {"user": world.postgres.admin_user, "password": world.postgres.admin_password}
+    changed = own_help.with_source(
+        world, host=world.postgres.host, port=world.postgres.port, database=DATABASE, **fields
+    )
+    postgres.create_database(changed, DATABASE)
+    yield changed
+    postgres.execute(world, f"DROP DATABASE {DATABASE} WITH (FORCE)", database="postgres")
+
+
+@pytest.fixture
+def orders(server):
+    """The same with new tables; afterwards there is no flow."""
+    execute(server, SCHEMA)
+    yield server
+    for name in own.names(server):
+        own.forget(server, name)
+
+
+def execute(world, statements):
+    return postgres.execute(world.source("bikes"), statements)
+
+
+def capture(world, *tables, **options):
+    return own.capture(world, "bikes", *tables, flow=FLOW, progress=lambda line: None, **options)
+
+
+def is_interrupted(monkeypatch, number, command):
+    """Run a command until it is about to make its change of this number; return whether it got there."""
+    calls = itertools.count(1)
+
+    def counted(function):
+        def call(*args, **values):
+            if next(calls) == number:
+                raise Killed
+            return function(*args, **values)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for owner, name in CHANGES:
+            patched.setattr(owner, name, counted(getattr(owner, name)))
+        try:
+            command()
+        except Killed:
+            return True
+    return False
+
+
+def require_refused_or_equal(world, command):
+    """After an interruption `follow` and `capture` name the command, or the lake equals the source."""
+    try:
+        own.follow(world, FLOW, progress=lambda line: None)
+    except LakeError as e:
+        refused = f"`workbench {command}` was interrupted.*`workbench {command} --world local`"
+        for call in (lambda: capture(world, "orders"), lambda: own.compare(world, FLOW)):
+            with pytest.raises(LakeError, match=f"(?s){refused}"):
+                call()
+        assert f"`workbench {command}` was interrupted" in str(e)
+        [seen] = operate.Watcher(world, FLOW).observe()
+        assert "command_interrupted" in {each.kind for each in seen.problems}, seen.problems
+    else:
+        own.compare(world, FLOW)
+
+
+# the steps of all three commands are interrupted in the drill, else each fifth one
+STRIDES = [pytest.param(1, marks=pytest.mark.drill), 5]
+
+
+@pytest.mark.parametrize("stride", STRIDES)
+def test_a_capture_that_is_interrupted_is_followed_or_continued(orders, spark, monkeypatch, stride):
+    for number in itertools.count(1, stride):
+        if not is_interrupted(monkeypatch, number, lambda: capture(orders, "orders", "visits")):
+            break
+        if number > stride:  # there is a flow
+            execute(orders, f"DELETE FROM orders WHERE id = {number}")
+            _follow_what_is_captured(orders)
+    assert number > 10
+    own.compare(orders, FLOW)
+
+
+def _follow_what_is_captured(world):
+    """`follow` may fail where the capture is incomplete; it must not mark the flow as complete."""
+    try:
+        own.follow(world, FLOW, progress=lambda line: None)
+    except WorkbenchError:
+        return
+
+
+@pytest.mark.parametrize("stride", STRIDES)
+def test_a_recapture_that_is_interrupted_is_refused_until_it_is_repeated(
+    orders, spark, monkeypatch, stride
+):
+    capture(orders, "orders", "visits")
+    for number in itertools.count(1, stride):
+        execute(
+            orders,
+            f"DELETE FROM orders WHERE id = {number}; UPDATE visits SET note = '{number}' WHERE id = 1",
+        )
+        if not is_interrupted(monkeypatch, number, lambda: own.recapture(orders, FLOW)):
+            break
+        require_refused_or_equal(orders, f"recapture {FLOW}")
+    assert number > 15
+    execute(orders, "DELETE FROM orders WHERE id = 99")
+    assert own.follow(orders, FLOW)["orders"].deletes == 1
+    own.compare(orders, FLOW)
+
+
+@pytest.mark.parametrize("stride", STRIDES)
+def test_a_forget_that_is_interrupted_is_refused_until_it_is_repeated(
+    orders, spark, monkeypatch, stride
+):
+    capture(orders, "orders", "visits")
+    for number in itertools.count(1, stride):
+        execute(orders, f"DELETE FROM orders WHERE id = {number}")
+        if not is_interrupted(monkeypatch, number, lambda: own.forget(orders, FLOW, "visits")):
+            break
+        require_refused_or_equal(orders, f"forget {FLOW} public.visits")
+    assert [each.source for each in own.declaration(FLOW).tables] == ["public.orders"]
+    own.compare(orders, FLOW)
+    for number in itertools.count(1, stride):
+        execute(orders, f"DELETE FROM orders WHERE id = {50 + number}")
+        if not is_interrupted(monkeypatch, number, lambda: own.forget(orders, FLOW)):
+            break
+        require_refused_or_equal(orders, f"forget {FLOW}")
+    assert own.names(orders) == []
+    assert [t for t in topics.names(orders) if t.startswith(f"own_{FLOW}")] == []
+
+
+def test_rows_that_are_removed_without_a_change_are_named(orders, spark, capsys):
+    """A new file with the same rows is no loss; TRUNCATE and a partition that leaves or joins with rows are."""
+    capture(orders, "orders", "visits")
+    execute(orders, "VACUUM FULL orders")
+    execute(orders, "CREATE TABLE visits_3 PARTITION OF visits FOR VALUES FROM (9) TO (12)")
+    own.follow(orders, FLOW)
+    text = capsys.readouterr().out
+    assert "public.orders: its storage" in text and "public.visits: its storage" in text
+    own.follow(orders, FLOW)
+    assert "its storage" not in capsys.readouterr().out
+    execute(orders, "ALTER TABLE visits DETACH PARTITION visits_1")
+    for _ in range(2):  # a repetition says the same
+        with pytest.raises(LakeError, match="(?s)visits were removed or added.*recapture"):
+            own.follow(orders, FLOW)
+    execute(orders, "ALTER TABLE visits ATTACH PARTITION visits_1 FOR VALUES FROM (1) TO (5)")
+    own.follow(orders, FLOW)
+    execute(orders, "TRUNCATE visits_2, orders; INSERT INTO visits VALUES (7, 7, 'after it')")
+    with pytest.raises(LakeError, match=f"(?s)orders were removed or added.*recapture {FLOW}"):
+        own.follow(orders, FLOW)
+    own.recapture(orders, FLOW)
+    own.follow(orders, FLOW)
+
+
+def test_a_recapture_validates_before_it_removes(orders, spark):
+    """A table that the check refuses, and a row that cannot be written: the lake stays as it was."""
+    capture(orders, "orders", "visits")
+    execute(orders, "ALTER TABLE visits REPLICA IDENTITY NOTHING")
+    with pytest.raises(SourceError, match="(?s)table public.visits.*REPLICA IDENTITY"):
+        own.recapture(orders, FLOW)
+    execute(orders, "ALTER TABLE visits REPLICA IDENTITY DEFAULT; DELETE FROM orders WHERE id = 1")
+    assert own.follow(orders, FLOW)["orders"].deletes == 1
+    own.forget(orders, FLOW, "orders")
+    execute(orders, "ALTER TABLE orders ALTER note SET NOT NULL")
+    capture(orders, "orders", partition=["note"])
+    execute(orders, "UPDATE orders SET note = repeat('long', 100) WHERE id = 2")
+    flow = own.load(orders, FLOW).flow
+    table = flow.table(orders.source("bikes"), "orders")
+    with pytest.raises(
+        LakeError, match="(?s)row of public.orders cannot be captured.*note.*recapture"
+    ):
+        own.recapture(orders, FLOW)
+    assert hudi.read(spark, table).count() == 99
+    execute(orders, "UPDATE orders SET note = 'short' WHERE id = 2")
+    own.recapture(orders, FLOW)
+    own.compare(orders, FLOW)
+
+
+def test_a_recapture_chooses_the_key_anew(orders, spark):
+    capture(orders, "orders")
+    execute(orders, "ALTER TABLE orders DROP CONSTRAINT orders_pkey, ADD PRIMARY KEY (id, note)")
+    own.recapture(orders, FLOW)
+    execute(
+        orders, "UPDATE orders SET note = 'moved' WHERE id = 1; DELETE FROM orders WHERE id = 2"
+    )
+    own.follow(orders, FLOW)
+    own.compare(orders, FLOW)
+    assert own.declaration(FLOW).tables[0].key == ["id", "note"]
+
+
+def test_a_slot_that_is_gone_is_named(orders, spark):
+    """Otherwise a new slot would begin at the end of the log."""
+    capture(orders, "orders")
+    landing.delete(orders.source("bikes"), f"own_{FLOW}")
+    [slot] = [s for s in postgres.all_slots(orders)["slot_name"] if s.endswith(f"own_{FLOW}")]
+    postgres.drop_slot(orders, slot, DATABASE)
+    execute(orders, "DELETE FROM orders WHERE id = 1")
+    for call in (lambda: own.follow(orders, FLOW), lambda: capture(orders, "orders")):
+        with pytest.raises(LakeError, match=f"(?s){slot} does not exist.*recapture {FLOW}"):
+            call()
+    own.recapture(orders, FLOW)
+    own.compare(orders, FLOW)
