@@ -15,7 +15,13 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from workbench import connect, explore, hudi, landing, operate, stack, trace, walkthroughs
 from workbench.base import wait_until
-from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
+from workbench.base.errors import (
+    CheckFailed,
+    ConnectorError,
+    LakeError,
+    SourceError,
+    WorkbenchError,
+)
 from workbench.source import mariadb, postgres
 from workbench.topic import dlq, groups, registry, topics
 from workbench.walkthroughs import own
@@ -389,7 +395,7 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
         ),
     ):
         execute(bikes, make)
-        with pytest.raises(LakeError, match=f"(?s)'bikes' is in use: {message}.*--as NAME"):
+        with pytest.raises(LakeError, match=f"(?s)'bikes' is in use: {message}.*--as bikes_2"):
             own.capture(bikes, "bikes", "stations")
         execute(bikes, remove)
     assert not own.folder().exists() or not list(own.folder().iterdir())
@@ -476,6 +482,34 @@ def test_a_table_leaves_its_flow(bikes, spark, capsys, monkeypatch):
     own.capture(bikes, "bikes", "riders")
     assert own.follow(bikes, "bikes")["stations"].upserts == 1
     own.compare(bikes, "bikes")
+
+
+def test_each_table_that_differs_is_shown(bikes, spark, capsys, monkeypatch):
+    for name in ("riders", "visits"):
+        execute(
+            bikes, f"CREATE TABLE {name} (id int PRIMARY KEY); INSERT INTO {name} VALUES (1), (2)"
+        )
+    own.capture(bikes, "bikes", "riders", "stations", "visits")
+    for name in ("riders", "visits"):
+        spark.sql(f"DELETE FROM bikes.{name} WHERE id = 2")
+    capsys.readouterr()
+    monkeypatch.setattr(comparing, "COMPARISONS", 1)
+    with pytest.raises(CheckFailed, match="public.riders = lake"):
+        own.compare(bikes, "bikes")
+    lines = [line for line in capsys.readouterr().out.splitlines() if " = lake" in line]
+    assert [line[:1] for line in lines] == ["✘", "✔", "✘"], lines
+
+
+def test_a_flow_whose_json_is_damaged_is_forgotten(bikes, spark):
+    own.capture(bikes, "bikes", "stations")
+    (own.folder("bikes") / "own_bikes.json").write_text("{")
+    for command in (own.follow, own.compare):
+        with pytest.raises(ConnectorError, match="(?s)not JSON.*own_bikes.json"):
+            command(bikes, "bikes")
+    remaining = own.remaining(bikes, "bikes")
+    assert "own_bikes" in remaining["connectors"] and remaining["publications"] == ["own_bikes"]
+    assert [name.endswith("own_bikes") for name in remaining["replication slots"]] == [True]
+    forget_all(bikes)  # also asserts that nothing is left
 
 
 INTERRUPTIONS = [
@@ -675,6 +709,19 @@ def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
     own.compare(bikes, "bikes")
     long = hudi.read(spark, own.load(bikes, "bikes").flow.table(bikes)).where("id = 2")
     assert long.selectExpr("length(note)").collect()[0][0] == 32_000
+
+
+def test_points_without_finite_coordinates_are_equal(bikes, spark):
+    execute(bikes, "CREATE TABLE places (id int PRIMARY KEY, place point)")
+    execute(bikes, "INSERT INTO places VALUES (1, point('Infinity', 1)), (2, NULL)")
+    own.capture(bikes, "bikes", "places")
+    execute(
+        bikes, "INSERT INTO places VALUES (3, point('-Infinity', 'NaN')), (4, point(1e100, -0.1))"
+    )
+    assert own.follow(bikes, "bikes")["places"].upserts == 2
+    own.compare(bikes, "bikes")
+    (result,) = operate.reconcile(bikes, "bikes")
+    assert result.is_equal, result
 
 
 def test_columns_with_other_values_in_raw_types_are_not_compared(bikes, spark, capsys):

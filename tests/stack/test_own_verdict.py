@@ -6,6 +6,7 @@ import re
 import own_help
 import pytest
 from hudi import HudiTableBuilder
+from workbench import operate
 from workbench.base.errors import SourceError
 from workbench.source import postgres, readiness
 from workbench.walkthroughs import own
@@ -85,8 +86,9 @@ REFUSED = {
     "seen": ("CREATE VIEW seen AS SELECT 1 AS id", "a view: changes of it cannot"),
     "kept": ("CREATE MATERIALIZED VIEW kept AS SELECT 1 AS id", "a materialized view"),
     "pg_catalog.pg_class": ("", "a table of the system"),
-    "x" * 64: (f"CREATE TABLE {'x' * 63} (id int PRIMARY KEY)", "there is no such table"),
-    "y" * 5000: ("", "there is no such table"),
+    "x" * 64: (f"CREATE TABLE {'x' * 63} (id int PRIMARY KEY)", "at most 63 bytes in PostgreSQL"),
+    "y" * 5000: ("", "at most 63 bytes in PostgreSQL"),
+    "ö" * 32: ("", "at most 63 bytes in PostgreSQL"),
     "made": (
         "CREATE TABLE made (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED,"
         " virtual int GENERATED ALWAYS AS (id * 3) VIRTUAL)",
@@ -214,6 +216,9 @@ def test_accepted_kinds_arrive(bikes):
             SourceError, match="(?s)created anew.*public.included.*forget bikes public"
         ):
             command(bikes, "bikes")
+    [observation] = operate.Watcher(bikes, "bikes").observe()
+    [replaced] = [each for each in observation.problems if each.kind == "table_replaced"]
+    assert "public.included was dropped" in replaced.text and "workbench capture" in replaced.step
     own.forget(bikes, "bikes", "public.included")
     own.capture(bikes, "bikes", "included")
     own.follow(bikes, "bikes")

@@ -233,8 +233,11 @@ def test_the_digits_of_numbers_without_precision_are_counted(bikes):
 def test_only_the_named_tables(bikes):
     report = readiness.check(bikes, "bikes", ["public.fine", 'Sta dt.Fahr"rad Ü', "public.tripps"])
     assert [*report.tables["table"]] == ['Fahr"rad Ü', "fine"]
-    assert problems(report)["table public.tripps"][0] == "there is no such table"
-    assert "trips" not in report.script().replace("tripps", "")
+    problem, statements = problems(report)["table public.tripps"]
+    assert problem == "there is no such table"
+    suggestion = next(each for each in statements if "did you mean" in each)
+    assert suggestion.startswith("-- did you mean 'public.trips'? valid: ")
+    assert "trips" not in report.script().replace("tripps", "").replace(suggestion, "")
 
 
 def test_a_user_of_the_connectors(bikes):

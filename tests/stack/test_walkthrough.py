@@ -179,6 +179,11 @@ def test_a_source_is_set_back_to_what_was_kept(world):
                 claim=f"{table} set back",
             )
         assert postgres.query(world, untouched, database=database).loc[0, "x"] == written
+        rename = "ALTER TABLE heads RENAME COLUMN {} TO {}"
+        postgres.execute(world, rename.format("body", "content"), database=database)
+        with pytest.raises(SourceError, match="public.heads has no column body any more"):
+            baseline.restore(world)
+        postgres.execute(world, rename.format("content", "body"), database=database)
         new = "INSERT INTO heads (body) VALUES ('the next') RETURNING id"
         assert postgres.query(world, new, database=database).loc[0, "id"] == 6, (
             "as it would have been at the beginning"

@@ -289,6 +289,8 @@ def test_a_difference(world, people):
     assert "&lt;b&gt;Ada" in html and "<b>Ada" not in html and "before and after" in html
     assert "no rows" not in html and found.title in html
     assert "before and after" in repr(found)
+    until_now = explore.diff(world, people, "t0")
+    assert until_now.cells.equals(found.cells) and "from t0 to 2026" in until_now.title
     nothing = explore.diff(world, people, "t1", "t1")
     assert (
         nothing.title.endswith("0 added, 0 removed, 0 changed") and repr(nothing) == nothing.title

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import socket
 import types
 from dataclasses import replace
@@ -13,14 +14,17 @@ import yaml
 from typer.testing import CliRunner
 from workbench import walkthroughs
 from workbench.base import params, paths, secrets
-from workbench.base.errors import ConnectorError, LakeError, SourceError
+from workbench.base.errors import CheckFailed, ConnectorError, LakeError, SourceError
+from workbench.checks.check_values import values_equal
 from workbench.cli.main import app
 from workbench.connect import configs
 from workbench.landing import sources
+from workbench.operate.observe import FlowReader
 from workbench.source import readiness
 from workbench.source.databases import POSTGRESQL
+from workbench.source.names import length_problem
 from workbench.walkthroughs import own, resources
-from workbench.walkthroughs.own import capturing, files
+from workbench.walkthroughs.own import capturing, comparing, files, values
 from workbench.walkthroughs.own import flow as own_flow
 from workbench.walkthroughs.own import tables as own_tables
 from workbench.walkthroughs.steps import Product
@@ -233,6 +237,150 @@ def test_the_slots_that_stay_are_listed_with_the_command_that_drops_them(world, 
     assert other_line.endswith(f"pg_drop_replication_slot('{prefix}mine')")
     assert "flow gone cannot be looked up" in failure
     assert [name for name, _ in own.declarations()] == ["bikes", "gone", "polled"]
+
+
+def test_the_slots_of_several_flows_on_one_server_are_listed_once(world, monkeypatch):
+    declare(world)
+    declare(world, "trams")
+    prefix = own_flow.postgres.slot_prefix(world)
+    rows = [(f"{prefix}own_trams", 1), (f"{prefix}own_bikes", 2), (f"{prefix}own_gone", 3)]
+    slots = pandas.DataFrame(rows, columns=["slot_name", "bytes_behind"])
+    monkeypatch.setattr(own_flow.params, "load", lambda name: world)
+    monkeypatch.setattr(own_flow.postgres, "all_slots", lambda at: slots)
+    assert [line.partition("to drop it: ")[2] for line in own.describe_slots()] == [
+        "workbench forget trams --world local",
+        "workbench forget bikes --world local",
+        f"psql: SELECT pg_drop_replication_slot('{prefix}own_gone')",
+    ]
+
+
+def test_a_damaged_json_of_the_connector_blocks_all_but_the_removal(world, monkeypatch):
+    declare(world)
+    path = own.folder("bikes") / "own_bikes.json"
+    intact = own.load(world, "bikes")
+    expected = intact.flow.config(world, "own_bikes"), intact.resources.topics(world)
+    removed = []
+    monkeypatch.setattr(own_flow.stack, "ensure_running", lambda *args: None)
+    monkeypatch.setattr(
+        walkthroughs.walkthrough.Walkthrough,
+        "reset",
+        lambda self, world: removed.append(
+            (self.flow.config(world, "own_bikes"), self.resources.topics(world))
+        ),
+    )
+    for content in (b"{", b"\xff\xfe\x00", None):
+        path.unlink()
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_bytes(content)
+        for function in (own.load, own.follow, own.compare):
+            with pytest.raises(ConnectorError, match="own_bikes.json"):
+                function(world, "bikes")
+        own.forget(world, "bikes")
+    assert removed == [expected] * 3
+
+
+def test_all_tables_are_compared_before_the_first_difference_ends_the_command(monkeypatch):
+    compared = []
+
+    def compare_table(at, flow, own, is_first):
+        compared.append(own)
+        if own != "b":
+            raise CheckFailed(f"{own} differs")
+
+    declared = types.SimpleNamespace(tables=["a", "b", "c"])
+    flow = types.SimpleNamespace(declared=declared, uncompared=lambda at: [])
+    monkeypatch.setattr(comparing, "open_flow", lambda world, flow_name: (None, flow))
+    monkeypatch.setattr(comparing, "require_tables", lambda at, flow: None)
+    monkeypatch.setattr(comparing, "compare_table", compare_table)
+    with pytest.raises(CheckFailed, match="a differs"):
+        own.compare(None, "bikes")
+    assert compared == ["a", "b", "c"]
+
+
+def test_a_point_without_finite_coordinates_equals_that_of_the_lake():
+    lake = {"x": float("-inf"), "y": float("nan")}
+    assert not values_equal({"x": "-Infinity", "y": "NaN"}, lake)
+    assert values_equal(values.with_numbers({"x": "-Infinity", "y": "NaN"}), lake)
+    assert not values_equal(values.with_numbers({"x": "Infinity", "y": "NaN"}), lake)
+    assert values_equal(values.with_numbers({"x": 1, "y": 2.5}), {"x": 1.0, "y": 2.5})
+    assert values.with_numbers(None) is None
+
+
+def test_a_free_name_can_be_the_name_of_a_flow(world):
+    declare(world)
+    declare(world, "bikes_2")
+    assert files.free_name("bikes") == "bikes_3"
+    for name in ("", "9", "No way", "a" * 5000, "ünder.world"):
+        files.require_name(files.free_name(name))
+    with pytest.raises(LakeError, match="(?s)'No way' is not the name of a flow.*--as no_way_2"):
+        capturing._open("No way", None, False)
+    requested = own.Declaration.model_validate({**FLOW, "raw": True})
+    with pytest.raises(
+        LakeError,
+        match="(?s)has the raw False.*--as bikes_3;.*`workbench forget bikes --world local`",
+    ):
+        capturing._open("bikes", requested, False)
+
+
+@pytest.mark.parametrize("changes", [{}, {"poll": "updated", "format": "json", "raw": True}])
+def test_the_command_of_a_hint_captures_a_table_with_its_options(world, monkeypatch, changes):
+    options = {
+        "key": ["a", "b"],
+        "declares_key": True,
+        "excluded": ["Preis €"],
+        "partition": ["day"],
+        "type": "mor",
+    }
+    declare(world, "their_bikes", tables=[{**TABLE, **options}], **changes)
+    calls = []
+    monkeypatch.setattr(own, "capture", lambda *args, **given: calls.append((args, given)))
+    flow = own.load(world, "their_bikes").flow
+    program, *arguments = shlex.split(flow.capture_command("public.trips"))
+    done = CliRunner().invoke(app, arguments)
+    assert (program, done.exit_code) == ("workbench", 0), done.output
+    [(positional, given)] = calls
+    assert (positional[0].name, *positional[1:]) == ("local", "bikes", "public.trips")
+    given.pop("progress")
+    assert given == {
+        "flow": "their_bikes",
+        "format": flow.declared.format,
+        "type": "mor",
+        "partition": ["day"],
+        "poll": flow.declared.poll,
+        "key": ["a", "b"],
+        "exclude": ["Preis €"],
+        "raw": flow.declared.raw,
+    }
+
+
+def test_a_table_that_was_created_anew_is_a_problem_of_its_own(world, monkeypatch):
+    visits = {**TABLE, "source": "public.visits", "name": "visits", "oid": 7}
+    declare(world, tables=[{**TABLE, "oid": 5}, visits])
+    flow, at = own.load(world, "bikes").flow, world.source("bikes")
+    asked = []
+
+    def query(at, statement, values, database):
+        asked.append(values)
+        return pandas.DataFrame({"name": ["public.visits"]})
+
+    monkeypatch.setattr(POSTGRESQL, "query", query)
+    changed = pandas.DataFrame({"name": ["public.trips", "public.visits"], "n": [0, 0]})
+    published = pandas.DataFrame({"publication": [], "table": []})
+    monkeypatch.setattr("workbench.operate.observe.postgres.query", lambda *args: changed)
+    monkeypatch.setattr("workbench.operate.observe.postgres.publications", lambda *args: published)
+    replaced, unpublished = FlowReader("bikes", at, flow)._observe_source()
+    assert asked == [[["public.trips", "public.visits"], [5, 7]]]
+    assert (replaced.kind, replaced.signal, replaced.level) == ("table_replaced", "source", "red")
+    assert "public.visits was dropped and created anew" in replaced.text
+    commands = re.findall("`(.*?)`", replaced.step)
+    assert commands[0] == "workbench forget bikes public.visits --world local"
+    assert commands[1] == flow.capture_command("public.visits")
+    assert unpublished.kind == "not_published" and "public.trips" in unpublished.text
+    assert unpublished.step.startswith("workbench recapture bikes --world local")
+    with pytest.raises(SourceError, match="(?s)created anew.*public.visits.*workbench forget"):
+        flow.require_same_tables(at)
 
 
 def test_a_flow_is_one_of_its_world(world):
@@ -494,3 +642,32 @@ def test_a_flow_file_that_is_no_plain_yaml(monkeypatch, tmp_path, name):
     (tmp_path / "bikes" / "flow.yaml").write_bytes(name.encode("utf-8", "surrogateescape"))
     with pytest.raises(LakeError, match="(?s)not a valid flow.*bikes/flow.yaml"):
         files.declaration("bikes")
+
+
+def test_a_flow_file_that_is_a_folder_or_cannot_be_decoded_is_left_out(world, capsys):
+    own_flow._warn.cache_clear()
+    for name in ("folder", "binary", "good"):
+        declare(world, name)
+    (own.folder("binary") / "flow.yaml").write_bytes(b"\x00\xff\xfe")
+    (own.folder("folder") / "flow.yaml").unlink()
+    (own.folder("folder") / "flow.yaml").mkdir()
+    assert own.names(world) == [name for name, _ in own.declarations()] == ["good"]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all("is left out: not a valid flow" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("engine", "table", "limit"),
+    [
+        ("postgres", "public." + "x" * 64, "63 bytes in PostgreSQL"),
+        ("postgres", "ö" * 32 + ".t", "63 bytes in PostgreSQL"),
+        ("mariadb", "shop." + "ö" * 65, "64 characters in MariaDB"),
+    ],
+)
+def test_a_name_that_the_server_would_cut_off_is_refused(world, engine, table, limit):
+    declared = own.Declaration.model_validate({**FLOW, "engine": engine})
+    draft = own.OwnTable.model_validate({**TABLE, "source": table})
+    with pytest.raises(SourceError, match=f"a name has at most {limit}"):
+        own_tables.describe(world, declared, draft)
+    assert length_problem("postgres", f"{'ö' * 31}.{'x' * 63}") == ""
+    assert length_problem("mariadb", f"shop.{'ö' * 64}") == ""

@@ -214,6 +214,41 @@ def test_a_missing_table_is_an_obstacle_and_small_tables_are_counted(monkeypatch
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "known", "problem", "steps"),
+    [
+        (
+            "share.station",
+            ["share.stations", "share.trips"],
+            "there is no such table",
+            ["-- did you mean 'share.stations'? valid: share.stations, share.trips"],
+        ),
+        ("share.station", ["x\nDROP TABLE y;"], "there is no such table", ["-- valid: x\\nDROP TABLE y;"]),
+        ("zzz", [f"public.table_{n}" for n in range(50)], "there is no such table", []),
+        ("zzz", [], "there is no such table", []),
+        ("public." + "x" * 64, [], "a name has at most 63 bytes in PostgreSQL", []),
+        ("y" * 5000, [], "a name has at most 63 bytes in PostgreSQL", []),
+    ],
+)  # fmt: skip
+def test_a_table_that_does_not_exist_is_named_with_a_similar_one(
+    monkeypatch, name, known, problem, steps
+):
+    kinds = pandas.DataFrame(columns=["name", "reason"])
+    none = tables().assign(counting="", sampling="", facts="")
+    answers = [server(OK).assign(statements=[""]), none, kinds, pandas.DataFrame({"name": known})]
+    monkeypatch.setattr(postgres, "query", lambda *args: answers.pop(0))
+    report = readiness.check(make_world(), "bikes", [name])
+    [[item, found, statements]] = report.obstacles.values.tolist()
+    assert (item, found) == (f"table {name}", problem)
+    assert statements == [readiness.CORRECT_NAME, *steps]
+    assert all(line.startswith("--") for line in report.script().split("\n"))
+
+
+def test_a_password_to_store_is_named(failing):
+    for text in ("password authentication failed", "Access denied for user", "secret x is not set"):
+        assert "workbench secret x" in failing(text).script()
+
+
 def test_the_queries_are_complete():
     assert {"postgres_server", "postgres_tables", "mariadb_server", "mariadb_tables", "slots"} <= {
         *QUERIES

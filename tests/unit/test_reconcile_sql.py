@@ -112,7 +112,7 @@ def test_a_result_is_shown_and_stored(tmp_path):
     (path,) = tmp_path.rglob("reconciliation.json")
     for damaged in (path.read_bytes()[:20], b"", b"[1]", b"null", b"{}", b"\xff"):
         path.write_bytes(damaged)
-        with pytest.raises(LakeError, match="run `workbench reconcile` again"):
+        with pytest.raises(LakeError, match="delete the file"):
             operate.last_reconciliation(world, table)
     hudi.drop(None, world, table)
     assert operate.last_reconciliation(world, table) is None

@@ -8,11 +8,26 @@ import pandas as pd
 import pytest
 from workbench import connect, hudi, landing, walkthroughs
 from workbench.base import files, params
-from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
+from workbench.base.errors import (
+    CheckFailed,
+    ConnectorError,
+    LakeError,
+    SourceError,
+    WorkbenchError,
+)
 from workbench.source import postgres
 from workbench.source.databases import MARIADB, PostgreSQL
+from workbench.walkthroughs import (
+    baseline,
+    log_based,
+    movies,
+    museum,
+    outbox,
+    resources,
+    steps,
+    walkthrough,
+)
 from workbench.walkthroughs import flow as flows
-from workbench.walkthroughs import log_based, movies, museum, outbox, resources, steps, walkthrough
 from workbench.walkthroughs.baseline import Baseline
 from workbench.walkthroughs.flow import CaptureFlow
 from workbench.walkthroughs.steps import Product
@@ -302,6 +317,29 @@ def test_the_topics_restart_if_they_hold_more_than_the_loaded_rows(
     assert outbox.walkthrough._restore_source(world) is bool(changed)
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: all_topics[:1])
     assert not museum.walkthrough._restore_source(world), "there are no topics to restart"
+
+
+def test_a_source_column_that_was_renamed_is_named_by_a_reset():
+    connection = SimpleNamespace(
+        execute=lambda statement, values: [("title",)], info=SimpleNamespace(dbname="moma")
+    )
+    with pytest.raises(
+        SourceError, match="(?s)public.artworks has no column title.*moma.*notebook"
+    ):
+        baseline._require_columns(connection, "public.artworks", "kept.copy", "public.artworks")
+    connection.execute = lambda statement, values: []
+    baseline._require_columns(connection, "public.artworks", "kept.copy", "public.artworks")
+
+
+def test_a_source_column_that_the_lake_lacks_is_a_difference(world, monkeypatch):
+    source = pd.DataFrame({"artist_id": [1], "renamed": ["Ada"]})
+    lake = pd.DataFrame({"artist_id": [1], "name": ["Ada"]})
+    monkeypatch.setattr(CaptureFlow, "rows", lambda *_: source)
+    frame = SimpleNamespace(columns=[*lake], toPandas=lambda: lake, where=lambda _: frame)
+    monkeypatch.setattr("workbench.walkthroughs.flow.hudi.read", lambda *_: frame)
+    table = museum.flow.tables(world, "artists")[0]
+    with pytest.raises(CheckFailed, match="column renamed: only in source"):
+        museum.flow.compare(None, world, table)
 
 
 def test_restored_tables_are_read_from_their_earlier_source(world, monkeypatch):

@@ -1,6 +1,7 @@
 """`workbench watch` without services: the texts of problems, thresholds, notifications, metrics."""
 
 import contextlib
+import re
 import socket
 import socketserver
 import string
@@ -68,6 +69,22 @@ def test_the_texts_of_each_problem_can_be_formatted():
         numbers = ("seconds", "mib", "hours", "ratio", "to_topic", "to_lake")
         found = problem(kind, "red", **{f: 1.0 if f in numbers else "x" for f in fields})
         assert found.level in ("amber", "red") and found.signal and found.step
+
+
+def test_the_commands_of_each_step_name_the_flow_and_the_world(world):
+    reader = FlowReader("payments", world, CaptureFlow([]))
+    fields = dict.fromkeys(("hint", "remedy"), "see the docs")
+    numbers = dict.fromkeys(("to_topic", "to_lake"), 1.0)
+    for kind, known in PROBLEMS.items():
+        step = known["step"].format(**{**reader._values, **fields, **numbers})
+        for command in re.findall("workbench [^;:,]*", step):
+            assert "--world local" in command, kind
+    steps = {
+        kind: known["step"].format(**{**reader._values, **fields, **numbers})
+        for kind, known in PROBLEMS.items()
+    }
+    assert steps["unread_old"].startswith("workbench ingest payments --world local")
+    assert steps["source_down"] == "workbench source check postgres --world local"
 
 
 @pytest.mark.parametrize(

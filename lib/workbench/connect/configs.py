@@ -120,7 +120,7 @@ def read(path: Path) -> dict[str, str]:
     """Return the content of a connector's JSON file, with its placeholders.
 
     Raises:
-        ConnectorError: the file is not a flat JSON object of strings, or has a duplicate key.
+        ConnectorError: the file is not a flat JSON object of strings, has a duplicate key, or cannot be read.
     """
     file = display_path(path)
 
@@ -138,6 +138,8 @@ def read(path: Path) -> dict[str, str]:
         raw = json.loads(text, object_pairs_hook=reject_duplicate_keys)
     except ValueError as e:
         raise ConnectorError(f"not JSON: {e}", location=file) from e
+    except (IsADirectoryError, PermissionError) as e:
+        raise ConnectorError(f"the file cannot be read: {e.strerror}", location=file) from e
     if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
         raise ConnectorError(
             "a connector configuration is a flat JSON object of strings",

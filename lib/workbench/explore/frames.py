@@ -151,7 +151,7 @@ def at(
 
 
 def diff(
-    world: World, table: Union[hudi.Table, str], since: str, until: str, *, where: str = "true"
+    world: World, table: Union[hudi.Table, str], since: str, until: str = "", *, where: str = "true"
 ) -> Diff:
     """Compare the rows of a table as of two instants, by key.
 
@@ -162,7 +162,7 @@ def diff(
         world: the world.
         table: the table, or its name (see `find`).
         since: label or instant.
-        until: label or instant.
+        until: label or instant; by default the last commit.
         where: a condition on the rows of both instants in Athena's SQL.
 
     Raises:
@@ -177,6 +177,7 @@ def diff(
             hint='name the columns of a key: dataclasses.replace(explore.find(…), key=("id",)); or compare '
             "the columns: explore.profile(…, against=…)",
         )
+    until = until or require_commits(table, "read")[-1].instant
     result = _compare(open_views(world, table, since, until, where))
     return replace(result, title=f"{table.name} from {since} to {until}: {result.title}")
 

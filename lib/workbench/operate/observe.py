@@ -7,7 +7,6 @@ import shutil
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -32,6 +31,7 @@ from ..source import postgres
 from ..topic import dlq, registry
 from ..walkthroughs.capture import Capture
 from ..walkthroughs.flow import CaptureFlow
+from ..walkthroughs.own import OwnFlow
 from .lake import SMALL_FILE_BYTES, WINDOW_S, LakeReader, quantiles
 from .messages import Offsets, TopicReader
 from .problems import LEVELS, Observation, Problem, level_of, problem
@@ -73,6 +73,21 @@ class Memory:
 MEMORY = TypeAdapter(Memory)
 
 
+def _remedies(name: str, world: World, flow: CaptureFlow) -> dict[str, str]:
+    """Return the values of the steps in problems.yaml that depend on the kind of flow."""
+    if isinstance(flow, OwnFlow):
+        return {
+            "source": flow.declared.source,
+            "deploy": f"`{flow.capture_command(flow.declared.sources[0])}`",
+            "ingest": f"workbench follow {name} --world {world.name}",
+        }
+    return {
+        "source": "postgres",
+        "deploy": "run the notebook on connectors",
+        "ingest": f"workbench ingest {name} --world {world.name}",
+    }
+
+
 class FlowReader:
     """Observes one flow again and again; it remembers what it saw.
 
@@ -88,7 +103,7 @@ class FlowReader:
     def __init__(self, name: str, world: World, flow: CaptureFlow):
         """Load what earlier observations saw."""
         self.name, self.world, self.flow, self.limits = name, world, flow, world.watch
-        self._problem = partial(problem, flow=name)
+        self._values = {"flow": name, "world": world.name, **_remedies(name, world, flow)}
         self.topics = {
             each.name: TopicReader(flow.topic(world, each.name), each.format, flow.db)
             for each in flow.captures
@@ -100,6 +115,9 @@ class FlowReader:
         ]
         self.memory = self._load_memory()
         self._retained: dict[str, deque[tuple[float, int]]] = {}
+
+    def _problem(self, kind: str, level: str = "", **values: Any) -> Problem:
+        return problem(kind, level, **self._values, **values)
 
     @property
     def _memory_file(self) -> Path:
@@ -302,7 +320,7 @@ class FlowReader:
                     yield from self._observe_slot(slot, slots.loc[slot], figures)
             yield from self._observe_source()
         except WorkbenchError as e:
-            yield self._problem("source_down", reason=e.location or e.message, source=self.name)
+            yield self._problem("source_down", reason=e.location or e.message)
 
     def _observe_slot(
         self, name: str, slot: pandas.Series, figures: dict[str, Any]
@@ -340,11 +358,17 @@ class FlowReader:
         return free / (retained - before) * (now - start) / 3600
 
     def _observe_source(self) -> Iterator[Problem]:
-        """Compare the tables with the publication, and their changes with the topics' messages."""
+        """Compare the tables with those that were captured, with the publication, and with the topics' messages."""
+        replaced = list[str]()
+        if isinstance(self.flow, OwnFlow):
+            replaced = self.flow.replaced_tables(self.world)
+            for table in replaced:
+                remedy = self.flow.replacement_remedy([table])
+                yield self._problem("table_replaced", table=table, remedy=remedy)
         frame = postgres.publications(self.world, self.flow.database)
         published = {*frame[frame["publication"] == self.flow.publication]["table"]}
         sources = [capture.source for capture in self.flow.captures]
-        for table in sorted({*sources} - published):
+        for table in sorted({*sources} - published - {*replaced}):
             yield self._problem("not_published", table=table, publication=self.flow.publication)
         rows = postgres.query(self.world, CHANGED_ROWS, [sources], self.flow.database)
         counts, now = dict(zip(rows["name"], map(int, rows["n"]))), time.time()

@@ -120,7 +120,7 @@ def last_reconciliation(world: World, table: Table) -> Optional[dict[str, Any]]:
         raise LakeError(
             f"the last comparison of {table.name} cannot be read",
             location=path,
-            hint="run `workbench reconcile` again",
+            hint="delete the file; the next comparison of the flow writes it anew",
         ) from e
 
 

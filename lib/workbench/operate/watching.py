@@ -124,7 +124,7 @@ class Watcher:
         }
         self._readers = {
             name: self._readers[name]
-            if name in self._readers and self._readers[name].flow.captures == flow.captures
+            if name in self._readers and _is_same(self._readers[name].flow, flow)
             else FlowReader(name, at, flow)
             for name, (at, flow) in watched.items()
         }
@@ -134,6 +134,12 @@ class Watcher:
 def _is_used(at: World, flow: CaptureFlow, deployed: Sequence[str]) -> bool:
     """Return whether a flow has a connector or a lake table."""
     return bool({*flow.deployed_connectors} & {*deployed}) or any(map(hudi.exists, flow.tables(at)))
+
+
+def _is_same(one: CaptureFlow, other: CaptureFlow) -> bool:
+    """Return whether two flows have the same tables; an own flow knows their numbers in the source, too."""
+    declared = [each.declared for each in (one, other) if isinstance(each, own.OwnFlow)]
+    return one.captures == other.captures and declared[:1] == declared[1:]
 
 
 def _close(consumer: Any) -> None:
@@ -207,7 +213,8 @@ def frame(observed: Sequence[Observation]) -> pd.DataFrame:
 def lines(observed: Sequence[Observation]) -> Iterator[tuple[str, str]]:
     """Yield (text, level): the table of all flows, then each problem with the next step."""
     if not observed:
-        yield "no flow is deployed: run a notebook on connectors, or `workbench capture`", "green"
+        text = "no flow is deployed: run a notebook on connectors, or capture tables of your own"
+        yield f"{text} (docs/your_own.md)", "green"
         return
     table = frame(observed).to_string(index=False).splitlines()
     yield table[0], ""

@@ -125,6 +125,11 @@ JOIN pg_index i ON i.indrelid = t.attrelid AND i.indisprimary
 WHERE t.attrelid = %s::regclass AND k.attrelid = %s::regclass AND t.attnum > 0 AND t.attgenerated = ''
 ORDER BY t.attnum
 
+-- name: lost_columns
+-- The columns of a copy that its table does not have.
+SELECT k.attname FROM pg_attribute k WHERE k.attrelid = %s::regclass AND k.attnum > 0 AND NOT EXISTS (
+    SELECT FROM pg_attribute t WHERE t.attrelid = %s::regclass AND t.attname = k.attname) ORDER BY k.attnum
+
 -- name: existing_objects
 -- Which of these schemas and tables exist.
 SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL

@@ -13,12 +13,13 @@ import pandas
 from psycopg import sql
 from rich.filesize import decimal as format_size
 
-from ..base import SourceError, WorkbenchError, World, yaml_files
+from ..base import SourceError, WorkbenchError, World, did_you_mean, yaml_files
 from ..base.params import MySql, Postgres
 from ..base.terminal import escape_unprintable
 from ..base.text import plural
 from ..stack.doctor import Finding
 from . import mariadb, postgres
+from .names import length_problem
 from .queries import QUERIES
 
 HINTS = yaml_files.load(Path(__file__).with_suffix(".yaml"))
@@ -153,6 +154,8 @@ def check(
         frames = query(source, names, [*options.excluded])
         missing = [each for each in tables or () if f"table {each}" not in {*frames[1]["item"]}]
         reasons = _other_kinds(source, engine, missing)
+        unknown = [each for each in missing if each not in reasons]
+        known = _table_names(source, engine) if unknown else []
     except WorkbenchError as e:
         return Report(
             world.name,
@@ -161,13 +164,37 @@ def check(
             pandas.DataFrame(columns=COLUMNS),
             note,
         )
-    rows = [
-        (f"table {each}", "", reasons.get(each, "there is no such table"), [CORRECT_NAME])
-        for each in missing
-    ]
+    rows = [_missing_row(engine, each, reasons.get(each, ""), known) for each in missing]
     frames[0] = pandas.concat([frames[0], pandas.DataFrame(rows, columns=COLUMNS)])
     command = f"workbench capture {name} {{}} --world {world.name}"
     return Report(world.name, name, frames[0], _judged(frames[1], options, command), note)
+
+
+def _missing_row(
+    engine: str, name: str, reason: str, known: Sequence[str]
+) -> tuple[str, str, str, list[str]]:
+    """Return the row of a report for a name that is no table to capture.
+
+    Args:
+        engine: kind of the database.
+        name: the name.
+        reason: what it is instead; "" if there is nothing of this name.
+        known: the tables of the database.
+    """
+    steps = [CORRECT_NAME]
+    suggestion = did_you_mean(name, known) if known and not reason else ""
+    if suggestion:  # a line break in a name would end the comment
+        steps.append(escape_unprintable(f"-- {suggestion}"))
+    problem = reason or length_problem(engine, name) or "there is no such table"
+    return f"table {name}", "", problem, steps
+
+
+def _table_names(world: World, engine: str) -> list[str]:
+    """Return the tables of the source's database, without those of the system."""
+    if engine == "postgres":
+        return [*postgres.query(world, QUERIES["postgres_table_names"])["name"]]
+    values = [world.mysql.database] * 2
+    return [*mariadb.query(world, QUERIES["mariadb_table_names"], values)["name"]]
 
 
 def _other_kinds(world: World, engine: str, names: list[str]) -> dict[str, str]:
@@ -288,9 +315,12 @@ def _connection_failure(server: Union[Postgres, MySql], error: WorkbenchError) -
     """Return the only row of `Report.server` if the server cannot be queried."""
     problem = f"{error.message}: {error.location}"
     texts = _first_match("connection_failures", problem)
-    names = {"user": server.admin_user, "database": server.database}
-    quoted = {key: sql.Identifier(name) for key, name in names.items()}
-    statements = [sql.SQL(text).format(**quoted).as_string(None) for text in texts]
+    values = {
+        "user": sql.Identifier(server.admin_user),
+        "database": sql.Identifier(server.database),
+        "secret": sql.SQL(server.admin_password.name),
+    }
+    statements = [sql.SQL(text).format(**values).as_string(None) for text in texts]
     return pandas.DataFrame([("connection", "failed", problem, statements)], columns=COLUMNS)
 
 

@@ -238,6 +238,17 @@ SELECT n.nspname || '.' || t.relname AS name, CASE
 FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace LEFT JOIN pg_class r ON r.oid = pg_partition_root(t.oid)
 WHERE n.nspname || '.' || t.relname = ANY(%s)
 
+-- name: postgres_table_names
+SELECT n.nspname || '.' || t.relname AS name FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+WHERE t.relkind IN ('r', 'p') AND NOT t.relispartition AND t.relpersistence <> 't'
+AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
+
+-- name: mariadb_table_names
+-- Parameter: the database (twice); '' is any.
+SELECT concat(table_schema, '.', table_name) AS name FROM information_schema.tables
+WHERE (%s = '' OR table_schema = %s) AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
+AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+
 -- name: mariadb_server
 -- Parameters: the database.
 WITH me AS (

@@ -12,7 +12,7 @@ from typing import Any, Optional, Sequence
 import psycopg
 from psycopg import sql
 
-from ..base import World
+from ..base import SourceError, World
 from ..source import postgres
 from ..source.names import format_sql, identifier
 from ..source.queries import QUERIES
@@ -62,7 +62,7 @@ class Baseline:
             The number of changed rows.
 
         Raises:
-            SourceError: there is no copy; nothing is changed.
+            SourceError: there is no copy, or a table lacks a column of its copy; nothing is changed.
         """
         with postgres.session(world, self.database) as c, c.transaction():
             # without triggers and foreign keys: the rows are restored as they were
@@ -91,9 +91,23 @@ def _scalar(c: psycopg.Connection, query: str, *names: sql.Identifier) -> Any:
     return row[0] if row else None
 
 
+def _require_columns(c: psycopg.Connection, table: str, copy: str, source: str) -> None:
+    """Raise SourceError if a table lacks a column of its copy, whose values could not be restored."""
+    lost = [column for (column,) in c.execute(QUERIES["lost_columns"], [copy, source])]
+    if lost:
+        raise SourceError(
+            f"the source table {table} has no column {', '.join(lost)} any more: it was renamed or dropped",
+            location=f"database {c.info.dbname}",
+            expected="the columns that the table had when it was loaded",
+            hint="run the notebook on the source database, which loads the tables anew; or give the column its "
+            "name back",
+        )
+
+
 def _restore_table(c: psycopg.Connection, table: str) -> int:
     source, copy = identifier(table), _copy_name(table)
     name = source.as_string(c)
+    _require_columns(c, table, copy.as_string(c), name)
     columns = c.execute(QUERIES["columns_and_keys"], [name, copy.as_string(c)]).fetchall()
     all_columns = [column for column, _ in columns]
     keys = [column for column, is_key in columns if is_key]

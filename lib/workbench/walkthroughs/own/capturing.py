@@ -243,7 +243,7 @@ def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:
     Raises:
         LakeError: the flow has other options, or a name that cannot be used.
     """
-    files.require_name(flow)
+    files.require_name(flow, hint=f"--as {files.free_name(flow)}")
     if not (files.folder(flow) / "flow.yaml").exists():
         return requested
     declared = files.declaration(flow)
@@ -254,7 +254,8 @@ def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:
             raise LakeError(
                 f"flow {flow!r} has the {option} {getattr(declared, option)!r}, not {value!r}",
                 location=paths.display_path(files.folder(flow)),
-                hint=f"choose another name: --as NAME; or first `workbench forget {flow}`",
+                hint=f"choose another name: --as {files.free_name(flow)}; "
+                f"or first `workbench forget {flow} --world {declared.world}`",
             )
     return declared
 
@@ -279,7 +280,8 @@ def _require_unused(at: World, flow: str, declared: Declaration) -> None:
         raise LakeError(
             f"the name {flow!r} is in use: {', '.join(used)}",
             location=f"source {declared.source!r}; no flow in {paths.display_path(files.folder())} made it",
-            hint="choose another name: --as NAME; or remove what is obsolete. Nothing was changed",
+            hint=f"choose another name: --as {files.free_name(flow)}; or remove what is obsolete. "
+            "Nothing was changed",
         )
 
 
@@ -319,7 +321,7 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
     if len({*lake_names}) < len(lake_names):
         raise LakeError(
             f"several tables would have the same name in the lake: {', '.join(sorted(lake_names))}",
-            hint="capture one of them with another flow: --as NAME",
+            hint=f"capture one of them with another flow: --as {files.free_name(declared.source)}",
         )
     return [*known.values()][len(declared.tables) :]
 
@@ -360,7 +362,8 @@ def _require_same(at: World, declared: Declaration, own: OwnTable, draft: OwnTab
         if value and {*value} != {*getattr(own, option)}:
             raise LakeError(
                 f"the flow has {own.source} with the {option} {getattr(own, option)!r}, not {value!r}",
-                hint="leave the option out, or capture the table with another flow: --as NAME",
+                hint="leave the option out, or capture the table with another flow: "
+                f"--as {files.free_name(declared.source)}",
             )
     return {*excluded}
 

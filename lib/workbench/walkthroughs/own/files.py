@@ -2,8 +2,10 @@
 
 import functools
 import inspect
+import itertools
 import json
 import re
+import shlex
 import zlib
 from pathlib import Path
 from typing import Any, Callable, Literal, TypeVar, cast
@@ -137,7 +139,7 @@ def declaration(flow: str) -> Declaration:
             location=str(path),
             expected="a flow that `workbench capture` made",
         ) from None
-    except (yaml.YAMLError, ValidationError) as e:
+    except (OSError, yaml.YAMLError, ValidationError) as e:  # OSError: a folder, or not readable
         raise LakeError(f"not a valid flow: {e}", location=paths.display_path(path)) from None
 
 
@@ -191,14 +193,42 @@ def require_finished(flow: str, declared: Declaration, *continued: str) -> None:
         )
 
 
-def require_name(flow: str) -> None:
+def require_name(flow: str, hint: str = "") -> None:
     """Raise LakeError if a flow cannot have this name, which becomes a folder, a topic and a slot."""
     if not FLOW_NAME.fullmatch(flow):
         raise LakeError(
             f"{flow!r} is not the name of a flow",
             expected="a small letter, then small letters, digits and _; 30 at most",
-            hint="--as NAME",
+            hint=hint,
         )
+
+
+def free_name(name: str) -> str:
+    """Return a similar name that a new flow can have."""
+    similar = re.sub(r"[^a-z0-9_]", "_", name.lower()).lstrip("0123456789_") or "flow"
+    candidates = (f"{similar[:25]}_{number}" for number in itertools.count(2))
+    return next(each for each in candidates if not folder(each).exists())
+
+
+def capture_command(flow: str, declared: Declaration, table: OwnTable) -> str:
+    """Return the command that captures a table of a flow again, with its options."""
+    command = ["workbench", "capture", declared.source, table.source, "--as", flow]
+    command += ["--format", declared.format]
+    if declared.poll:
+        command += ["--poll", declared.poll]
+    if declared.raw:
+        command.append("--raw")
+    if table.type:
+        command += ["--type", table.type]
+    key = table.key if table.declares_key else []
+    for option, columns in (
+        ("--key", key),
+        ("--exclude", table.excluded),
+        ("--partition", table.partition),
+    ):
+        for column in columns:
+            command += [option, column]
+    return shlex.join([*command, "--world", declared.world])
 
 
 def write(flow: str, declared: Declaration) -> None:
@@ -247,6 +277,13 @@ def write_connector(flow: str, declared: Declaration) -> None:
     """
     path = connector_path(flow)
     existing = configs.read(path) if path.exists() else {}
+    config = connector_config(flow, declared, existing)
+    if existing != config:
+        paths.write_private_file(path, json.dumps(config, indent=2).encode())
+
+
+def connector_config(flow: str, declared: Declaration, existing: dict[str, str]) -> dict[str, str]:
+    """Return the connector's JSON: the existing one, or else the template, with the tables of a flow."""
     sources = ",".join(declared.sources)
     lists = {"table.whitelist": sources}
     if not declared.poll:
@@ -258,12 +295,10 @@ def write_connector(flow: str, declared: Declaration) -> None:
         }
         if declared.db is MARIADB:
             lists |= _mariadb_lists(declared.tables, existing)
-    template = _template(path.stem, declared)
+    template = _template(OWN_PREFIX + flow, declared)
     required = {key: template[key] for key in TEMPLATES["required"] if key in template}
     config = {**required, **(existing or template), **lists}
-    config = {key: value for key, value in config.items() if value}
-    if existing != config:
-        paths.write_private_file(path, json.dumps(config, indent=2).encode())
+    return {key: value for key, value in config.items() if value}
 
 
 def _mariadb_lists(tables: list[OwnTable], existing: dict[str, str]) -> dict[str, str]:

@@ -87,21 +87,35 @@ class OwnFlow(CaptureFlow):
                 world, self.publication, declared.sources, self.database, declared.excluded
             )
 
-    def require_same_tables(self, world: World) -> None:
-        """Raise SourceError if a table was dropped and created anew, whose changes are not published."""
+    def replaced_tables(self, world: World) -> list[str]:
+        """Return the tables that were dropped and created anew, whose changes are not published."""
         known = {own.source: own.oid for own in self.declared.tables if own.oid}
         if not known or not self.publication:
-            return
+            return []
         values = [[*known], [*known.values()]]
-        replaced = self.db.query(world, QUERIES["replaced_tables"], values, self.database)["name"]
-        if len(replaced):
-            names = " ".join(replaced)
-            command = f"workbench forget {self.name} {names} --world {world.name}"
+        return [*self.db.query(world, QUERIES["replaced_tables"], values, self.database)["name"]]
+
+    def replacement_remedy(self, replaced: Sequence[str]) -> str:
+        """Return the commands that capture tables again that were created anew."""
+        commands = [
+            f"workbench forget {self.name} {' '.join(replaced)} --world {self.declared.world}"
+        ]
+        commands += [self.capture_command(each) for each in replaced]
+        return ", then ".join(f"`{each}`" for each in commands)
+
+    def capture_command(self, source: str) -> str:
+        """Return the command that captures a table of the flow, with its options."""
+        own = next(each for each in self.declared.tables if each.source == source)
+        return files.capture_command(self.name, self.declared, own)
+
+    def require_same_tables(self, world: World) -> None:
+        """Raise SourceError if a table was dropped and created anew."""
+        replaced = self.replaced_tables(world)
+        if replaced:
             raise SourceError(
                 f"dropped and created anew in the source, so that no change arrives: {', '.join(replaced)}",
                 location=f"flow {self.name!r}, database {self.database}",
-                hint=f"`{command}`, then `workbench capture {self.declared.source} {names} --as {self.name} "
-                f"--world {world.name}`",
+                hint=self.replacement_remedy(replaced),
             )
 
     def require_slot(self, world: World) -> None:
@@ -140,7 +154,7 @@ class OwnFlow(CaptureFlow):
             timeout=120,
             interval=0.1,
             failure_reason=lambda: connect.failure(world, self.connector),
-            hint="`workbench watch --once` reports what is wrong with the flow",
+            hint=f"`workbench watch {self.name} --once --world {world.name}` reports what is wrong with the flow",
         )
 
     def _mark(self, world: World) -> Callable[[], bool]:
@@ -237,7 +251,7 @@ class OwnFlow(CaptureFlow):
         command = f"workbench forget {self.name} {capture.source} --world {world.name}"
         return (
             "update the row: a later message of its key settles the dead letter. Or run "
-            f"`{command}`, and capture the table again"
+            f"`{command}`, then `{self.capture_command(capture.source)}`"
         )
 
 
@@ -276,12 +290,14 @@ def _warn(text: str) -> None:
     print(" ".join(text.split()), file=sys.stderr)
 
 
-def load(world: World, flow: str) -> Walkthrough:
+def load(world: World, flow: str, *, removes: bool = False) -> Walkthrough:
     """Return an own flow as a walkthrough.
 
     Args:
         world: the world of the flow.
         flow: name of the flow.
+        removes: whether the flow is to be removed, also if the JSON of its connector is damaged: the names of
+            what the connector made follow from that of the flow.
 
     Raises:
         LakeError: there is no such flow, its files are not valid, or it is a flow of another world.
@@ -298,7 +314,12 @@ def load(world: World, flow: str) -> Walkthrough:
     path = files.connector_path(flow)
     if not path.exists():  # deleted, or a capture was interrupted
         files.write_connector(flow, declared)
-    raw = configs.read(path)
+    try:
+        raw = configs.read(path)
+    except ConnectorError:
+        if not removes:
+            raise
+        raw = files.connector_config(flow, declared, {})
 
     def config(world: World, name: str) -> dict[str, str]:
         return configs.fill(world.source(declared.source), raw, paths.display_path(path), name)
@@ -352,7 +373,7 @@ def _capture(connector: str, declared: Declaration, table: OwnTable) -> Capture:
 
 
 def open_flow(
-    world: World, flow: str, *, start: bool = True, continued: str = ""
+    world: World, flow: str, *, start: bool = True, continued: str = "", removes: bool = False
 ) -> tuple[World, OwnFlow]:
     """Return the world of the source and the captured tables of a flow.
 
@@ -361,13 +382,15 @@ def open_flow(
         flow: name of the flow.
         start: start the services of the flow that do not run.
         continued: the command that is continued, if it was interrupted.
+        removes: as in `load`; the flow may be one whose command was interrupted.
 
     Raises:
         LakeError: another command on the flow was interrupted; or as for `load`.
     """
-    walkthrough = load(world, flow)
+    walkthrough = load(world, flow, removes=removes)
     captured = cast(OwnFlow, walkthrough.flow)
-    files.require_finished(flow, captured.declared, continued)
+    if not removes:
+        files.require_finished(flow, captured.declared, continued)
     at = world.source(captured.declared.source)
     if start:
         stack.ensure_running(at, *walkthrough.steps.services)
@@ -380,7 +403,8 @@ def describe_slots() -> list[str]:
     The servers retain their log for these slots while the workbench is stopped. A server of the stack is left
     out: it stops, too.
     """
-    lines = dict[str, None]()
+    # by host, port and name: several flows may have one server
+    lines, commands, failures = dict[Any, str](), dict[Any, str](), list[str]()
     for flow, declared in declarations():
         try:
             at = params.load(declared.world).source(declared.source)
@@ -388,24 +412,25 @@ def describe_slots() -> list[str]:
                 continue
             slots, prefix = postgres.all_slots(at), postgres.slot_prefix(at)
         except WorkbenchError as e:
-            lines[f"the replication slot of flow {flow} cannot be looked up: {e.message}"] = None
+            failures.append(f"the replication slot of flow {flow} cannot be looked up: {e.message}")
             continue
+        host, port = at.postgres.host, at.postgres.port
+        command = f"workbench forget {flow} --world {declared.world}"
+        commands[host, port, f"{prefix}{OWN_PREFIX}{flow}"] = command
         for slot in slots[slots["slot_name"].str.startswith(prefix)].itertuples():
-            drop = f"psql: SELECT pg_drop_replication_slot('{slot.slot_name}')"
-            if slot.slot_name == f"{prefix}{OWN_PREFIX}{flow}":
-                drop = f"workbench forget {flow} --world {declared.world}"
             size = format_size(slot.bytes_behind)
-            lines[
+            lines[host, port, slot.slot_name] = (
                 f"replication slot {slot.slot_name} (source {declared.source}) retains {size} of the server's log, "
-                f"and more until its connector runs again; to drop it: {drop}"
-            ] = None
-    return [*lines]
+                "and more until its connector runs again; to drop it: "
+            )
+    drops = {key: f"psql: SELECT pg_drop_replication_slot('{key[-1]}')" for key in lines} | commands
+    return [*(line + drops[key] for key, line in lines.items()), *failures]
 
 
 def remaining(world: World, flow: str) -> dict[str, list[str]]:
     """Return what `forget` removes, {kind: names}."""
-    open_flow(world, flow, continued=files.declaration(flow).unfinished)
-    existing = load(world, flow).resources.remaining(world)
+    open_flow(world, flow, removes=True)
+    existing = load(world, flow, removes=True).resources.remaining(world)
     return {kind: names for kind, names in existing.items() if names}
 
 
@@ -422,8 +447,7 @@ def forget(world: World, flow: str, *tables: str) -> None:
     Raises:
         LakeError: there is no such flow or table, or the flow is one of another world.
     """
-    declared = files.declaration(flow)
-    open_flow(world, flow, continued=declared.unfinished)
+    declared = open_flow(world, flow, removes=True)[1].declared
     leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
     unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
     if unknown:
@@ -433,7 +457,7 @@ def forget(world: World, flow: str, *tables: str) -> None:
         )
     if len(leaving) in (0, len(declared.tables)):
         files.begin(flow, declared, f"forget {flow}")
-        load(world, flow).reset(world)
+        load(world, flow, removes=True).reset(world)
     else:
         _remove_tables(world, flow, leaving)
 

@@ -76,8 +76,8 @@ def _followed_tables(
             followed.append(captured.table(at, own.name))
         else:
             progress(
-                f"{own.source} is left out, because its capture was interrupted or failed: repeat `workbench "
-                f"capture {captured.declared.source} {own.source} --as {captured.name} --world {at.name}`, or "
+                f"{own.source} is left out, because its capture was interrupted or failed: repeat "
+                f"`{captured.capture_command(own.source)}`, or "
                 f"`workbench forget {captured.name} {own.source} --world {at.name}`"
             )
     return followed

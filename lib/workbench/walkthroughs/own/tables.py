@@ -1,12 +1,15 @@
 """The user's own tables: what a capture needs to know of them. `readiness.check` says which are refused."""
 
+import shlex
+
 from psycopg import sql
 
 from ...base import SourceError, World
 from ...base.text import plural
 from ...source.databases import MARIADB
-from ...source.names import identifier
+from ...source.names import identifier, length_problem
 from ...source.queries import QUERIES
+from . import files
 from .files import Declaration, OwnTable
 from .values import base_type
 
@@ -48,6 +51,8 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
             its column.
     """
     db, database = declared.db, declared.database
+    if problem := length_problem(declared.engine, table.source):
+        raise SourceError(problem, location=f"{table.source[:100]}… in database {database}")
     schema, _, name = table.source.rpartition(".")
     query = MARIADB_COLUMNS if db is MARIADB else QUERIES["own_columns"]
     catalog = db.query(world, query, [name, schema], database).set_index("name")
@@ -59,20 +64,23 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
             location=f"{table.source} in database {database}",
             expected="table or schema.table, as the database spells it; no view",
         )
+    another_flow = f"--as {files.free_name(declared.source)}"
     loose = [*catalog.index[catalog["has_default"].astype(bool)]]
     if loose and declared.format == "avro":
         raise SourceError(
             f"in Avro a null of {', '.join(loose)} would arrive as the column's default",
             location=f"{table.source} in database {database}",
-            hint="--format json; a flow that has the table is forgotten first. Or ALTER TABLE … ALTER COLUMN … "
-            "DROP DEFAULT, or SET NOT NULL",
+            hint=f"capture the table with another flow: --format json {another_flow}. Or "
+            + " ".join(_drop_default(declared, table.source, column) for column in loose),
         )
     if declared.format == "json" and len(catalog) > MAX_JSON_COLUMNS:
+        last = str(catalog.index[catalog["key_position"] == 0][-1])
         raise SourceError(
             f"{table.source} has {len(catalog)} columns: each batch of JSON messages would take minutes to plan",
             location=f"database {database}",
             expected=f"at most {MAX_JSON_COLUMNS} columns in a flow of JSON messages",
-            hint="--format avro, with another flow: --as NAME; or leave columns out: --exclude COLUMN",
+            hint=f"capture the table with another flow: --format avro {another_flow}; or leave columns out, "
+            f"such as --exclude {shlex.quote(last)}",
         )
     natural = catalog[catalog["key_position"] > 0].sort_values("key_position")
     key = table.key if table.declares_key else [*natural.index]
@@ -93,6 +101,14 @@ def storage(at: World, declared: Declaration, source: str) -> list[str]:
     schema, _, name = source.rpartition(".")
     query = MARIADB_STORAGE if declared.db is MARIADB else QUERIES["storage"]
     return [*declared.db.query(at, query, [schema, name], declared.database)["id"]]
+
+
+def _drop_default(declared: Declaration, table: str, column: str) -> str:
+    """Return the statement that removes the default of a column."""
+    names = identifier(table), sql.Identifier(column)
+    statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT;").format(*names)
+    text = statement.as_string(None)
+    return text.replace('"', "`") if declared.db is MARIADB else text
 
 
 def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:

@@ -1,6 +1,7 @@
 """The values of a source table as the lake has them: their types, and SQL that returns them."""
 
 import re
+from typing import Any
 
 from ... import hudi
 from ...base import World
@@ -57,6 +58,13 @@ def _comparable_value(rules: dict[str, str], kind: str, value: str) -> str:
     if not rule and kind.endswith("[]"):
         rule = rules["[]"].replace("<>", _comparable_value(rules, kind[:-2], "e"))
     return (rule or rules[""]).replace("{}", value)
+
+
+def with_numbers(point: Any) -> Any:
+    """Return a point with numbers as coordinates: PostgreSQL's JSON has infinity and NaN as texts."""
+    if not isinstance(point, dict):
+        return point
+    return {axis: float(number) for axis, number in point.items()}
 
 
 def base_type(kind: str) -> str:
