@@ -77,7 +77,7 @@ RARE = {
     '"char"',
 }
 RARE |= {"numeric(5,-2)", "numeric(60,5)"}
-# Debezium sends null for them. In a column that is NOT NULL they stop the connector.
+# Debezium sends null for them, if they are numerics. In a column that is NOT NULL they stop the connector.
 NULL_IN_MESSAGES = {"'NaN'", "'Infinity'"}
 HOSTILE = {
     "text": (
@@ -310,6 +310,13 @@ def quoted(name):
     return '"' + name.replace('"', '""') + '"'
 
 
+def sendable(column, values):
+    """Return those of the values with which the connector does not fail."""
+    if not column.required or column.kind.rule not in ("loose", "decimal"):
+        return values
+    return [v for v in values if v not in NULL_IN_MESSAGES]
+
+
 def flow_options(engine, flow):
     """Return the calls of `capture` in a flow, the settings of its database, and its format."""
     r = Random(f"{engine} flow {flow}")
@@ -391,7 +398,7 @@ class Schema:
                 column.required = True
             elif r.random() < 0.25:
                 column.required = r.random() < 0.4
-                column.extra = f"DEFAULT {r.choice(kind.accepted)}"
+                column.extra = f"DEFAULT {r.choice(sendable(column, kind.accepted))}"
             elif r.random() < 0.15:
                 column.required = True
             elif r.random() < 0.02:
@@ -430,7 +437,7 @@ class Schema:
         else:
             if r.random() < 0.98:
                 parts.append(f"PRIMARY KEY ({key}){' DEFERRABLE' * deferrable}")
-            identity = r.choices(("", "FULL", "INDEX", "OTHER", "NOTHING"), (70, 15, 5, 3, 3))[0]
+            identity = r.choices(("", "FULL", "INDEX", "OTHER", "NOTHING"), (35, 50, 5, 3, 3))[0]
         kind = r.choices(("plain", "hash", "parent", "child", "unlogged"), (80, 10, 3, 3, 3))[0]
         if kind == "hash" and not deferrable:
             suffix = f" PARTITION BY HASH ({self.quoted(self.key[0].name)})"
@@ -489,10 +496,7 @@ class Schema:
         if column.is_partition and r.random() < 0.6 and kind.name in self.numbered:
             return self.numbered[kind.name].format(n=r.randrange(4))
         values = kind.values if r.random() < hostile and not column.is_partition else kind.accepted
-        chosen = [*values, *self.hostile_values.get(kind.name, ())]
-        if column.required:
-            chosen = [v for v in chosen if v not in NULL_IN_MESSAGES]
-        return r.choice(chosen)
+        return r.choice(sendable(column, [*values, *self.hostile_values.get(kind.name, ())]))
 
     def key_values(self):
         return {c.name: self.value(c) for c in self.key}

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import own_schemas
 import pytest
-from own_schemas import KINDS, Column, Schema
+from own_schemas import KINDS, NULL_IN_MESSAGES, Column, Schema
 from own_schemas_mariadb import MariaSchema
 
 
@@ -16,6 +16,24 @@ def test_a_seed_is_one_schema(schema):
     changes = [one.transaction(0.1) for _ in range(50)]
     assert changes == [other.transaction(0.1) for _ in range(50)]
     assert len({text.split()[0] for statements in changes for text in statements}) >= 3
+
+
+def test_a_required_numeric_has_no_value_that_debezium_sends_as_null():
+    schemas, seen = [Schema(seed) for seed in range(600)], set()
+    for column in (c for s in schemas for c in s.columns if c.kind.rule in ("loose", "decimal")):
+        values = {column.extra.removeprefix("DEFAULT ")}
+        values.update(schemas[0].value(column, hostile=1) for _ in range(20))
+        if column.required:
+            assert not values & NULL_IN_MESSAGES, column
+        seen |= values
+    assert seen >= NULL_IN_MESSAGES
+
+
+def test_most_tables_have_an_identity_that_the_check_accepts():
+    ends = [Schema(seed).ddl[-1] for seed in range(600)]
+    full = sum(ddl.endswith("REPLICA IDENTITY FULL") for ddl in ends)
+    assert 250 < full < 400
+    assert sum(ddl.endswith("REPLICA IDENTITY NOTHING") for ddl in ends) < 40
 
 
 def test_a_difference_is_seen():

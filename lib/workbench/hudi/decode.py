@@ -13,7 +13,7 @@ import json
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -48,6 +48,7 @@ SENT = "_sent"  # the column of a row as it is sent
 _CORRUPT = "_bad"
 PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
 BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+HEX_DIGITS = "0123456789ABCDEF"
 NON_FINITE_PATTERN = r'"(NaN|-?Infinity)"(?!:)'  # JSON's text for a double that is no number
 # all digits of a time, in UTC
 ENCODED_KEY_FORMAT = {
@@ -404,8 +405,12 @@ def _decode_value(
             ),
         )
     scale = F.when(schema["name"] == DECIMAL, schema["parameters"]["scale"].cast("int"))
-    number = from_unscaled(encoded, scale, kind)
-    return F.when(scale.isNotNull() & encoded.isNotNull(), number).otherwise(parsed)
+
+    def decode_number(scale: Column) -> Column:
+        number = from_unscaled(encoded, scale, kind)
+        return F.when(scale.isNotNull() & encoded.isNotNull(), number).otherwise(parsed)
+
+    return _bind(scale, decode_number)
 
 
 def _has_lost_value(text: Column, value: Column, kind: T.DataType) -> Column:
@@ -442,23 +447,53 @@ def from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:
         kind: the type of the number.
     """
     # Not from_avro: it fails the batch at a value of more than 38 digits, and needs spark-avro.
-    digits = F.hex(data)
-    is_negative = F.conv(F.substring(digits, 1, 1), 16, 10).cast("int") >= 8
-    digits = F.when(is_negative, F.lpad(digits, 32, "F")).otherwise(F.lpad(digits, 32, "0"))
-    high = F.conv(F.substring(digits, 1, 16), 16, -10).cast("decimal(20,0)")
-    low = F.conv(F.substring(digits, 17, 16), 16, 10).cast("decimal(20,0)")
+    unscaled = _bind(F.hex(data), _unscaled_digits)
+    number = _bind(unscaled, lambda digits: _scaled(digits, scale, kind))
+    return F.when(F.length(data).between(1, 16), number)
+
+
+def _unscaled_digits(hexadecimal: Column) -> Column:
+    """Return a whole number in decimal digits; null if it has more than 38.
+
+    Args:
+        hexadecimal: the number in two's complement, of 1 to 16 bytes.
+    """
     # of a negative number the complement: no step exceeds 38 digits unless the number does
-    half = F.lit(str(2**64)).cast("decimal(20,0)")
-    high = F.when(is_negative, -high - 1).otherwise(high)
-    low = F.when(is_negative, half - 1 - low).otherwise(low)
-    magnitude = high * half + low
-    unscaled = F.when(is_negative, -magnitude - 1).otherwise(magnitude).cast("string")
-    is_exact = F.length(data).between(1, 16)
-    if isinstance(kind, T.DecimalType):  # a cast would round
-        zeros = F.call_function("repeat", F.lit("0"), scale - kind.scale)
-        is_exact &= (scale <= kind.scale) | (unscaled == "0") | unscaled.endswith(zeros)
+    is_negative = hexadecimal >= "8"
+    complement = F.translate(hexadecimal, HEX_DIGITS, HEX_DIGITS[::-1])
+    digits = F.lpad(F.when(is_negative, complement).otherwise(hexadecimal), 32, "0")
+    high, low = (
+        F.conv(F.substring(digits, start, 16), 16, 10).cast("decimal(20,0)") for start in (1, 17)
+    )
+    magnitude = high * F.lit(str(2**64)).cast("decimal(20,0)") + low + is_negative.cast("int")
+    sign = F.when(is_negative, "-").otherwise("")
+    return F.concat(sign, magnitude.cast("string"))
+
+
+def _scaled(unscaled: Column, scale: Column, kind: T.DataType) -> Column:
+    """Return a number; null where `kind` does not hold it.
+
+    Args:
+        unscaled: its digits, without the decimal point.
+        scale: digits after the decimal point.
+        kind: the type of the number.
+    """
     number = F.concat(unscaled, F.lit("E"), (-scale).cast("string")).cast(kind)
+    if not isinstance(kind, T.DecimalType):
+        return number
+    # a cast would round
+    zeros = F.call_function("repeat", F.lit("0"), scale - kind.scale)
+    is_exact = (scale <= kind.scale) | (unscaled == "0") | unscaled.endswith(zeros)
     return F.when(is_exact, number)
+
+
+def _bind(value: Column, function: Callable[[Column], Column]) -> Column:
+    """Return function(value), with `value` once in the plan and evaluated once.
+
+    Spark copies an expression to each place that uses it. Where one uses another twice, and that a
+    third, the plan grows exponentially.
+    """
+    return F.transform(F.array(value), function)[0]
 
 
 def null_message_columns() -> list[Column]:
