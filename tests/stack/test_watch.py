@@ -86,7 +86,7 @@ def test_a_comparison_that_cannot_be_read(world, watcher, pipeline):
     path = f"{table_state_dir(world, pipeline)}/reconciliation.json"
     files.write_text(path, "{")
     damaged = watcher.wait_for("not_observed", timeout=10)
-    assert path in damaged.text and "workbench reconcile" in damaged.step
+    assert path in damaged.text and "the next comparison" in damaged.step
     operate.reconcile(world, FLOW)
     assert not problems(watcher)
 

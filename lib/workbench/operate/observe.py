@@ -192,7 +192,7 @@ class FlowReader:
     def _observe_commands(self) -> Iterator[Problem]:
         command = self.flow.interrupted_command()
         if command:
-            yield self._problem("command_interrupted", command=command, world=self.world.name)
+            yield self._problem("command_interrupted", command=command)
 
     def _observe_lake(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for _, lake in self.tables:
