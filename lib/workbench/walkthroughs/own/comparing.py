@@ -76,7 +76,7 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> Ow
         time.sleep(1)
     if is_first and hudi.exists(table):
         hudi.label(at, table, LABEL, position)
-    files.write_storage(flow.name, own.source, storage)
+    files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     return described
 
 

@@ -259,9 +259,9 @@ def storage(flow: str) -> dict[str, list[str]]:
     return cast("dict[str, list[str]]", json.loads(path.read_bytes())) if path.exists() else {}
 
 
-def write_storage(flow: str, source: str, ids: list[str]) -> None:
-    """Store the storage of a source table that equals its lake table."""
-    text = json.dumps({**storage(flow), source: ids}, indent=2)
+def write_storage(flow: str, ids: dict[str, list[str]]) -> None:
+    """Store what `storage` returns."""
+    text = json.dumps(ids, indent=2)
     paths.write_private_file(folder(flow) / "storage.json", text.encode())
 
 

@@ -482,4 +482,8 @@ def _remove_tables(world: World, flow: str, leaving: Sequence[OwnTable]) -> None
         if declared.format == "avro":
             registry.delete(at, f"{topic}-key", f"{topic}-value")
         topics.delete(at, topic)
+    compared = files.storage(flow)
+    files.write_storage(
+        flow, {each: compared[each] for each in reduced.sources if each in compared}
+    )
     files.write(flow, reduced.model_copy(update={"unfinished": ""}))

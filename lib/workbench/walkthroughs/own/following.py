@@ -68,10 +68,13 @@ def _followed_tables(
 ) -> list[hudi.Table]:
     """Return the lake tables whose capture is complete enough to be followed."""
     existing, uncompared = {*topics.names(at)}, captured.uncompared(at)
+    compared = files.storage(
+        captured.name
+    )  # also of an empty table, which the lake does not have yet
     followed = []
     for own in captured.declared.tables:
         # without a signal, the connector takes no snapshot of a table that joins
-        is_incomplete = own.joined and own in uncompared
+        is_incomplete = own.joined and own in uncompared and own.source not in compared
         if captured.topic(at, own.name) in existing and not is_incomplete:
             followed.append(captured.table(at, own.name))
         else:
