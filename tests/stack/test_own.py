@@ -509,6 +509,7 @@ def test_a_flow_whose_json_is_damaged_is_forgotten(bikes, spark):
     remaining = own.remaining(bikes, "bikes")
     assert "own_bikes" in remaining["connectors"] and remaining["publications"] == ["own_bikes"]
     assert [name.endswith("own_bikes") for name in remaining["replication slots"]] == [True]
+    own.forget(bikes, "bikes")
     forget_all(bikes)  # also asserts that nothing is left
 
 

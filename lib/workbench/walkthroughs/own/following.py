@@ -98,6 +98,10 @@ def _require_same_storage(at: World, captured: OwnFlow, progress: Callable[[str]
     compared = files.storage(captured.name)
     for own in captured.declared.tables:
         storage = tables.storage(at, captured.declared, own.source)
+        if not storage:
+            command = f"workbench forget {captured.name} {own.source} --world {at.name}"
+            progress(f"{own.source} was dropped or renamed in the source: `{command}`")
+            continue
         if compared.get(own.source, storage) == storage:
             continue
         progress(f"{own.source}: its storage in the source is another one, so it is compared")
