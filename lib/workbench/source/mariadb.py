@@ -26,6 +26,7 @@ from .names import format_sql, require_result, role_credentials
 from .names import identifier as identifier
 
 DISPLAY_NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
+MAX_LOG_EVENTS = 1000  # of one look into the binary log
 # Strict: a value that does not fit raises an error instead of being truncated. A zero date
 # (0000-00-00) raises an error, too, because Debezium would publish null.
 SQL_MODE = (
@@ -281,6 +282,25 @@ def log_position(world: World, database: Optional[str] = None) -> str:
     All databases of a server share one binary log.
     """
     return ":".join(map(str, query(world, "SHOW MASTER STATUS").iloc[0, :2]))
+
+
+def has_row_changes(world: World, start: str, end: str) -> bool:
+    """Return whether the binary log may have changes of rows between two positions.
+
+    Args:
+        world: the world.
+        start: position of an event.
+        end: position after the last event.
+    """
+    file, _, offset = start.rpartition(":")
+    last_file, _, last = end.rpartition(":")
+    if file != last_file:
+        return True
+    statement = f"SHOW BINLOG EVENTS IN %s FROM %s LIMIT {MAX_LOG_EVENTS}"
+    events = query(world, statement, [file, int(offset)])
+    events = events[events["Pos"] < int(last)]
+    is_row = events["Event_type"].str.contains("_rows")
+    return bool(is_row.any()) or len(events) == MAX_LOG_EVENTS
 
 
 def position_to_int(position: str) -> int:

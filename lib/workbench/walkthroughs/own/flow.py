@@ -25,7 +25,7 @@ from ...base import (
 )
 from ...connect import configs
 from ...hudi import changes
-from ...source import postgres
+from ...source import mariadb, postgres
 from ...source.queries import QUERIES
 from ...spark import session
 from ...topic import registry, topics
@@ -198,7 +198,11 @@ class OwnFlow(CaptureFlow):
             offset = connect.offset(world, self.connector)  # empty before the first
             if not offset:
                 return False
-            return self.db.position_to_int("{file}:{pos}".format(**offset)) >= position
+            reached = "{file}:{pos}".format(**offset)
+            if self.db.position_to_int(reached) >= position:
+                return True
+            # after a statement such as ALTER or TRUNCATE, the connector commits no offset until the next change
+            return not mariadb.has_row_changes(world, reached, current)
 
         return is_committed
 
