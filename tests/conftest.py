@@ -69,7 +69,7 @@ def world():
     import instance
     from workbench import stack
     from workbench.base import params, paths
-    from workbench.stack import artifacts
+    from workbench.stack import artifacts, process
 
     artifacts.install()
     loaded = params.load("local")
@@ -78,6 +78,8 @@ def world():
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
         instance.stop_with_process(os.getpid(), remove=True)
         stack.up(loaded)
+        if process.archive_path("spark"):  # after an hour of tests Spark needs a minute to write it
+            stack.restart(loaded, "spark")
         yield loaded
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)

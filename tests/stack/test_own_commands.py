@@ -112,8 +112,8 @@ def require_refused_or_equal(world, command):
         own.compare(world, FLOW)
 
 
-# the steps of all three commands are interrupted in the drill, else each fifth one
-STRIDES = [pytest.param(1, marks=pytest.mark.drill), 5]
+# the steps of all three commands are interrupted in the drill, else each eighth one
+STRIDES = [pytest.param(1, marks=pytest.mark.drill), 8]
 
 
 @pytest.mark.parametrize("stride", STRIDES)
