@@ -10,7 +10,14 @@ from ..topic import dlq
 from .changes import Topic
 from .ddl import catalog_synced, unregister
 from .ingesting import last_ingest_commit, read_progress
-from .tables import Table, all_catalog_names, dead_letters_path, table_lock, table_state_dir
+from .tables import (
+    Table,
+    all_catalog_names,
+    dead_letters_path,
+    scratch_copy,
+    table_lock,
+    table_state_dir,
+)
 
 
 def drop(spark: SparkSession | None, world: World, table: Table) -> None:
@@ -30,7 +37,9 @@ def drop(spark: SparkSession | None, world: World, table: Table) -> None:
                 unregister(spark, entry)
             catalog_synced(spark).pop(table.base, None)
         # labels first: after an interrupted removal no label may be left without its table
-        paths = (table_state_dir(world, table), dead_letters_path(world, table), table.base)
+        copy = scratch_copy(world, table)
+        paths = [table_state_dir(world, copy), dead_letters_path(world, copy)]
+        paths += [table_state_dir(world, table), dead_letters_path(world, table), table.base]
         for path in paths:
             files.remove(path)
 

@@ -345,7 +345,7 @@ def table_state_dir(world: World, table: Table) -> str:
 
 
 def scratch_copy(world: World, table: Table) -> Table:
-    """Return a table for a copy of a table's rows, which `hudi.drop` of the table removes, too.
+    """Return a table for a copy of a table's rows. `hudi.drop` of the table removes it, too.
 
     It is in no catalog: for a table without a commit, Hudi would take the columns that the catalog has under its name.
     """

@@ -146,6 +146,8 @@ class FlowReader:
         Args:
             consumer: see `topics.open_consumer`.
         """
+        if self.flow.is_being_changed():
+            return Observation(self.name, problems=(self._problem("command_running"),))
         names = ("unread", "retained", "states", "dead_letters", "reconciled")
         figures: dict[str, Any] = {name: {} for name in names}
         problems = list(self._problems(figures, consumer))
@@ -168,7 +170,6 @@ class FlowReader:
 
     def _problems(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
         parts: list[Callable[[], Iterator[Problem]]] = [
-            self._observe_commands,
             lambda: self._observe_lake(figures),
             lambda: self._observe_topics(figures, consumer),
             self._observe_schemas,
@@ -180,6 +181,10 @@ class FlowReader:
                 lambda: self._observe_connectors(figures),
                 lambda: self._observe_slots(figures),
             ]
+        command = self.flow.interrupted_command()
+        if command:  # until it is complete, the steps of other problems are refused
+            yield self._problem("command_interrupted", command=command)
+            return
         for part in parts:
             try:
                 yield from part()
@@ -188,11 +193,6 @@ class FlowReader:
                 yield self._problem(
                     "not_observed", reason=e.message, location=e.location, hint=hint
                 )
-
-    def _observe_commands(self) -> Iterator[Problem]:
-        command = self.flow.interrupted_command()
-        if command:
-            yield self._problem("command_interrupted", command=command)
 
     def _observe_lake(self, figures: dict[str, Any]) -> Iterator[Problem]:
         for _, lake in self.tables:

@@ -60,19 +60,11 @@ class Watcher:
                 )
 
     def observe(self) -> list[Observation]:
-        """Observe each flow once, in the order of their names.
-
-        A flow that a command creates or removes now is left out.
-        """
+        """Observe each flow once, in the order of their names."""
         if time.monotonic() - self._found_at > FIND_EVERY_S:
             self._find_flows()
         consumer = self.world.state.get("watch", lambda: topics.open_consumer(self.world), _close)
-        settled = [
-            name
-            for name in sorted(self._readers)
-            if not self._readers[name].flow.is_being_changed()
-        ]
-        return [self._readers[name].observe(consumer) for name in settled]
+        return [self._readers[name].observe(consumer) for name in sorted(self._readers)]
 
     def wait_for(self, kind: str, *, gone: bool = False, timeout: float = 90) -> Optional[Problem]:
         """Observe until a problem is reported, and return it; or until it is gone.

@@ -184,11 +184,14 @@ WHERE r.relkind IN ('r', 'p') AND r.relname = %s AND n.nspname = %s AND a.attnum
 ORDER BY a.attnum
 
 -- name: storage
--- The files of a table and of its partitions. A TRUNCATE gives a table another file.
-SELECT pg_relation_filenode(coalesce(p.relid, t.oid))::text AS id
-FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
-LEFT JOIN pg_partition_tree(t.oid) p ON p.isleaf
-WHERE n.nspname = %s AND t.relname = %s AND pg_relation_filenode(coalesce(p.relid, t.oid)) IS NOT NULL ORDER BY 1
+-- A table, and the files of it and of its partitions. A TRUNCATE gives a table another file.
+WITH t AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE n.nspname = %s AND c.relname = %s)
+SELECT 'table ' || oid AS id FROM t
+UNION ALL
+SELECT pg_relation_filenode(p.relid)::text FROM t CROSS JOIN LATERAL (
+    SELECT t.oid::regclass AS relid UNION SELECT relid FROM pg_partition_tree(t.oid)) p
+WHERE pg_relation_filenode(p.relid) IS NOT NULL ORDER BY 1
 
 -- name: replaced_tables
 -- Which of these tables are other ones than those with these oids: they were dropped, and created anew.

@@ -21,7 +21,7 @@ from ..steps import Product
 from ..walkthrough import Walkthrough
 from . import comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import OwnFlow, load, open_flow
+from .flow import LABEL, OwnFlow, load, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 _bundled: list[Walkthrough] = []
@@ -112,7 +112,7 @@ def capture(
 
 @files.exclusive
 def recapture(world: World, flow: str) -> None:
-    """Capture the tables of a flow from a new snapshot, with the columns, keys and types that they have now.
+    """Capture the tables of a flow from a new snapshot, with the columns, primary keys and types that they have now.
 
     Topics and connector are removed first. The lake tables stay until the new topics hold the whole snapshot, and each
     message of it has been ingested into a copy. A repeated call continues an interrupted one.
@@ -133,18 +133,23 @@ def recapture(world: World, flow: str) -> None:
             for each in declared.tables
         ]
     )
-    files.begin(flow, declared, command)
+    files.write_declaration(flow, declared.model_copy(update={"unfinished": "recapture"}))
     load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
-    files.write(flow, renewed.model_copy(update={"unfinished": command}))
+    files.write(flow, renewed.model_copy(update={"unfinished": "recapture"}))
     at, captured = open_flow(world, flow, continued=command)
     _deploy(at, captured, renewed.tables)
     if declared.poll:
         landing.run_once(session(at), at, *captured.deployed_connectors)
     for own in renewed.tables:
         _rehearse(at, captured, own)
-    for own in renewed.tables:
-        hudi.drop(session(at), at, captured.table(at, own.name))
-        comparing.compare_table(at, captured, own, is_first=True)
+    for table in captured.tables(at):
+        hudi.drop(session(at), at, table)
+    storage = {each: tables.storage(at, declared, each) for each in declared.sources}
+    position = captured.db.log_position(at, captured.database)
+    captured.sync(session(at), at)
+    for table in filter(hudi.exists, captured.tables(at)):
+        hudi.label(at, table, LABEL, position)
+    files.write_storage(flow, storage)
     files.write(flow, renewed.model_copy(update={"unfinished": ""}))
 
 

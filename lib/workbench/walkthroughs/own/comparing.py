@@ -23,7 +23,8 @@ COMPARISONS = 5  # attempts, because the user's applications may write meanwhile
 def compare(world: World, flow: str) -> None:
     """Compare each lake table of a flow with its source, row by row; later changes are ingested first.
 
-    A table of more than a million rows is compared by its number of rows.
+    A table of more than a million rows is compared by its number of rows. One whose capture is not complete is left
+    out, with a line.
 
     Raises:
         CheckFailed: a table differs; the error is that of the first one, after all tables were compared.
@@ -32,7 +33,11 @@ def compare(world: World, flow: str) -> None:
     at, captured = open_flow(world, flow)
     require_tables(at, captured)
     uncompared, failures = captured.uncompared(at), list[CheckFailed]()
+    incomplete = captured.incomplete(at)
     for table in captured.declared.tables:
+        if table in incomplete:
+            print(f"{table.source} is not captured yet: {captured.capture_remedy(table)}")
+            continue
         try:
             compare_table(at, captured, table, table in uncompared)
         except CheckFailed as e:  # its check is shown; the other tables have theirs
@@ -74,10 +79,44 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> Ow
         if _is_same(at, flow, described, claim, is_last=attempt == COMPARISONS):
             break
         time.sleep(1)
+    files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     if is_first and hudi.exists(table):
         hudi.label(at, table, LABEL, position)
-    files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     return described
+
+
+def lasting_key_differences(at: World, flow: OwnFlow, own: OwnTable) -> list[str]:
+    """Return a sentence for each key that only the source or only the lake has, twice in a row.
+
+    A row that is written meanwhile differs at most once. Of a table of more than a million rows, and of one whose key
+    cannot be compared, only the number of rows is compared.
+    """
+    first = {*_key_differences(at, flow, own)}
+    return sorted(first & {*_key_differences(at, flow, own)}) if first else []
+
+
+def _key_differences(at: World, flow: OwnFlow, own: OwnTable) -> list[str]:
+    """Ingest the changes, and return a sentence for each key that only the source or only the lake has."""
+    spark, table = session(at), flow.table(at, own.name)
+    flow.sync(spark, at, table)
+    own = tables.describe(at, flow.declared, own)
+    comparable = values.comparable_columns(at, flow.declared, own, table)
+    compared = {column: kind for column, kind in comparable.items() if column in own.key}
+    if own.rows > MAX_COMPARED_ROWS or len(compared) < len(own.key):
+        is_same = _count_rows(at, flow, own) == own.rows
+        return [] if is_same else ["the numbers of rows differ"]
+    query = values.comparable_sql(flow.declared, own.source, compared)
+    source = flow.db.query(at, query, database=flow.database)
+    lake = source.head(0)
+    if hudi.exists(table):
+        lake = cast(pandas.DataFrame, hudi.read(spark, table).select(*own.key).toPandas())
+    return check_values.differences(source[own.key], lake[own.key], own.key, ("lake", "source"))
+
+
+def _count_rows(at: World, flow: OwnFlow, own: OwnTable) -> int:
+    """Return the number of rows of a lake table, 0 if it does not exist yet."""
+    table = flow.table(at, own.name)
+    return hudi.read(session(at), table).count() if hudi.exists(table) else 0
 
 
 def _is_same(at: World, flow: OwnFlow, own: OwnTable, claim: str, is_last: bool) -> bool:
@@ -90,7 +129,7 @@ def _is_same(at: World, flow: OwnFlow, own: OwnTable, claim: str, is_last: bool)
     compared = values.comparable_columns(at, flow.declared, own, table)
     skipped = [column for column in own.columns if column not in compared]
     if own.rows > MAX_COMPARED_ROWS or {*own.key} & {*skipped}:
-        lake_rows = hudi.read(spark, table).count()
+        lake_rows = _count_rows(at, flow, own)
         if lake_rows == own.rows or is_last:
             check.equal(f"{claim}, number of rows", lake_rows, own.rows)
         return lake_rows == own.rows

@@ -41,6 +41,7 @@ class OwnTable(ConfigModel):
         oid: PostgreSQL's number of the table, which another table of the same name does not have; 0 if unknown.
         encodes_key: whether the lake table finds a row by the column `__key` (see hudi.Table).
         scales: digits after the decimal point of numeric columns without precision, by default 10.
+        leaves: whether `forget` of the table is not complete.
         columns: {column: type in the source}, without the excluded columns, if the table was described
             (see `tables.describe`); not in flow.yaml.
     """
@@ -57,6 +58,7 @@ class OwnTable(ConfigModel):
     oid: int = 0
     encodes_key: bool = False
     scales: dict[str, int] = Field(default_factory=dict)
+    leaves: bool = False
     columns: dict[str, str] = Field(default_factory=dict, exclude=True)
 
 
@@ -72,8 +74,7 @@ class Declaration(ConfigModel):
         raw: whether the lake has Debezium's types instead of analyst types (docs/types.md).
         poll: the timestamp column of a polled flow, else "".
         tables: the tables.
-        unfinished: the command that has begun to remove parts of the flow, such as `recapture bikes`, until it is
-            complete; else "".
+        unfinished: "recapture" or "forget" while this command on the flow is not complete.
     """
 
     world: str
@@ -84,7 +85,7 @@ class Declaration(ConfigModel):
     raw: bool
     poll: str
     tables: list[OwnTable]
-    unfinished: str = ""
+    unfinished: Literal["", "recapture", "forget"] = ""
 
     @property
     def db(self) -> SourceDatabase:
@@ -176,21 +177,32 @@ def is_being_changed(flow: str) -> bool:
     return bool(wait.lock_owner_pid(_lock_path(flow)))
 
 
-def require_finished(flow: str, declared: Declaration, *continued: str) -> None:
-    """Raise LakeError if an interrupted command has removed parts of a flow.
+def unfinished_command(flow: str, declared: Declaration) -> str:
+    """Return the command on a flow that is not complete, such as `recapture bikes`; "" without one."""
+    leaving = [table.source for table in declared.tables if table.leaves]
+    if declared.unfinished != "forget" and leaving:
+        return f"forget {flow} {' '.join(leaving)}"
+    return f"{declared.unfinished} {flow}" if declared.unfinished else ""
+
+
+def require_finished(flow: str, declared: Declaration, continued: str = "") -> None:
+    """Raise LakeError if a command that removes parts of a flow is not complete.
 
     Args:
         flow: name of the flow.
         declared: its declaration.
-        *continued: the commands that are continued now.
+        continued: the command that is continued now.
     """
-    if declared.unfinished not in ("", *continued):
-        raise LakeError(
-            f"`workbench {declared.unfinished}` was interrupted: parts of flow {flow!r} are removed",
-            location=paths.display_path(folder(flow)),
-            expected="a flow with all its parts",
-            hint=f"repeat `workbench {declared.unfinished} --world {declared.world}`, which continues",
-        )
+    command = unfinished_command(flow, declared)
+    if command in ("", continued):
+        return
+    repeat = f"repeat `workbench {command} --world {declared.world}`, which continues"
+    raise LakeError(
+        f"`workbench {command}` is not complete: parts of flow {flow!r} may be removed",
+        location=paths.display_path(folder(flow)),
+        expected="a flow with all its parts",
+        hint="wait until it has ended" if is_being_changed(flow) else repeat,
+    )
 
 
 def require_name(flow: str, hint: str = "") -> None:
@@ -243,16 +255,6 @@ def write_declaration(flow: str, declared: Declaration) -> None:
     paths.write_private_file(folder(flow) / "flow.yaml", text.encode())
 
 
-def begin(flow: str, declared: Declaration, command: str) -> Declaration:
-    """Note in flow.yaml that a command begins to remove parts of a flow, and return the declaration with this note.
-
-    Until the command has written the declaration without it, all others are refused (see `require_finished`).
-    """
-    begun = declared.model_copy(update={"unfinished": command})
-    write_declaration(flow, begun)
-    return begun
-
-
 def storage(flow: str) -> dict[str, list[str]]:
     """Return {source table: its storage (see `tables.storage`) at the last comparison}."""
     path = folder(flow) / "storage.json"
@@ -260,9 +262,10 @@ def storage(flow: str) -> dict[str, list[str]]:
 
 
 def write_storage(flow: str, ids: dict[str, list[str]]) -> None:
-    """Store what `storage` returns."""
-    text = json.dumps(ids, indent=2)
-    paths.write_private_file(folder(flow) / "storage.json", text.encode())
+    """Store what `storage` returns, for a flow that still exists."""
+    if (folder(flow) / "flow.yaml").exists():
+        text = json.dumps(ids, indent=2)
+        paths.write_private_file(folder(flow) / "storage.json", text.encode())
 
 
 def connector_path(flow: str) -> Path:

@@ -46,9 +46,11 @@ class OwnFlow(CaptureFlow):
 
     Attributes:
         declared: the content of its flow.yaml.
+        continued: the command on the flow that is continued, and may ingest.
     """
 
     declared: Declaration = cast(Declaration, None)  # required; fields after defaults need one
+    continued: str = ""
 
     @property
     def connector(self) -> str:
@@ -67,6 +69,27 @@ class OwnFlow(CaptureFlow):
             for each in self.declared.tables
             if LABEL not in {*hudi.labels(world, self.table(world, each.name))["label"]}
         ]
+
+    def incomplete(self, world: World) -> list[OwnTable]:
+        """Return the tables whose capture was interrupted or failed.
+
+        A table has no topic then; or it joined, and the connector was not told to take its snapshot.
+        """
+        existing, uncompared = {*topics.names(world)}, self.uncompared(world)
+        compared = files.storage(
+            self.name
+        )  # also of an empty table, which the lake does not have yet
+        return [
+            own
+            for own in self.declared.tables
+            if self.topic(world, own.name) not in existing
+            or (own.joined and own in uncompared and own.source not in compared)
+        ]
+
+    def capture_remedy(self, own: OwnTable) -> str:
+        """Return the commands for a table whose capture is not complete."""
+        forget = f"workbench forget {self.name} {own.source} --world {self.declared.world}"
+        return f"repeat `{self.capture_command(own.source)}`, or `{forget}`"
 
     def comparable(self, spark: SparkSession, world: World, name: str = "") -> Capture:
         """Return a capture whose `expected_sql` selects the columns that the lake has with the same values."""
@@ -120,7 +143,8 @@ class OwnFlow(CaptureFlow):
 
     def require_slot(self, world: World) -> None:
         """Raise LakeError if the slot is gone since tables were captured: changes from before a new one are lost."""
-        if not self.publication or len(self.uncompared(world)) == len(self.captures):
+        is_new = not files.storage(self.name) and len(self.uncompared(world)) == len(self.captures)
+        if not self.publication or is_new:
             return
         slot = self.config(world, self.connector)["slot.name"]
         if slot not in {*postgres.all_slots(world)["slot_name"]}:
@@ -215,7 +239,9 @@ class OwnFlow(CaptureFlow):
 
         Raises:
             ConnectorError: the connector has failed.
+            LakeError: a command on the flow is not complete; or as for `CaptureFlow.ingest`.
         """
+        files.require_finished(self.name, files.declaration(self.name), self.continued)
         if self.polled:
             landing.run_once(spark, world, *self.deployed_connectors)
         elif reason := connect.failure(world, self.connector):
@@ -236,8 +262,8 @@ class OwnFlow(CaptureFlow):
         return files.is_being_changed(self.name)
 
     def interrupted_command(self) -> str:
-        """Return the command that has removed parts of the flow and was interrupted, "" without one."""
-        return files.declaration(self.name).unfinished
+        """Return the command that removes parts of the flow and is not complete, "" without one."""
+        return files.unfinished_command(self.name, files.declaration(self.name))
 
     def restart_failed(self, world: World) -> None:
         """Restart a connector that has failed, once: the cause may be gone.
@@ -395,6 +421,7 @@ def open_flow(
     captured = cast(OwnFlow, walkthrough.flow)
     if not removes:
         files.require_finished(flow, captured.declared, continued)
+    captured = replace(captured, continued=continued)
     at = world.source(captured.declared.source)
     if start:
         stack.ensure_running(at, *walkthrough.steps.services)
@@ -459,22 +486,42 @@ def forget(world: World, flow: str, *tables: str) -> None:
             f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
             expected=f"one of {', '.join(declared.sources)}",
         )
+    leaving = [each for each in declared.tables if each in leaving or (tables and each.leaves)]
     if len(leaving) in (0, len(declared.tables)):
-        files.begin(flow, declared, f"forget {flow}")
+        files.write_declaration(flow, declared.model_copy(update={"unfinished": "forget"}))
         load(world, flow, removes=True).reset(world)
     else:
-        _remove_tables(world, flow, leaving)
+        _remove_tables(world, flow, declared, leaving)
 
 
-def _remove_tables(world: World, flow: str, leaving: Sequence[OwnTable]) -> None:
-    """Remove some tables of a flow; a repeated call continues."""
-    declared = files.declaration(flow)
-    command = f"forget {flow} {' '.join(each.source for each in leaving)}"
-    files.require_finished(flow, declared, command)
-    files.begin(flow, declared, command)
+def _remove_tables(
+    world: World, flow: str, declared: Declaration, leaving: Sequence[OwnTable]
+) -> None:
+    """Remove some tables of a flow; a repeated call continues.
+
+    Raises:
+        SourceError: the source no longer has one of the other tables. Nothing was removed.
+    """
+    at, captured = open_flow(world, flow, removes=True)
+    configs.read(files.connector_path(flow))  # raises ConnectorError if it is damaged
     reduced = declared.with_tables([each for each in declared.tables if each not in leaving])
+    missing = {*reduced.sources} - {
+        *captured.db.existing_tables(at, reduced.sources, captured.database)
+    }
+    if missing:
+        names = " ".join([*(each.source for each in leaving), *sorted(missing)])
+        raise SourceError(
+            f"the source no longer has {', '.join(sorted(missing))}",
+            location=f"flow {flow!r}, database {captured.database}",
+            hint=f"`workbench forget {flow} {names} --world {world.name}` removes them together",
+        )
+    marked = [
+        each.model_copy(update={"leaves": each in leaving or each.leaves})
+        for each in declared.tables
+    ]
+    files.write_declaration(flow, declared.with_tables(marked))
     files.write_connector(flow, reduced)
-    at, captured = open_flow(world, flow, continued=command)
+    at, captured = open_flow(world, flow, removes=True)
     captured.publish(at, reduced)
     config = captured.config(at, captured.connector)
     landing.apply(at, captured.connector, config)
@@ -482,12 +529,12 @@ def _remove_tables(world: World, flow: str, leaving: Sequence[OwnTable]) -> None
         landing.reset_offsets(at, config)
     for each in leaving:
         topic = captured.topic(at, each.name)
-        hudi.drop(session(at), at, captured.table(at, each.name))
+        topics.delete(at, topic)  # first: nothing ingests the topic into a new table
         if declared.format == "avro":
             registry.delete(at, f"{topic}-key", f"{topic}-value")
-        topics.delete(at, topic)
+        hudi.drop(session(at), at, captured.table(at, each.name))
     compared = files.storage(flow)
     files.write_storage(
         flow, {each: compared[each] for each in reduced.sources if each in compared}
     )
-    files.write(flow, reduced.model_copy(update={"unfinished": ""}))
+    files.write(flow, reduced)

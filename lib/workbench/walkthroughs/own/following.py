@@ -5,10 +5,8 @@ from typing import Callable
 
 from ... import hudi
 from ...base import LakeError, World
-from ...base.errors import CheckFailed
 from ...base.wait import stop_on_signal
 from ...spark import session
-from ...topic import topics
 from . import adding, comparing, files, tables
 from .flow import OwnFlow, open_flow
 
@@ -57,7 +55,7 @@ def follow(
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
             if not continuous or time.monotonic() - looked_at > STORAGE_INTERVAL:
-                _require_same_storage(at, captured, progress)
+                _require_same_storage(at, captured, followed, progress)
                 looked_at = time.monotonic()
             if not continuous or stop.wait(POLL_INTERVAL):
                 return counts
@@ -66,54 +64,55 @@ def follow(
 def _followed_tables(
     at: World, captured: OwnFlow, progress: Callable[[str], None]
 ) -> list[hudi.Table]:
-    """Return the lake tables whose capture is complete enough to be followed."""
-    existing, uncompared = {*topics.names(at)}, captured.uncompared(at)
-    compared = files.storage(
-        captured.name
-    )  # also of an empty table, which the lake does not have yet
-    followed = []
-    for own in captured.declared.tables:
-        # without a signal, the connector takes no snapshot of a table that joins
-        is_incomplete = own.joined and own in uncompared and own.source not in compared
-        if captured.topic(at, own.name) in existing and not is_incomplete:
-            followed.append(captured.table(at, own.name))
-        else:
-            progress(
-                f"{own.source} is left out, because its capture was interrupted or failed: repeat "
-                f"`{captured.capture_command(own.source)}`, or "
-                f"`workbench forget {captured.name} {own.source} --world {at.name}`"
-            )
-    return followed
+    """Return the lake tables whose capture is complete."""
+    incomplete = captured.incomplete(at)
+    for own in incomplete:
+        progress(
+            f"{own.source} is left out, because its capture was interrupted or failed: "
+            f"{captured.capture_remedy(own)}"
+        )
+    return [
+        captured.table(at, own.name) for own in captured.declared.tables if own not in incomplete
+    ]
 
 
-def _require_same_storage(at: World, captured: OwnFlow, progress: Callable[[str], None]) -> None:
-    """Compare the tables whose storage was replaced since their last comparison.
+def _require_same_storage(
+    at: World, captured: OwnFlow, followed: list[hudi.Table], progress: Callable[[str], None]
+) -> None:
+    """Compare the keys of tables whose storage was replaced since their last comparison.
 
     Debezium has no change for a TRUNCATE, and for a partition that is dropped, detached or attached. Each replaces the
-    storage; so do VACUUM FULL, some ALTER TABLE and a new partition, after which the rows are equal.
+    storage; so do VACUUM FULL, some ALTER TABLE and a new partition, after which the rows are the same.
 
     Raises:
         LakeError: rows were removed or added.
     """
-    compared = files.storage(captured.name)
+    if captured.polled:  # polling sees no deletes in any case
+        return
+    names, dropped = {table.name for table in followed}, list[str]()
     for own in captured.declared.tables:
         storage = tables.storage(at, captured.declared, own.source)
         if not storage:
-            command = f"workbench forget {captured.name} {own.source} --world {at.name}"
-            progress(f"{own.source} was dropped or renamed in the source: `{command}`")
+            dropped.append(own.source)
+        if (
+            not storage
+            or own.name not in names
+            or files.storage(captured.name).get(own.source) == storage
+        ):
             continue
-        if compared.get(own.source, storage) == storage:
-            continue
-        progress(f"{own.source}: its storage in the source is another one, so it is compared")
-        try:
-            comparing.compare_table(at, captured, own, is_first=False)
-        except CheckFailed as e:
+        progress(f"{own.source}: the source has stored it anew, so its keys are compared")
+        differences = comparing.lasting_key_differences(at, captured, own)
+        if differences:
             raise LakeError(
                 f"rows of {own.source} were removed or added without a change: by TRUNCATE, or with a partition",
-                location=f"flow {captured.name!r}: {e.message}",
+                location=f"flow {captured.name!r}: {len(differences)} differences, such as {differences[0]}",
                 expected="statements on rows, which are in the log",
                 hint=f"`workbench recapture {captured.name} --world {at.name}` takes a new snapshot",
-            ) from None
+            )
+        files.write_storage(captured.name, {**files.storage(captured.name), own.source: storage})
+    if dropped:
+        command = f"workbench forget {captured.name} {' '.join(dropped)} --world {at.name}"
+        progress(f"{', '.join(dropped)}: dropped or renamed in the source; `{command}`")
 
 
 def _require_filled(
