@@ -281,24 +281,6 @@ def test_a_damaged_json_of_the_connector_blocks_all_but_the_removal(world, monke
     assert removed == [expected] * 3
 
 
-def test_all_tables_are_compared_before_the_first_difference_ends_the_command(monkeypatch):
-    compared = []
-
-    def compare_table(at, flow, own, is_first):
-        compared.append(own)
-        if own != "b":
-            raise CheckFailed(f"{own} differs")
-
-    declared = types.SimpleNamespace(tables=["a", "b", "c"])
-    flow = types.SimpleNamespace(declared=declared, uncompared=lambda at: [])
-    monkeypatch.setattr(comparing, "open_flow", lambda world, flow_name: (None, flow))
-    monkeypatch.setattr(comparing, "require_tables", lambda at, flow: None)
-    monkeypatch.setattr(comparing, "compare_table", compare_table)
-    with pytest.raises(CheckFailed, match="a differs"):
-        own.compare(None, "bikes")
-    assert compared == ["a", "b", "c"]
-
-
 def test_a_point_without_finite_coordinates_equals_that_of_the_lake():
     lake = {"x": float("-inf"), "y": float("nan")}
     assert not values_equal({"x": "-Infinity", "y": "NaN"}, lake)
