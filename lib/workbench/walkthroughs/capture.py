@@ -121,7 +121,7 @@ class CaptureSet:
         return (self.database or world.postgres.database) in self.db.databases(world)
 
     def is_being_changed(self) -> bool:
-        """Return whether a command creates or removes parts of the flow now."""
+        """Return whether a command of another process creates or removes parts of the flow now."""
         return False
 
     def interrupted_command(self) -> str:

@@ -4,6 +4,7 @@ import functools
 import inspect
 import itertools
 import json
+import os
 import re
 import shlex
 import zlib
@@ -173,8 +174,8 @@ def _lock_path(flow: str) -> Path:
 
 
 def is_being_changed(flow: str) -> bool:
-    """Return whether a command creates or removes parts of a flow now."""
-    return bool(wait.lock_owner_pid(_lock_path(flow)))
+    """Return whether a command of another process creates or removes parts of a flow now."""
+    return wait.lock_owner_pid(_lock_path(flow)) not in ("", str(os.getpid()))
 
 
 def unfinished_command(flow: str, declared: Declaration) -> str:

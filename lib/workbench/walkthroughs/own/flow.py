@@ -258,7 +258,7 @@ class OwnFlow(CaptureFlow):
         return super().ingest(spark, world, *filled, **options) if filled else {}
 
     def is_being_changed(self) -> bool:
-        """Return whether a command creates or removes parts of the flow now."""
+        """Return whether a command of another process creates or removes parts of the flow now."""
         return files.is_being_changed(self.name)
 
     def interrupted_command(self) -> str:
