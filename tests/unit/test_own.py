@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 from workbench import walkthroughs
 from workbench.base import params, paths, secrets
-from workbench.base.errors import CheckFailed, ConnectorError, LakeError, SourceError
+from workbench.base.errors import ConnectorError, LakeError, SourceError
 from workbench.checks.check_values import values_equal
 from workbench.cli.main import app
 from workbench.connect import configs
@@ -24,7 +24,7 @@ from workbench.source import readiness
 from workbench.source.databases import POSTGRESQL
 from workbench.source.names import length_problem
 from workbench.walkthroughs import own, resources
-from workbench.walkthroughs.own import capturing, comparing, files, values
+from workbench.walkthroughs.own import capturing, files, values
 from workbench.walkthroughs.own import flow as own_flow
 from workbench.walkthroughs.own import tables as own_tables
 from workbench.walkthroughs.steps import Product
