@@ -232,6 +232,12 @@ class TestOneFlow:
         connect.backend(bikes).stop("own_bikes")
         postgres.drop_slot(bikes.source("bikes"), "msk_own_bikes", "bikes")
         execute(bikes, "DELETE FROM riders WHERE id = 12")
+        for command in (
+            lambda: own.follow(bikes, "bikes"),
+            lambda: own.capture(bikes, "bikes", "riders"),
+        ):
+            with pytest.raises(LakeError, match="(?s)slot msk_own_bikes does not exist.*recapture"):
+                command()
         results = operate.recapture(bikes, "bikes", progress=lambda line: None)
         rows = {each.table: each.rows for each in results}
         assert all(each.is_equal for each in results) and rows["riders"] == (2998, 2998), rows
