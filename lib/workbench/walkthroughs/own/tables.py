@@ -33,9 +33,10 @@ MARIADB_COLUMNS = """
     WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.table_name = %s
       AND c.table_schema = %s ORDER BY c.ordinal_position"""
 
+# a TRUNCATE gives a table another id; only the privilege PROCESS shows it
 MARIADB_STORAGE = """
-    SELECT concat_ws(' ', partition_name, subpartition_name, create_time) AS id FROM information_schema.partitions
-    WHERE table_schema = %s AND table_name = %s ORDER BY 1"""
+    SELECT table_id AS id FROM information_schema.innodb_sys_tables
+    WHERE name = %s OR left(name, char_length(%s) + 3) = concat(%s, '#P#') ORDER BY 1"""
 
 
 def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
@@ -97,10 +98,21 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
 
 
 def storage(at: World, declared: Declaration, source: str) -> list[str]:
-    """Return the ids of the storage of a source table and of its partitions; TRUNCATE replaces them."""
+    """Return the ids of a source table, of its storage and of that of its partitions; TRUNCATE changes the latter.
+
+    Without such a table the list is empty. MariaDB shows the storage to a user with the privilege PROCESS only.
+    """
     schema, _, name = source.rpartition(".")
-    query = MARIADB_STORAGE if declared.db is MARIADB else QUERIES["storage"]
-    return [*declared.db.query(at, query, [schema, name], declared.database)["id"]]
+    if declared.db is not MARIADB:
+        query = QUERIES["storage"]
+        return [*declared.db.query(at, query, [schema, name], declared.database)["id"]]
+    if not declared.db.existing_tables(at, [source], declared.database):
+        return []
+    try:
+        found = declared.db.query(at, MARIADB_STORAGE, 3 * [f"{schema}/{name}"])["id"]
+    except SourceError:
+        return ["table"]
+    return ["table", *map(str, found)]
 
 
 def _drop_default(declared: Declaration, table: str, column: str) -> str:
