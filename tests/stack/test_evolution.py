@@ -35,7 +35,7 @@ def artifact(world):
     registry.delete(world, name)
 
 
-@pytest.mark.parametrize("kind", ["globalId", "ccompat"])
+@pytest.mark.parametrize("kind", ["globalId", pytest.param("ccompat", marks=pytest.mark.drill)])
 @pytest.mark.parametrize("mode", avro.COMPATIBILITY_MODES)
 def test_the_registry_and_avros_rules_agree(world, artifact, mode, kind):
     before = registry.names(world)
@@ -239,6 +239,10 @@ def independent(bench, **knobs):
     return {r["id"]: {k: v for k, v in r.items() if not k.startswith(("_", "id"))} for r in found}
 
 
+# Copy-on-Write: also track 40_schema_evolution
+@pytest.mark.parametrize(
+    "bench", [pytest.param("cow", marks=pytest.mark.drill), "mor"], indirect=True
+)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_the_table_makes_of_each_change(bench, change):
     bench.send(FIRST, *[{"id": n, "__lsn": n} for n in (1, 2, 3)])

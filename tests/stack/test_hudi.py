@@ -577,9 +577,9 @@ def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, f
     "kind, index, large, files_of_a_partition",
     [
         ("cow", "SIMPLE", 1, 2),
-        ("cow", "SIMPLE", 101, 1),
+        pytest.param("cow", "SIMPLE", 101, 1, marks=pytest.mark.drill),
         ("mor", "GLOBAL_SIMPLE", 1, 2),
-        ("cow", "BUCKET", 1, 2),
+        pytest.param("cow", "BUCKET", 1, 2, marks=pytest.mark.drill),
     ],
 )
 def test_a_large_first_load_and_a_small_one_hold_the_same(

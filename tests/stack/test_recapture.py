@@ -94,6 +94,7 @@ def equal(spark, world, tables):
         )
 
 
+@pytest.mark.drill  # three minutes; the others recapture, too
 def test_refused_changes_walked_to_an_equal_table(lab, spark):
     world, table = lab
     config = {
