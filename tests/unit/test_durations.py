@@ -188,3 +188,11 @@ def test_a_slower_test_is_named_once(checkout):
 def test_a_damaged_file_is_no_obstacle(checkout):
     paths.write_private_file(durations.stored_file(), b"{")
     assert durations.read() == {}
+
+
+def test_a_long_file_without_durations_is_started_early():
+    assert [file for file in durations.ASSUMED_FILES if not (paths.ROOT / file).exists()] == []
+    assert durations.weigh(["tests/stack/test_own.py::a"], {}) == 850
+    assert (
+        durations.weigh(["tests/stack/test_own.py::a"], {"tests/stack/test_own.py::a": [1, 2]}) == 3
+    )
