@@ -9,7 +9,9 @@ from pathlib import Path
 
 import psycopg
 from workbench.base import params, secrets, wait_until
+from workbench.source import postgres
 from workbench.stack import artifacts, databases
+from workbench.walkthroughs import own
 
 USER, SECRET = "ada", "own_source"
 
@@ -33,6 +35,19 @@ def login(port, database):
         dbname=database,
         autocommit=True,
     )
+
+
+@contextlib.contextmanager
+def stack_database(world, database):
+    """Yield the world with a source `bikes` in a new database of the stack's PostgreSQL; then remove its flows and it."""
+    server = world.postgres
+    login = {"user": server.admin_user, "password": server.admin_password}
+    changed = with_source(world, host=server.host, port=server.port, database=database, **login)
+    postgres.create_database(changed, database)
+    yield changed
+    for name in own.names(changed):
+        own.forget(changed, name)
+    postgres.execute(world, f"DROP DATABASE {database} WITH (FORCE)", database="postgres")
 
 
 @contextlib.contextmanager

@@ -49,13 +49,8 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def server(world):
     """The world with the source `bikes`."""
-    fields = {"user": world.postgres.admin_user, "password": world.postgres.admin_password}
-    changed = own_help.with_source(
-        world, host=world.postgres.host, port=world.postgres.port, database=DATABASE, **fields
-    )
-    postgres.create_database(changed, DATABASE)
-    yield changed
-    postgres.execute(world, f"DROP DATABASE {DATABASE} WITH (FORCE)", database="postgres")
+    with own_help.stack_database(world, DATABASE) as changed:
+        yield changed
 
 
 @pytest.fixture

@@ -75,15 +75,8 @@ TABLES = [*tables()]
 @pytest.fixture(scope="module")
 def keys(world):
     """The world with the source `bikes`, whose tables have keys of every kind."""
-    fields = {"user": world.postgres.admin_user, "password": world.postgres.admin_password}
-    changed = own_help.with_source(
-        world, host=world.postgres.host, port=world.postgres.port, database=DATABASE, **fields
-    )
-    postgres.create_database(changed, DATABASE)
-    yield changed
-    if FLOW in own.names(changed):
-        own.forget(changed, FLOW)
-    postgres.execute(world, f"DROP DATABASE {DATABASE} WITH (FORCE)", database="postgres")
+    with own_help.stack_database(world, DATABASE) as changed:
+        yield changed
 
 
 def execute(world, *statements):

@@ -24,15 +24,8 @@ REFUSED = ("timestamp", "timestamptz", "boolean", "numeric(9, 2)", "real", "time
 @pytest.fixture(scope="module")
 def bikes(world):
     """The world with the source `bikes` in the database of the stack."""
-    fields = {"user": world.postgres.admin_user, "password": world.postgres.admin_password}
-    changed = own_help.with_source(
-        world, host=world.postgres.host, port=world.postgres.port, database=DATABASE, **fields
-    )
-    postgres.create_database(changed, DATABASE)
-    yield changed
-    if "bikes" in own.names(changed):
-        own.forget(changed, "bikes")
-    postgres.execute(world, f"DROP DATABASE {DATABASE} WITH (FORCE)", database="postgres")
+    with own_help.stack_database(world, DATABASE) as changed:
+        yield changed
 
 
 def execute(world, *statements):

@@ -65,19 +65,13 @@ def rows_of_all_types():
 @pytest.fixture(scope="module")
 def bikes(world):
     """The world with the source `bikes`, whose three tables are captured."""
-    fields = {"user": world.postgres.admin_user, "password": world.postgres.admin_password}
-    changed = own_help.with_source(
-        world, host=world.postgres.host, port=world.postgres.port, database=DATABASE, **fields
-    )
-    postgres.create_database(changed, DATABASE)
-    table, *rows = rows_of_all_types()
-    execute(changed, f"{TRIPS}; {table}")
-    own.capture(changed, "bikes", "rides", partition=["region", "day"])
-    own.capture(changed, "bikes", "trips", "kinds")
-    execute(changed, "; ".join(rows))  # `own.compare` cannot compare all of these
-    yield changed
-    own.forget(changed, "bikes")
-    postgres.execute(world, f"DROP DATABASE {DATABASE} WITH (FORCE)", database="postgres")
+    with own_help.stack_database(world, DATABASE) as changed:
+        table, *rows = rows_of_all_types()
+        execute(changed, f"{TRIPS}; {table}")
+        own.capture(changed, "bikes", "rides", partition=["region", "day"])
+        own.capture(changed, "bikes", "trips", "kinds")
+        execute(changed, "; ".join(rows))  # `own.compare` cannot compare all of these
+        yield changed
 
 
 def execute(world, statement):

@@ -125,7 +125,7 @@ class CaptureSet:
         return False
 
     def interrupted_command(self) -> str:
-        """Return the command that has removed parts of the flow and was interrupted, "" without one."""
+        """Return the command that removes parts of the flow and is not complete, "" without one."""
         return ""
 
     def capture(self, name: str = "") -> Capture:

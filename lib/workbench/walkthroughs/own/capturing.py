@@ -76,7 +76,7 @@ def capture(
         SourceError: a table cannot be captured; or the database has a publication or slot of this name.
         ConnectorError: the connector's JSON is not valid.
         LakeError: the flow or a table of it exists with other options, its name is in use, or the source
-            cannot be polled; the replication slot is gone; or a command on the flow was interrupted.
+            cannot be polled; the replication slot is gone; or a command on the flow is not complete.
         CheckFailed: a lake table does not equal its source. The other tables are captured.
     """
     name, at = flow or source, world.source(source)
@@ -95,9 +95,7 @@ def capture(
     }
     drafts = [_draft(declared, each, options) for each in names]
     new = [draft.source for draft in drafts if draft.source not in declared.sources]
-    report = readiness.check(world, source, new, readiness.Options(exclude, key, bool(poll)))
-    obstacles = report.obstacles
-    _require_ready(obstacles[obstacles["item"].str.startswith("table ")], report)
+    _require_capturable(world, source, new, readiness.Options(exclude, key, bool(poll)))
     added = _describe(at, declared, drafts)
     stack.ensure_running(at, *declared.services)
     if not declared.tables:
@@ -126,7 +124,9 @@ def recapture(world: World, flow: str) -> None:
     declared = captured.declared
     comparing.require_tables(at, captured)
     for each in declared.tables:
-        _require_capturable(world, declared, each)
+        key = each.key if each.declares_key else ()
+        options = readiness.Options(each.excluded, key, bool(declared.poll))
+        _require_capturable(world, declared.source, [each.source], options)
     renewed = declared.with_tables(
         [
             _with_catalog(at, declared, each.model_copy(update={"joined": False}))
@@ -153,11 +153,11 @@ def recapture(world: World, flow: str) -> None:
     files.write(flow, renewed.model_copy(update={"unfinished": ""}))
 
 
-def _require_capturable(world: World, declared: Declaration, own: OwnTable) -> None:
-    """Raise SourceError if the check of the source has a problem of a table."""
-    key = own.key if own.declares_key else ()
-    options = readiness.Options(own.excluded, key, bool(declared.poll))
-    report = readiness.check(world, declared.source, [own.source], options)
+def _require_capturable(
+    world: World, source: str, names: Sequence[str], options: readiness.Options
+) -> None:
+    """Raise SourceError if the check of the source has a problem of one of these tables."""
+    report = readiness.check(world, source, names, options)
     obstacles = report.obstacles
     _require_ready(obstacles[obstacles["item"].str.startswith("table ")], report)
 
@@ -314,9 +314,8 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
         if own:
             unknown -= _require_same(at, declared, own, draft)
             continue
-        table = _with_catalog(at, declared, draft)
-        known[table.source] = table
-        unknown -= {*table.excluded}
+        known[draft.source] = _with_catalog(at, declared, draft)
+        unknown -= {*known[draft.source].excluded}
     if unknown:  # with a typing error the column would get into the lake
         raise LakeError(
             f"no column {', '.join(sorted(unknown))} in {', '.join(each.source for each in drafts)}",

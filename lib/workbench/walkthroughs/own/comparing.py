@@ -138,8 +138,7 @@ def _is_same(at: World, flow: OwnFlow, own: OwnTable, claim: str, is_last: bool)
     # MariaDB sends all digits of a float as a double only (templates.yaml); a float(7,2) is a double in the lake
     singles = [column for column, kind in compared.items() if re.match(r"float(?!\()", kind)]
     source = source.astype(dict.fromkeys(singles, "float32"))
-    points = [column for column, kind in compared.items() if kind == "point"]
-    for column in points:
+    for column in [column for column, kind in compared.items() if kind == "point"]:
         source[column] = [*map(values.with_numbers, source[column])]
     lake = source.head(0)
     if hudi.exists(table):

@@ -76,9 +76,8 @@ class OwnFlow(CaptureFlow):
         A table has no topic then; or it joined, and the connector was not told to take its snapshot.
         """
         existing, uncompared = {*topics.names(world)}, self.uncompared(world)
-        compared = files.storage(
-            self.name
-        )  # also of an empty table, which the lake does not have yet
+        # also of an empty table, which the lake does not have yet
+        compared = files.storage(self.name)
         return [
             own
             for own in self.declared.tables
@@ -478,7 +477,8 @@ def forget(world: World, flow: str, *tables: str) -> None:
     Raises:
         LakeError: there is no such flow or table, or the flow is one of another world.
     """
-    declared = open_flow(world, flow, removes=True)[1].declared
+    at, captured = open_flow(world, flow, removes=True)
+    declared = captured.declared
     leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
     unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
     if unknown:
@@ -486,23 +486,22 @@ def forget(world: World, flow: str, *tables: str) -> None:
             f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
             expected=f"one of {', '.join(declared.sources)}",
         )
-    leaving = [each for each in declared.tables if each in leaving or (tables and each.leaves)]
+    if leaving:  # an interrupted `forget` of other tables is continued, too
+        leaving = [each for each in declared.tables if each in leaving or each.leaves]
     if len(leaving) in (0, len(declared.tables)):
         files.write_declaration(flow, declared.model_copy(update={"unfinished": "forget"}))
         load(world, flow, removes=True).reset(world)
     else:
-        _remove_tables(world, flow, declared, leaving)
+        _remove_tables(world, at, captured, leaving)
 
 
-def _remove_tables(
-    world: World, flow: str, declared: Declaration, leaving: Sequence[OwnTable]
-) -> None:
+def _remove_tables(world: World, at: World, captured: OwnFlow, leaving: Sequence[OwnTable]) -> None:
     """Remove some tables of a flow; a repeated call continues.
 
     Raises:
         SourceError: the source no longer has one of the other tables. Nothing was removed.
     """
-    at, captured = open_flow(world, flow, removes=True)
+    flow, declared = captured.name, captured.declared
     configs.read(files.connector_path(flow))  # raises ConnectorError if it is damaged
     reduced = declared.with_tables([each for each in declared.tables if each not in leaving])
     missing = {*reduced.sources} - {

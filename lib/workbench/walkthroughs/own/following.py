@@ -34,7 +34,7 @@ def follow(
     Raises:
         LakeError: a message cannot be ingested; rows lack the value of an added column, or were removed or
             added without a change (TRUNCATE, a dropped partition); the replication slot is gone; or a command on the
-            flow was interrupted.
+            flow is not complete.
         SourceError: a table was dropped and created anew.
         ConnectorError: the connector has failed.
     """
@@ -90,15 +90,13 @@ def _require_same_storage(
     if captured.polled:  # polling sees no deletes in any case
         return
     names, dropped = {table.name for table in followed}, list[str]()
+    compared = files.storage(captured.name)
     for own in captured.declared.tables:
         storage = tables.storage(at, captured.declared, own.source)
         if not storage:
             dropped.append(own.source)
-        if (
-            not storage
-            or own.name not in names
-            or files.storage(captured.name).get(own.source) == storage
-        ):
+            continue
+        if own.name not in names or compared.get(own.source) == storage:
             continue
         progress(f"{own.source}: the source has stored it anew, so its keys are compared")
         differences = comparing.lasting_key_differences(at, captured, own)
