@@ -1,5 +1,5 @@
 # All commands; `make help` lists them. Inside .venv the same commands are `workbench <command>`, except those for
-# development of the workbench itself: test, drill, bench, wheel, lock.
+# development of the workbench itself: test, check, drill, bench, wheel, lock.
 # PYTHON is `python3` if its version fits, else the latest that does. To choose another one: make PYTHON=…
 FITS := import sys; v = sys.version_info[:2]; \
 	sys.exit(0 if (3, 10) <= v <= (3, 13) else f"Python {v[0]}.{v[1]} found, 3.10 to 3.13 needed: make PYTHON=… names one")
@@ -11,7 +11,7 @@ STAMP := .venv/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up status run lab doctor test drill bench wheel down clean lock
+.PHONY: help install demo up status run lab doctor test check drill bench wheel down clean lock
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,13 +45,17 @@ lab: $(STAMP) ## open JupyterLab at the first notebook
 doctor: $(STAMP) ## check this machine; every problem has a remedy
 	@$(BIN)/workbench doctor
 
-test: $(STAMP) ## run the tests: unit, stack, notebooks (the longest ones: make drill)
+test: $(STAMP) ## run the tests of each package and of the first notebooks (all others: make check)
+	@$(BIN)/workbench install
+	@$(BIN)/python tests/run_tests.py test $(ARGS)
+
+check: $(STAMP) ## run all other tests and notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install --world s3
-	@$(BIN)/python tests/run_tests.py $(ARGS)
+	@$(BIN)/python tests/run_tests.py check $(ARGS)
 
 drill: $(STAMP) ## run the longest tests: break every check once, use a cluster and the original dump, run notebooks alone and twice, kill Spark while it lands
 	@$(BIN)/workbench install --world s3
-	@$(BIN)/python tests/run_tests.py -m drill $(ARGS)
+	@$(BIN)/python tests/run_tests.py drill $(ARGS)
 
 bench: $(STAMP) ## measure speed, as ratios of alternating runs
 	@$(BIN)/python tests/bench/bench.py $(ARGS)

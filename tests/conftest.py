@@ -7,10 +7,8 @@ is killed. With `-n` each process (`gw0`, `gw1`, …) has an instance and ports 
 import os
 import shutil
 
-import psutil
 import pytest
 
-GIB = 2**30
 FIRST_PORT, PORTS = (
     int(os.environ.get("WORKBENCH_TEST_PORT_BASE", "21800")),
     200,
@@ -56,11 +54,6 @@ class FailuresAtOnce:
             reporter.write_line(
                 f"FAILED in {report.when}: {report.nodeid}: {cause.removeprefix('E').strip()[:300]}"
             )
-
-
-def pytest_xdist_auto_num_workers(config):
-    """Return the processes of `-n auto`: two with two CPUs and 16 GiB (systems show a bit less)."""
-    return 2 if (os.cpu_count() or 1) >= 2 and psutil.virtual_memory().total >= 15 * GIB else 1
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
-"""Run the tests on as many stacks side by side as this machine carries (see conftest.py); red, too,
+"""Run a lane of the tests (lanes.py) on as many stacks side by side as this machine carries; red, too,
 where they leave something behind.
 
-usage: tests/run_tests.py [unit] [stack] [notebooks] [options of pytest, such as -k hudi
-    --durations=20]
+usage: tests/run_tests.py test|check|drill [unit] [stack] [notebooks] [options of pytest, such as
+    -k hudi --durations=20]
 """
 
 import shutil
@@ -11,6 +11,7 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
+import lanes
 import psutil
 from workbench.base import paths
 from workbench.base.errors import did_you_mean
@@ -19,9 +20,11 @@ sys.path.append(str(Path(__file__).parent / "help"))  # pytest does so by itself
 import durations  # noqa: E402
 import instance  # noqa: E402
 
-KINDS = ("notebooks", "stack", "unit")
-SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile"]  # in the order of durations.py
-SIDE_BY_SIDE += ["-p", "no:nbval"]  # the import of this plugin takes a second
+REST = {
+    "test": "`make check` runs the others, `make drill` the tests that take hours",
+    "check": "`make test` runs the others, `make drill` the tests that take hours",
+    "drill": "`make test` and `make check` run the tests of these files that are no drill",
+}
 
 
 def changed_files():
@@ -35,19 +38,28 @@ def changed_files():
 
 
 def main(words):
-    """Return the exit code: pytest's, 1 where something is left behind, 2 for tests of no such
-    kind."""
+    """Return the exit code: pytest's, 1 where something is left behind, 2 for wrong usage."""
+    lane, *words = words or [""]
+    if lane not in REST:
+        print(f"there is no lane {lane!r}: {did_you_mean(lane, list(REST))}", file=sys.stderr)
+        return 2
     chosen = list(takewhile(lambda word: not word.startswith("-"), words))
     for kind in chosen:
-        if kind not in KINDS:
-            print(f"there are no tests {kind!r}: {did_you_mean(kind, KINDS)}", file=sys.stderr)
+        if kind not in lanes.KINDS:
+            print(
+                f"there are no tests {kind!r}: {did_you_mean(kind, lanes.KINDS)}", file=sys.stderr
+            )
             return 2
-    folders = [f"tests/{kind}" for kind in KINDS if kind in (chosen or KINDS)]
-    options = words[len(chosen) :]
-    limit = durations.limit_options(
-        durations.LONGEST_DRILL if "drill" in options else durations.LONGEST_TEST
+    files = lanes.files(lane, [kind for kind in lanes.KINDS if kind in (chosen or lanes.KINDS)])
+    stacks = lanes.count_stacks()
+    print(lanes.describe_machine(stacks))
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(stacks), "--dist", "loadfile"]
+    command += ["-p", "no:nbval"]  # the import of this plugin takes a second
+    command += durations.limit_options(
+        durations.LONGEST_DRILL if lane == "drill" else durations.LONGEST_TEST
     )
-    command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *limit, *folders, *options]
+    command += ["-m", "drill"] if lane == "drill" else []
+    command += [*files, *words[len(chosen) :]]
     before = changed_files()
     code = subprocess.call(command, cwd=paths.ROOT)
     psutil.wait_procs(
@@ -64,6 +76,9 @@ def main(words):
             *left,
             sep="\n  ",
         )
+    print(
+        f"`make {lane}` took {len(files)} of {len(lanes.files('drill'))} test files: {REST[lane]}"
+    )
     return code or bool(left)
 
 

@@ -1,0 +1,9 @@
+"""The track of operations, whose notebooks break and repair a running pipeline."""
+
+import pytest
+from executing import OPERATIONS, check_track
+
+
+@pytest.mark.timeout(1800)
+def test_the_track_passes(world):
+    check_track(OPERATIONS)
