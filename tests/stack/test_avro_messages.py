@@ -1,0 +1,337 @@
+"""Avro messages that are written here byte by byte: what is not valid is a dead letter, and new schemas are taken up."""
+
+import base64
+import datetime as dt
+import time
+from types import SimpleNamespace
+
+import avro_help
+import pytest
+from avro_bytes import encode_long, encode_string, record_schema, wire_message
+from confluent_kafka import Producer
+from lake_help import new_topic
+from workbench import hudi, stack
+from workbench.base.errors import LakeError
+from workbench.base.wait import wait_until
+from workbench.topic import topics
+from worlds import with_settings
+
+V1 = record_schema("Value", id="int", part="string", __lsn="int")
+
+
+V2 = record_schema("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
+
+
+def v1(id, lsn, part="p"):
+    return encode_long(id) + encode_string(part) + encode_long(lsn)
+
+
+def v2(id, lsn, extra, part="p"):
+    return (
+        encode_long(id)
+        + encode_long(1)
+        + encode_string(extra)
+        + encode_string(part)
+        + encode_long(lsn)
+    )
+
+
+@pytest.fixture
+def bench(world, spark, table):
+    """A topic, a table, `register(schema)` → its ids, `send(value or (value, key) …)`, `go()`."""
+    stack.ensure_running(world, "apicurio")
+    topic = new_topic(world)
+    it = table()
+
+    def register(avsc, name=f"{topic}-value"):
+        return avro_help.register_schema(world, avsc, name)
+
+    def send(*messages):
+        producer = Producer(topics.settings(world))
+        for m in messages:
+            value, key = m if isinstance(m, tuple) else (m, "k")
+            producer.produce(topic, key=key, value=value)
+        assert producer.flush(20) == 0
+
+    def go(other=world, run=hudi.ingest, **knobs):
+        return run(spark, other, hudi.Topic(topic, format="avro"), it, **knobs)
+
+    yield SimpleNamespace(
+        topic=topic,
+        table=it,
+        register=register,
+        send=send,
+        go=go,
+        rows=lambda: {r.id: r for r in hudi.read(spark, it).collect()},
+        letters=lambda: {r.offset: r for r in hudi.dead_letters(spark, world, it).collect()},
+    )
+    topics.delete(world, topic)
+
+
+def test_two_schemas_in_one_batch_come_out_as_the_newest(bench, path):
+    old, new = bench.register(V1), bench.register(V2)
+    assert old.glob != new.glob
+    bench.send(
+        wire_message(old.glob, v1(1, 1)),
+        wire_message(new.glob, v2(2**40, 2, "more")),
+        wire_message(old.glob, v1(3, 1, "q")),
+    )
+    done = bench.go()
+    assert (done.upserts, done.batches) == (3, 1)
+    rows = bench.rows()
+    assert {i: (r.extra, r.part, r["__lsn"]) for i, r in rows.items()} == {
+        1: (None, "p", 1),
+        2**40: ("more", "p", 2),
+        3: (None, "q", 1),
+    }
+
+
+def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
+    ids = bench.register(V1)
+    other = bench.register(
+        record_schema("Other", id="string", part="string", __lsn="int")
+    )  # a Value would be another version
+    plain = bench.register("string")
+    ids = bench.register({**V1, "doc": "the newest"})
+    good = wire_message(ids.glob, v1(1, 1))
+    bench.send(
+        good,
+        wire_message(4711, v1(2, 1)),
+        good + b"x",
+        good[:-1],
+        b"",
+        b"\1" + good[1:],
+        good[:8],
+        b'{"id": 1}',
+        wire_message(2**63 + 5, b""),
+        wire_message(other.glob, encode_string("a") + encode_string("p") + encode_long(1)),
+        wire_message(plain.glob, encode_string("x")),
+        (None, "k"),
+        (None, None),
+        wire_message(ids.glob, b"\xff" * 12),
+        wire_message(ids.glob, b""),
+    )
+    done = bench.go()
+    assert done.messages == 15 == done.upserts + done.tombstones + done.dead_letters
+    assert (done.upserts, done.tombstones, done.dead_letters) == (1, 1, 13)
+    letters = bench.letters()
+    wire = "not Avro in wire format apicurio_legacy8: 00, 8 bytes of schema id"
+    not_there = "schema globalId {} is not in the registry (registry.wire is apicurio_legacy8)"
+    bytes_of = f"the bytes are not Avro of schema globalId {ids.glob}"
+    assert {o: r.reason for o, r in letters.items()} == {
+        1: not_there.format(4711),
+        2: bytes_of,
+        3: bytes_of,
+        4: wire,
+        5: wire,
+        6: wire,
+        7: wire,
+        8: not_there.format(2**63 + 5),
+        9: f"schema globalId {other.glob} cannot be read: its record is t.Other, and the topic's is t.Value",
+        10: f"schema globalId {plain.glob} cannot be read: the Avro schema is not a record (string)",
+        12: "no value and no key",
+        13: bytes_of,
+        14: bytes_of,
+    }
+    assert (
+        base64.b64decode(letters[2].text) == good + b"x"
+        and letters[4].text == ""
+        and letters[12].text is None
+    )
+    assert {(r.topic, r.partition) for r in letters.values()} == {(bench.topic, 0)}
+    assert bench.go() == hudi.Ingested() and list(bench.rows()) == [1]
+
+
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+
+
+def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
+    """33 million items in 17 bytes, names that are one to Spark, a stranger with the key's fields,
+    3,000 fields."""
+    claims = bench.register(
+        record_schema(
+            "Value", id="int", part="string", __lsn="int", a={"type": "array", "items": EMPTY}
+        )
+    )
+    twice = bench.register(
+        record_schema("Value", id="int", part="string", __lsn="int", n="int", N="int")
+    )
+    many = {f"f{n}": "int" for n in range(3000)}
+    wide = bench.register(record_schema("Value", id="int", part="string", __lsn="int", **many))
+    other = bench.register(
+        record_schema("Stranger", id="int", part="string", __lsn="int"), f"{bench.topic}-stranger"
+    )
+    ids = bench.register({**V1, "doc": "the newest"})
+    lie = wire_message(claims.glob, v1(2, 1) + encode_long(33_000_000) + b"\0")
+    assert len(lie) < 20
+    bench.send(
+        wire_message(ids.glob, v1(1, 1)),
+        lie,
+        wire_message(twice.glob, v1(3, 1) + b"\2\4"),
+        wire_message(wide.glob, v1(4, 1) + b"\2" * 3000),
+        wire_message(other.glob, v1(5, 1)),
+        wire_message(ids.glob, v1(6, 1)),
+    )
+    begun = time.monotonic()
+    done = bench.go()
+    assert (done.upserts, done.dead_letters) == (2, 4) and time.monotonic() - begun < 60
+    assert {o: r.reason.partition("cannot be read: ")[2] for o, r in bench.letters().items()} == {
+        1: "the items of an array are encoded in zero bytes, so a short message can declare millions of them (t.Value)",
+        2: "t.Value has N and n, which Spark and Athena take for one (t.Value)",
+        3: "with it a batch adds 3,000 columns; at most 200 are added automatically (hudi.ingest with schema=… names "
+        "the intended ones)",
+        4: "its record is t.Stranger, and the topic's is t.Value",
+    }
+    assert set(bench.rows()) == {1, 6}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {f"f{n}": "int" for n in range(3000)},
+        {"n": "int", "N": "int"},
+        {"a": {"type": "array", "items": EMPTY}},
+    ],
+)
+def test_a_newest_schema_that_would_harm_leaves_the_table_as_it_is(bench, more):
+    ids = bench.register(V1)
+    bench.send(wire_message(ids.glob, v1(1, 1)))
+    assert bench.go().upserts == 1
+    bad = bench.register(record_schema("Value", id="int", part="string", __lsn="int", **more))
+    bench.send(
+        wire_message(bad.glob, v1(2, 1) + b"\0" * (3000 if "f0" in more else len(more))),
+        wire_message(ids.glob, v1(3, 1)),
+    )
+    done = bench.go()
+    assert (done.upserts, done.dead_letters) == (1, 1) and set(bench.rows()) == {1, 3}
+    assert len(bench.rows()[3].asDict()) == 6 + 3, "the table's columns, beside Hudi's"
+
+
+def test_columns_that_are_asked_for_are_taken(bench, spark):
+    from pyspark.sql import types as T
+
+    wide = bench.register(
+        record_schema(
+            "Value", id="int", part="string", __lsn="int", **{f"f{n}": "int" for n in range(300)}
+        )
+    )
+    ids = bench.register({**V1, "doc": "the newest"})
+    bench.send(wire_message(ids.glob, v1(1, 1)), wire_message(wide.glob, v1(2, 1) + b"\2" * 300))
+    schema = T.StructType(
+        [
+            T.StructField("id", T.IntegerType()),
+            T.StructField("part", T.StringType()),
+            T.StructField("__lsn", T.IntegerType()),
+            *(T.StructField(f"f{n}", T.IntegerType()) for n in range(300)),
+        ]
+    )
+    assert bench.go(schema=schema).upserts == 2 and bench.rows()[2].f299 == 1
+
+
+def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
+    ids = bench.register(V1)
+    bench.send(wire_message(ids.glob, v1(1, 1)), wire_message(ids.glob + 1, v2(2, 1, "later")))
+    assert bench.go().dead_letters == 1
+    assert bench.register(V2).glob == ids.glob + 1
+    done = bench.go(replay=True)
+    assert (
+        (done.upserts, done.dead_letters) == (2, 0)
+        and not bench.letters()
+        and set(bench.rows()) == {1, 2}
+    )
+
+
+@pytest.mark.parametrize("wire", ["apicurio", "confluent"])
+def test_the_other_wire_formats(bench, world, wire, path):
+    for doc in "abc":  # a second version takes up one global id, but more than one content id
+        bench.register(
+            {**record_schema("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other"
+        )
+    ids = bench.register({**V1, "doc": bench.topic})
+    assert ids.glob != ids.content
+    bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
+    done = bench.go(with_settings(world, registry={"wire": wire}))
+    assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
+
+
+@pytest.mark.parametrize("mode", ["EXCEPTION", "CORRECTED"])
+def test_a_row_that_hudi_cannot_write_is_not_lost_without_a_word(bench, spark, mode):
+    """Hudi's writer of rows leaves out what Spark refuses, here a day of another calendar, and
+    commits the others."""
+    day = {"type": "int", "logicalType": "date"}
+    ids = bench.register(record_schema("Value", id="int", part="string", __lsn="int", day=day))
+    bench.send(
+        *[
+            wire_message(ids.glob, v1(n, 1) + encode_long(days))
+            for n, days in ((1, -719162), (2, 0))
+        ]
+    )
+    key = "spark.sql.parquet.datetimeRebaseModeInWrite"
+    was = spark.conf.get(key)
+    spark.conf.set(key, mode)
+    try:
+        if mode == "EXCEPTION":
+            with pytest.raises(LakeError, match="(?s)commit without 1 of its rows.*replay=True"):
+                bench.go()
+            spark.conf.set(key, was)
+            with pytest.raises(LakeError, match="commit without 1 of its rows"):
+                bench.go()  # nothing is new, and the row still lacks
+            assert bench.go(replay=True).upserts == 2
+        else:
+            assert was == mode and bench.go().upserts == 2
+        assert {i: r.day for i, r in bench.rows().items()} == {
+            1: dt.date(1, 1, 1),
+            2: dt.date(1970, 1, 1),
+        }
+    finally:
+        spark.conf.set(key, was)
+
+
+def test_a_reader_schema_that_is_given_stays(bench, spark):
+    from pyspark.sql import types as T
+
+    old, new = bench.register(V1), bench.register(V2)
+    bench.send(wire_message(old.glob, v1(1, 1)), wire_message(new.glob, v2(2, 2, "more")))
+    narrow = T.StructType(
+        [
+            T.StructField("id", T.LongType()),
+            T.StructField("part", T.StringType()),
+            T.StructField("__lsn", T.LongType()),
+            T.StructField("none", T.DateType()),
+        ]
+    )
+    assert bench.go(schema=narrow).upserts == 2
+    assert {(r.id, r.none) for r in bench.rows().values()} == {(1, None), (2, None)}
+    assert "extra" not in hudi.read(spark, bench.table).columns
+
+
+def test_a_continuous_ingest_takes_a_new_schema_up(bench):
+    old = bench.register(V1)
+    bench.send(wire_message(old.glob, v1(1, 1)))
+    stream = bench.go(run=hudi.stream)
+    wait_until(
+        lambda: stream.counts().upserts == 1,
+        "the first batch",
+        timeout=60,
+        failure_reason=stream.failure,
+    )
+    new = bench.register(V2)
+    bench.send(wire_message(new.glob, v2(2, 2, "more")), wire_message(old.glob, v1(3, 3)))
+    wait_until(
+        lambda: stream.counts().messages == 3,
+        "the other two",
+        timeout=60,
+        failure_reason=stream.failure,
+    )
+    assert stream.stop().upserts == 3
+    assert {i: r.extra for i, r in bench.rows().items()} == {1: None, 2: "more", 3: None}
+
+
+def test_a_topic_without_a_schema_and_a_table_without_a_field(bench, table, spark, world):
+    bench.send(b"x")
+    with pytest.raises(LakeError, match=f"no artifact '{bench.topic}-value'"):
+        bench.go()
+    bench.register(record_schema("Value", id="int"))
+    with pytest.raises(LakeError, match="the reader schema has no field '__lsn'"):
+        bench.go()
+    assert not hudi.exists(bench.table)
