@@ -46,7 +46,7 @@ doctor: $(STAMP) ## check this machine; every problem has a remedy
 	@$(BIN)/workbench doctor
 
 test: $(STAMP) ## run the tests of each package and of the first notebooks (all others: make check)
-	@$(BIN)/workbench install
+	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py test $(ARGS)
 
 check: $(STAMP) ## run all other tests and notebooks (the longest ones: make drill)

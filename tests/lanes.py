@@ -16,11 +16,22 @@ GIB_PER_STACK = 8  # a stack needs 6 GiB, its tests need the rest
 
 # Files of `make test` that need services, in the order of the packages.
 WITH_SERVICES = {
-    "tests/notebooks/test_tracks.py",  # 00, 10, 50, 90, 99
+    "tests/stack/test_stack.py",
+    "tests/stack/test_sources.py",
+    "tests/stack/test_connect.py",
     "tests/stack/test_topics.py",
+    "tests/stack/test_avro.py",  # the registry
     "tests/stack/test_landing.py",
     "tests/stack/test_hudi.py",
     "tests/stack/test_query.py",  # one kill and restart: Spark between two queries
+    "tests/stack/test_streams.py",
+    "tests/stack/test_trace.py",
+    "tests/stack/test_explore.py",
+    "tests/stack/test_own.py",
+    "tests/stack/test_reconcile.py",
+    "tests/stack/test_walkthrough.py",
+    "tests/stack/test_storefront.py",
+    "tests/notebooks/test_tracks.py",  # 00, 10, 50, 90, 99
 }
 AWS = {
     "tests/unit/test_athena.py",

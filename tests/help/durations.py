@@ -1,12 +1,14 @@
 """Durations of tests, and the order of files that follows from them.
 
-`make test` stores the durations of the tests that passed (`stored_file`). The next run names the
+`make test` and `make check` store the durations of the tests that passed (`stored_file`). The next run names the
 tests that became slower, and starts the files that take longest first, so that all processes end at
 about the same time. A run without `-n` stores nothing: its tests do not share the processors, and
 all tests of the next `make test` would look slower.
 """
 
 import json
+import shutil
+import subprocess
 from collections import defaultdict
 
 from workbench.base import paths
@@ -43,11 +45,19 @@ def stored_file():
 
 
 def read():
-    """Return the stored durations: {id of a test: [seconds of its call, seconds of its fixtures]}."""
+    """Return the stored durations: {id of a test: [seconds of its call, seconds of its fixtures, commit]}."""
     try:
         return json.loads(stored_file().read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):  # a damaged file costs the order of one run
         return {}
+
+
+def run_commit():
+    """Return the short name of the checked-out commit, "" where git does not say."""
+    if not shutil.which("git"):
+        return ""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True).stdout.strip()
 
 
 def file_of(test):
@@ -62,7 +72,7 @@ def find_slower(before, now):
     """
     found = [
         (test, before[test][0], call)
-        for test, (call, _) in now.items()
+        for test, (call, *_) in now.items()
         if test in before and call >= max(SLOW, TIMES_SLOWER * before[test][0])
     ]
     return sorted(found, key=lambda row: -row[2])
@@ -74,7 +84,7 @@ def weigh(tests, durations):
     if file in ASSUMED_FILES and not any(test in durations for test in tests):
         return ASSUMED_FILES[file]
     return sum(
-        sum(durations[test]) if test in durations else ASSUMED.get(test.split("/")[1], 1)
+        sum(durations[test][:2]) if test in durations else ASSUMED.get(test.split("/")[1], 1)
         for test in tests
     )
 
@@ -125,7 +135,9 @@ class Durations:
         kept = {
             test: each for test, each in before.items() if (paths.ROOT / file_of(test)).exists()
         }
-        text = json.dumps({**kept, **now}, indent=0, sort_keys=True)
+        commit = run_commit()
+        stored = {test: [*seconds, commit] for test, seconds in now.items()}
+        text = json.dumps({**kept, **stored}, indent=0, sort_keys=True)
         paths.write_private_file(stored_file(), text.encode())
 
     def _summarize(self, reporter, slower):
