@@ -150,7 +150,7 @@ LARGE = {
     "bytea": f"decode({HEX}, 'hex')",
     "json": f"to_json({HEX})",
     "jsonb": f"to_jsonb({HEX})",
-    "bit varying": "(SELECT string_agg(i::bit(32)::text, '')::bit varying FROM generate_series(1, 900) i)",
+    "bit varying": "(SELECT ('1' || string_agg(i::bit(32)::text, ''))::bit varying FROM generate_series(1, 900) i)",
     "tsvector": "(SELECT array_to_tsvector(array_agg(md5(i::text))) FROM generate_series(1, 300) i)",
 }
 KEY_KINDS = {

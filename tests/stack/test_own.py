@@ -237,7 +237,7 @@ def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
         assert "nothing to change" in capsys.readouterr().out
         mariadb.execute(mine, "TRUNCATE parts", database="shop")
         with pytest.raises(
-            LakeError, match="(?s)shop.parts were removed or added.*recapture bikes"
+            LakeError, match="(?s)shop.parts were removed, added or altered.*recapture bikes"
         ):
             own.follow(mine, "bikes")
         own.forget(mine, "bikes")

@@ -506,22 +506,28 @@ def run(world, spark, engine, seeds):
     return outcome
 
 
-def seeds(count):
+def require_kept(outcome, schemas):
+    """Raise AssertionError for a violation, and if most schemas were not tried at all."""
+    print(outcome.counts, outcome.refusals)
+    assert not outcome.violations, "\n".join(outcome.violations)
+    assert outcome.counts["kept"] >= len(schemas) / 5, outcome.counts
+    assert outcome.counts["transactions"] >= 10 * len(schemas), outcome.counts
+
+
+def drill(count):
+    """Return the parameter of a drill, with the seeds that the environment chooses."""
     first = int(os.environ.get("WORKBENCH_PROMISE_SEED", "0"))
-    return range(first, first + int(os.environ.get("WORKBENCH_PROMISE_SCHEMAS", count)))
+    chosen = range(first, first + int(os.environ.get("WORKBENCH_PROMISE_SCHEMAS", count)))
+    return pytest.param(chosen, marks=pytest.mark.drill, id="drill")
 
 
-@pytest.mark.drill
-def test_postgres(world, spark):
+@pytest.mark.parametrize("seeds", [pytest.param(range(14), id="14"), drill(300)])
+def test_postgres(world, spark, seeds):
     with own_help.postgres_server(world, PORT) as changed:
-        outcome = run(changed, spark, "postgres", seeds(300))
-    print(outcome.counts, outcome.refusals)
-    assert not outcome.violations, "\n".join(outcome.violations)
+        require_kept(run(changed, spark, "postgres", seeds), seeds)
 
 
-@pytest.mark.drill
-def test_mariadb(world, spark):
+@pytest.mark.parametrize("seeds", [pytest.param(range(6), id="6"), drill(100)])
+def test_mariadb(world, spark, seeds):
     stack.ensure_running(world, "mariadb")
-    outcome = run(world, spark, "mariadb", seeds(100))
-    print(outcome.counts, outcome.refusals)
-    assert not outcome.violations, "\n".join(outcome.violations)
+    require_kept(run(world, spark, "mariadb", seeds), seeds)

@@ -24,7 +24,7 @@ from workbench.source import readiness
 from workbench.source.databases import POSTGRESQL
 from workbench.source.names import length_problem
 from workbench.walkthroughs import own, resources
-from workbench.walkthroughs.own import capturing, files, values
+from workbench.walkthroughs.own import capturing, checking, files, values
 from workbench.walkthroughs.own import flow as own_flow
 from workbench.walkthroughs.own import tables as own_tables
 from workbench.walkthroughs.steps import Product
@@ -432,10 +432,10 @@ def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
     )
     report = readiness.Report("local", "bikes", rows[:0], rows)
     with pytest.raises(SourceError, match="(?s)table a.c: row security") as error:
-        capturing._require_ready(report.tables, report)
+        checking._require_ready(report.tables, report)
     lines = str(error.value).splitlines()
     assert [line.strip() for line in lines[-2:-1]] == ["AND THIS;"] and "ADD IT;" in lines[-3]
-    capturing._require_ready(report.tables[:1], report)
+    checking._require_ready(report.tables[:1], report)
 
 
 @pytest.fixture

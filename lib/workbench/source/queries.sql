@@ -184,12 +184,15 @@ WHERE r.relkind IN ('r', 'p') AND r.relname = %s AND n.nspname = %s AND a.attnum
 ORDER BY a.attnum
 
 -- name: storage
--- A table, and the files of it and of its partitions. A TRUNCATE gives a table another file.
+-- A table, the files of it and of its partitions, and the transactions that attached these. A TRUNCATE gives a table
+-- another file.
 WITH t AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
            WHERE n.nspname = %s AND c.relname = %s)
 SELECT 'table ' || oid AS id FROM t
 UNION ALL
-SELECT pg_relation_filenode(p.relid)::text FROM t CROSS JOIN LATERAL (
+SELECT concat(pg_relation_filenode(p.relid), (
+    SELECT ' attached by ' || string_agg(i.xmin::text, ', ') FROM pg_inherits i WHERE i.inhrelid = p.relid)) AS id
+FROM t CROSS JOIN LATERAL (
     SELECT t.oid::regclass AS relid UNION SELECT relid FROM pg_partition_tree(t.oid)) p
 WHERE pg_relation_filenode(p.relid) IS NOT NULL ORDER BY 1
 

@@ -2,16 +2,15 @@
 
 import re
 
-from psycopg import sql
 from pyspark.sql import functions as F
 
 from ... import hudi
 from ...base import LakeError, World
 from ...base.text import plural
-from ...source.names import identifier
 from ...spark import session
-from ..flow import CaptureFlow
+from . import files, tables, values
 from .files import OwnTable
+from .flow import OwnFlow
 
 ADDED = re.compile(r"(?:^|; )added (\w+) ")
 
@@ -25,25 +24,19 @@ def added_columns(table: hudi.Table) -> list[str]:
     ]
 
 
-def require_filled(
-    world: World, flow: CaptureFlow, own: OwnTable, columns: list[str], remedy: str
-) -> None:
+def require_filled(world: World, flow: OwnFlow, own: OwnTable) -> None:
     """Raise LakeError if rows of a lake table lack the value of a column that was added in the source.
 
     PostgreSQL and MariaDB give a default, or the values of a renamed column, to the existing rows without an event.
-
-    Args:
-        world: the world of the source.
-        flow: the flow.
-        own: the table.
-        columns: its added columns.
-        remedy: what fills the rows, for the error.
+    A column that no row lacks is not looked at again.
     """
-    table = flow.table(world, own.name)
-    counts = sql.SQL(", ").join(
-        sql.SQL("count({0}) AS {0}").format(sql.Identifier(column)) for column in columns
-    )
-    query = sql.SQL("SELECT {} FROM {}").format(counts, identifier(own.source))
+    table, checked = flow.table(world, own.name), files.filled_columns(flow.name)
+    columns = [each for each in added_columns(table) if each not in checked.get(own.name, [])]
+    if not columns:
+        return
+    kinds = tables.describe(world, flow.declared, own).columns
+    columns = [column for column in columns if column in kinds]  # not those that were dropped since
+    query = values.count_sql(flow.declared, own.source, {name: kinds[name] for name in columns})
     in_source = flow.db.query(world, query, database=flow.database).iloc[0]
     flow.sync(session(world), world, table)  # not more rows than the source had are lacking
     [in_lake] = hudi.read(session(world), table).agg(*map(F.count, columns)).collect()
@@ -54,5 +47,8 @@ def require_filled(
                 f"{plural(int(in_source[column]) - filled, 'row')} of the lake lack the value of {name}: the column "
                 "was added with a default, or renamed, and no change has written these rows since",
                 location=f"lake table {table.database}.{table.name}",
-                hint=remedy,
+                hint=f"`workbench recapture {flow.name} --world {world.name}` takes a new snapshot",
             )
+    files.write_filled_columns(
+        flow.name, {**checked, own.name: [*checked.get(own.name, []), *columns]}
+    )

@@ -11,7 +11,7 @@ from ... import connect, hudi, landing, stack
 from ...base import LakeError, SourceError, WorkbenchError, World, paths
 from ...base.errors import CheckFailed
 from ...hudi.analyst_types import DEFAULT_SCALE
-from ...source import mariadb, postgres, readiness
+from ...source import mariadb, postgres
 from ...source.databases import MARIADB
 from ...source.names import identifier
 from ...spark import session
@@ -19,13 +19,12 @@ from ...topic import topics
 from ..resources import OWN_PREFIX, SCHEMAS
 from ..steps import Product
 from ..walkthrough import Walkthrough
-from . import comparing, files, tables, values
+from . import checking, comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
 from .flow import LABEL, OwnFlow, load, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 _bundled: list[Walkthrough] = []
-HINT_LINE = "\n" + 12 * " "  # statements of SQL are copied: each begins a line of the hint
 
 
 def register(walkthroughs: Sequence[Walkthrough]) -> None:
@@ -83,7 +82,7 @@ def capture(
     declared = _open(
         name, _requested_flow(world, source, format, raw, poll), has_format=bool(format)
     )
-    _require_server(world, declared)
+    checking.require_server(world, declared)
     options = {
         "key": [*key],
         "declares_key": bool(key),
@@ -94,8 +93,9 @@ def capture(
         "joined": bool(declared.tables),
     }
     drafts = [_draft(declared, each, options) for each in names]
-    new = [draft.source for draft in drafts if draft.source not in declared.sources]
-    _require_capturable(world, source, new, readiness.Options(exclude, key, bool(poll)))
+    new = [draft for draft in drafts if draft.source not in declared.sources]
+    captured = checking.existing_tables(world, declared)
+    checking.require_capturable(world, declared, [*new, *captured])
     added = _describe(at, declared, drafts)
     stack.ensure_running(at, *declared.services)
     if not declared.tables:
@@ -123,10 +123,7 @@ def recapture(world: World, flow: str) -> None:
     at, captured = open_flow(world, flow, continued=command)
     declared = captured.declared
     comparing.require_tables(at, captured)
-    for each in declared.tables:
-        key = each.key if each.declares_key else ()
-        options = readiness.Options(each.excluded, key, bool(declared.poll))
-        _require_capturable(world, declared.source, [each.source], options)
+    checking.require_capturable(world, declared, declared.tables)
     renewed = declared.with_tables(
         [
             _with_catalog(at, declared, each.model_copy(update={"joined": False}))
@@ -137,6 +134,7 @@ def recapture(world: World, flow: str) -> None:
     load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
     files.write(flow, renewed.model_copy(update={"unfinished": "recapture"}))
     at, captured = open_flow(world, flow, continued=command)
+    storage = {each: tables.storage(at, declared, each) for each in declared.sources}
     _deploy(at, captured, renewed.tables)
     if declared.poll:
         landing.run_once(session(at), at, *captured.deployed_connectors)
@@ -144,22 +142,13 @@ def recapture(world: World, flow: str) -> None:
         _rehearse(at, captured, own)
     for table in captured.tables(at):
         hudi.drop(session(at), at, table)
-    storage = {each: tables.storage(at, declared, each) for each in declared.sources}
     position = captured.db.log_position(at, captured.database)
     captured.sync(session(at), at)
     for table in filter(hudi.exists, captured.tables(at)):
         hudi.label(at, table, LABEL, position)
     files.write_storage(flow, storage)
+    files.write_filled_columns(flow, {})
     files.write(flow, renewed.model_copy(update={"unfinished": ""}))
-
-
-def _require_capturable(
-    world: World, source: str, names: Sequence[str], options: readiness.Options
-) -> None:
-    """Raise SourceError if the check of the source has a problem of one of these tables."""
-    report = readiness.check(world, source, names, options)
-    obstacles = report.obstacles
-    _require_ready(obstacles[obstacles["item"].str.startswith("table ")], report)
 
 
 def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
@@ -208,33 +197,6 @@ def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str
             hint="--format json" if engine == "postgres" else "without --poll the log is read",
         )
     return Declaration.model_validate(requested)
-
-
-def _require_server(world: World, declared: Declaration) -> None:
-    """Start the database if it is a service of the stack, and raise SourceError if it is not ready.
-
-    Only a new flow that reads the log of the user's own server needs all settings and permissions.
-    """
-    at, database = world.source(declared.source), declared.services[0]
-    if at.manages(database):
-        stack.ensure_running(at, database)
-    report = readiness.check(world, declared.source, ())
-    server = report.server
-    if declared.poll or declared.tables or at.server(declared.engine).managed:
-        server = server[server["item"] == "connection"]
-    _require_ready(server, report)
-
-
-def _require_ready(rows: pandas.DataFrame, report: readiness.Report) -> None:
-    """Raise SourceError if rows of a report have a problem."""
-    for row in rows.itertuples():
-        if row.problem:
-            command = f"workbench source check {report.source} --world {report.world}"
-            raise SourceError(
-                f"{row.item}: {row.problem}",
-                location=f"source {report.source!r}",
-                hint=HINT_LINE.join([*row.statements, f"`{command}` has the details"]),
-            )
 
 
 def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:

@@ -85,32 +85,52 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> Ow
     return described
 
 
-def lasting_key_differences(at: World, flow: OwnFlow, own: OwnTable) -> list[str]:
-    """Return a sentence for each key that only the source or only the lake has, twice in a row.
+def lasting_differences(at: World, flow: OwnFlow, own: OwnTable) -> list[str]:
+    """Return a sentence for each row that differs between the source and the lake, twice in a row.
 
     A row that is written meanwhile differs at most once. Of a table of more than a million rows, and of one whose key
     cannot be compared, only the number of rows is compared.
     """
-    first = {*_key_differences(at, flow, own)}
-    return sorted(first & {*_key_differences(at, flow, own)}) if first else []
+    first = {*_differences(at, flow, own)}
+    return sorted(first & {*_differences(at, flow, own)}) if first else []
 
 
-def _key_differences(at: World, flow: OwnFlow, own: OwnTable) -> list[str]:
-    """Ingest the changes, and return a sentence for each key that only the source or only the lake has."""
-    spark, table = session(at), flow.table(at, own.name)
-    flow.sync(spark, at, table)
+def _differences(at: World, flow: OwnFlow, own: OwnTable) -> list[str]:
+    """Ingest the changes, and return a sentence for each row that differs."""
+    flow.sync(session(at), at, flow.table(at, own.name))
     own = tables.describe(at, flow.declared, own)
-    comparable = values.comparable_columns(at, flow.declared, own, table)
-    compared = {column: kind for column, kind in comparable.items() if column in own.key}
-    if own.rows > MAX_COMPARED_ROWS or len(compared) < len(own.key):
+    compared = _comparable_columns(at, flow, own)
+    if not compared:
         is_same = _count_rows(at, flow, own) == own.rows
         return [] if is_same else ["the numbers of rows differ"]
+    source, lake = _read_both(at, flow, own, compared)
+    return check_values.differences(source, lake, own.key, ("lake", "source"))
+
+
+def _comparable_columns(at: World, flow: OwnFlow, own: OwnTable) -> dict[str, str]:
+    """Return the columns whose values can be compared; none of a table whose rows can only be counted."""
+    compared = values.comparable_columns(at, flow.declared, own, flow.table(at, own.name))
+    has_key = {*own.key} <= {*compared}
+    return compared if has_key and own.rows <= MAX_COMPARED_ROWS else {}
+
+
+def _read_both(
+    at: World, flow: OwnFlow, own: OwnTable, compared: dict[str, str]
+) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return these columns of a table in the source and in the lake, with the same names and values."""
     query = values.comparable_sql(flow.declared, own.source, compared)
     source = flow.db.query(at, query, database=flow.database)
-    lake = source.head(0)
-    if hudi.exists(table):
-        lake = cast(pandas.DataFrame, hudi.read(spark, table).select(*own.key).toPandas())
-    return check_values.differences(source[own.key], lake[own.key], own.key, ("lake", "source"))
+    # MariaDB sends all digits of a float as a double only (templates.yaml); a float(7,2) is a double in the lake
+    singles = [column for column, kind in compared.items() if re.match(r"float(?!\()", kind)]
+    source = source.astype(dict.fromkeys(singles, "float32"))
+    for column in [column for column, kind in compared.items() if kind == "point"]:
+        source[column] = [*map(values.with_numbers, source[column])]
+    table = flow.table(at, own.name)
+    if not hudi.exists(table):
+        return source, source.head(0)
+    lake = cast(pandas.DataFrame, hudi.read(session(at), table).toPandas())
+    # a column that was added to the source is in the lake after the next change
+    return source, lake.reindex(columns=source.columns)
 
 
 def _count_rows(at: World, flow: OwnFlow, own: OwnTable) -> int:
@@ -125,26 +145,14 @@ def _is_same(at: World, flow: OwnFlow, own: OwnTable, claim: str, is_last: bool)
     Raises:
         CheckFailed: they differ in the last comparison.
     """
-    spark, table = session(at), flow.table(at, own.name)
-    compared = values.comparable_columns(at, flow.declared, own, table)
-    skipped = [column for column in own.columns if column not in compared]
-    if own.rows > MAX_COMPARED_ROWS or {*own.key} & {*skipped}:
+    compared = _comparable_columns(at, flow, own)
+    if not compared:
         lake_rows = _count_rows(at, flow, own)
         if lake_rows == own.rows or is_last:
             check.equal(f"{claim}, number of rows", lake_rows, own.rows)
         return lake_rows == own.rows
-    query = values.comparable_sql(flow.declared, own.source, compared)
-    source = flow.db.query(at, query, database=flow.database)
-    # MariaDB sends all digits of a float as a double only (templates.yaml); a float(7,2) is a double in the lake
-    singles = [column for column, kind in compared.items() if re.match(r"float(?!\()", kind)]
-    source = source.astype(dict.fromkeys(singles, "float32"))
-    for column in [column for column, kind in compared.items() if kind == "point"]:
-        source[column] = [*map(values.with_numbers, source[column])]
-    lake = source.head(0)
-    if hudi.exists(table):
-        lake = cast(pandas.DataFrame, hudi.read(spark, table).toPandas())
-        # a column that was added to the source is in the lake after the next change
-        lake = lake.reindex(columns=source.columns)
+    skipped = [column for column in own.columns if column not in compared]
+    source, lake = _read_both(at, flow, own, compared)
     is_same = not check_values.differences(source, lake, own.key, ("lake", "source"))
     if is_same or is_last:
         extent = f"row by row{', without ' * bool(skipped)}{', '.join(skipped)}"

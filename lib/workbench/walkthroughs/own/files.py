@@ -258,15 +258,32 @@ def write_declaration(flow: str, declared: Declaration) -> None:
 
 def storage(flow: str) -> dict[str, list[str]]:
     """Return {source table: its storage (see `tables.storage`) at the last comparison}."""
-    path = folder(flow) / "storage.json"
-    return cast("dict[str, list[str]]", json.loads(path.read_bytes())) if path.exists() else {}
+    return _read_lists(flow, "storage.json")
 
 
 def write_storage(flow: str, ids: dict[str, list[str]]) -> None:
     """Store what `storage` returns, for a flow that still exists."""
+    _write_lists(flow, "storage.json", ids)
+
+
+def filled_columns(flow: str) -> dict[str, list[str]]:
+    """Return {lake table: the columns that an ingest has added, and that no row lacks}."""
+    return _read_lists(flow, "filled_columns.json")
+
+
+def write_filled_columns(flow: str, columns: dict[str, list[str]]) -> None:
+    """Store what `filled_columns` returns, for a flow that still exists."""
+    _write_lists(flow, "filled_columns.json", columns)
+
+
+def _read_lists(flow: str, name: str) -> dict[str, list[str]]:
+    path = folder(flow) / name
+    return cast("dict[str, list[str]]", json.loads(path.read_bytes())) if path.exists() else {}
+
+
+def _write_lists(flow: str, name: str, lists: dict[str, list[str]]) -> None:
     if (folder(flow) / "flow.yaml").exists():
-        text = json.dumps(ids, indent=2)
-        paths.write_private_file(folder(flow) / "storage.json", text.encode())
+        paths.write_private_file(folder(flow) / name, json.dumps(lists, indent=2).encode())
 
 
 def connector_path(flow: str) -> Path:

@@ -34,7 +34,7 @@ from ..flow import CaptureFlow
 from ..resources import OWN_PREFIX, OwnedResources, OwnSource
 from ..steps import Product, Step, Steps
 from ..walkthrough import Walkthrough
-from . import files, tables, values
+from . import checking, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
 
 LABEL = "captured"
@@ -73,7 +73,7 @@ class OwnFlow(CaptureFlow):
     def incomplete(self, world: World) -> list[OwnTable]:
         """Return the tables whose capture was interrupted or failed.
 
-        A table has no topic then; or it joined, and the connector was not told to take its snapshot.
+        A table has no topic then, or was never equal to its source.
         """
         existing, uncompared = {*topics.names(world)}, self.uncompared(world)
         # also of an empty table, which the lake does not have yet
@@ -82,7 +82,7 @@ class OwnFlow(CaptureFlow):
             own
             for own in self.declared.tables
             if self.topic(world, own.name) not in existing
-            or (own.joined and own in uncompared and own.source not in compared)
+            or (own in uncompared and own.source not in compared)
         ]
 
     def capture_remedy(self, own: OwnTable) -> str:
@@ -499,7 +499,8 @@ def _remove_tables(world: World, at: World, captured: OwnFlow, leaving: Sequence
     """Remove some tables of a flow; a repeated call continues.
 
     Raises:
-        SourceError: the source no longer has one of the other tables. Nothing was removed.
+        SourceError: the source no longer has one of the other tables, or it cannot be published as it is now. Nothing
+            was removed.
     """
     flow, declared = captured.name, captured.declared
     configs.read(files.connector_path(flow))  # raises ConnectorError if it is damaged
@@ -514,6 +515,8 @@ def _remove_tables(world: World, at: World, captured: OwnFlow, leaving: Sequence
             location=f"flow {flow!r}, database {captured.database}",
             hint=f"`workbench forget {flow} {names} --world {world.name}` removes them together",
         )
+    if declared.has_publication:  # which a table without replica identity cannot be in
+        checking.require_capturable(world, declared, reduced.tables)
     marked = [
         each.model_copy(update={"leaves": each in leaving or each.leaves})
         for each in declared.tables

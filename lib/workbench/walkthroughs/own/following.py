@@ -7,7 +7,7 @@ from ... import hudi
 from ...base import LakeError, World
 from ...base.wait import stop_on_signal
 from ...spark import session
-from . import adding, comparing, files, tables
+from . import adding, checking, comparing, files, tables
 from .flow import OwnFlow, open_flow
 
 POLL_INTERVAL = 1  # seconds
@@ -32,29 +32,32 @@ def follow(
         {lake table: counts} of the last round.
 
     Raises:
-        LakeError: a message cannot be ingested; rows lack the value of an added column, or were removed or
-            added without a change (TRUNCATE, a dropped partition); the replication slot is gone; or a command on the
+        LakeError: a message cannot be ingested; rows lack the value of an added column, or were removed, added or
+            altered without a message (TRUNCATE, a dropped partition); the replication slot is gone; or a command on the
             flow is not complete.
-        SourceError: a table was dropped and created anew.
+        SourceError: a table was dropped and created anew, or could not be captured as it is now.
         ConnectorError: the connector has failed.
     """
     at, captured = open_flow(world, flow)
     captured.require_same_tables(at)
     captured.require_slot(at)
+    _require_capturable(world, captured)
     followed = _followed_tables(at, captured, progress)
     captured.restart_failed(at)
     if not continuous:
         captured.wait_until_captured(at)
-    known = {table.name: adding.added_columns(table) for table in followed}
     looked_at = time.monotonic()
     with stop_on_signal() as stop:
         while True:
             counts = captured.ingest(session(at), at, *followed, stop=stop.is_set)
-            _require_filled(world, captured, known, counts)
+            for own in captured.declared.tables:
+                if own.name in counts:
+                    adding.require_filled(at, captured, own)
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
             if not continuous or time.monotonic() - looked_at > STORAGE_INTERVAL:
+                _require_capturable(world, captured)
                 _require_same_storage(at, captured, followed, progress)
                 looked_at = time.monotonic()
             if not continuous or stop.wait(POLL_INTERVAL):
@@ -79,13 +82,14 @@ def _followed_tables(
 def _require_same_storage(
     at: World, captured: OwnFlow, followed: list[hudi.Table], progress: Callable[[str], None]
 ) -> None:
-    """Compare the keys of tables whose storage was replaced since their last comparison.
+    """Compare the rows of tables whose storage was replaced since their last comparison.
 
-    Debezium has no change for a TRUNCATE, and for a partition that is dropped, detached or attached. Each replaces the
-    storage; so do VACUUM FULL, some ALTER TABLE and a new partition, after which the rows are the same.
+    Debezium has no change for a TRUNCATE, for a partition that is dropped, detached or attached, and for an ALTER TABLE
+    that writes other values. Each replaces the storage; so do VACUUM FULL and a new partition, after which the rows are
+    the same.
 
     Raises:
-        LakeError: rows were removed or added.
+        LakeError: rows were removed, added or changed.
     """
     if captured.polled:  # polling sees no deletes in any case
         return
@@ -98,11 +102,12 @@ def _require_same_storage(
             continue
         if own.name not in names or compared.get(own.source) == storage:
             continue
-        progress(f"{own.source}: the source has stored it anew, so its keys are compared")
-        differences = comparing.lasting_key_differences(at, captured, own)
+        progress(f"{own.source}: the source has stored it anew, so its rows are compared")
+        differences = comparing.lasting_differences(at, captured, own)
         if differences:
             raise LakeError(
-                f"rows of {own.source} were removed or added without a change: by TRUNCATE, or with a partition",
+                f"rows of {own.source} were removed, added or altered without a message: by TRUNCATE, by ALTER "
+                "TABLE, or with a partition",
                 location=f"flow {captured.name!r}: {len(differences)} differences, such as {differences[0]}",
                 expected="statements on rows, which are in the log",
                 hint=f"`workbench recapture {captured.name} --world {at.name}` takes a new snapshot",
@@ -113,26 +118,10 @@ def _require_same_storage(
         progress(f"{', '.join(dropped)}: dropped or renamed in the source; `{command}`")
 
 
-def _require_filled(
-    world: World, captured: OwnFlow, known: dict[str, list[str]], counts: dict[str, hudi.Ingested]
-) -> None:
-    """Raise LakeError if an ingest has added a column whose value older rows lack.
-
-    Args:
-        world: the world of the flow.
-        captured: the flow.
-        known: {lake table: the added columns before the ingest}.
-        counts: {lake table: counts of the ingest}.
-    """
-    at = world.source(captured.declared.source)
-    for own in captured.declared.tables:
-        if own.name not in counts or not counts[own.name].messages:
-            continue
-        columns = adding.added_columns(captured.table(at, own.name))
-        new = [column for column in columns if column not in known[own.name]]
-        known[own.name] = columns
-        if new:
-            remedy = (
-                f"`workbench recapture {captured.name} --world {world.name}` takes a new snapshot"
-            )
-            adding.require_filled(at, captured, own, new, remedy)
+def _require_capturable(world: World, captured: OwnFlow) -> None:
+    """Raise SourceError if changes of a table do not arrive any more, such as without its replica identity."""
+    existing = checking.existing_tables(world, captured.declared)
+    remedy = (
+        f"`workbench recapture {captured.name} --world {world.name}`: changes until then are lost"
+    )
+    checking.require_capturable(world, captured.declared, existing, remedy)

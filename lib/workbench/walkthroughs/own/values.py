@@ -41,16 +41,34 @@ def comparable_columns(
     }
 
 
+def count_sql(declared: Declaration, source: str, columns: dict[str, str]) -> str:
+    """Return the query for the number of values of each column that are not null in the lake."""
+    rules = TEMPLATES["comparable"][declared.engine]
+    counts = [
+        f"count({_comparable_value(rules, kind, _quoted(name))}) AS {_quoted(name)}"
+        for name, kind in columns.items()
+    ]
+    return _select(counts, source)
+
+
 def comparable_sql(declared: Declaration, source: str, columns: dict[str, str]) -> str:
     """Return the query for columns of a source table as the lake has them."""
     rules = TEMPLATES["comparable"][declared.engine]
-    values = []
-    for name, kind in columns.items():
-        column = f'"{name}"'
-        values.append(f"{_comparable_value(rules, kind, column)} AS {column}")
+    values = [
+        f"{_comparable_value(rules, kind, _quoted(name))} AS {_quoted(name)}"
+        for name, kind in columns.items()
+    ]
+    return _select(values, source)
+
+
+def _select(values: list[str], source: str) -> str:
     schema, _, table = source.partition(".")
+    return f"SELECT {', '.join(values)} FROM {_quoted(schema)}.{_quoted(table)}"  # noqa: S608
+
+
+def _quoted(name: str) -> str:
     # tables.describe has accepted the names: letters, digits and _ only
-    return f'SELECT {", ".join(values)} FROM "{schema}"."{table}"'  # noqa: S608
+    return f'"{name}"'
 
 
 def _comparable_value(rules: dict[str, str], kind: str, value: str) -> str:
