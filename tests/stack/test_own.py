@@ -137,6 +137,8 @@ def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
     done = own.follow(bikes, "their_sales")["sales_trips"]
     assert (done.upserts, done.deletes) == (34, 3)
     own.compare(bikes, "their_sales")
+    [seen] = operate.Watcher(bikes, "their_sales").observe()
+    assert [problem.kind for problem in seen.problems] == [], "the capital is part of the name"
     table = own.load(bikes, "their_sales").flow.table(bikes)
     assert (table.type, table.partition, table.key) == ("mor", ("region",), ("id", "region"))
 
