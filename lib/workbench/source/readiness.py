@@ -14,6 +14,7 @@ from psycopg import sql
 from rich.filesize import decimal as format_size
 
 from ..base import SourceError, WorkbenchError, World, did_you_mean, yaml_files
+from ..base.added_columns import is_reserved
 from ..base.params import MySql, Postgres
 from ..base.terminal import escape_unprintable
 from ..base.text import plural
@@ -27,10 +28,6 @@ SEPARATOR = "\x1e"  # between the statements of a row of readiness.sql
 COLUMNS = ["item", "value", "problem", "statements"]
 # topics and Avro schemas have these names only; Debezium would replace other characters, so that two could become one
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# columns that connectors, ingest and Hudi add (a test compares it with them)
-RESERVED = re.compile(
-    r"(?i)__(op|deleted|db|table|schema|lsn|key|position|before_\w+|source_\w+)|_hoodie_\w+"
-)
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 LAST_LOG_FILE = 990_000
@@ -253,8 +250,9 @@ def _name_problems(
                 f"topics cannot have the column name {name!r}: only English letters, digits and _",
                 remedy,
             )
-        elif RESERVED.fullmatch(name):
-            yield f"the column name {name!r} is one that the lake adds", remedy
+        elif is_reserved(name):
+            problem = f"the column name {name!r} is one that the lake adds, and that queries hide"
+            yield problem, remedy
         elif folded[name.lower()] > 1:
             yield f"the column name {name!r} differs from another one in case only", remedy
 
