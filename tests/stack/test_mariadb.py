@@ -325,30 +325,6 @@ def test_positions_are_in_the_order_of_the_log(lab, database):
     )
 
 
-def test_changes_of_rows_are_found_behind_many_other_events_and_in_later_files(
-    lab, database, monkeypatch
-):
-    monkeypatch.setattr(mariadb, "MAX_LOG_EVENTS", 3)
-    name = database("log_lab")
-    start = mariadb.log_position(lab)
-    for n in range(4):
-        mariadb.execute(lab, f"CREATE TABLE t{n} (n int)", database=name)
-    assert not mariadb.has_row_changes(lab, start, mariadb.log_position(lab))
-    mariadb.execute(lab, "FLUSH BINARY LOGS")
-    mariadb.execute(lab, "TRUNCATE t1", database=name)
-    before = mariadb.log_position(lab)
-    assert before.partition(":")[0] != start.partition(":")[0]
-    assert not mariadb.has_row_changes(lab, start, before)
-    mariadb.execute(lab, "INSERT INTO t1 VALUES (1)", database=name)
-    after = mariadb.log_position(lab)
-    assert mariadb.has_row_changes(lab, start, after)
-    assert mariadb.has_row_changes(lab, before, after)
-    assert not mariadb.has_row_changes(lab, start, before), "later changes do not count"
-    assert not mariadb.has_row_changes(lab, after, after)
-    purged = "mariadb-bin.000000:4"
-    assert mariadb.has_row_changes(lab, purged, after)
-
-
 # --- who may do what
 # -------------------------------------------------------------------------------------------------
 
