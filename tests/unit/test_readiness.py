@@ -67,6 +67,14 @@ def test_attention_is_a_warning_and_no_obstacle():
     assert report.obstacles.empty and report.summary().level == "ok"
 
 
+def test_a_row_of_the_server_without_a_problem_may_need_attention():
+    row = ("privilege PROCESS", "not granted", "", ["GRANT PROCESS ON *.* TO `ada`@`%`;"])
+    report = readiness.Report("local", "b", server(row, OK[:3] + ([],)), tables())
+    process, log = report.findings()
+    assert (process.level, process.remedy, log.level) == ("warning", row[3][0], "ok")
+    assert report.obstacles.empty and "GRANT" not in report.script()
+
+
 def test_obstacles_of_the_server_and_of_tables():
     report = readiness.Report(
         "local",

@@ -42,12 +42,13 @@ class Report:
         world: name of the world.
         source: name of the source.
         server: one row per check of the server: item, value, problem (empty without one), statements
-            (those that remove the problem; a text that begins with -- is no SQL).
+            (those that remove the problem, or without one what needs attention; a text that begins with
+            -- is no SQL).
         tables: one row per table: item, schema, table, kind, rows (counted up to 1 MiB, for 200
             tables; otherwise the server's estimate, or null), bytes, key (the columns), identity (how
-            replication identifies a row), attention (numbers that may be too long for the lake; for those
-            without precision the digits of at most 10,000 rows), problem (why `capture` refuses the table),
-            statements.
+            replication identifies a row), attention (values that may not arrive, such as numbers that are
+            too long for the lake; for those without precision the digits of at most 10,000 rows), problem
+            (why `capture` refuses the table), statements.
         note: how the provider of the server differs, if its host is recognised; else "".
     """
 
@@ -65,7 +66,10 @@ class Report:
 
     def findings(self) -> list[Finding]:
         """Return one Finding per check and per table; a problem has its statements as the remedy."""
-        findings = [_finding(row, str(row.value)) for row in self.server.itertuples()]
+        findings = [
+            _finding(row, str(row.value), "" if row.problem else "\n    ".join(row.statements))
+            for row in self.server.itertuples()
+        ]
         for row in self.tables.itertuples():
             rows = "rows unknown" if pandas.isna(row.rows) else plural(int(row.rows), "row")
             size = f"{rows}, {format_size(row.bytes)}"
