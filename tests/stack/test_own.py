@@ -3,7 +3,7 @@
 import own_help
 import pytest
 from own_flow_help import PORT, execute
-from workbench import connect, hudi, stack, trace, walkthroughs
+from workbench import connect, hudi, operate, stack, trace, walkthroughs
 from workbench.base.errors import (
     LakeError,
     SourceError,
@@ -78,6 +78,9 @@ def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
     done = own.follow(bikes, "their_sales")["sales_trips"]
     assert (done.upserts, done.deletes) == (34, 3)
     own.compare(bikes, "their_sales")
+    [seen] = operate.Watcher(bikes, "their_sales").observe()
+    kinds = {problem.kind for problem in seen.problems}
+    assert not kinds & {"source_down", "not_observed"}, "the capital is part of the name"
     table = own.load(bikes, "their_sales").flow.table(bikes)
     assert (table.type, table.partition, table.key) == ("mor", ("region",), ("id", "region"))
 

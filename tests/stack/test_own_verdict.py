@@ -111,8 +111,8 @@ REFUSED = {
     ),
     "reserved": (
         "CREATE TABLE reserved (id int PRIMARY KEY, __op text, __deleted text, __LSN text, _hoodie_is_deleted bool,"
-        " __source_ts_ms int, __note text)",
-        "__op.*__deleted.*__lsn.*_hoodie_is_deleted.*__source_ts_ms",
+        " __source_ts_ms int, __name text, __note text)",
+        "__op.*__deleted.*__lsn.*_hoodie_is_deleted.*__source_ts_ms.*__name",
     ),
     "cases": ('CREATE TABLE cases (id int PRIMARY KEY, "Name" text, name text)', "in case only"),
     "signs": ('CREATE TABLE signs (id int PRIMARY KEY, "Preis €" int)', "Preis €"),

@@ -42,7 +42,7 @@ CREATE TABLE "trips 1" PARTITION OF trips FOR VALUES FROM ('2024-01-01') TO ('20
 CREATE TABLE trips_2 PARTITION OF trips FOR VALUES FROM ('2024-02-01') TO ('2024-03-01');
 INSERT INTO trips SELECT '2024-01-31'::date + g, g FROM generate_series(0, 4) g;
 CREATE TABLE odd (id int PRIMARY KEY, area circle, "Ge nau" numeric, wide numeric(60,5), coarse numeric(5,-2), plenty loose,
-    price numeric(10,2), total int GENERATED ALWAYS AS (id * 2) STORED, grid int[][]);
+    flags bit(10), mask varbit(20), three bit(3), price numeric(10,2), total int GENERATED ALWAYS AS (id * 2) STORED, grid int[][]);
 CREATE TABLE moody (id int PRIMARY KEY, "Ge fühl" "Laune");
 CREATE UNLOGGED TABLE scratch (id int PRIMARY KEY);
 CREATE TABLE owned (id int PRIMARY KEY);
@@ -199,6 +199,8 @@ def test_tables(bikes):
     assert tables.loc["odd", "attention"].split("; ") == [
         "Ge nau numeric: no precision",
         "plenty loose: no precision",
+        "flags bit(10): a value with eight zeros in front arrives without them",
+        "mask bit varying(20): a value with eight zeros in front arrives without them",
     ]
     assert tables.loc["odd", "problem"].startswith("topics cannot have the column name 'Ge nau'")
     assert tables.loc["odd", "problem"].endswith(
@@ -507,9 +509,16 @@ def test_mariadb_script(stations):
         r"GRANT SELECT ON `Bahn\_höfe ``x```.* TO `Ada Q'x`@`%`;"
     ]
     assert report.tables.empty  # the user sees none
+    [process] = [each for each in report.findings() if each.subject == "privilege PROCESS"]
+    assert process.level == "warning"
+    assert process.remedy == "GRANT PROCESS ON *.* TO `Ada Q'x`@`%`;"
+    assert "PROCESS" not in report.script(), "it is no obstacle"
+    mariadb_client(stations, process.remedy)
     mariadb_client(stations, report.script())
 
     report = readiness.check(stations, "bikes")
+    [process] = [each for each in report.findings() if each.subject == "privilege PROCESS"]
+    assert (process.level, process.detail) == ("ok", "granted")
     tables = report.tables.set_index("table")
     assert besides_names(report) == {
         f"table {MARIADB_DATABASE}.{name}"

@@ -6,7 +6,9 @@ import re
 import pandas
 import pytest
 from typer.testing import CliRunner
+from workbench import hudi
 from workbench.base import params, paths, secrets
+from workbench.base.added_columns import is_reserved
 from workbench.base.errors import ParamsError, SourceError
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
@@ -63,6 +65,14 @@ def test_attention_is_a_warning_and_no_obstacle():
     finding = report.findings()[1]
     assert (finding.level, finding.remedy) == ("warning", "x circle: not captured")
     assert report.obstacles.empty and report.summary().level == "ok"
+
+
+def test_a_row_of_the_server_without_a_problem_may_need_attention():
+    row = ("privilege PROCESS", "not granted", "", ["GRANT PROCESS ON *.* TO `ada`@`%`;"])
+    report = readiness.Report("local", "b", server(row, OK[:3] + ([],)), tables())
+    process, log = report.findings()
+    assert (process.level, process.remedy, log.level) == ("warning", row[3][0], "ok")
+    assert report.obstacles.empty and "GRANT" not in report.script()
 
 
 def test_obstacles_of_the_server_and_of_tables():
@@ -301,6 +311,7 @@ def test_a_table_with_a_key_and_ordinary_names_has_no_problem():
         ({"columns": ["id", "a b"]}, "the column name 'a b'", "--exclude 'a b'"),
         ({"columns": ["id", "Id"]}, "'Id' differs from another one in case only", "--exclude Id"),
         ({"columns": ["id", "__LSN"]}, "'__LSN' is one that the lake adds", '"__LSN" TO'),
+        ({"columns": ["id", "__name"]}, "'__name' is one that the lake adds", "--exclude __name"),
         (
             {"unsupported": [["c c", "circle"], ["d", "line"]]},
             "not supported (docs/types.md): c c (circle), d (line)",
@@ -346,9 +357,23 @@ def test_the_columns_that_are_added_are_reserved():
         for field in filter(None, template.get("transforms.unwrap.add.fields", "").split(","))
     ]
     added = {*fields, decode.DELETED, "_hoodie_commit_time", "__deleted"}
-    assert (
-        len(added) > 10 and [name for name in added if not readiness.RESERVED.fullmatch(name)] == []
-    )
+    assert len(added) > 10 and [name for name in added if not is_reserved(name)] == []
+
+
+def test_a_column_that_readers_hide_is_refused():
+    """What the check accepts is shown; a connector can add any field of its source."""
+    table = hudi.Table("a", "file:/a", key=("id",), ordering="__lsn", partition=("b",))
+    debezium = "version name row query file pos snapshot ts_ms txId thread gtid".split()
+    names = [
+        *(f"__{name}" for name in (*debezium, "op", "deleted", "key", "position")),
+        *(f"__source_{name}" for name in debezium),
+        *("__before_id", "__before_b", "_hoodie_record_key"),
+        *("id", "b", "op", "name", "__note", "__source", "_row", "__names"),
+    ]
+    hidden = [name for name in names if not hudi.is_data(table, name)]
+    assert names[: len(hidden)] == hidden and len(names) - len(hidden) == 8
+    assert [name for name in names if "hide" in judged(columns=["id", name])[0]] == hidden
+    assert "hide" in judged(columns=["id", "__TXID"])[0], "Spark's names do not differ in case"
 
 
 def test_queries_have_ascii_characters_only():

@@ -1,5 +1,7 @@
 """Waiting ends by success, by timeout or by a failure, and reports which."""
 
+import fcntl
+import os
 import threading
 import time
 
@@ -141,6 +143,27 @@ def test_the_second_holder_of_a_lock_waits_for_the_first(tmp_path):
         order.append("first")
     other.join(5)
     assert order == ["first", "second"]
+
+
+def test_a_moment_of_somebody_who_looks_at_a_lock_does_not_refuse_it(tmp_path):
+    """Such as `watch`, which looks whether a command runs."""
+    path = tmp_path / "lock"
+    path.write_text("1234")
+    with path.open(encoding="utf-8") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        end = threading.Timer(0.1, fcntl.flock, (looking, fcntl.LOCK_UN))
+        end.start()
+        with file_lock(path, StackError):
+            assert wait.lock_owner_pid(path) == str(os.getpid())
+        end.join()
+
+
+def test_a_lock_that_stays_is_refused_with_its_owner(tmp_path, monkeypatch):
+    monkeypatch.setattr(wait, "LOCK_SECONDS", 0.1)
+    with file_lock(tmp_path / "lock"):
+        with pytest.raises(StackError, match=str(os.getpid())):
+            with file_lock(tmp_path / "lock", StackError):
+                pytest.fail("two hold it")
 
 
 def test_paced_items_come_evenly_and_the_time_is_over_at_the_end():

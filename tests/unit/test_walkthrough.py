@@ -479,6 +479,79 @@ def test_the_changes_of_a_large_table_are_waited_for_longer(world, monkeypatch):
     assert seconds == 60 + 1_000_000 / 500
 
 
+@pytest.fixture
+def two_keys():
+    """The artists, with a key of two columns."""
+    artists = dataclasses.replace(museum.flow.captures[0], key=("name", "artist_id"))
+    return dataclasses.replace(museum.flow, captures=(artists,))
+
+
+def test_a_row_is_changed_and_deleted_by_a_key_of_several_columns(world, monkeypatch, two_keys):
+    executed = []
+
+    def execute(world, statement, values, database):
+        executed.append((statement.as_string(None), values))
+        return 1
+
+    monkeypatch.setattr(flows.topics, "end_offsets", lambda *_: {0: 5})
+    monkeypatch.setattr(flows.topics, "wait_for_messages", lambda *_, **__: 0)
+    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(execute))
+    two_keys.change(world, "artists", ("Ada", 7), gender="f")
+    two_keys.delete(world, "artists", ("Ada", 7))
+    museum.flow.delete(world, "artists", 7)
+    row = 'WHERE ("name", "artist_id") = (%s, %s)'
+    assert executed == [
+        (f'UPDATE "public"."artists" SET "gender" = %s {row}', ["f", "Ada", 7]),
+        (f'DELETE FROM "public"."artists" {row}', ["Ada", 7]),
+        ('DELETE FROM "public"."artists" WHERE ("artist_id") = (%s)', [7]),
+    ]
+    for key in (7, "ab", ("Ada",)):
+        with pytest.raises(SourceError, match="(?s)no key of artists.*name, artist_id"):
+            two_keys.delete(world, "artists", key)
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_captured"),
+    [
+        (None, True),
+        ([], True),
+        ([("1", '{"__op": "c", "__lsn": 1}')], False),
+        ([("1", '{"__op": "c"}'), ("2", '{"__op": "c"}'), ("1", None)], False),
+        ([("1", '{"__op": "c"}'), ("2", '{"__op": "c"}'), ("1", None), ("2", '{"__deleted": "true"}')], True),
+        ([("1", '{"payload": {"__op": "r"}}'), ("1", '{"payload": {"__op": "d"}}')], True),
+    ],
+)  # fmt: skip
+def test_an_empty_table_is_captured_when_its_topic_has_a_delete_for_each_row(
+    world, monkeypatch, messages, is_captured
+):
+    topic, outcomes = outbox.flow.topic(world), []
+    monkeypatch.setattr(flows.topics, "names", lambda *_: [] if messages is None else [topic])
+    frame = pd.DataFrame(messages or [], columns=["key", "value"], dtype=object)
+    monkeypatch.setattr(flows.topics, "read", lambda *_: frame)
+    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_, **__: 0))
+    monkeypatch.setattr(PostgreSQL, "log_position", staticmethod(lambda *_: "0/5"))
+    monkeypatch.setattr(CaptureFlow, "count", lambda *_: 0)
+    monkeypatch.setattr(flows, "wait_until", lambda done, *_, **__: outcomes.append(done()))
+    outbox.flow.wait_until_captured(world)
+    assert outcomes == [is_captured]
+
+
+def test_a_row_that_an_empty_table_gets_meanwhile_is_the_watermark(world, monkeypatch):
+    outcomes, changed = [], [1, 0]
+
+    def wait_until(is_captured, *_, **__):
+        outcomes.extend([is_captured(), is_captured()])
+
+    monkeypatch.setattr(CaptureFlow, "_has_deletes_only", lambda *_: False)
+    monkeypatch.setattr(CaptureFlow, "_last_captured_position", lambda *_: 5)
+    monkeypatch.setattr(CaptureFlow, "count", lambda *_: 0)
+    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_, **__: changed.pop()))
+    monkeypatch.setattr(PostgreSQL, "log_position", staticmethod(lambda *_: "0/5"))
+    monkeypatch.setattr(flows, "wait_until", wait_until)
+    outbox.flow.wait_until_captured(world)
+    assert outcomes == [False, True]
+
+
 # --- syncing
 
 

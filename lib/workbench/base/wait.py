@@ -10,11 +10,12 @@ import time
 import uuid
 from pathlib import Path
 from types import FrameType
-from typing import Callable, Iterator, Optional, Sequence, TypeVar
+from typing import Callable, Iterator, Optional, Sequence, TextIO, TypeVar
 
 from .errors import ServiceLost, WorkbenchError
 
 RESTART_GRACE_SECONDS = 3.0  # a killed service may be down for this long while it is restarted
+LOCK_SECONDS = 1.0  # `lock_owner_pid` of another process holds a lock for a moment
 T = TypeVar("T")
 
 
@@ -142,27 +143,38 @@ def file_lock(path: Path, on_locked: Optional[Callable[[str], Exception]] = None
 
     Args:
         path: the lock file; it is created if it does not exist.
-        on_locked: returns the exception to raise, given the pid of the owner. If it is None, a
-            second caller waits for the first.
+        on_locked: returns the exception to raise, given the pid of the owner, if the file is locked for
+            LOCK_SECONDS. If it is None, a second caller waits for the first.
 
     Yields:
         The unique id of the file. A file that later replaces this one has another id.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | (fcntl.LOCK_NB if on_locked else 0))
-        except BlockingIOError:
-            if on_locked is None:
-                raise
+        if on_locked is None:
+            fcntl.flock(f, fcntl.LOCK_EX)
+        elif not _lock_soon(f):
             f.seek(0)
-            raise on_locked(f.readline().strip() or "unknown") from None
+            raise on_locked(f.readline().strip() or "unknown")
         f.seek(0)
         file_id = f.read().partition("\n")[2] or uuid.uuid4().hex
         f.truncate(0)
         f.write(f"{os.getpid()}\n{file_id}")
         f.flush()
         yield file_id
+
+
+def _lock_soon(file: TextIO) -> bool:
+    """Lock a file, and return whether it was free within LOCK_SECONDS."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
 
 
 def lock_owner_pid(path: Path) -> str:

@@ -21,12 +21,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import LakeError, World, did_you_mean, files
+from ..base.added_columns import DERIVED_COLUMNS
 from ..base.paths import join_uri
 from ..landing.job import topic_id_path
 from ..topic import topics, wire
 from ..topic.connect_schema import DECIMAL
 from . import decode, decode_avro, decode_connect, evolution
-from .tables import DERIVED_COLUMNS, Table, safe_file_name, table_state_dir
+from .tables import Table, safe_file_name, table_state_dir
 from .timeline import completed_actions
 
 FORMATS = ("json", "avro")

@@ -20,14 +20,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import ROOT, LakeError
+from ..base.added_columns import COMBINED_ORDERING_COLUMN, ENCODED_KEY_COLUMN
 from ..base.paths import join_uri
 from ..topic import avro
 from ..topic.connect_schema import DECIMAL
 from . import moves
 from .evolution import leaf_types
 from .tables import (
-    COMBINED_ORDERING_COLUMN,
-    ENCODED_KEY_COLUMN,
     OP_COLUMN,
     ORDERING_DIGITS,
     SNAPSHOT_OP,

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import files
+from ..base.added_columns import BEFORE
 from ..spark.local_rows import run_once
 from . import decode, moves
-from .tables import BEFORE, OPTION_GROUPS, Table, key_options, needs_record_writer
+from .tables import OPTION_GROUPS, Table, key_options, needs_record_writer
 
 if TYPE_CHECKING:
     import pyarrow

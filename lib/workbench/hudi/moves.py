@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import LakeError
-from .tables import BEFORE, Table, changeable_partition
+from ..base.added_columns import BEFORE
+from .tables import Table, changeable_partition
 
 NO_OLD_ROW = ("c", "r")  # operations of a row that is new: create, and read by a snapshot
 

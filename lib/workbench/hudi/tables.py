@@ -16,6 +16,13 @@ from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql import types as T
 
 from ..base import LakeError, World, did_you_mean, files, yaml_files
+from ..base.added_columns import (
+    ADDED_COLUMNS,
+    BEFORE,
+    COMBINED_ORDERING_COLUMN,
+    ENCODED_KEY_COLUMN,
+    HUDI,
+)
 from ..base.paths import join_uri
 
 TABLE_TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
@@ -32,52 +39,6 @@ ROWS_PER_BUCKET, ROWS_PER_BUCKET_OF_ALL_PARTITIONS = 500_000, 4_000_000
 TABLE_VERSION = "6"
 # Digits of a number in COMBINED_ORDERING_COLUMN, so that texts sort as the numbers do.
 ORDERING_DIGITS = 20
-# Column of a table that is ordered by several fields: their values as one text.
-COMBINED_ORDERING_COLUMN = "__position"
-# Column of a table with `encodes_key`: the values of its key as the text of a JSON object.
-ENCODED_KEY_COLUMN = "__key"
-# The columns that an ingest adds to those of the source.
-DERIVED_COLUMNS = (COMBINED_ORDERING_COLUMN, ENCODED_KEY_COLUMN)
-# Prefix of Debezium's fields with the old values of a row.
-BEFORE = "__before_"
-# Fields of Debezium's envelope and of its block `source`, which a connector can add to a row
-ENVELOPE_FIELDS = ("op", "ts_ms", "ts_us", "ts_ns", "transaction_id")
-SOURCE_FIELDS = (
-    *(
-        "version",
-        "connector",
-        "name",
-        "ts_ms",
-        "ts_us",
-        "ts_ns",
-        "snapshot",
-        "db",
-        "schema",
-        "table",
-    ),
-    *(
-        "sequence",
-        "txId",
-        "lsn",
-        "xmin",
-        "server_id",
-        "gtid",
-        "file",
-        "pos",
-        "row",
-        "thread",
-        "query",
-    ),
-)
-# The columns that a capture or an ingest adds to those of the source.
-ADDED_COLUMNS = frozenset(
-    {
-        *DERIVED_COLUMNS,
-        "__deleted",
-        *(f"__{name}" for name in (*ENVELOPE_FIELDS, *SOURCE_FIELDS)),
-        *(f"__source_{name}" for name in SOURCE_FIELDS),
-    }
-)
 # Debezium's column with the operation, and its value for a row of a snapshot.
 OP_COLUMN, SNAPSHOT_OP = "__op", "r"
 # Keys in a commit's extra metadata, where Hudi keeps options that begin with _: the table's index, and
@@ -295,7 +256,7 @@ def needs_record_writer(schema: T.StructType) -> bool:
 def is_data(table: Table, name: str) -> bool:
     """Return whether a column has values of the source's columns: neither Hudi nor the capture adds it."""
     old_values = {BEFORE + field for field in (*table.key, *table.partition)}
-    return name not in ADDED_COLUMNS | old_values and not name.startswith("_hoodie_")
+    return name not in ADDED_COLUMNS | old_values and not name.startswith(HUDI)
 
 
 def key_options(table: Table, columns: T.StructType) -> dict[str, str]:

@@ -28,6 +28,7 @@ from ..base import (
 from ..connect import validation
 from ..hudi.tables import dead_letters_path
 from ..source import postgres
+from ..source.names import identifier
 from ..topic import dlq, registry
 from ..walkthroughs.capture import Capture
 from ..walkthroughs.flow import CaptureFlow
@@ -45,8 +46,8 @@ STATISTICS_DELAY_S = 15.0
 # inserted, updated and deleted rows of tables, their partitions included, since the server's start
 CHANGED_ROWS = """
     SELECT name, coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint AS n
-    FROM unnest(%s::text[]) AS name LEFT JOIN pg_stat_user_tables
-    ON coalesce(pg_partition_root(relid), relid) = name::regclass GROUP BY name"""
+    FROM unnest(%s::text[], %s::text[]) AS source(name, quoted) LEFT JOIN pg_stat_user_tables
+    ON coalesce(pg_partition_root(relid), relid) = quoted::regclass GROUP BY name"""
 
 
 @dataclass
@@ -370,7 +371,8 @@ class FlowReader:
         sources = [capture.source for capture in self.flow.captures]
         for table in sorted({*sources} - published - {*replaced}):
             yield self._problem("not_published", table=table, publication=self.flow.publication)
-        rows = postgres.query(self.world, CHANGED_ROWS, [sources], self.flow.database)
+        quoted = [identifier(source).as_string(None) for source in sources]
+        rows = postgres.query(self.world, CHANGED_ROWS, [sources, quoted], self.flow.database)
         counts, now = dict(zip(rows["name"], map(int, rows["n"]))), time.time()
         for capture in self.flow.captures:
             source = capture.source

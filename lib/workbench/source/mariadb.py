@@ -7,6 +7,7 @@ is executed at a time. Times are UTC.
 """
 
 import datetime as dt
+import math
 import re
 import ssl
 from contextlib import contextmanager
@@ -26,7 +27,8 @@ from .names import format_sql, require_result, role_credentials
 from .names import identifier as identifier
 
 DISPLAY_NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
-MAX_LOG_EVENTS = 1000  # of one look into the binary log
+MAX_LOG_EVENTS = 1000  # of one query of the binary log
+FIRST_LOG_POSITION = 4  # of an event in a file, after four bytes that identify the file
 # Strict: a value that does not fit raises an error instead of being truncated. A zero date
 # (0000-00-00) raises an error, too, because Debezium would publish null.
 SQL_MODE = (
@@ -285,7 +287,7 @@ def log_position(world: World, database: Optional[str] = None) -> str:
 
 
 def has_row_changes(world: World, start: str, end: str) -> bool:
-    """Return whether the binary log may have changes of rows between two positions.
+    """Return whether the binary log has changes of rows between two positions.
 
     Args:
         world: the world.
@@ -294,13 +296,33 @@ def has_row_changes(world: World, start: str, end: str) -> bool:
     """
     file, _, offset = start.rpartition(":")
     last_file, _, last = end.rpartition(":")
-    if file != last_file:
+    files = list(query(world, "SHOW BINARY LOGS").iloc[:, 0])
+    if file not in files or last_file not in files:  # the server has purged it
         return True
+    for name in files[files.index(file) : files.index(last_file) + 1]:
+        position = int(offset) if name == file else FIRST_LOG_POSITION
+        limit = int(last) if name == last_file else math.inf
+        if any(_is_row_change(event) for event in _log_events(world, name, position, limit)):
+            return True
+    return False
+
+
+def _log_events(world: World, file: str, position: int, end: float) -> Iterator[Any]:
+    """Yield the events of a file of the binary log that begin between two positions.
+
+    They are read in parts, because a part is held in memory.
+    """
     statement = f"SHOW BINLOG EVENTS IN %s FROM %s LIMIT {MAX_LOG_EVENTS}"
-    events = query(world, statement, [file, int(offset)])
-    events = events[events["Pos"] < int(last)]
-    is_row = events["Event_type"].str.contains("_rows")
-    return bool(is_row.any()) or len(events) == MAX_LOG_EVENTS
+    while position < end:
+        events = query(world, statement, [file, position])
+        yield from events[events["Pos"] < end].itertuples()
+        if len(events) < MAX_LOG_EVENTS:
+            return
+        position = int(events["End_log_pos"].iloc[-1])
+
+
+def _is_row_change(event: Any) -> bool:
+    return "_rows" in event.Event_type
 
 
 def position_to_int(position: str) -> int:

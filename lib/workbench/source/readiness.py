@@ -14,6 +14,7 @@ from psycopg import sql
 from rich.filesize import decimal as format_size
 
 from ..base import SourceError, WorkbenchError, World, did_you_mean, yaml_files
+from ..base.added_columns import is_reserved
 from ..base.params import MySql, Postgres
 from ..base.terminal import escape_unprintable
 from ..base.text import plural
@@ -27,10 +28,6 @@ SEPARATOR = "\x1e"  # between the statements of a row of readiness.sql
 COLUMNS = ["item", "value", "problem", "statements"]
 # topics and Avro schemas have these names only; Debezium would replace other characters, so that two could become one
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# columns that connectors, ingest and Hudi add (a test compares it with them)
-RESERVED = re.compile(
-    r"(?i)__(op|deleted|db|table|schema|lsn|key|position|before_\w+|source_\w+)|_hoodie_\w+"
-)
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 LAST_LOG_FILE = 990_000
@@ -45,12 +42,13 @@ class Report:
         world: name of the world.
         source: name of the source.
         server: one row per check of the server: item, value, problem (empty without one), statements
-            (those that remove the problem; a text that begins with -- is no SQL).
+            (those that remove the problem, or without one what needs attention; a text that begins with
+            -- is no SQL).
         tables: one row per table: item, schema, table, kind, rows (counted up to 1 MiB, for 200
             tables; otherwise the server's estimate, or null), bytes, key (the columns), identity (how
-            replication identifies a row), attention (numbers that may be too long for the lake; for those
-            without precision the digits of at most 10,000 rows), problem (why `capture` refuses the table),
-            statements.
+            replication identifies a row), attention (values that may not arrive, such as numbers that are
+            too long for the lake; for those without precision the digits of at most 10,000 rows), problem
+            (why `capture` refuses the table), statements.
         note: how the provider of the server differs, if its host is recognised; else "".
     """
 
@@ -68,7 +66,10 @@ class Report:
 
     def findings(self) -> list[Finding]:
         """Return one Finding per check and per table; a problem has its statements as the remedy."""
-        findings = [_finding(row, str(row.value)) for row in self.server.itertuples()]
+        findings = [
+            _finding(row, str(row.value), "" if row.problem else "\n    ".join(row.statements))
+            for row in self.server.itertuples()
+        ]
         for row in self.tables.itertuples():
             rows = "rows unknown" if pandas.isna(row.rows) else plural(int(row.rows), "row")
             size = f"{rows}, {format_size(row.bytes)}"
@@ -253,8 +254,9 @@ def _name_problems(
                 f"topics cannot have the column name {name!r}: only English letters, digits and _",
                 remedy,
             )
-        elif RESERVED.fullmatch(name):
-            yield f"the column name {name!r} is one that the lake adds", remedy
+        elif is_reserved(name):
+            problem = f"the column name {name!r} is one that the lake adds, and that queries hide"
+            yield problem, remedy
         elif folded[name.lower()] > 1:
             yield f"the column name {name!r} differs from another one in case only", remedy
 

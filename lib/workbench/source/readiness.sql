@@ -137,9 +137,11 @@ deferrable_key AS (
     FROM pg_constraint c JOIN target ON target.oid = conrelid WHERE contype = 'p' AND condeferrable),
 columns AS (
     SELECT a.attrelid AS root, string_agg(format('%%s %%s: %%s', a.attname, format_type(a.atttypid, a.atttypmod),
-        CASE WHEN l.typtype = 'e' THEN 'a list with a null arrives as null' WHEN b.modifier = -1 THEN 'no precision'
-            ELSE 'a list with NaN arrives as null' END), '; ' ORDER BY a.attnum)
+        CASE WHEN l.typtype = 'e' THEN 'a list with a null arrives as null'
+            WHEN e.typname IN ('bit', 'varbit') THEN 'a value with eight zeros in front arrives without them'
+            WHEN b.modifier = -1 THEN 'no precision' ELSE 'a list with NaN arrives as null' END), '; ' ORDER BY a.attnum)
             FILTER (WHERE u.name IS NULL AND (l.typtype = 'e' OR b.type = 'numeric[]'::regtype
+                OR e.typname IN ('bit', 'varbit') AND (b.modifier = -1 OR b.modifier >= 8)
                 OR b.type = 'numeric'::regtype AND b.modifier = -1)) AS attention,
         string_agg(format('ALTER TABLE %%s ALTER COLUMN %%I TYPE %%s;', target.quoted, a.attname, b.type::regtype), E'\x1e')
             FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e' AND a.attname <> ALL(%s::text[])) AS enum_domains,
@@ -300,6 +302,12 @@ FROM (SELECT needed, user, EXISTS (SELECT 1 FROM information_schema.user_privile
         WHERE p.grantee = me.grantee AND privilege_type IN (needed, alias)) AS granted
     FROM me, (SELECT 'REPLICATION SLAVE' AS needed, '' AS alias UNION ALL SELECT 'REPLICATION CLIENT', 'BINLOG MONITOR'
         UNION ALL SELECT 'RELOAD', '') n) g
+UNION ALL
+-- No obstacle: all changes arrive without it. MySQL has the numbers of the storage in other tables, which are not read.
+SELECT 'privilege PROCESS', if(granted, 'granted', 'not granted: a TRUNCATE, or a table that is created anew, is not noticed'), '',
+    if(granted, '', concat('GRANT PROCESS ON *.* TO ', user, ';'))
+FROM (SELECT user, EXISTS (SELECT 1 FROM information_schema.user_privileges p
+        WHERE p.grantee = me.grantee AND privilege_type = 'PROCESS') AS granted FROM me) g WHERE version() LIKE '%%MariaDB%%'
 UNION ALL
 SELECT concat('privilege ', needed, ' on ', name), if(granted, 'granted', 'not granted'),
     if(granted, '', 'the user lacks it'),

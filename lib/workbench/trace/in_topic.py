@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ..base import LakeError, World
+from ..base.added_columns import ADDED_COLUMNS, BEFORE
 from ..hudi import Table
-from ..hudi.tables import ADDED_COLUMNS, BEFORE
 from ..landing import messages
 from ..landing.formats import JsonLines
 from ..landing.sinks import Sink

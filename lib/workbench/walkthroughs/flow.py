@@ -5,7 +5,7 @@ The functions are the same for every walkthrough. Only the captures differ.
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, cast
+from typing import Any, Callable, Iterable, Optional, cast
 
 import pandas
 from psycopg import sql
@@ -64,27 +64,38 @@ class CaptureFlow(CaptureSet):
     def change(self, world: World, name: str, key: Any, /, **values: Any) -> None:
         """Set columns of one source row, and wait for its event.
 
+        Args:
+            world: the world.
+            name: name of the capture.
+            key: value of the key; of a key of several columns their values, as a tuple.
+            **values: the new values of columns.
+
         Raises:
-            SourceError: no row has this key.
+            SourceError: no row has this key, or the key has another number of columns.
         """
         capture = self.capture(name)
+        condition, key_values = _key_condition(capture, key)
         assignments = [sql.SQL("{} = %s").format(sql.Identifier(column)) for column in values]
-        statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(
-            identifier(capture.source), sql.SQL(", ").join(assignments), capture.key_columns
+        statement = sql.SQL("UPDATE {} SET {} WHERE {}").format(
+            identifier(capture.source), sql.SQL(", ").join(assignments), condition
         )
-        self.execute(world, name, statement, [*values.values(), key])
+        self.execute(world, name, statement, [*values.values(), *key_values])
 
     def delete(self, world: World, name: str, key: Any) -> None:
         """Delete one source row, and wait for its two messages: the delete and the tombstone.
 
+        Args:
+            world: the world.
+            name: name of the capture.
+            key: as for `change`.
+
         Raises:
-            SourceError: no row has this key.
+            SourceError: as for `change`.
         """
         capture = self.capture(name)
-        statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(
-            identifier(capture.source), capture.key_columns
-        )
-        self.execute(world, name, statement, [key], messages=2)
+        condition, key_values = _key_condition(capture, key)
+        statement = sql.SQL("DELETE FROM {} WHERE {}").format(identifier(capture.source), condition)
+        self.execute(world, name, statement, key_values, messages=2)
 
     def execute(
         self, world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1
@@ -139,8 +150,9 @@ class CaptureFlow(CaptureSet):
         """Wait until the topics hold all changes that were committed so far.
 
         The function updates one row of each table without a change (the watermark), and waits for the
-        event, which follows all earlier events. If `watermark` is False, it does nothing. A large table
-        is waited for longer, because one statement may have changed all its rows.
+        event, which follows all earlier events. The topic of an empty table has all changes when it has a
+        delete for each row. If `watermark` is False, the function does nothing. A large table is waited for
+        longer, because one statement may have changed all its rows.
 
         Raises:
             WorkbenchError: the changes of a table have not arrived in time, or its connector has failed.
@@ -149,13 +161,21 @@ class CaptureFlow(CaptureSet):
             self._wait_for_watermark(world, capture)
 
     def _wait_for_watermark(self, world: World, capture: Capture) -> None:
-        position = self.db.position_to_int(self.db.log_position(world, self.database))
-        statement = sql.SQL(
-            "UPDATE {0} SET {1} = {1} WHERE ({2}) = (SELECT {2} FROM {0} ORDER BY {2} LIMIT 1)"
-        ).format(identifier(capture.source), sql.Identifier(capture.keys[0]), capture.key_columns)
-        self.db.execute(world, statement, database=self.database)
+        position = self._write_watermark(world, capture)
+
+        def is_captured() -> bool:
+            nonlocal position
+            if position is not None:
+                return self._last_captured_position(world, capture) >= position
+            if self._has_deletes_only(world, capture):
+                return True
+            position = self._write_watermark(
+                world, capture
+            )  # rows may have been inserted meanwhile
+            return False
+
         wait_until(
-            lambda: self._last_captured_position(world, capture) >= position,
+            is_captured,
             f"topic {self.topic(world, capture.name)} to reach the source's log position",
             timeout=60 + self.count(world, capture.name) / topics.MESSAGES_PER_S,
             interval=0.2,
@@ -163,17 +183,35 @@ class CaptureFlow(CaptureSet):
             hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
         )
 
+    def _write_watermark(self, world: World, capture: Capture) -> Optional[int]:
+        """Update a row without a change.
+
+        Returns:
+            A log position before the update; None if the table has no row.
+        """
+        position = self.db.position_to_int(self.db.log_position(world, self.database))
+        statement = sql.SQL(
+            "UPDATE {0} SET {1} = {1} WHERE ({2}) = (SELECT {2} FROM {0} ORDER BY {2} LIMIT 1)"
+        ).format(identifier(capture.source), sql.Identifier(capture.keys[0]), capture.key_columns)
+        return position if self.db.execute(world, statement, database=self.database) else None
+
     def _last_captured_position(self, world: World, capture: Capture) -> int:
         """Return the source's log position of the last message in a topic."""
         topic = self.topic(world, capture.name)
         last = {p: max(0, end - 1) for p, end in topics.end_offsets(world, topic).items()}
         values = topics.read(world, topic, start_offsets=last)["value"].dropna()
-        if capture.format == "avro":
-            rows = [registry.inspect_message(world, value)["record"] for value in values]
-        else:
-            rows = [body.get("payload", body) for body in map(json.loads, values)]
         # the rows of an incremental snapshot have no position
-        return max((int(row["__lsn"] or 0) for row in rows), default=0)
+        positions = [int(row["__lsn"] or 0) for row in _records(world, capture, values)]
+        return max(positions, default=0)
+
+    def _has_deletes_only(self, world: World, capture: Capture) -> bool:
+        """Return whether the last message of each key in a topic is a delete, or there is no message."""
+        topic = self.topic(world, capture.name)
+        if topic not in topics.names(world):
+            return True
+        last = topics.read(world, topic).drop_duplicates("key", keep="last")["value"].dropna()
+        records = _records(world, capture, last)
+        return all(row.get("__deleted") == "true" or row.get("__op") == "d" for row in records)
 
     def land(self, spark: SparkSession, world: World) -> None:
         """Land the new messages of the topics with the sink connectors.
@@ -360,6 +398,30 @@ class CaptureFlow(CaptureSet):
         before = events["__lsn"] < self.db.position_to_int(position)
         history = events[before | (events["__op"] == "r")].sort_values("__lsn")
         return history.groupby([*self.capture(name).keys], as_index=False).tail(1)
+
+
+def _key_condition(capture: Capture, key: Any) -> tuple[sql.Composed, list[Any]]:
+    """Return the condition that a row has this key, and the values of its parameters.
+
+    Raises:
+        SourceError: the key has another number of columns.
+    """
+    is_composite = len(capture.keys) > 1 and isinstance(key, tuple)
+    values = [*key] if is_composite else [key]
+    if len(values) != len(capture.keys):
+        raise SourceError(
+            f"{key!r} is no key of {capture.name}",
+            expected=f"a tuple with the values of {', '.join(capture.keys)}",
+        )
+    marks = sql.SQL(", ").join(sql.SQL("%s") for _ in values)
+    return sql.SQL("({}) = ({})").format(capture.key_columns, marks), values
+
+
+def _records(world: World, capture: Capture, values: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the rows that messages of a capture hold."""
+    if capture.format == "avro":
+        return [registry.inspect_message(world, value)["record"] for value in values]
+    return [body.get("payload", body) for body in map(json.loads, values)]
 
 
 def _raise_on_dead_letters(
