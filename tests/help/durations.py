@@ -22,8 +22,12 @@ LONGEST_TEST, LONGEST_DRILL = 600, 3 * 3600  # seconds with fixtures; a longer t
 ASSUMED = {"notebooks": 90, "stack": 8, "unit": 0.1}
 # the same for the files whose tests take longer; a long file that starts last would be waited for
 ASSUMED_FILES = {
-    "tests/notebooks/test_notebooks.py": 2500,
-    "tests/stack/test_own.py": 850,
+    "tests/notebooks/test_tracks.py": 900,
+    "tests/notebooks/test_more_tracks.py": 900,
+    "tests/notebooks/test_operations_track.py": 800,
+    "tests/stack/test_own_flows.py": 600,
+    "tests/stack/test_own.py": 350,
+    "tests/stack/test_own_promise.py": 300,
     "tests/stack/test_own_commands.py": 280,
     "tests/stack/test_own_messages.py": 230,
     "tests/stack/test_own_mariadb.py": 180,

@@ -193,7 +193,7 @@ def test_a_damaged_file_is_no_obstacle(checkout):
 
 def test_a_long_file_without_durations_is_started_early():
     assert [file for file in durations.ASSUMED_FILES if not (paths.ROOT / file).exists()] == []
-    assert durations.weigh(["tests/stack/test_own.py::a"], {}) == 850
+    assert durations.weigh(["tests/stack/test_own.py::a"], {}) == 350
     assert (
         durations.weigh(["tests/stack/test_own.py::a"], {"tests/stack/test_own.py::a": [1, 2]}) == 3
     )
