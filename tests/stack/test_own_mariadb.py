@@ -1,5 +1,7 @@
 """Own tables of MariaDB: what the check accepts arrives, and what does not arrive is refused with its remedy."""
 
+import re
+
 import own_help
 import pytest
 from workbench import hudi, operate, stack
@@ -8,6 +10,7 @@ from workbench.source import mariadb, readiness
 from workbench.stack import process
 from workbench.stack.services import SERVICES
 from workbench.walkthroughs import own
+from workbench.walkthroughs.own import tables as tables_of_flows
 
 DATABASE = "own_maria"
 
@@ -171,7 +174,26 @@ REFUSED = {
     "memory": ("id int PRIMARY KEY) ENGINE = MEMORY COMMENT = ('x'", "engine MEMORY"),
     "history": ("id int PRIMARY KEY) WITH SYSTEM VERSIONING COMMENT = ('x'", "system-versioned"),
     "keyless": ("id int", "no primary key"),
-    "prefix": ("id text, PRIMARY KEY (id(5))", "no primary key"),
+    "prefix": (
+        "id text, PRIMARY KEY (id(5))",
+        "no primary key of whole values, only of a prefix: id",
+    ),
+    "prefixed": (
+        "id varchar(9) NOT NULL UNIQUE, PRIMARY KEY (id(5))",
+        "no primary key of whole values, only of a prefix: id",
+    ),
+    "hashed": (
+        "id int PRIMARY KEY, t text, UNIQUE `long` (t)",
+        "unique index long has a hidden column",
+    ),
+    "hashed_": (
+        "id int PRIMARY KEY, a varchar(10), b varchar(3000), UNIQUE (a, b)",
+        "unique index a has a hidden column",
+    ),
+    "bookings": (
+        "id int, s date, e date, PERIOD FOR p (s, e), PRIMARY KEY (id, p WITHOUT OVERLAPS)",
+        "key WITHOUT OVERLAPS",
+    ),
     "child": (
         "id int PRIMARY KEY, p int, CONSTRAINT fk FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE",
         "foreign key fk",
@@ -197,42 +219,48 @@ def test_what_does_not_arrive_is_refused_with_its_remedy(shop):
     assert problems["unique_"] == "" and problems["parent"] == ""
     assert "i inet6" in problems["address"], "Debezium reads the definition of excluded columns"
     named = readiness.check(shop, "bikes", [f"{DATABASE}.parent"]).tables["table"]
-    assert {"parent", "address"} <= {*named}, "it reads all definitions"
+    unreadable = {"address", "bookings", "history"}
+    assert {*named} == {"parent", *unreadable}, "it reads all definitions"
     tables = readiness.check(shop, "bikes").tables.set_index("table")
-    run(shop, *tables.loc["address", "statements"])  # it would refuse all others
+    assert "DROP INDEX `long`" in tables.loc["hashed", "statements"][0]
+    for name, key in {"prefix": "`id`", "prefixed": "`id`"}.items():
+        [statement] = tables.loc[name, "statements"]
+        assert statement.endswith(f"{name}` DROP PRIMARY KEY, ADD PRIMARY KEY ({key});")
+    with pytest.raises(SourceError) as error:
+        own.capture(shop, "bikes", "parent")
+    refused = re.findall(rf"table {DATABASE}\.(\w+): ", error.value.message)
+    assert {*refused} == unreadable, "one error names all"
     for name, (_, problem) in REFUSED.items():
-        if name == "address":
-            continue
         assert tables["problem"].str.contains(problem)[name], name
         with pytest.raises(SourceError, match=f"table {DATABASE}.{name}: .*{problem}"):
             own.capture(shop, "bikes", name)
-    for name in (
-        "address",
-        "unique_",
-        "greek",
-        "old",
-        "memory",
-        "history",
-        "keyless",
-        "child",
-        "updated",
-    ):
+    for name in ("hashed", "hashed_"):
+        run(shop, tables.loc[name, "statements"][0].partition("or: ")[2])
+    repaired = ("address", "unique_", "greek", "old", "memory", "history", "keyless", "prefixed")
+    for name in (*repaired, "child", "updated"):
         if name == "history":
             run(shop, "SET @@system_versioning_alter_history = KEEP")
         run(shop, *tables.loc[name, "statements"])
     again = readiness.check(shop, "bikes").tables.set_index("table")["problem"]
-    for name in (
-        "address",
-        "unique_",
-        "greek",
-        "old",
-        "memory",
-        "history",
-        "keyless",
-        "child",
-        "updated",
-    ):
+    for name in (*repaired, "child", "updated", "hashed", "hashed_"):
         assert again[name] == "", name
+
+
+def test_tables_whose_names_differ_in_case_are_different_ones(shop):
+    run(
+        shop,
+        "CREATE TABLE Stops (id int PRIMARY KEY, a text CHARACTER SET greek)",
+        "CREATE TABLE stops (code int, name text, PRIMARY KEY (code))",
+    )
+    names = [f"{DATABASE}.Stops", f"{DATABASE}.stops"]
+    tables = readiness.check(shop, "bikes", names).tables.set_index("table")
+    assert [*tables["key"]] == ["id", "code"]
+    assert [*tables["problem"]] == ["a greek: Debezium cannot read this type", ""]
+    assert [*readiness.check(shop, "bikes", names[1:]).tables["table"]] == ["stops"]
+    catalog = mariadb.query(
+        shop.source("bikes"), tables_of_flows.MARIADB_COLUMNS, ["stops", DATABASE]
+    )
+    assert dict(zip(catalog["name"], catalog["key_position"])) == {"code": 1, "name": 0}
 
 
 def test_settings_of_the_server_that_lose_changes_are_named(shop):

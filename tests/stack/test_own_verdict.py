@@ -179,6 +179,11 @@ def test_the_check_refuses_and_so_does_capture(bikes):
             error.value.message == f"table {qualified(name)}: {found[f'table {qualified(name)}']}"
         )
     assert "__note" not in found["table public.reserved"]
+    assert "would be lost" not in found["table public.types"], "columns that cannot be captured"
+    key = "-- give the table a key without k, then name its columns: "
+    steps = report.obstacles.set_index("item")["statements"]
+    assert steps["table public.made_key"][-1].startswith(key)
+    assert steps["table public.seen"] == [readiness.CAPTURE_TABLES]
     assert not own.folder("bikes").exists()
     rest = readiness.check(bikes, "bikes", [qualified(name) for name in ACCEPTED])
     assert rest.obstacles.values.tolist() == []

@@ -456,7 +456,15 @@ def test_trace_is_cut_to_first_line_and_cause():
     )
     line = validation.summarize_stacktrace(trace)
     assert line == f"Debezium cannot parse the statement {statement}"
-    assert "workbench recapture FLOW" in validation.likely_causes(line)
+    cause = validation.likely_causes(line)
+    assert "workbench recapture" in cause and "repeat its command" in cause and "FLOW" not in cause
+    line = "Error processing row in d.t, internal schema size 2, but row size 3, restart connector"
+    assert "UNIQUE index on a long column" in validation.likely_causes(line)
+    line = (
+        'java.lang.NullPointerException: Cannot invoke "java.sql.Array.getArray()" because the return '
+        'value of "java.sql.ResultSet.getArray(String)" is null'
+    )
+    assert "a domain over an enum" in validation.likely_causes(line)
     line = (
         "java.util.concurrent.RejectedExecutionException: Task io.debezium.storage.kafka.history."
         "KafkaSchemaHistory$$Lambda$2075/0x7f@7a rejected from java.util.concurrent.ThreadPoolExecutor"

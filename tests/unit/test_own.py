@@ -239,6 +239,18 @@ def test_the_slots_that_stay_are_listed_with_the_command_that_drops_them(world, 
     assert [name for name, _ in own.declarations()] == ["bikes", "gone", "polled"]
 
 
+def test_the_slots_of_a_server_that_stops_with_the_stack_are_left_out(world, monkeypatch):
+    declare(world)
+    source = world.sources["bikes"].model_copy(
+        update={"host": "localhost", "port": world.postgres.port}
+    )
+    own_world = world.model_copy(update={"sources": {"bikes": source}})
+    own_world._state = world.state
+    monkeypatch.setattr(own_flow.params, "load", lambda name: own_world)
+    monkeypatch.setattr(own_flow.postgres, "all_slots", lambda at: pytest.fail("it is stopped"))
+    assert own.describe_slots() == []
+
+
 def test_the_slots_of_several_flows_on_one_server_are_listed_once(world, monkeypatch):
     declare(world)
     declare(world, "trams")
@@ -436,6 +448,35 @@ def test_an_obstacle_of_a_table_is_an_error_with_its_statements():
     lines = str(error.value).splitlines()
     assert [line.strip() for line in lines[-2:-1]] == ["AND THIS;"] and "ADD IT;" in lines[-3]
     checking._require_ready(report.tables[:1], report)
+    more = pandas.concat([rows, rows[1:].assign(item="table a.d", statements=[["A THIRD;"]])])
+    with pytest.raises(SourceError) as error:
+        checking._require_ready(more, report)
+    assert re.findall(r"table a\.\w", error.value.message) == ["table a.c", "table a.d"]
+    assert re.findall("ADD IT|AND THIS|A THIRD", error.value.hint) == [
+        "ADD IT",
+        "AND THIS",
+        "A THIRD",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes, managed", [({}, False), ({"tables": []}, True), ({"tables": []}, False)]
+)
+def test_a_type_at_which_the_connector_stops_refuses_every_capture_by_the_log(
+    world, monkeypatch, changes, managed
+):
+    row = ["types", "public.empty", "an enum without labels", ["-- ALTER TYPE …"]]
+    server = pandas.DataFrame([row], columns=readiness.COLUMNS)
+    report = readiness.Report("local", "bikes", server, server[:0])
+    monkeypatch.setattr(readiness, "check", lambda *_: report)
+    section = world.postgres.model_copy(update={"managed": managed})
+    at = types.SimpleNamespace(
+        source=lambda _: at, manages=lambda _: False, server=lambda _: section
+    )
+    with pytest.raises(SourceError, match="types: an enum without labels"):
+        checking.require_server(at, own.Declaration.model_validate({**FLOW, **changes}))
+    polled = {**FLOW, **changes, "poll": "updated", "format": "json"}
+    checking.require_server(at, own.Declaration.model_validate(polled))
 
 
 @pytest.fixture
@@ -470,6 +511,14 @@ def test_an_excluded_column_that_no_table_has_is_refused(world, described):
     assert describe(world, ["visits"], exclude=["area"])[0].excluded == ["area"]
     with pytest.raises(LakeError, match="(?s)no column secrett in public.visits"):
         describe(world, ["visits"], exclude=["area", "secrett"])
+
+
+def test_tables_that_would_have_one_name_in_the_lake_are_named(world, described):
+    with pytest.raises(LakeError) as error:
+        describe(world, ["a.b_c", "a_b.c"])
+    assert error.value.message == "a.b_c and a_b.c would have the same name in the lake: a_b_c"
+    free = files.free_name("bikes")
+    assert f"`workbench capture bikes a_b.c --as {free} --world local`" in error.value.hint
 
 
 @pytest.mark.parametrize(

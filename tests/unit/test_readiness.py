@@ -219,7 +219,7 @@ def test_a_missing_table_is_an_obstacle_and_small_tables_are_counted(monkeypatch
     assert asked[2] == ("SELECT (SELECT 7), (SELECT 8)",)
     assert [*report.tables["rows"]] == [3, 7, 8] and "counting" not in report.tables
     assert report.obstacles.values.tolist() == [
-        ["table public.d", "a view", [readiness.CORRECT_NAME]],
+        ["table public.d", "a view", [readiness.CAPTURE_TABLES]],
         ["table public.b", "p", ["one;", "two;"]],
     ]
 
@@ -317,8 +317,19 @@ def test_a_table_with_a_key_and_ordinary_names_has_no_problem():
             "not supported (docs/types.md): c c (circle), d (line)",
             "workbench capture bikes public.a --world mine --exclude 'c c' --exclude d",
         ),
+        (
+            {"unsupported": [["id", "generated"], ["b", "line"]]},
+            "not supported (docs/types.md): id (generated), b (line)",
+            "-- give the table a key without id, then name its columns: workbench capture bikes public.a --world mine --key …",
+        ),
         ({"natural": []}, "no primary key", "ALTER TABLE public.a ADD PRIMARY KEY"),
-        ({"excluded": ["id"]}, "no captured column id for the key", ""),
+        ({"natural": [], "prefixes": ["id"]}, "only of a prefix: id", ""),
+        ({"excluded": ["id"]}, "no captured column id for the key", "give other ones: --key …"),
+        (
+            {"columns": ["id", "a b"], "quoted": "`d`.`a`"},
+            "the column name 'a b'",
+            "ALTER TABLE `d`.`a` RENAME COLUMN `a b` TO …",
+        ),
         ({"no_keys": ["id"]}, "two different keys may arrive as one", "a key of another type"),
         ({"key": ["b"], "unique": [["id"]]}, "no constraint ensures that b", 'PRIMARY KEY ("b")'),
         (

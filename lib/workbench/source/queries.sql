@@ -132,7 +132,7 @@ SELECT k.attname FROM pg_attribute k WHERE k.attrelid = %s::regclass AND k.attnu
 
 -- name: existing_objects
 -- Which of these schemas and tables exist.
-SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL
+SELECT nspname::text AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL  -- a name has 63 bytes
 SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname || '.' || tablename = ANY(%s) ORDER BY 1
 
 -- name: restore_added

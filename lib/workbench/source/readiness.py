@@ -32,6 +32,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 LAST_LOG_FILE = 990_000
 CORRECT_NAME = "-- correct the name: schema.table, for a partition that of its table"
+CAPTURE_TABLES = "-- a view has no changes: capture its tables"
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ def _missing_row(
         reason: what it is instead; "" if there is nothing of this name.
         known: the tables of the database.
     """
-    steps = [CORRECT_NAME]
+    is_view = reason.startswith(("a view", "a materialized view"))
+    steps = [CAPTURE_TABLES if is_view else CORRECT_NAME]
     suggestion = did_you_mean(name, known) if known and not reason else ""
     if suggestion:  # a line break in a name would end the comment
         steps.append(escape_unprintable(f"-- {suggestion}"))
@@ -241,6 +243,7 @@ def _name_problems(
     columns = [each for each in facts["columns"] if each not in options.excluded]
     folded = Counter(map(str.lower, columns))
     rename = f"-- rename it: ALTER TABLE {facts['quoted']} RENAME"
+    quote = _quoting(facts)
     for name in (row["schema"], row["table"]):
         if not NAME.fullmatch(name):
             yield (
@@ -248,7 +251,9 @@ def _name_problems(
                 f"{rename} TO …",
             )
     for name in columns:
-        remedy = f"{rename} {sql.Identifier(name).as_string(None)} TO …; or capture with --exclude {shlex.quote(name)}"
+        remedy = (
+            f"{rename} COLUMN {quote(name)} TO …; or capture with --exclude {shlex.quote(name)}"
+        )
         if not NAME.fullmatch(name):
             yield (
                 f"topics cannot have the column name {name!r}: only English letters, digits and _",
@@ -261,6 +266,13 @@ def _name_problems(
             yield f"the column name {name!r} differs from another one in case only", remedy
 
 
+def _quoting(facts: dict[str, Any]) -> Callable[[str], str]:
+    """Return the function that quotes a name as the server of a table does."""
+    if facts["quoted"].startswith("`"):
+        return lambda name: f"`{name.replace('`', '``')}`"
+    return lambda name: sql.Identifier(name).as_string(None)
+
+
 def _column_problems(
     facts: dict[str, Any], options: Options, command: str
 ) -> Iterator[tuple[str, str]]:
@@ -270,26 +282,32 @@ def _column_problems(
         names = ", ".join(f"{name} ({kind})" for name, kind in columns)
         left_out = [*options.excluded, *(name for name, _ in columns)]
         flags = " ".join(f"--exclude {shlex.quote(name)}" for name in left_out)
-        yield f"not supported (docs/types.md): {names}", f"-- leave them out: {command} {flags}"
+        remedy = f"-- leave them out: {command} {flags}"
+        in_key = [name for name in left_out if name in ([*options.key] or facts["key"])]
+        if in_key:
+            remedy = f"-- give the table a key without {', '.join(in_key)}, then name its columns: {command} --key …"
+        yield f"not supported (docs/types.md): {names}", remedy
 
 
 def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str, str]]:
     """Yield each problem of the key by which the lake finds a row, with the way out."""
     key, table = [*options.key] or facts["key"], facts["quoted"]
     columns = {*facts["columns"]} - {*options.excluded}
-    quoted = ", ".join(sql.Identifier(each).as_string(None) for each in key)
+    quoted = ", ".join(map(_quoting(facts), key))
     if not key and facts.get("is_deferrable"):
         return  # a problem of its own
     if not key:
         statement = f"-- add a key: ALTER TABLE {table} ADD PRIMARY KEY (…);"
+        prefixes = ", ".join(facts.get("prefixes", ()))
+        problem = f"no primary key of whole values, only of a prefix: {prefixes}"
         yield (
-            "no primary key",
+            problem if prefixes else "no primary key",
             "" if "identities" not in facts else statement,
         )  # MariaDB has its own
     elif not {*key} <= columns:
         yield (
             f"no captured column {', '.join(each for each in key if each not in columns)} for the key",
-            "",
+            "-- capture the columns of the key, or give other ones: --key …",
         )
     elif unsuited := ", ".join(each for each in key if each in facts["no_keys"]):
         problem = f"two different keys may arrive as one, by the type of key column {unsuited}"
@@ -347,11 +365,13 @@ def _query_mariadb(
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
     values = [name, name, tables is None, tables or [""], excluded or [""]]
     server = mariadb.query(world, statement, [name])
+    shows_periods = not mariadb.query(world, QUERIES["mariadb_shows_periods"]).empty
+    overlaps = QUERIES["mariadb_overlaps" if shows_periods else "mariadb_no_overlaps"]
     if "ON" in server.loc[server["item"] == "log_bin", "value"].values:
         server = pandas.concat([server, _binary_log(world)], ignore_index=True)
     return _frames(
         server,
-        mariadb.query(world, QUERIES["mariadb_tables"], values),
+        mariadb.query(world, QUERIES["mariadb_tables"].replace("{overlaps}", overlaps), values),
         partial(mariadb.query, world),
     )
 

@@ -49,6 +49,15 @@ SELECT 'encoding', 'SQL_ASCII', 'a text that is not UTF-8 stops the connector, a
     '-- restore a dump of the database into one with ENCODING ''UTF8''' FROM pg_database
     WHERE datname = current_database() AND pg_encoding_to_char(encoding) = 'SQL_ASCII'
 UNION ALL
+SELECT 'types', string_agg(name, ', ' ORDER BY name), 'Debezium reads all types of the database at each start, and stops at an enum '
+    'without labels and at a domain over an enum', string_agg(CASE typtype
+        WHEN 'd' THEN format('-- when no column has this type (ALTER TABLE ... ALTER COLUMN ... TYPE ...): DROP DOMAIN %%s;', name)
+        ELSE format('-- add a label: ALTER TYPE %%s ADD VALUE ''...''; or, if no column has this type: DROP TYPE %%s;', name, name)
+        END, E'\x1e' ORDER BY name)
+    FROM (SELECT t.oid, typtype, format('%%I.%%I', nspname, typname) AS name FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace
+        WHERE typcategory = 'E') t  -- a domain has the category of its type
+    WHERE NOT EXISTS (SELECT FROM pg_enum WHERE enumtypid = t.oid) HAVING count(*) > 0
+UNION ALL
 SELECT 'primary', 'a read replica', 'a publication cannot be created here', '-- set the host of the source to the primary'
     WHERE pg_is_in_recovery()
 UNION ALL
@@ -139,19 +148,22 @@ columns AS (
     SELECT a.attrelid AS root, string_agg(format('%%s %%s: %%s', a.attname, format_type(a.atttypid, a.atttypmod),
         CASE WHEN l.typtype = 'e' THEN 'a list with a null arrives as null'
             WHEN e.typname IN ('bit', 'varbit') THEN 'a value with eight zeros in front arrives without them'
+            WHEN b.type = 'money'::regtype THEN 'a snapshot loses digits of amounts beyond 90071992547409.92'
             WHEN b.modifier = -1 THEN 'no precision' ELSE 'a list with NaN arrives as null' END), '; ' ORDER BY a.attnum)
-            FILTER (WHERE u.name IS NULL AND (l.typtype = 'e' OR b.type = 'numeric[]'::regtype
+            FILTER (WHERE u.name IS NULL AND (l.typtype = 'e' OR b.type IN ('numeric[]'::regtype, 'money'::regtype)
                 OR e.typname IN ('bit', 'varbit') AND (b.modifier = -1 OR b.modifier >= 8)
                 OR b.type = 'numeric'::regtype AND b.modifier = -1)) AS attention,
         string_agg(format('ALTER TABLE %%s ALTER COLUMN %%I TYPE %%s;', target.quoted, a.attname, b.type::regtype), E'\x1e')
             FILTER (WHERE t.typtype = 'd' AND e.typtype = 'e' AND a.attname <> ALL(%s::text[])) AS enum_domains,
-        string_agg(quote_ident(a.attname), ', ') FILTER (WHERE b.type = 'numeric'::regtype AND b.modifier = -1) AS loose,
+        string_agg(quote_ident(a.attname), ', ') FILTER (WHERE b.type = 'numeric'::regtype) AS numerics,
         -- NaN and infinity have no scale
-        string_agg(format($f$%%L || max(length(trunc(abs(%%I))::text)) FILTER (WHERE min_scale(%%I) IS NOT NULL)
+        string_agg(CASE WHEN b.modifier = -1 THEN format($f$%%L || max(length(trunc(abs(%%I))::text)) FILTER (WHERE min_scale(%%I) IS NOT NULL)
             || ' digits before and ' || max(min_scale(%%I)) || ' after the decimal point in the first 10,000 rows'
-            || ' (decimal(38,10) has 28 and 10; capture chooses up to 30 after it)'$f$,
-            a.attname || ': at most ', a.attname, a.attname, a.attname), ', ' ORDER BY a.attnum)
-            FILTER (WHERE b.type = 'numeric'::regtype AND b.modifier = -1) AS digits,
+            || ' (decimal(38,10) has 28 and 10; capture chooses up to 30 after it)', $f$,
+            a.attname || ': at most ', a.attname, a.attname, a.attname) ELSE '' END
+            || format('CASE WHEN bool_or(%%I IS NOT NULL AND min_scale(%%I) IS NULL) THEN %%L END', a.attname, a.attname,
+                a.attname || ': NaN and infinities in the first 10,000 rows arrive as null'), ', ' ORDER BY a.attnum)
+            FILTER (WHERE b.type = 'numeric'::regtype) AS samples,
         json_agg(a.attname ORDER BY a.attnum) AS names,
         coalesce(json_agg(json_build_array(a.attname, u.type) ORDER BY a.attnum) FILTER (WHERE u.name IS NOT NULL), '[]')
             AS unsupported,
@@ -172,7 +184,9 @@ tried AS (
         '{{int2,int4,int8,oid,text,varchar,bpchar,uuid,bool,numeric,timestamptz,inet,cidr,macaddr}}'::regtype[] AS keys),
 typed AS (
     SELECT a.attrelid AS root, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) AS type,
-        a.attlen = -1 AND a.attstorage <> 'p' AND a.attgenerated = '' AND a.attname <> ALL(%s::text[]) AS may_be_large,
+        a.attlen = -1 AND a.attstorage <> 'p' AND a.attname <> ALL(%s::text[])
+            AND NOT EXISTS (SELECT FROM unsupported u  -- a problem of its own
+                WHERE u.name = format('%%s.%%s.%%s', target.nspname, target.relname, a.attname)) AS may_be_large,
         b.type = ANY(tried.columns) OR e.typname IN ('bit', 'varbit') AND b.modifier BETWEEN 1 AND 96 AS is_read,
         a.attname = ANY(key.columns) AND b.type <> ALL(tried.keys) AND e.typtype <> 'e' AS is_other_key
     FROM tried, target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -209,8 +223,8 @@ SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname
         identity_statements, CASE WHEN unread.columns IS NOT NULL THEN full_statements END, enum_domains) AS statements,
     CASE WHEN countable AND heap <= 1 << 20 AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
         THEN format('(SELECT count(*) FROM %%s)', quoted) ELSE '' END AS counting,
-    CASE WHEN countable AND loose IS NOT NULL AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
-        THEN format($f$(SELECT concat_ws('; ', %%L, %%s) FROM (SELECT %%s FROM %%s LIMIT 10000) s)$f$, noted, digits, loose, quoted)
+    CASE WHEN countable AND numerics IS NOT NULL AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
+        THEN format($f$(SELECT concat_ws('; ', %%L, %%s) FROM (SELECT %%s FROM %%s LIMIT 10000) s)$f$, noted, samples, numerics, quoted)
         ELSE '' END AS sampling,
     json_build_object('columns', coalesce(names, '[]'), 'unsupported', coalesce(unsupported, '[]'), 'key', coalesce(key.columns, ARRAY[]::text[]),
         'identities', coalesce(identities, '[]'), 'unique', (SELECT coalesce(json_agg(columns), '[]') FROM key_index
@@ -244,6 +258,21 @@ WHERE n.nspname || '.' || t.relname = ANY(%s)
 SELECT n.nspname || '.' || t.relname AS name FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
 WHERE t.relkind IN ('r', 'p') AND NOT t.relispartition AND t.relpersistence <> 't'
 AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
+
+-- name: mariadb_table_id
+-- The names of a table of information_schema, whose own collation would take names that differ in case for one.
+convert(table_schema USING utf8mb4) COLLATE utf8mb4_bin AS table_schema, convert(table_name USING utf8mb4) COLLATE utf8mb4_bin AS table_name
+
+-- name: mariadb_shows_periods
+-- MariaDB 11.4 and later show which keys are WITHOUT OVERLAPS.
+SELECT table_name FROM information_schema.tables
+WHERE table_schema = 'information_schema' AND table_name = 'KEY_PERIOD_USAGE'
+
+-- name: mariadb_overlaps
+SELECT {mariadb_table_id} FROM information_schema.key_period_usage
+
+-- name: mariadb_no_overlaps
+SELECT '' AS table_schema, '' AS table_name
 
 -- name: mariadb_table_names
 -- Parameter: the database (twice); '' is any.
@@ -334,7 +363,7 @@ AND NOT EXISTS (SELECT 1 FROM information_schema.schemata WHERE schema_name = na
 -- Debezium reads the definition of an excluded column, too, and stops at one that is unknown to it. In a label of an
 -- enum it writes a comma as \,.
 WITH columns AS (
-    SELECT table_schema, table_name, column_name, ordinal_position, data_type, column_type, character_set_name,
+    SELECT {mariadb_table_id}, column_name, ordinal_position, data_type, column_type, character_set_name,
         column_type LIKE '%%COMPRESSED%%' OR data_type IN ('inet4', 'inet6')
             OR coalesce(column_default, '') LIKE '%%nextval(%%' AS is_unknown,
         column_type REGEXP concat('^((tiny|small|medium|big)?int([(][0-9]+[)])?|(float|double)([(][0-9]+,[0-9]+[)])?',
@@ -347,31 +376,46 @@ WITH columns AS (
         concat(if(is_nullable = 'NO', ' NOT NULL', ''), if(coalesce(column_default, 'NULL') = 'NULL', '',
             concat(' DEFAULT ', column_default)), '; -- writes the table anew') AS attributes
     FROM information_schema.columns),
+overlaps AS (SELECT DISTINCT table_schema, table_name, true AS is_found FROM ({overlaps}) o),
+addresses AS (SELECT DISTINCT table_schema, table_name, true AS is_found FROM columns WHERE data_type IN ('inet4', 'inet6')),
 target AS (
-    SELECT table_schema, table_name, table_type, engine, table_rows, data_length, index_length,
-        concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`') AS quoted
-    FROM information_schema.tables t WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
-    AND (%s = '' OR table_schema = %s) AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
-    -- Debezium reads the definitions of all tables, and stops at these types
-    AND (%s OR concat(table_schema, '.', table_name) IN %s OR EXISTS (SELECT 1 FROM information_schema.columns c
-        WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND c.data_type IN ('inet4', 'inet6')))),
+    SELECT t.*, concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`') AS quoted, o.is_found AS overlaps
+    FROM (SELECT {mariadb_table_id}, table_type, engine, table_rows, data_length, index_length FROM information_schema.tables
+        WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND (%s = '' OR table_schema = %s)
+        AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')) t
+    LEFT JOIN overlaps o USING (table_schema, table_name) LEFT JOIN addresses a USING (table_schema, table_name)
+    -- A snapshot reads the definitions of all tables (SHOW CREATE TABLE), and stops at these. Of COMPRESSED columns and
+    -- defaults with nextval it reads them.
+    WHERE %s OR concat(table_schema, '.', table_name) IN %s OR table_type = 'SYSTEM VERSIONED' OR o.is_found OR a.is_found),
 me AS (SELECT concat('''', left(u, char_length(u) - char_length(h) - 1), '''@''', h, '''') AS grantee
     FROM (SELECT current_user() AS u, substring_index(current_user(), '@', -1) AS h) c),
 unique_key AS (
-    SELECT table_schema, table_name, index_name = 'PRIMARY' AS is_primary,
+    SELECT {mariadb_table_id}, index_name = 'PRIMARY' AS is_primary,
         group_concat(column_name ORDER BY seq_in_index SEPARATOR ', ') AS names,
         group_concat('`', replace(column_name, '`', '``'), '`' ORDER BY seq_in_index SEPARATOR ', ') AS quoted_names,
         concat('[', group_concat(json_quote(column_name) ORDER BY seq_in_index), ']') AS json_names
-    FROM information_schema.statistics WHERE non_unique = 0 GROUP BY table_schema, table_name, index_name
+    FROM information_schema.statistics WHERE non_unique = 0 GROUP BY 1, 2, index_name
     HAVING sum(nullable = 'YES' OR sub_part IS NOT NULL OR column_name IS NULL) = 0),
+prefix_key AS (
+    SELECT {mariadb_table_id}, concat('[', group_concat(CASE WHEN sub_part IS NOT NULL THEN json_quote(column_name) END
+            ORDER BY seq_in_index), ']') AS names,
+        group_concat('`', replace(column_name, '`', '``'), '`' ORDER BY seq_in_index SEPARATOR ', ') AS quoted_names
+    FROM information_schema.statistics WHERE index_name = 'PRIMARY' GROUP BY 1, 2 HAVING count(sub_part) > 0),
+-- InnoDB keeps the hash of the columns in a hidden column, which is in the log, and which Debezium does not know
+hashed AS (
+    SELECT {mariadb_table_id}, group_concat(DISTINCT index_name SEPARATOR ', ') AS names,
+        group_concat(DISTINCT concat('-- shorten its columns (VARCHAR, together 3072 bytes: a prefix would not make them unique); or: ALTER TABLE `',
+            replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '` DROP INDEX `', replace(index_name, '`', '``'), '`;')
+            SEPARATOR X'1e') AS statements
+    FROM information_schema.statistics WHERE non_unique = 0 AND index_type = 'HASH' GROUP BY 1, 2),
 best_key AS (
     SELECT table_schema, table_name, max(is_primary) AS is_primary,
         coalesce(max(CASE WHEN is_primary THEN names END), '') AS names, min(quoted_names) AS quoted_names,
         max(CASE WHEN is_primary THEN json_names END) AS key_names, group_concat(json_names) AS sets
     FROM unique_key GROUP BY table_schema, table_name),
 partition_count AS (
-    SELECT table_schema, table_name, count(DISTINCT partition_name) AS number FROM information_schema.partitions
-    WHERE partition_name IS NOT NULL GROUP BY table_schema, table_name),
+    SELECT {mariadb_table_id}, count(DISTINCT partition_name) AS number FROM information_schema.partitions
+    WHERE partition_name IS NOT NULL GROUP BY 1, 2),
 unreadable AS (
     SELECT table_schema, table_name, group_concat(concat(column_name, ' ',
             if(is_known_type AND NOT is_unknown, character_set_name, column_type))
@@ -387,19 +431,20 @@ unreadable AS (
             'utf32', 'sjis', 'euckr', 'koi8r', 'cp1251', 'gbk'))
     GROUP BY table_schema, table_name),
 facts AS (
-    SELECT table_schema, table_name, concat('[', group_concat(json_quote(column_name) ORDER BY ordinal_position), ']') AS names,
+    SELECT {mariadb_table_id}, concat('[', group_concat(json_quote(column_name) ORDER BY ordinal_position), ']') AS names,
         concat('[', coalesce(group_concat(CASE WHEN data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'char',
             'varchar', 'binary', 'varbinary', 'decimal', 'double', 'date', 'datetime', 'timestamp', 'time', 'year', 'enum', 'set')
             THEN json_quote(column_name) END), ''), ']') AS no_keys
-    FROM information_schema.columns GROUP BY table_schema, table_name),
+    FROM information_schema.columns GROUP BY 1, 2),
 cascading AS (  -- InnoDB changes the rows of the child, and these changes are not in the log
-    SELECT constraint_schema AS table_schema, table_name, group_concat(constraint_name SEPARATOR ', ') AS names,
+    SELECT convert(constraint_schema USING utf8mb4) COLLATE utf8mb4_bin AS table_schema,
+        convert(table_name USING utf8mb4) COLLATE utf8mb4_bin AS table_name, group_concat(constraint_name SEPARATOR ', ') AS names,
         group_concat(concat('ALTER TABLE `', replace(constraint_schema, '`', '``'), '`.`', replace(table_name, '`', '``'),
             '` DROP FOREIGN KEY `', replace(constraint_name, '`', '``'), '`; -- and let triggers or applications change its rows')
             SEPARATOR X'1e') AS statements
     FROM information_schema.referential_constraints
     WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL')
-    GROUP BY constraint_schema, table_name)
+    GROUP BY 1, 2)
 SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_schema AS `schema`, t.table_name AS `table`,
     coalesce(concat('partitioned, ', p.number, ' partitions'), 'table') AS kind, coalesce(table_rows, 0) AS `rows`,
     coalesce(data_length + index_length, 0) AS bytes, coalesce(k.names, '') AS `key`, 'full row' AS identity,
@@ -407,14 +452,23 @@ SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_sche
     concat_ws('; ', concat(i.names, ': Debezium cannot read this type'),
         if(engine = 'InnoDB', NULL, concat('engine ', engine, ', not InnoDB')),
         if(table_type = 'BASE TABLE', NULL, 'system-versioned: Debezium cannot read its definition'),
+        if(overlaps IS NULL, NULL, 'key WITHOUT OVERLAPS: Debezium cannot read its definition'),
+        if(engine = 'InnoDB', concat('unique index ', h.names, ' has a hidden column (USING HASH), at which Debezium stops'), NULL),
         concat('changes by the foreign key ', c.names, ' are not in the log')) AS problem,
-    concat_ws(char(30 USING utf8mb4), CASE WHEN k.is_primary THEN NULL WHEN k.quoted_names IS NOT NULL THEN
-        concat('ALTER TABLE ', quoted, ' ADD PRIMARY KEY (', k.quoted_names, ');')
+    concat_ws(char(30 USING utf8mb4), CASE WHEN k.is_primary THEN NULL
+        WHEN x.quoted_names IS NOT NULL AND k.quoted_names IS NULL THEN
+            concat('-- with types that need no prefix, such as VARCHAR: ALTER TABLE ', quoted, ' DROP PRIMARY KEY, ADD PRIMARY KEY (',
+                x.quoted_names, ');')
+        WHEN x.quoted_names IS NOT NULL THEN
+            concat('ALTER TABLE ', quoted, ' DROP PRIMARY KEY, ADD PRIMARY KEY (', k.quoted_names, ');')
+        WHEN k.quoted_names IS NOT NULL THEN concat('ALTER TABLE ', quoted, ' ADD PRIMARY KEY (', k.quoted_names, ');')
     ELSE concat('ALTER TABLE ', quoted, ' ADD COLUMN row_id bigint NOT NULL INVISIBLE AUTO_INCREMENT PRIMARY KEY; ',
         '-- writes the table anew; SELECT * does not show the column') END, i.statements,
         if(engine = 'InnoDB', NULL, concat('ALTER TABLE ', quoted, ' ENGINE = InnoDB; -- writes the table anew')),
         if(table_type = 'BASE TABLE', NULL,
             concat('ALTER TABLE ', quoted, ' DROP SYSTEM VERSIONING; -- removes the history of the rows')),
+        if(overlaps IS NULL, NULL, '-- give the table a key without a period, or move it to a server that is not captured'),
+        if(engine = 'InnoDB', h.statements, NULL),
         c.statements) AS statements,
     CASE WHEN data_length <= 1048576 AND row_number() OVER (ORDER BY data_length) <= 200 AND (
         EXISTS (SELECT 1 FROM information_schema.user_privileges g WHERE g.grantee = me.grantee AND privilege_type = 'SELECT')
@@ -422,8 +476,9 @@ SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_sche
             AND privilege_type = 'SELECT' AND t.table_schema LIKE g.table_schema ESCAPE '\'))
         THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting, '' AS sampling,
     concat('{"unsupported": [], "quoted": ', json_quote(quoted), ', "columns": ', f.names, ', "no_keys": ', f.no_keys, ', "key": ',
-        coalesce(k.key_names, '[]'), ', "unique": [', coalesce(k.sets, ''), ']}') AS facts
+        coalesce(k.key_names, '[]'), ', "prefixes": ', coalesce(x.names, '[]'), ', "unique": [', coalesce(k.sets, ''), ']}') AS facts
 FROM target t JOIN me JOIN facts f USING (table_schema, table_name) LEFT JOIN best_key k USING (table_schema, table_name)
+LEFT JOIN prefix_key x USING (table_schema, table_name) LEFT JOIN hashed h USING (table_schema, table_name)
 LEFT JOIN partition_count p USING (table_schema, table_name)
 LEFT JOIN cascading c USING (table_schema, table_name) LEFT JOIN unreadable i USING (table_schema, table_name)
 ORDER BY t.table_schema, t.table_name

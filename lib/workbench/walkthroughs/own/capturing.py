@@ -1,7 +1,9 @@
 """The capture of a flow: what is refused, what is created, and the first comparison."""
 
 import json
+import shlex
 import time
+from collections import defaultdict
 from typing import Any, Callable, Sequence
 
 import pandas
@@ -123,6 +125,7 @@ def recapture(world: World, flow: str) -> None:
     at, captured = open_flow(world, flow, continued=command)
     declared = captured.declared
     comparing.require_tables(at, captured)
+    checking.require_server(world, declared)
     checking.require_capturable(world, declared, declared.tables)
     renewed = declared.with_tables(
         [
@@ -283,13 +286,23 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
             f"no column {', '.join(sorted(unknown))} in {', '.join(each.source for each in drafts)}",
             expected="excluded columns as the database spells them",
         )
-    lake_names = [table.name for table in known.values()]
-    if len({*lake_names}) < len(lake_names):
-        raise LakeError(
-            f"several tables would have the same name in the lake: {', '.join(sorted(lake_names))}",
-            hint=f"capture one of them with another flow: --as {files.free_name(declared.source)}",
-        )
+    _require_lake_names(declared, [*known.values()])
     return [*known.values()][len(declared.tables) :]
+
+
+def _require_lake_names(declared: Declaration, described: Sequence[OwnTable]) -> None:
+    """Raise LakeError if tables would have one name in the lake."""
+    alike = defaultdict(list)
+    for table in described:
+        alike[table.name].append(table.source)
+    for name, sources in alike.items():
+        if len(sources) > 1:
+            raise LakeError(
+                f"{' and '.join(sources)} would have the same name in the lake: {name}",
+                hint="capture one of them with another flow: "
+                f"`workbench capture {declared.source} {shlex.quote(sources[-1])} "
+                f"--as {files.free_name(declared.source)} --world {declared.world}`",
+            )
 
 
 def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable:

@@ -23,8 +23,12 @@ def require_server(world: World, declared: Declaration) -> None:
         stack.ensure_running(at, database)
     report = readiness.check(world, declared.source, ())
     server = report.server
-    if declared.poll or declared.tables or at.server(declared.engine).managed:
+    if declared.poll:
         server = server[server["item"] == "connection"]
+    elif declared.tables or at.server(declared.engine).managed:
+        server = server[
+            server["item"].isin(["connection", "types"])
+        ]  # each start of the connector reads the types
     _require_ready(server, report)
 
 
@@ -43,11 +47,14 @@ def require_capturable(
     for table in tables:
         key = (*table.key,) if table.declares_key else ()
         alike[(*table.excluded,), key].append(table.source)
+    found = []
     for (excluded, key), names in alike.items():
         options = readiness.Options(excluded, key, bool(declared.poll))
         report = readiness.check(world, declared.source, names, options)
         obstacles = report.obstacles
-        _require_ready(obstacles[obstacles["item"].str.startswith("table ")], report, remedy)
+        found.append(obstacles[obstacles["item"].str.startswith("table ")])
+    if found:
+        _require_ready(pandas.concat(found), report, remedy)
 
 
 def existing_tables(world: World, declared: Declaration) -> list[OwnTable]:
@@ -58,14 +65,15 @@ def existing_tables(world: World, declared: Declaration) -> list[OwnTable]:
 
 
 def _require_ready(rows: pandas.DataFrame, report: readiness.Report, remedy: str = "") -> None:
-    """Raise SourceError if rows of a report have a problem."""
-    for row in rows.itertuples():
-        if row.problem:
-            details = (
-                f"`workbench source check {report.source} --world {report.world}` has the details"
-            )
-            raise SourceError(
-                f"{row.item}: {row.problem}",
-                location=f"source {report.source!r}",
-                hint=HINT_LINE.join(filter(None, [*row.statements, remedy, details])),
-            )
+    """Raise one SourceError with all problems of rows of a report, if there are any."""
+    refused = rows[rows["problem"] != ""]
+    if refused.empty:
+        return
+    problems = dict.fromkeys(f"{row.item}: {row.problem}" for row in refused.itertuples())
+    statements = dict.fromkeys(each for found in refused["statements"] for each in found)
+    details = f"`workbench source check {report.source} --world {report.world}` has the details"
+    raise SourceError(
+        "\n    ".join(problems),
+        location=f"source {report.source!r}",
+        hint=HINT_LINE.join(filter(None, [*statements, remedy, details])),
+    )

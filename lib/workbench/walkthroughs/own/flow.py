@@ -427,18 +427,25 @@ def open_flow(
     return at, captured
 
 
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+
+
 def describe_slots() -> list[str]:
     """Return a line for each replication slot of the workbench on the users' servers of own flows.
 
     The servers retain their log for these slots while the workbench is stopped. A server of the stack is left
-    out: it stops, too.
+    out, also one that is the source of a flow: it stops, too.
     """
     # by host, port and name: several flows may have one server
     lines, commands, failures = dict[Any, str](), dict[Any, str](), list[str]()
     for flow, declared in declarations():
         try:
-            at = params.load(declared.world).source(declared.source)
-            if at.manages("postgres") or not declared.has_publication:
+            world = params.load(declared.world)
+            at = world.source(declared.source)
+            server = at.postgres
+            is_of_stack = world.manages("postgres") and server.port == world.postgres.port
+            is_of_stack = is_of_stack and server.host in LOOPBACK_NAMES
+            if is_of_stack or at.manages("postgres") or not declared.has_publication:
                 continue
             slots, prefix = postgres.all_slots(at), postgres.slot_prefix(at)
         except WorkbenchError as e:

@@ -23,15 +23,17 @@ PARTITION_TYPES = PLAIN_KEY_TYPES | {
 # Spark plans a query of JSON messages in a time that grows with the square of their columns; with Avro it is a few
 # seconds for 300 columns.
 MAX_JSON_COLUMNS = 100
+# BINARY: the collation of information_schema takes names that differ in case for one
 MARIADB_COLUMNS = """
     SELECT c.column_name AS name, c.column_type AS type, coalesce(k.seq_in_index, 0) AS key_position,
            true AS is_primary, 0 AS oid,
            c.is_nullable = 'YES' AND coalesce(c.column_default, 'NULL') <> 'NULL' AS has_default
-    FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
-    LEFT JOIN information_schema.statistics k ON k.table_schema = c.table_schema
-      AND k.table_name = c.table_name AND k.column_name = c.column_name AND k.index_name = 'PRIMARY'
-    WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.table_name = %s
-      AND c.table_schema = %s ORDER BY c.ordinal_position"""
+    FROM information_schema.columns c
+    JOIN information_schema.tables t ON BINARY t.table_schema = c.table_schema AND BINARY t.table_name = c.table_name
+    LEFT JOIN information_schema.statistics k ON BINARY k.table_schema = c.table_schema
+      AND BINARY k.table_name = c.table_name AND k.column_name = c.column_name AND k.index_name = 'PRIMARY'
+    WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND BINARY c.table_name = %s
+      AND BINARY c.table_schema = %s ORDER BY c.ordinal_position"""
 
 # a TRUNCATE gives a table another id; only the privilege PROCESS shows it
 MARIADB_STORAGE = """
