@@ -614,3 +614,5 @@ def test_a_time_that_no_axis_can_show(world):
     frame = pd.DataFrame({"day": [dt.date(2020, 1, 1), dt.date(9999, 12, 31)], "n": [1, 2]})
     with pytest.raises(LakeError, match="(?s)column day has 1 times.*9999-12-31.*leave them out"):
         explore.chart(frame)
+    with pytest.raises(LakeError, match="column n has a number that a chart cannot show"):
+        explore.chart(pd.DataFrame({"n": [1, 10**400]}))
