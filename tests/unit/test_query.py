@@ -72,10 +72,9 @@ def translated(text, **values):
             "SELECT i FROM t LEFT JOIN LATERAL EXPLODE(a) AS u(i) ON TRUE JOIN s ON s.i = u.i",
         ),
         (
-            "SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t",
-            f"SELECT CAST({KEY_SQL.format('x', 'd')} AS DECIMAL(6, 2)) AS d FROM t",
+            "SELECT CAST(x['d'] AS DOUBLE) AS d FROM t",
+            f"SELECT CAST({KEY_SQL.format('x', 'd')} AS DOUBLE) AS d FROM t",
         ),
-        ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
         (
             "SELECT date_add('MONTH', d, a) AS d FROM t",
             "SELECT ((a) + (d) * INTERVAL '1' MONTH) AS d FROM t",
