@@ -617,4 +617,4 @@ def test_a_time_that_no_axis_can_show(world):
     with pytest.raises(LakeError, match="(?s)column day has 1 times.*9999-12-31.*leave them out"):
         explore.chart(frame)
     with pytest.raises(LakeError, match="column n has a number that a chart cannot show"):
-        explore.chart(pd.DataFrame({"n": [1, 10**400]}))
+        explore.chart(pd.DataFrame({"n": [1, 10**400]}, dtype=object))
