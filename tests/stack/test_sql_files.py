@@ -1,6 +1,9 @@
 """SQL reaches the tables of the lake, and nothing else: no file, no variable of the server."""
 
+from decimal import Decimal
+
 import pytest
+from test_athena import said, same
 from workbench import query
 from workbench.base import LakeError, local_path
 from workbench.spark import session
@@ -48,10 +51,12 @@ def test_files_outside_the_lake_are_no_tables(world, spark, secret):
 def test_a_database_cannot_remove_a_folder_that_is_not_its_own(world, spark, secret):
     for text in (
         f"CREATE DATABASE evil LOCATION '{secret.parent}'",
-        f"create schema if not exists evil comment 'x' /* y */ location '{secret.parent}'",
+        f"create schema if not exists evil comment 'x' location '{secret.parent}'",
         f"CREATE DATABASE evil LOCATION '{world.lake.root}'",
     ):
         assert "LOCATION is not supported" in refused(spark, text)
+    escaped = rf"CREATE DATABASE evil COMMENT 'it\'s' LOCATION '{secret.parent}'"
+    assert "this form of the statement" in refused(spark, escaped)
     query.sql(spark, "CREATE DATABASE fine COMMENT 'has no LOCATION'")
     query.sql(spark, "DROP DATABASE fine CASCADE")
     folder = secret.parent / "other"
@@ -59,8 +64,15 @@ def test_a_database_cannot_remove_a_folder_that_is_not_its_own(world, spark, sec
     (folder / "kept.txt").write_text("kept", encoding="utf-8")
     spark.sql(f"CREATE DATABASE evil LOCATION 'file://{folder}'")
     try:
-        for text in ("DROP DATABASE evil CASCADE", 'DROP SCHEMA IF EXISTS "evil"'):
-            assert "would remove" in refused(spark, text)
+        for text in (
+            "DROP DATABASE evil CASCADE",
+            'DROP SCHEMA IF EXISTS "evil"',
+            "CREATE TABLE evil.t AS SELECT 1 AS a",
+        ):
+            assert "database evil lies in" in refused(spark, text)
+        for text in ("DROP SCHEMA\n--x\nevil CASCADE", "DROP DATABASE spark_catalog.evil CASCADE"):
+            assert "this form of the statement" in refused(spark, text)
+        assert [path.name for path in folder.iterdir()] == ["kept.txt"]
         assert (folder / "kept.txt").exists()
     finally:
         spark.sql("DROP DATABASE evil CASCADE")  # Spark's own dialect does
@@ -79,6 +91,12 @@ def test_a_text_is_not_replaced(world, spark, text):
 
 
 def test_values_are_bound_as_they_are(spark):
-    for values in ([1, None], ["a", None], (None,)):
-        assert "null inside" in refused(spark, "SELECT :x AS x", x=values)
+    values = [
+        (["a", None], "[a, NULL]"),
+        ([[1, None], []], "[[1, NULL], []]"),
+        ([Decimal("9.99"), Decimal(1)], "[9.99, 1.00]"),
+        ([1, 2**31], "[1, 2147483648]"),
+    ]
+    for value, expected in values:
+        assert same(said(query.sql(spark, "SELECT :x AS x", x=value)), expected)
     assert query.sql(spark, "SELECT :x[2] AS x", x=["a", "b"])["x"].tolist() == ["b"]

@@ -9,7 +9,7 @@ import threading
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import http, params, paths, wait
+from workbench.base import http, params, paths, secrets, wait
 from workbench.base.errors import ConnectorError, ServiceLost, StackError
 from workbench.connect import configs, rest, validation
 from workbench.connect.rest import KafkaConnect
@@ -287,7 +287,7 @@ def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     assert all(method == "GET" for method, _ in fake.sent)
 
 
-FOLDER = "${directory:/x/secrets:"
+FOLDER = "${directory:/x/secrets:"  # of the instance; a test has one of its own
 
 
 @pytest.mark.parametrize(
@@ -305,14 +305,23 @@ FOLDER = "${directory:/x/secrets:"
         ("database.ssl.truststore.password", FOLDER + "connect.admin}"),
         ("value.converter.basic.auth.user.info", FOLDER + "mysql.admin}"),
         ("database.ssl.keystore.password", FOLDER + "mysql.replication}"),
+        ("secret", "${directory:/root/.ssh:id_rsa}"),
+        ("database.ssl.truststore.password", "${directory:/s:trust}"),
+        ("database.ssl.truststore.password", FOLDER + ".users}"),
+        ("database.ssl.truststore.password", "${directory:/x/secrets/../secrets:my.truststore}"),
+        ("database.ssl.truststore.password", "${file:/s/my.truststore:x}"),
     ],
 )
 def test_a_reference_to_a_secret_is_for_passwords_and_for_the_own_one(monkeypatch, key, value):
     fake = FakePlugin()
     monkeypatch.setattr(KafkaConnect, "call", fake)
     with pytest.raises(ConnectorError, match=f"'{key}' refers to a secret that is not for this"):
-        connect.validate(WORLD, {**GOOD, key: value})
+        connect.validate(WORLD, {**GOOD, key: in_own_folder(value)})
     assert all(method == "GET" for method, _ in fake.sent)
+
+
+def in_own_folder(value):
+    return value.replace("/x/secrets", str(secrets.secrets_dir()))
 
 
 def test_references_that_are_for_their_keys():
@@ -325,7 +334,8 @@ def test_references_that_are_for_their_keys():
             "database.password": mysql,
         },
     ):
-        validation.reject_exposed_secrets(WORLD, "x", config)
+        filled = {key: in_own_folder(value) for key, value in config.items()}
+        validation.reject_exposed_secrets(WORLD, "x", filled)
 
 
 def test_a_source_that_would_lose_what_it_cannot_send_is_refused_and_a_sink_is_not(monkeypatch):

@@ -603,6 +603,8 @@ def test_a_null_in_a_part_of_the_key_is_a_key(world):
         "id IN (SELECT 1)",
         "'",
         "(" * 2000,
+        "CAST(name AS DECIMAL) = 10",
+        "lower(name) = 'x'",
     ],
 )
 def test_a_condition_that_two_engines_answer_differently_is_refused(world, people, where):
@@ -614,3 +616,5 @@ def test_a_time_that_no_axis_can_show(world):
     frame = pd.DataFrame({"day": [dt.date(2020, 1, 1), dt.date(9999, 12, 31)], "n": [1, 2]})
     with pytest.raises(LakeError, match="(?s)column day has 1 times.*9999-12-31.*leave them out"):
         explore.chart(frame)
+    with pytest.raises(LakeError, match="column n has a number that a chart cannot show"):
+        explore.chart(pd.DataFrame({"n": [1, 10**400]}, dtype=object))

@@ -1,9 +1,12 @@
 """Athena's dialect becomes Spark's, or an error."""
 
+import datetime
 import gc
+from decimal import Decimal
 from types import SimpleNamespace
 
 import on_aws
+import pandas
 import pytest
 from pyspark.sql import types
 from sqlglot import exp
@@ -69,10 +72,9 @@ def translated(text, **values):
             "SELECT i FROM t LEFT JOIN LATERAL EXPLODE(a) AS u(i) ON TRUE JOIN s ON s.i = u.i",
         ),
         (
-            "SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t",
-            f"SELECT CAST({KEY_SQL.format('x', 'd')} AS DECIMAL(6, 2)) AS d FROM t",
+            "SELECT CAST(x['d'] AS DOUBLE) AS d FROM t",
+            f"SELECT CAST({KEY_SQL.format('x', 'd')} AS DOUBLE) AS d FROM t",
         ),
-        ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
         (
             "SELECT date_add('MONTH', d, a) AS d FROM t",
             "SELECT ((a) + (d) * INTERVAL '1' MONTH) AS d FROM t",
@@ -189,7 +191,13 @@ def test_types_are_found_through_a_query(text, part):
 
 
 @pytest.mark.parametrize(
-    "text", ["SELECT a / 2 FROM t", "SELECT avg(nosuch) FROM db.typed", "SELECT ceil(:a)"]
+    "text",
+    [
+        "SELECT a / 2 FROM t",
+        "SELECT a[i] FROM t",
+        "SELECT avg(nosuch) FROM db.typed",
+        "SELECT ceil(:a)",
+    ],
 )
 def test_an_unknown_type_is_an_error(text):
     with pytest.raises(LakeError, match="(?s)depends on the type.*unknown.*CAST"):
@@ -211,6 +219,7 @@ def test_a_function_is_in_one_table():
     [
         ("SELECT nosuch(a) FROM t", "nosuch of 1 arg(?s:.*)NOSUCH"),
         ("SELECT 1; SELECT 2", "not one statement"),
+        (f"SELECT {'(' * 400}1{')' * 400}", "nested too deeply"),
         ("SELEC a FROM t WHERE", "not Athena SQL"),
         ("SELECT try(a / b)", "try of 1 arg"),
         ("SELECT CAST(x AS TIME)", "(?s)the type TIME "),
@@ -305,6 +314,94 @@ def test_what_cannot_be_translated_is_an_error(text, says):
 def test_statements_that_are_refused(text, says):
     with pytest.raises(LakeError, match=f"(?is){says}"):
         translated(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"CREATE DATABASE v COMMENT 'it\'s' LOCATION '/x'",
+        "CREATE DATABASE v COMMENT 'a' 'b'",
+        "CREATE DATABASE v -- it's\n LOCATION '/x'",
+        "CREATE DATABASE v WITH DBPROPERTIES ('a'='b')",
+        "CREATE DATABASE spark_catalog.v",
+        "DROP SCHEMA\n--x\nv CASCADE",
+        "DROP DATABASE /* x */ v CASCADE",
+        "DROP DATABASE spark_catalog.v CASCADE",
+        "DROP DATABASE `v CASCADE",
+        "DROP DATABASE v; DROP DATABASE w",
+    ],
+)
+def test_a_statement_on_a_database_has_a_known_form(text):
+    with pytest.raises(LakeError, match="this form of the statement on a database"):
+        dialect.parse_statement(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE DATABASE v",
+        "create schema if not exists `v` comment 'has no LOCATION';",
+        "-- x\nDROP DATABASE IF EXISTS v CASCADE",
+        'DROP\nSCHEMA "v" RESTRICT',
+    ],
+)
+def test_known_forms_of_statements_on_databases(text):
+    assert isinstance(dialect.parse_statement(text)[0], exp.Command)
+
+
+def bound(text, **values):
+    tree = dialect.parse_statement(text)[0]
+    return spark_sql._bind(tree, values), tree.sql("spark")
+
+
+def test_the_items_of_a_list_are_bound_one_by_one():
+    nine, one = Decimal("9.99"), Decimal(1)
+    values = {"x": [[nine, None], []], "y": 5}
+    assert bound("SELECT :x, :y", **values) == (
+        {"x__0__0": nine, "x__0__1": None, "y": 5},
+        "SELECT ARRAY(ARRAY(:x__0__0, :x__0__1), ARRAY()), :y",
+    )
+    for value in ([1, 2**31], [nine, one], ["a"], [float("nan")], [datetime.date(2020, 1, 1)]):
+        bound("SELECT :x", x=value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 2.5],
+        [True, 2],
+        [1, "a"],
+        [[1], [2.5]],
+        [1, [1]],
+        (1, 2),
+        {"a": 1},
+        [{"a": 1}],
+        {1},
+        2**63,
+        [2**63],
+        pandas.NaT,
+        [pandas.NaT],
+        [pandas.NA],
+        Decimal("NaN"),
+        "lone \ud800",
+        ["\udfff"],
+    ],
+)
+def test_a_value_that_cannot_be_bound_as_it_is_is_refused(value):
+    with pytest.raises(LakeError, match="value x (contains|is a list of several types)") as e:
+        bound("SELECT :x", x=value)
+    str(e.value).encode()
+
+
+def test_own_words_are_those_that_the_query_raised():
+    def message(cause):
+        with pytest.raises(LakeError) as e, spark_sql._own_words("SELECT"):
+            raise LakeError("the query failed") from Exception(cause)
+        return e.value.message
+
+    raised = "Job aborted: java.lang.RuntimeException: workbench: the reason\nmore"
+    assert message(raised) == "the query failed: the reason"
+    assert message("INVALID_INLINE_TABLE: raise_error('workbench: x')") == "the query failed"
 
 
 class Rows:

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any, Collection, Iterable
 from urllib.parse import urlencode, urlsplit
 
-from ..base import ROOT, ConnectorError, World, aws, did_you_mean, local_path, state_dir, yaml_files
+from ..base import (
+    ROOT,
+    ConnectorError,
+    World,
+    aws,
+    did_you_mean,
+    local_path,
+    secrets,
+    state_dir,
+    yaml_files,
+)
 from ..base.errors import URI_LOGIN
 from ..base.paths import display_path
 from ..base.registries import AVRO_CONVERTER, REGISTRY_V2, glue_registries
@@ -281,13 +291,24 @@ def misplaced_references(
     keys = []
     for key, value in config.items():
         references = WORKER_REFERENCE.findall(value)
-        names = {part for text in references if text != own for part in re.split("[:/}]", text)}
         is_login = key in LOGIN_KEYS
         if references and (
-            not SECRET_KEYS.search(key) or (is_login and value != own) or names & {*secret_names}
+            not SECRET_KEYS.search(key)
+            or (is_login and value != own)
+            or not all(text == own or _is_free(text, own, secret_names) for text in references)
         ):
             keys.append(key)
     return keys
+
+
+def _is_free(reference: str, own: str, secret_names: Collection[str]) -> bool:
+    """Return whether a reference is to a secret of this instance that belongs to no server."""
+    if own.startswith("${secretsmanager:"):
+        names = re.split("[:/}]", reference)
+        return reference.startswith("${secretsmanager:") and not {*names} & {*secret_names}
+    folder, _, name = reference.removesuffix("}").rpartition(":")
+    is_here = folder == f"${{directory:{secrets.secrets_dir()}"
+    return is_here and bool(secrets.SECRET_NAME.fullmatch(name)) and name not in secret_names
 
 
 def _contains_secret(value: str) -> bool:

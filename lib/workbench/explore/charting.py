@@ -27,7 +27,7 @@ def chart(frame: pd.DataFrame, title: str = "") -> draw.Picture:
         title: the title; by default the question.
 
     Raises:
-        LakeError: the frame has no rows or no columns, or times that no axis can show.
+        LakeError: the frame has no rows or no columns, or times or numbers that no axis can show.
     """
     if frame.empty:
         raise LakeError("there is nothing to draw", expected="at least one row")
@@ -35,7 +35,13 @@ def chart(frame: pd.DataFrame, title: str = "") -> draw.Picture:
     numbers = list(frame.columns[kinds.isin(NUMBERS)])
     times = list(frame.columns[kinds.isin(TIMES)])
     names = list(frame.columns.difference([*numbers, *times], sort=False))
-    rows = frame.astype(dict.fromkeys(numbers, float))  # pandas draws no Decimal
+    try:
+        rows = frame.astype(dict.fromkeys(numbers, float))  # pandas draws no Decimal
+    except OverflowError:
+        raise LakeError(
+            f"column {' or '.join(numbers)} has a number that a chart cannot show",
+            expected="numbers between -1e308 and 1e308",
+        ) from None
     picture = draw.Picture(5.2)
     axes = picture.subplots()
     if times and numbers:

@@ -14,6 +14,9 @@ UTC. So Spark's types distinguish the two, and only the second has a zone in its
 import re
 from typing import Callable
 
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+
 Translation = Callable[..., str]  # from the SQL of the arguments to the SQL of the call
 
 WINDOW_PLACEHOLDER = "\0"  # where FILTER and OVER go, if they do not go to the end
@@ -30,7 +33,7 @@ SQLGLOT_FUNCTIONS = frozenset(
     from_base64 from_hex from_utf8 to_base64 to_hex to_utf8
     current_timezone date_diff day day_of_year doy hour last_day_of_month minute month quarter second week
     week_of_year year
-    array_distinct array_except array_intersect array_join array_position cardinality contains
+    array_distinct array_except array_intersect array_position cardinality contains
     sequence shuffle slice
     bitwise_and_agg bitwise_or_agg bitwise_xor_agg bool_and bool_or corr count count_if covar_pop
     covar_samp grouping stddev stddev_pop stddev_samp sum var_pop variance
@@ -46,7 +49,7 @@ ARGUMENT_COUNTS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(["contains", "levenshtein_distance", "log", "starts_with", "strpos"], (2,)),
     **dict.fromkeys(["regexp_extract_all", "replace"], (2, 3)),
     **dict.fromkeys(
-        """crc32 date log10 log2 url_decode url_encode json_array_length flatten map_entries
+        """crc32 log10 log2 url_decode url_encode json_array_length flatten map_entries
         map_from_entries map_keys map_values max min var_samp codepoint day_of_month every from_iso8601_date
         chr grouping ln sqrt""".split(),
         (1,),
@@ -66,16 +69,31 @@ ARGUMENT_COUNTS: dict[str, tuple[int, ...]] = {
 }
 
 LITERAL = r"'[^',]*'|-?[0-9.]+"
+DATE_TIME = (
+    r"[+-]?[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}( +[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\.[0-9]+)?)?)?"
+)
 # The form of a text that a cast to these types takes; Spark takes others, too
 TEXT_FORMS = {
     "integer": r"[+-]?[0-9]+",
     "boolean": "(?i)(t|true|1|f|false|0)",
     "date": r"\s*[+-]?[0-9]+-[0-9]{1,2}-[0-9]{1,2}\s*",
+    "decimal": r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?",
+    "timestamp": rf"\s*{DATE_TIME}\s*",
+    "zoned": rf"\s*{DATE_TIME}(\s*(Z|[+-][0-9]{{1,2}}(:[0-9]{{2}})?|[A-Za-z][A-Za-z0-9_+/-]+))?\s*",
 }
+ISO_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+ISO_TIME = r"T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
+ISO_TIMESTAMP = rf"[0-9]{{4}}(-[0-9]{{2}}(-[0-9]{{2}}({ISO_TIME})?)?)?"
 
+# The form of an address that Java parses: scheme, IPv6 host, path, query, fragment
+ADDRESS_TEXT = r"(?:[^\s\p{javaSpaceChar}\p{javaISOControl}\"<>\\^`{|}%\[\]?#]++|%[0-9A-Fa-f]{2})*+"
+ADDRESS_FORM = (
+    r"^(?:[A-Za-z][A-Za-z0-9+.-]*:(?!#|$)|(?![^/?#]*:))(?!//(?:$|[?#]))(?://(?:[^/?#@]*@)?\[[0-9A-Fa-f:.]+\])?"
+    rf"{ADDRESS_TEXT}(?:\?{ADDRESS_TEXT}(?:[\[\]?]{ADDRESS_TEXT})*)?(?:#{ADDRESS_TEXT}(?:[\[\]?]{ADDRESS_TEXT})*)?$"
+)
 # Functions that have the same name in Spark
 SAME_NAMES = """
-    crc32 date e url_decode url_encode uuid regexp_count json_array_length
+    crc32 e url_decode url_encode uuid regexp_count json_array_length
     array_remove array_sort array_union arrays_overlap filter transform zip_with
     map_concat map_entries map_filter map_keys map_values map_zip_with
     transform_keys transform_values
@@ -85,11 +103,9 @@ SAME_NAMES = """
 RENAMES = {
     "all_match": "FORALL",
     "any_match": "EXISTS",
-    "bitwise_left_shift": "SHIFTLEFT",
     "codepoint": "ASCII",
     "day_of_month": "DAY",
     "every": "BOOL_AND",
-    "from_iso8601_date": "DATE",
     "reduce": "AGGREGATE",
     "repeat": "ARRAY_REPEAT",
     "zip": "ARRAYS_ZIP",
@@ -132,6 +148,39 @@ def _distinct(call: str, keys: str, entries: str = "") -> str:
     size = f"SIZE({entries or keys})"
     error = raise_sql("duplicate map keys are not allowed")
     return f"CASE WHEN SIZE(ARRAY_DISTINCT({keys})) < {size} THEN {error} ELSE {call} END"
+
+
+def in_form(x: str, form: str) -> str:
+    """Return a text if it has a form; otherwise one that Spark rejects, because Spark takes other forms, too."""
+    pattern = exp.Literal.string(f"^(?!({form})$)").sql(Spark)
+    return f"REGEXP_REPLACE(CAST({x} AS STRING), {pattern}, '?')"
+
+
+def trimmed(x: str, start: bool, end: bool) -> str:
+    """Return a text without white space at its ends; Spark's TRIM removes blanks only."""
+    space = r"\\p{javaWhitespace}++"
+    ends = [*([f"^{space}"] if start else []), *([rf"{space}\\z"] if end else [])]
+    return f"REGEXP_REPLACE({x}, '{'|'.join(ends)}', '')"
+
+
+def rounded(x: str, *digits: str) -> str:
+    """Round a number; a decimal that is rounded to a number of digits keeps its type."""
+    call = _call("ROUND")(x, *digits)
+    return f"IF(FALSE, {x}, {call})" if digits else call
+
+
+def _shift_left(x: str, n: str) -> str:
+    error = raise_sql(
+        "bitwise_left_shift by less than 0 or more bits than the INTEGER or BIGINT has"
+    )
+    bits = f"CASE TYPEOF({x}) WHEN 'int' THEN 31 WHEN 'bigint' THEN 63 ELSE -1 END"
+    return f"IF(({n}) NOT BETWEEN 0 AND {bits}, {error}, SHIFTLEFT({x}, {n}))"
+
+
+def _array_join(x: str, *others: str) -> str:
+    error = raise_sql("array_join takes texts, whole numbers, decimals, dates and BOOLEAN only")
+    kinds = "^array<(string|[a-z]*int|decimal.*|date|boolean|void)>$"
+    return f"IF(TYPEOF({x}) RLIKE '{kinds}', {_call('ARRAY_JOIN')(x, *others)}, {error})"
 
 
 def _positive(n: str, call: str) -> str:
@@ -188,11 +237,16 @@ def _hash(sql: str) -> Translation:
     return lambda x: f"UNHEX({sql.format(x)})"
 
 
+def _if_address(x: str, value: str) -> str:
+    """Return a value; null if a text is no address, for which PARSE_URL would end the query."""
+    return f"IF(({x}) RLIKE {exp.Literal.string(ADDRESS_FORM).sql(Spark)}, {value}, NULL)"
+
+
 def _url_part(name: str, is_encoded: bool = False) -> Translation:
     """Return a part of an address, which is empty if it is missing."""
 
     def part(x: str) -> str:
-        value = f"COALESCE(PARSE_URL({x}, '{name}'), IF(({x}) IS NULL, NULL, ''))"
+        value = _if_address(x, f"COALESCE(PARSE_URL({x}, '{name}'), '')")
         # a plus sign is a space in URL_DECODE
         return f"URL_DECODE(REPLACE({value}, '+', '%2B'))" if is_encoded else value
 
@@ -204,7 +258,7 @@ def _url_parameter(x: str, name: str) -> str:
     pairs = (
         f"FILTER(SPLIT(PARSE_URL({x}, 'QUERY'), '&'), __p -> SUBSTRING_INDEX(__p, '=', 1) = {name})"
     )
-    return f"URL_DECODE(SUBSTRING(TRY_ELEMENT_AT({pairs}, 1), LENGTH({name}) + 2))"
+    return _if_address(x, f"URL_DECODE(SUBSTRING(TRY_ELEMENT_AT({pairs}, 1), LENGTH({name}) + 2))")
 
 
 def _quoted(text: str) -> str:
@@ -279,6 +333,13 @@ def _json_size(x: str, path: str) -> str:
     return f"IF({item} IS NULL, NULL, {size})"
 
 
+def _first_entries(k: str, v: str) -> str:
+    """Return the map of all keys but null; MAP_FROM_ENTRIES keeps the last value of a key, not the first."""
+    entries = f"COLLECT_LIST(STRUCT({k} AS k, {v} AS v)){WINDOW_PLACEHOLDER}"
+    last_first = f"REVERSE(FILTER({entries}, __e -> __e.k IS NOT NULL))"
+    return f"MAP_FROM_ENTRIES(REVERSE(MAP_ENTRIES(MAP_FROM_ENTRIES({last_first}))))"
+
+
 def _scale(x: str) -> str:
     """Return the number of digits behind the point of a decimal."""
     return f"CAST(REGEXP_EXTRACT(TYPEOF({x}), ',([0-9]+)', 1) AS INT)"
@@ -290,6 +351,7 @@ FUNCTIONS: dict[str, Translation] = {
     # Mathematical functions
     **dict.fromkeys(["rand", "random"], lambda: "RAND()"),
     "bitwise_and": _operator("&"),
+    "bitwise_left_shift": _shift_left,
     "bitwise_not": lambda a: f"(~ ({a}))",
     "bitwise_or": _operator("|"),
     "bitwise_xor": _operator("^"),
@@ -328,8 +390,8 @@ FUNCTIONS: dict[str, Translation] = {
     "url_extract_host": _url_part("HOST"),
     "url_extract_parameter": _url_parameter,
     "url_extract_path": _url_part("PATH", is_encoded=True),
-    "url_extract_port": lambda x: (
-        f"TRY_CAST(REGEXP_EXTRACT(PARSE_URL({x}, 'AUTHORITY'), ':([0-9]+)$', 1) AS BIGINT)"
+    "url_extract_port": lambda x: _if_address(
+        x, f"TRY_CAST(REGEXP_EXTRACT(PARSE_URL({x}, 'AUTHORITY'), ':([0-9]+)$', 1) AS BIGINT)"
     ),
     "url_extract_protocol": _url_part("PROTOCOL"),
     "url_extract_query": _url_part("QUERY", is_encoded=True),
@@ -339,7 +401,10 @@ FUNCTIONS: dict[str, Translation] = {
     "date_format": lambda x, pattern: f"DATE_FORMAT({x}, {pattern})",
     "date_parse": lambda x, pattern: f"TO_TIMESTAMP({x}, {pattern})",
     **dict.fromkeys(["day_of_week", "dow"], lambda x: f"(WEEKDAY({x}) + 1)"),
-    "from_iso8601_timestamp": lambda x: f"CAST(CAST({x} AS TIMESTAMP) AS TIMESTAMP_NTZ)",
+    "from_iso8601_date": lambda x: f"CAST({in_form(x, ISO_DATE)} AS DATE)",
+    "from_iso8601_timestamp": lambda x: (
+        f"CAST(CAST({in_form(x, ISO_TIMESTAMP)} AS TIMESTAMP) AS TIMESTAMP_NTZ)"
+    ),
     "from_unixtime": _from_unixtime,
     "millisecond": lambda x: f"CAST(DATE_FORMAT({x}, 'SSS') AS BIGINT)",
     "now": lambda: "LOCALTIMESTAMP()",
@@ -356,6 +421,7 @@ FUNCTIONS: dict[str, Translation] = {
     "json_parse": _json_parse,
     "json_size": _json_size,
     # Arrays and maps
+    "array_join": _array_join,
     "array_max": lambda x: _extreme("ARRAY_MAX", x),
     "array_min": lambda x: _extreme("ARRAY_MIN", x),
     "element_at": lambda x, key: f"TRY_ELEMENT_AT({x}, {key})",
@@ -381,10 +447,9 @@ FUNCTIONS: dict[str, Translation] = {
     "array_agg": lambda structs: (
         f"TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM({structs}, r -> r.v)), a -> SIZE(a) > 0), 1)"
     ),
-    "geometric_mean": lambda x: f"EXP(AVG(LN({x})){WINDOW_PLACEHOLDER})",
+    "geometric_mean": lambda x: f"EXP(AVG({logarithm(f'LN({x})', x)}){WINDOW_PLACEHOLDER})",
     "map_agg": lambda k, v: (
-        f"TRY_ELEMENT_AT(FILTER(ARRAY(MAP_FROM_ENTRIES(FILTER(COLLECT_LIST(STRUCT({k} AS k, {v} AS v))"
-        f"{WINDOW_PLACEHOLDER}, __e -> __e.k IS NOT NULL))), __m -> SIZE(__m) > 0), 1)"
+        f"TRY_ELEMENT_AT(FILTER(ARRAY({_first_entries(k, v)}), __m -> SIZE(__m) > 0), 1)"
     ),
 }
 

@@ -26,7 +26,7 @@ RESULT_TYPES = {
         millisecond regexp_count regexp_position url_extract_port year_of_week yow""",
     "DOUBLE": """avg e geometric_mean infinity log10 log2 nan regr_intercept regr_slope to_unixtime
         var_samp""",
-    "DATE": "date from_iso8601_date",
+    "DATE": "from_iso8601_date",
     "TIMESTAMP": "at_timezone date_parse",
     "TIMESTAMP WITH TIME ZONE": "from_iso8601_timestamp from_unixtime now with_timezone",
     "{first}": """any_value approx_percentile arbitrary array_remove array_sort array_union ceil ceiling

@@ -70,7 +70,7 @@ CONDITION_CLAUSES = frozenset(
     getattr(exp, name)
     for name in """
     Abs Add And Between Boolean Cast Coalesce Column DataType DataTypeParam EQ Escape GT GTE Identifier In Is LT
-    LTE Length Like Literal Lower Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Or Paren Sub Upper
+    LTE Length Like Literal Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Or Paren Sub
     """.split()
 )
 CONDITION_TYPES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DECIMAL)
@@ -81,6 +81,7 @@ LAMBDA_FUNCTIONS = frozenset(
 JOIN_KINDS = ("", "INNER", "OUTER", "CROSS")
 # Aggregates of which DISTINCT is supported
 DISTINCT_FUNCTIONS = ("array_agg", "avg", "count", "sum")
+TOO_DEEP = "the query is nested too deeply"
 USE_STATEMENT = re.compile(r"USE\b", re.I)
 # Parts of a query in which a backtick has no meaning
 QUOTED_OR_COMMENT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)
@@ -93,7 +94,14 @@ LEADING_COMMENTS = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)
 SHARED_STATEMENT = re.compile(
     r"(MSCK|SHOW|DESC(RIBE)?|DROP\s+(TABLE|DATABASE|SCHEMA)|CREATE\s+(DATABASE|SCHEMA))\b", re.I
 )
-DATABASE_LOCATION = re.compile(r"CREATE\s+(DATABASE|SCHEMA)\b.*\bLOCATION\b", re.I | re.S)
+# Statements on databases are accepted in this form only: nothing in it can hide a location from the check
+SIMPLE_TEXT = r"'[^'\\]*'"
+DATABASE_STATEMENT = re.compile(
+    r"(?:CREATE\s+(?:DATABASE|SCHEMA)(?:\s+IF\s+NOT\s+EXISTS)?|(?P<drop>DROP)\s+(?:DATABASE|SCHEMA)(?:\s+IF\s+EXISTS)?)"
+    r"""\s+(?P<quote>[`"]?)(?P<name>\w+)(?P=quote)"""
+    rf"(?:\s+COMMENT\s+{SIMPLE_TEXT})?(?P<location>\s+LOCATION\s+{SIMPLE_TEXT})?(?:\s+(?:CASCADE|RESTRICT))?\s*;?\s*",
+    re.I | re.A,
+)
 OTHER_NUMBER = re.compile(r"(?<![\w.])(0[xob][0-9a-f]|[0-9]+_)\w*", re.I)
 CREATE_EXTERNAL_TABLE = re.compile(r"CREATE\s+EXTERNAL\s+TABLE\b", re.I)
 # Statements without placeholders
@@ -130,13 +138,8 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
             "database `default`",
             hint="write the database in front of each table's name",
         )
-    if DATABASE_LOCATION.match(QUOTED_OR_COMMENT.sub("''", text)):
-        raise LakeError(
-            "CREATE DATABASE with LOCATION is not supported: DROP DATABASE … CASCADE would remove that folder",
-            location=text[:200],
-            hint="leave LOCATION out: the database gets a folder of its own in the lake",
-        )
     if SHARED_STATEMENT.match(text):
+        _require_known_form(text)
         return exp.Command(this=text), None
     number = OTHER_NUMBER.search(QUOTED_OR_COMMENT.sub("''", text))
     if number:
@@ -150,6 +153,8 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
             return _parse_external_table(text), None
         create_as = r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1'
         trees = parse(UNLOAD_STATEMENT.sub(create_as, text), read=sqlglot_dialects.AthenaDialect)
+    except RecursionError:
+        raise LakeError(TOO_DEEP, location=text[:200]) from None
     except SqlglotError as e:
         if "`" in QUOTED_OR_COMMENT.sub("", text):
             raise LakeError(
@@ -171,6 +176,26 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
             hint="statements that change rows are for spark.sql, in Spark's own dialect",
         )
     return query, create
+
+
+def _require_known_form(text: str) -> None:
+    """Raise LakeError if a statement on a database is not in the form that is checked."""
+    if not re.match(r"(CREATE|DROP)\s+(DATABASE|SCHEMA)\b", text, re.I):
+        return
+    match = DATABASE_STATEMENT.fullmatch(text)
+    if not match:
+        raise LakeError(
+            "this form of the statement on a database is not supported",
+            location=text[:200],
+            expected="CREATE DATABASE [IF NOT EXISTS] name [COMMENT 'text'], DROP DATABASE [IF EXISTS] name [CASCADE]: "
+            "a name without catalog, no comments, no backslash",
+        )
+    if match["location"]:
+        raise LakeError(
+            "CREATE DATABASE with LOCATION is not supported: DROP DATABASE … CASCADE would remove that folder",
+            location=text[:200],
+            hint="leave LOCATION out: the database gets a folder of its own in the lake",
+        )
 
 
 def _parse_external_table(text: str) -> exp.Create:
@@ -252,10 +277,12 @@ def to_spark_sql(
         _require_supported(node)
         if isinstance(tree, exp.Query):
             _require_same_clause(node)
-    if tree.find(exp.Anonymous, exp.Div, exp.Unnest):
-        athena_types.annotate(tree, schema or new_schema(), values or {})
     try:
+        if tree.find(exp.Anonymous, exp.Bracket, exp.Div, exp.Unnest):
+            athena_types.annotate(tree, schema or new_schema(), values or {})
         text = tree.sql(dialect=sqlglot_dialects.SparkDialect, unsupported_level=ErrorLevel.RAISE)
+    except RecursionError:
+        raise LakeError(TOO_DEEP) from None
     except SqlglotError as e:
         raise LakeError(
             f"the query cannot be translated to Spark: {first_line(e)}",
@@ -337,7 +364,11 @@ def parse_condition(text: str) -> exp.Expr:
     except (SqlglotError, RecursionError) as e:
         raise LakeError(f"{text[:200]!r} is not a condition in SQL: {first_line(e)}") from None
     for node in tree.walk():
-        is_other_cast = isinstance(node, exp.Cast) and node.to.this not in CONDITION_TYPES
+        # DECIMAL without digits has three decimal places in DuckDB, none in Athena
+        is_other_cast = isinstance(node, exp.Cast) and (
+            node.to.this not in CONDITION_TYPES
+            or (node.to.this == exp.DType.DECIMAL and not node.to.expressions)
+        )
         is_escape = isinstance(node, exp.Like) and (
             not node.expression.is_string or "\\" in node.expression.name
         )
@@ -346,8 +377,8 @@ def parse_condition(text: str) -> exp.Expr:
             raise LakeError(
                 f"{node.sql(sqlglot_dialects.AthenaDialect)[:200]!r} is not supported in where=",
                 location=text[:200],
-                expected="comparisons, LIKE, IN, BETWEEN, IS NULL, AND, OR, NOT, + - *, lower, upper, length, "
-                "coalesce, abs, and dates",
+                expected="comparisons, LIKE, IN, BETWEEN, IS NULL, AND, OR, NOT, + - *, length, coalesce, "
+                "abs, dates, and CAST to DATE, TIMESTAMP and DECIMAL(p, s)",
                 hint="query.sql(world, 'SELECT … FROM … WHERE …') takes any condition of Athena",
             )
     for kind in tree.find_all(exp.DataType):

@@ -5,12 +5,15 @@ overflow or an index out of bounds is an error, as in Athena.
 """
 
 import contextlib
+import datetime as dt
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Callable, Optional, Union
 from weakref import WeakKeyDictionary
 
+import numpy
 import pandas
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +41,8 @@ ANSI_SETTINGS = {
     # "csv"."/folder/file" is no table
     "spark.sql.runSQLOnFiles": "false",
 }
-DROP_DATABASE = re.compile(r'DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?[`"]?(\w+)', re.I)
+# Types of a placeholder's value besides text, integers and Decimal
+BOUND_TYPES = (float, bytes, dt.date, dt.timedelta, numpy.generic)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class SparkSql:
         """Translate and run one query or statement. See `query.sql`."""
         tree, create = dialect.parse_statement(text)
         dialect.require_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
-        _require_no_null_items(values)
+        values = _bind(tree, values)
         spark = session(self.target) if isinstance(self.target, World) else self.target
         location = text.strip()[:1000]
         errors = translate_errors(spark, "the query failed", location, dialect.FAILED_QUERY_HINT)
@@ -124,34 +128,82 @@ def _require_ansi_rules(session: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _own_words(location: str) -> Iterator[None]:
-    """Take the message that a translated query raised itself out of Spark's error."""
+    """Take the message that a translated query raised itself out of Spark's error, which may quote its SQL, too."""
     try:
         yield
     except LakeError as e:
-        match = re.search(f"{NOT_TRANSLATED}(.*)", str(e.__cause__))
+        match = re.search(rf"RuntimeException\W+{NOT_TRANSLATED}(.*)", str(e.__cause__))
         if not match:
             raise
         hint = "rewrite it, or use Spark directly: spark.sql(…)"
         raise LakeError(f"the query failed: {match[1]}", location=location, hint=hint) from e
 
 
-def _require_no_null_items(values: Mapping[str, Any]) -> None:
-    """Raise LakeError if a list has a null inside: Spark Connect would bind 0 or an empty text for it."""
+def _bind(tree: exp.Expr, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace each list of a query by an array of placeholders; return the value of each placeholder.
+
+    Spark Connect would convert the items of a list to the type of its first one.
+
+    Raises:
+        LakeError: a value, or the items of a list, cannot be bound as they are.
+    """
+    bound: dict[str, Any] = {}
+
+    def placeholder(name: str, value: Any) -> exp.Expr:
+        if isinstance(value, list):
+            items = [placeholder(f"{name}__{n}", item) for n, item in enumerate(value)]
+            return exp.Array(expressions=items)
+        bound[name] = value
+        return exp.Placeholder(this=name)
+
     for name, value in values.items():
-        if isinstance(value, (list, tuple)) and any(item is None for item in value):
-            raise LakeError(
-                f"value {name} is a list with a null inside",
-                location=repr(value)[:200],
-                expected="a list without nulls",
-                hint=f"leave the null out, and add a condition such as: OR x IS NULL (x is compared with :{name})",
-            )
+        _require_bindable(name, value)
+    for node in list(tree.find_all(exp.Placeholder)):
+        node.replace(placeholder(node.name, values[node.name]))
+    return bound
+
+
+def _require_bindable(name: str, value: Any) -> None:
+    leaves = list(_leaves(value))
+    kinds = {(depth, type(leaf)) for depth, leaf in leaves if leaf is not None}
+    wrong = next((leaf for _, leaf in leaves if not _is_bindable(leaf)), None)
+    if len(kinds) > 1 or wrong is not None:
+        fault = f"contains {wrong!a}" if wrong is not None else "is a list of several types"
+        raise LakeError(
+            f"value {name} {fault}",
+            location=ascii(value)[:200],
+            expected="text, a number of up to 64 bits, a Decimal, True or False, bytes, a date, a timestamp, None, or "
+            "a list with items of one of these types",
+        )
+
+
+def _leaves(value: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yield (depth, value) of each value in nested lists."""
+    if not isinstance(value, list):
+        yield depth, value
+        return
+    for item in value:
+        yield from _leaves(item, depth + 1)
+
+
+def _is_bindable(value: Any) -> bool:
+    if isinstance(value, str):
+        return not re.search("[\ud800-\udfff]", value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    if isinstance(value, Decimal):
+        return value.is_finite()
+    return value is None or (isinstance(value, BOUND_TYPES) and value is not pandas.NaT)
 
 
 def _require_in_lake(spark: SparkSession, tree: exp.Expr, create: Optional[exp.Create]) -> None:
     """Raise LakeError if a statement reads, writes or removes a folder outside the lake of its session."""
     world, statement = world_of(spark), create or tree
-    if isinstance(tree, exp.Command):
-        _require_own_database(spark, tree.name)
+    drop = dialect.DATABASE_STATEMENT.fullmatch(tree.name)
+    if isinstance(tree, exp.Command) and drop and drop["drop"]:
+        _require_own_folder(spark, drop["name"], tree.name)
+    if create and create.this.db not in ("", athena_types.DATABASE):
+        _require_own_folder(spark, create.this.db, create.this.sql("spark"))
     if world is None:
         return
     for setting in statement.find_all(exp.LocationProperty, exp.Property):
@@ -168,20 +220,22 @@ def _require_in_lake(spark: SparkSession, tree: exp.Expr, create: Optional[exp.C
             )
 
 
-def _require_own_database(spark: SparkSession, text: str) -> None:
-    """Raise LakeError if DROP DATABASE would remove a folder that is not the database's own."""
-    match = DROP_DATABASE.match(text)
-    if not match or not spark.catalog.databaseExists(match[1]):
+def _require_own_folder(spark: SparkSession, name: str, statement: str) -> None:
+    """Raise LakeError if a database lies in a folder that is not its own; one that does not exist is fine."""
+    try:
+        quoted = exp.to_identifier(name, quoted=True).sql("spark")
+        rows = spark.sql(f"DESCRIBE DATABASE {quoted}").collect()
+    except AnalysisException:
         return
+    folder = next(row[1] for row in rows if row[0] == "Location")
     warehouse = spark.conf.get("spark.sql.warehouse.dir") or ""
-    folder = spark.catalog.getDatabase(match[1]).locationUri
-    expected = f"{warehouse.rstrip('/')}/{match[1].lower()}.db"
+    expected = f"{warehouse.rstrip('/')}/{name.lower()}.db"
     if not paths.is_below(folder, expected):
         raise LakeError(
-            f"database {match[1]} lies in {folder}, which DROP DATABASE would remove",
-            location=text[:200],
+            f"database {name} lies in {folder}: the statement would write to that folder, or remove it",
+            location=statement[:200],
             expected=f"a database in its own folder, {expected}",
-            hint="drop its tables one by one: DROP TABLE database.table",
+            hint="use Spark directly: spark.sql(…)",
         )
 
 

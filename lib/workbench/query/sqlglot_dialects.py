@@ -25,10 +25,13 @@ from .athena_functions import (
     TYPED_FUNCTIONS,
     WINDOW_PLACEHOLDER,
     character,
+    in_form,
     logarithm,
     raise_sql,
     replacement,
+    rounded,
     substring,
+    trimmed,
 )
 
 # Types whose kind decides about a translation
@@ -38,6 +41,7 @@ KINDS = {
     exp.DType.DECIMAL: "decimal",
     exp.DType.DATE: "date",
     exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.TIMESTAMPTZ: "zoned",
     exp.DType.MAP: "map",
 }
 NAME_KEY = "athena_name"  # of the metadata of a call: the name in the query
@@ -78,6 +82,13 @@ def _decimal_literal(text: exp.Expr) -> exp.Expr:
     return exp.cast(exp.Literal.string(match[0].strip()), f"DECIMAL({precision}, {len(fraction)})")
 
 
+def _parse_date(arguments: list[Any]) -> exp.Expr:
+    """Parse date(x), which is a cast."""
+    if len(arguments) != 1:
+        return exp.Anonymous(this="date", expressions=arguments)
+    return exp.cast(arguments[0], exp.DType.DATE)
+
+
 class AthenaDialect(Trino):
     """Parse Athena SQL. A function that sqlglot does not translate correctly stays anonymous."""
 
@@ -92,6 +103,7 @@ class AthenaDialect(Trino):
         FUNCTIONS = {
             **{name.upper(): _parser_of(name) for name in SQLGLOT_FUNCTIONS},
             "JSON_PARSE": exp.ParseJSON.from_arg_list,
+            "DATE": _parse_date,
         }
         FUNCTION_PARSERS = {
             name: AthenaTrinoParser.FUNCTION_PARSERS[name]
@@ -137,6 +149,8 @@ def _call_sql(self: SparkGenerator, call: exp.Anonymous) -> str:
     if name in LITERAL_CONVERTERS and len(arguments) == 2:
         texts[1] = LITERAL_CONVERTERS[name](arguments[1])
     try:
+        if name == "to_iso8601":
+            return _typed_sql(name, call, texts).replace(".SSS", _fraction(arguments[0]))
         if name in TYPED_FUNCTIONS:
             return _typed_sql(name, call, texts)
         if name not in FUNCTIONS:  # a function of Spark, by sqlglot
@@ -201,42 +215,114 @@ def _cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
     A cast to an integer rounds, but rejects a text with a fraction. A cast of a time to text has
     milliseconds.
     """
-    kind, to, x = cast.to.this, self.sql(cast.to), self.sql(cast.this)
+    # sqlglot removes the size of a type that it generates
+    kind, to, x = cast.to.this, self.sql(cast.to.copy()), self.sql(cast.this)
     name = "TRY_CAST" if isinstance(cast, exp.TryCast) else "CAST"
     if _is_json(cast.this):
         return _json_cast_sql(self, cast, name)
-    if kind == exp.DType.TIMESTAMPTZ:
-        return f"CAST({name}({x} AS TIMESTAMP) AS TIMESTAMP_NTZ)"
+    if isinstance(cast.this, exp.Null) and kind != exp.DType.TIMESTAMPTZ:
+        return f"CAST(NULL AS {to})"
+    if kind in exp.DataType.NESTED_TYPES:
+        return _nested_cast_sql(self, cast)
     if kind == exp.DType.JSON and name == "CAST":
-        return f"GET_JSON_OBJECT(TO_JSON(ARRAY({x}), MAP('ignoreNullFields', 'false')), '$[*]')"
+        return _json_sql(x)
     if kind == exp.DType.DECIMAL and not cast.to.expressions:
-        return f"{name}({x} AS DECIMAL(38, 0))"
+        to = "DECIMAL(38, 0)"
     form = TEXT_FORMS.get(KINDS.get(kind, ""))
-    if form and not (cast.this.is_string and re.fullmatch(form, cast.this.name)):
-        return _strict_cast_sql(form, name, x, to, rounds=kind in exp.DataType.SIGNED_INTEGER_TYPES)
-    if kind in exp.DataType.TEXT_TYPES and cast.this.is_string:
+    if kind == exp.DType.TIMESTAMPTZ:
+        to = "TIMESTAMP"
+    if form and not _has_form(cast, form):
+        x = _strict_cast_sql(form, name, x, to, rounds=kind in exp.DataType.SIGNED_INTEGER_TYPES)
+    elif kind in exp.DataType.TEXT_TYPES and (
+        cast.this.is_string or (cast.this.is_int and not cast.to.expressions)
+    ):
         return _shortened(self, f"CAST({x} AS STRING)", cast.to)
-    if kind in exp.DataType.TEXT_TYPES:
-        return _text_cast_sql(self, cast.to, x)
-    return f"{name}({x} AS {to})"
+    elif kind in exp.DataType.TEXT_TYPES:
+        return _text_cast_sql(self, cast, x)
+    else:
+        x = f"{name}({x} AS {to})"
+    return f"CAST({x} AS TIMESTAMP_NTZ)" if kind == exp.DType.TIMESTAMPTZ else x
+
+
+def _has_form(cast: exp.Cast, form: str) -> bool:
+    """Return whether the value is a literal that Spark casts as Athena does; only TIMESTAMP '…' has microseconds."""
+    text = cast.this.name
+    is_rounded = (
+        cast.to.this != exp.DType.DECIMAL
+        and not cast.to.expressions
+        and re.search(r"\.\d{4}", text)
+    )
+    return bool(cast.this.is_string and re.fullmatch(form, text) and not is_rounded)
 
 
 def _strict_cast_sql(form: str, name: str, x: str, to: str, *, rounds: bool) -> str:
-    """Cast a text only if it has a form; otherwise it becomes one that Spark rejects."""
-    text = f"REGEXP_REPLACE(CAST({x} AS STRING), {exp.Literal.string(f'^(?!({form})$)').sql(Spark)}, '?')"
-    other = f"{name}({name}({x} AS DECIMAL(38, 0)) AS {to})" if rounds else f"{name}({x} AS {to})"
-    return f"IF(TYPEOF({x}) = 'string', {name}({text} AS {to}), {other})"
+    """Cast a text only if it has a form. A time from a text has milliseconds."""
+    text, other = f"{name}({in_form(x, form)} AS {to})", f"{name}({x} AS {to})"
+    if to == "TIMESTAMP":
+        text = f"DATE_TRUNC('MILLISECOND', {text} + INTERVAL '0.0005' SECOND)"
+    if rounds:
+        other = f"{name}({name}({x} AS DECIMAL(38, 0)) AS {to})"
+    return f"IF(TYPEOF({x}) = 'string', {text}, {other})"
 
 
-def _text_cast_sql(self: SparkGenerator, to: exp.DataType, x: str) -> str:
+def _nested_cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
+    """Translate a cast to an array by its items; to a map or row if Spark casts each part as Trino does."""
+    x, to = self.sql(cast.this), self.sql(cast.to.copy())
+    if isinstance(cast, exp.TryCast):
+        raise unsupported("TRY_CAST to an array, a map or a row", cast)
+    if cast.to.this == exp.DType.ARRAY and cast.to.expressions:
+        item = exp.cast(exp.Var(this="__v"), cast.to.expressions[0])
+        return f"TRANSFORM({x}, __v -> {self.sql(item)})"
+    error = raise_sql(
+        "a cast inside a map or a row that Spark does otherwise: cast its parts one by one"
+    )
+    return f"IF(TYPEOF({x}) RLIKE '^{_source_pattern(cast.to)}$', CAST({x} AS {to}), {error})"
+
+
+def _source_pattern(to: exp.DataType) -> str:
+    """Return the regular expression of the types that Spark casts to a type as Trino does."""
+    parts = [_source_pattern(getattr(part, "kind", part)) for part in to.expressions]
+    if to.this == exp.DType.ARRAY:
+        return f"(void|array<{parts[0]}>)"
+    if to.this == exp.DType.MAP:
+        return f"(void|map<{','.join(parts)}>)"
+    if to.this in exp.DataType.STRUCT_TYPES:
+        fields = ",".join(f"[^:<>]+:{part}" for part in parts)
+        return f"(void|struct<{fields}>)"
+    sources = {
+        "integer": "boolean|[a-z]*int",
+        "boolean": "boolean|[a-z]*int",
+        "date": "date|timestamp",
+        "timestamp": "date|timestamp",
+        "decimal": r"boolean|[a-z]*int|decimal\\([0-9,]+\\)" if to.expressions else "",
+    }
+    if to.this in exp.DataType.TEXT_TYPES:
+        text = "" if to.expressions else r"string|boolean|date|[a-z]*int|decimal\\([0-9,]+\\)"
+        return f"(void|{text})"
+    if to.this in exp.DataType.FLOAT_TYPES:
+        return r"(void|boolean|[a-z]*int|decimal\\([0-9,]+\\)|float|double)"
+    return f"(void|{sources.get(KINDS.get(to.this, ''), '')})"
+
+
+def _json_sql(x: str) -> str:
+    """Cast to JSON."""
+    error = raise_sql("a cast of a TIMESTAMP to JSON: cast it to VARCHAR first")
+    json = f"GET_JSON_OBJECT(TO_JSON(ARRAY({x}), MAP('ignoreNullFields', 'false')), '$[*]')"
+    return f"CASE WHEN ({x}) IS NULL THEN NULL WHEN TYPEOF({x}) LIKE '%timestamp%' THEN {error} ELSE {json} END"
+
+
+def _text_cast_sql(self: SparkGenerator, cast: exp.Cast, x: str) -> str:
     """Cast to text. Spark writes a double in another way than Athena, and shortens a number."""
-    time = f"DATE_FORMAT(CAST(CAST({x} AS STRING) AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss.SSS')"
+    to = cast.to
+    time = f"DATE_FORMAT(CAST(CAST({x} AS STRING) AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss{_fraction(cast.this)}')"
     time = f"CONCAT({time}, IF(TYPEOF({x}) = 'timestamp_ntz', ' UTC', ''))"
+    interval = raise_sql("the text of an INTERVAL is not translated")
     double = raise_sql(
         "the text of a DOUBLE differs in Athena (1.5E0): cast it to DECIMAL(p, s) first"
     )
     plain = f"IF(TYPEOF({x}) IN ('double', 'float'), {double}, CAST({x} AS STRING))"
-    text = f"IF(TYPEOF({x}) LIKE 'timestamp%', {time}, {plain})"
+    text = f"CASE WHEN TYPEOF({x}) LIKE 'timestamp%' THEN {time} WHEN TYPEOF({x}) LIKE 'interval%' THEN {interval} "
+    text += f"ELSE {plain} END"
     shortened = _shortened(self, text, to)
     if not to.expressions:
         return shortened
@@ -244,6 +330,14 @@ def _text_cast_sql(self: SparkGenerator, to: exp.DataType, x: str) -> str:
     long = raise_sql(f"a number is longer than VARCHAR({size})")
     is_number = f"(TYPEOF({x}) LIKE '%int' OR TYPEOF({x}) LIKE 'decimal%')"
     return f"IF({is_number} AND LENGTH(CAST({x} AS STRING)) > {size}, {long}, {shortened})"
+
+
+def _fraction(time: exp.Expr) -> str:
+    """Return the pattern of a time's fraction: a literal has its own number of digits, all others milliseconds."""
+    digits = (
+        time.to.expressions[0].name if isinstance(time, exp.Cast) and time.to.expressions else "3"
+    )
+    return "." + "S" * int(digits) if digits != "0" else ""
 
 
 def _json_cast_sql(self: SparkGenerator, cast: exp.Cast, name: str) -> str:
@@ -292,9 +386,9 @@ def _bracket_sql(self: SparkGenerator, bracket: exp.Bracket) -> str:
     by_kind = TYPED_FUNCTIONS["operator []"]
     if key.is_string or (bracket.type and bracket.is_type(exp.DType.MAP)):
         return by_kind["map"](x, self.sql(key))
-    if key.is_number or (bracket.type and bracket.is_type(exp.DType.ARRAY)):
+    if key.is_number:
         return by_kind[""](x, self.sql(key))
-    return self.func("ELEMENT_AT", bracket.this, key)
+    return _typed_sql("operator []", bracket, [x, self.sql(key)])
 
 
 def _like_sql(self: SparkGenerator, like: exp.Like) -> str:
@@ -315,6 +409,42 @@ def _null_sql(self: SparkGenerator, null: Any) -> str:
     condition = isinstance(null.parent, exp.If) and null.arg_key == "this"
     is_value = condition and isinstance(null.parent.parent, exp.Case) and null.parent.parent.this
     return "CAST(NULL AS BOOLEAN)" if condition and not is_value else "NULL"
+
+
+def _equal_sql(self: SparkGenerator, node: Any) -> str:
+    """Compare rows part by part: a null inside makes the comparison null, which Spark takes for a value."""
+    pairs = [node.this, node.expression]
+    if all(isinstance(side, (exp.Tuple, exp.Struct)) for side in pairs):
+        equal = f"({self.sql(_equal_parts(*pairs))})"
+        return equal if isinstance(node, exp.EQ) else f"(NOT {equal})"
+    _require_no_nulls(node, pairs)
+    return self.binary(node, "=" if isinstance(node, exp.EQ) else "<>")
+
+
+def _equal_parts(a: exp.Expr, b: exp.Expr) -> exp.Expr:
+    if len(a.expressions) != len(b.expressions):
+        raise unsupported("a comparison of rows of different lengths", a)
+    return exp.and_(*(exp.EQ(this=x, expression=y) for x, y in zip(a.expressions, b.expressions)))
+
+
+def _require_no_nulls(node: exp.Expr, sides: list[exp.Expr]) -> None:
+    """Raise LakeError if arrays or rows are compared that may have a null inside."""
+    lists = [side for side in sides if isinstance(side, (exp.Array, exp.Tuple, exp.Struct))]
+    if any(not isinstance(item, exp.Literal) for side in lists for item in side.expressions):
+        raise unsupported("a comparison of arrays or rows, which may have nulls inside,", node)
+
+
+def _in_sql(self: SparkGenerator, node: exp.In) -> str:
+    if isinstance(node.this, (exp.Tuple, exp.Struct)) and node.expressions:
+        return f"({self.sql(exp.or_(*(exp.EQ(this=node.this, expression=row) for row in node.expressions)))})"
+    return SparkGenerator.in_sql(self, node)
+
+
+def _trim_sql(self: SparkGenerator, trim: exp.Trim) -> str:
+    if trim.expression:
+        return str(SparkGenerator.TRANSFORMS[exp.Trim](self, trim))
+    side = (trim.args.get("position") or "BOTH").upper()
+    return trimmed(self.sql(trim, "this"), start=side != "TRAILING", end=side != "LEADING")
 
 
 def _extract_sql(self: SparkGenerator, extract: exp.Extract) -> str:
@@ -360,8 +490,13 @@ class SparkDialect(Spark):
             exp.TryCast: _cast_sql,
             exp.CurrentTimestamp: lambda self, e: "LOCALTIMESTAMP()",
             exp.Div: _div_sql,
+            exp.EQ: _equal_sql,
             exp.Extract: _extract_sql,
             exp.Filter: _window_sql,
+            exp.In: _in_sql,
+            exp.NEQ: _equal_sql,
+            exp.Round: lambda self, e: rounded(*map(self.sql, e.iter_expressions())),
+            exp.Trim: _trim_sql,
             exp.If: if_sql(false_value="NULL"),
             exp.Localtimestamp: lambda self, e: "CURRENT_TIMESTAMP()",
             exp.ParseJSON: _parse_json_sql,
