@@ -52,7 +52,7 @@ def main(words):
             return 2
     files = lanes.files(lane, [kind for kind in lanes.KINDS if kind in (chosen or lanes.KINDS)])
     stacks = lanes.count_stacks()
-    print(lanes.describe_machine(stacks))
+    print(lanes.describe_machine(stacks), flush=True)
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(stacks), "--dist", "loadfile"]
     command += ["-p", "no:nbval"]  # the import of this plugin takes a second
     command += durations.limit_options(

@@ -1,6 +1,8 @@
 """Running notebooks in tests: tracks, copies with one more cell, and what a red run says."""
 
 import json
+import os
+from pathlib import Path
 
 import nbformat
 from workbench.base import secrets
@@ -60,8 +62,15 @@ def holding_a_secret(folder):
     return [str(p.relative_to(folder)) for p in paths if any(v in p.read_bytes() for v in values)]
 
 
+def picture_faults():
+    """Texts that overlap or leave the canvas in the pictures that kernels have shown (help/kernel_startup.py)."""
+    path = Path(os.environ["WORKBENCH_PICTURE_FAULTS"])
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
 def check_track(name):
-    """Run a track, which has to pass with all its checks, keep secrets and print its kept tables.
+    """Run a track, which has to pass with all its checks, keep secrets, show its pictures without a fault in their texts,
+    and print its kept tables.
 
     What it leaves is what the next tests begin with.
     """
@@ -71,6 +80,7 @@ def check_track(name):
     notebooks = json.loads((result.folder / "run.json").read_text())["notebooks"]
     assert all(n["checks"] and all(c["ok"] for c in n["checks"]) for n in notebooks)
     assert holding_a_secret(result.folder) == []
+    assert picture_faults() == []
     for path in kept_tables():
         if path.startswith(f"{name}/"):
             copy = result.folder / "notebooks" / path

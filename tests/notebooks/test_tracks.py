@@ -17,6 +17,7 @@ from executing import (
     failures,
     holding_a_secret,
     kept_tables,
+    picture_faults,
 )
 from workbench import connect
 from workbench.base import params, paths, secrets
@@ -89,6 +90,25 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
         for text in ("does not exist", "c. 1930", "scale is", "'bogus'", "must not contain")
     ), seen
     assert what_is_there(world) == before
+
+
+OVERLAP = """
+from workbench.display.draw.picture import Picture
+picture = Picture(3, "One")
+axes = picture.subplots()
+axes.text(0.5, 0.5, "first"), axes.text(0.5, 0.5, "second")
+picture
+"""
+
+
+def test_a_fault_in_a_picture_of_a_notebook_is_noted(tmp_path):
+    """The look itself, for check_track."""
+    cells = [
+        nbformat.v4.new_code_cell('world = "local"', metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell(OVERLAP),
+    ]
+    assert errors(nbformat.v4.new_notebook(cells=cells), {}, tmp_path) == []
+    assert picture_faults() == ["One: 'first' and 'second' overlap"]
 
 
 LEAK = """
