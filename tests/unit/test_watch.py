@@ -10,6 +10,7 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
 import on_aws
+import pandas
 import pytest
 import requests
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,12 +19,13 @@ from workbench.base import params, paths
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.base.paths import ROOT
 from workbench.base.secrets import Secret
-from workbench.operate import metrics, notify
+from workbench.operate import metrics, notify, observe
 from workbench.operate.lake import Fresh, LakeReader, quantiles
 from workbench.operate.messages import Sample, TopicReader
 from workbench.operate.observe import FlowReader, Memory
 from workbench.operate.problems import PROBLEMS, Observation, level_of, problem
 from workbench.topic.registry import Decoder
+from workbench.walkthroughs.capture import Capture
 from workbench.walkthroughs.flow import CaptureFlow
 from worlds import with_settings
 
@@ -361,6 +363,36 @@ def test_growth_of_a_topic_is_known_to_later_processes(world):
     assert second._last_growth(topic, 300.0) == 100
     topic.ends = {0: 3, 1: 5}
     assert second._last_growth(topic, 400.0) == 400
+
+
+def test_later_processes_report_changes_that_reach_no_topic(world, monkeypatch):
+    """What each `watch --once` does: the counts of the source grow, the topic does not."""
+    captured = CaptureFlow([Capture("public.orders", "id", "outbox_source")])
+    rows = iter([10, 12, 12, 12])
+    monkeypatch.setattr(
+        observe.postgres,
+        "publications",
+        lambda *args: pandas.DataFrame(
+            {"publication": [captured.publication], "table": ["public.orders"]}
+        ),
+    )
+    monkeypatch.setattr(
+        observe.postgres,
+        "query",
+        lambda *args: pandas.DataFrame({"name": ["public.orders"], "n": [next(rows)]}),
+    )
+
+    def look(now):
+        monkeypatch.setattr(observe.time, "time", lambda: now)
+        reader = FlowReader("payments", world, captured)
+        reader.topics = {"orders": TopicReader("t", "json", None, ends={0: 3})}
+        found = [each.kind for each in reader._observe_source()]
+        assert not list(reader._store_memory())
+        return found
+
+    limit = world.watch.silent_s
+    assert look(1000.0) == look(2000.0) == look(2000.0 + limit) == []
+    assert look(2001.0 + limit) == ["no_records"]
 
 
 def test_metrics():
