@@ -93,6 +93,7 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
 
 
 OVERLAP = """
+from workbench.display import show
 from workbench.display.draw.picture import Picture
 picture = Picture(3, "One")
 axes = picture.subplots()

@@ -248,7 +248,7 @@ def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, f
     [
         ("cow", "SIMPLE", 1, 2),
         pytest.param("cow", "SIMPLE", 101, 1, marks=pytest.mark.drill),
-        ("mor", "GLOBAL_SIMPLE", 1, 2),
+        pytest.param("mor", "GLOBAL_SIMPLE", 1, 2, marks=pytest.mark.drill),
         pytest.param("cow", "BUCKET", 1, 2, marks=pytest.mark.drill),
     ],
 )

@@ -110,7 +110,7 @@ def require_refused_or_equal(world, command):
         own.compare(world, FLOW)
 
 
-# each step is interrupted in the drill, else each eighth one of the longest command
+# each step is interrupted in the drill, else each sixteenth one of the longest command
 EACH_STEP = pytest.param(1, marks=pytest.mark.drill)
 
 
@@ -128,7 +128,7 @@ def test_a_capture_that_is_interrupted_is_followed_or_continued(orders, spark, m
     own.compare(orders, FLOW)
 
 
-@pytest.mark.parametrize("stride", [EACH_STEP, 8])
+@pytest.mark.parametrize("stride", [EACH_STEP, 16])
 def test_a_recapture_that_is_interrupted_is_refused_until_it_is_repeated(
     orders, spark, monkeypatch, stride
 ):
