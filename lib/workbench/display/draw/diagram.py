@@ -120,7 +120,9 @@ def _draw_arrow(
             patchB=patches[arrow.end],
         )
     )
-    x, y = (start + end) / 2 + shift * 1.4
+    # two diagonal arrows may cross in the middle
+    place = 0.4 if dx and dy else 0.5
+    x, y = start + place * (end - start) + shift * 1.4
     alignment = "center"
     if shift[0]:
         alignment = "left" if shift[0] > 0 else "right"
