@@ -1,4 +1,4 @@
-"""Helpers of test_own.py and test_own_flows.py."""
+"""Helpers of test_own.py, test_own_flows.py and test_own_messages.py."""
 
 import os
 

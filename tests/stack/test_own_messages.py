@@ -1,25 +1,15 @@
 """The messages of own flows: nulls beside defaults, unchanged large values, settings of database and role."""
 
 import json
-import os
 
 import own_help
 import pytest
+from own_flow_help import PORT, execute
 from workbench import connect, hudi, operate, stack
 from workbench.base import wait_until
 from workbench.base.errors import LakeError, SourceError, WorkbenchError
-from workbench.source import postgres
 from workbench.walkthroughs import own
 from workbench.walkthroughs.own import files
-
-PORT = int(os.environ["WORKBENCH_PORT_BASE"]) + 160
-
-
-@pytest.fixture(scope="module")
-def server(world):
-    """The world with the source `bikes`."""
-    with own_help.postgres_server(world, PORT) as changed:
-        yield changed
 
 
 @pytest.fixture
@@ -29,10 +19,6 @@ def bikes(server):
     yield server
     for name in own.names(server):
         own.forget(server, name)
-
-
-def execute(world, statements):
-    return postgres.execute(world.source("bikes"), statements)
 
 
 def lake_rows(spark, world, name, columns="*"):

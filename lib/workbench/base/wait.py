@@ -153,9 +153,18 @@ def file_lock(path: Path, on_locked: Optional[Callable[[str], Exception]] = None
     with path.open("a+", encoding="utf-8") as f:
         if on_locked is None:
             fcntl.flock(f, fcntl.LOCK_EX)
-        elif not _lock_soon(f):
-            f.seek(0)
-            raise on_locked(f.readline().strip() or "unknown")
+        else:
+            try:
+                wait_until(
+                    lambda: _lock_now(f),
+                    f"lock {path}",
+                    timeout=LOCK_SECONDS,
+                    interval=0.01,
+                    is_transient=lambda error: isinstance(error, BlockingIOError),
+                )
+            except WorkbenchError:
+                f.seek(0)
+                raise on_locked(f.readline().strip() or "unknown") from None
         f.seek(0)
         file_id = f.read().partition("\n")[2] or uuid.uuid4().hex
         f.truncate(0)
@@ -164,17 +173,10 @@ def file_lock(path: Path, on_locked: Optional[Callable[[str], Exception]] = None
         yield file_id
 
 
-def _lock_soon(file: TextIO) -> bool:
-    """Lock a file, and return whether it was free within LOCK_SECONDS."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.01)
+def _lock_now(file: TextIO) -> bool:
+    """Lock a file, and return True; raise BlockingIOError if it is locked."""
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
 
 
 def lock_owner_pid(path: Path) -> str:

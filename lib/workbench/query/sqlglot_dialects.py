@@ -215,33 +215,38 @@ def _cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
     A cast to an integer rounds, but rejects a text with a fraction. A cast of a time to text has
     milliseconds.
     """
-    # sqlglot removes the size of a type that it generates
-    kind, to, x = cast.to.this, self.sql(cast.to.copy()), self.sql(cast.this)
+    kind, x = cast.to.this, self.sql(cast.this)
     name = "TRY_CAST" if isinstance(cast, exp.TryCast) else "CAST"
     if _is_json(cast.this):
         return _json_cast_sql(self, cast, name)
     if isinstance(cast.this, exp.Null) and kind != exp.DType.TIMESTAMPTZ:
-        return f"CAST(NULL AS {to})"
+        return f"CAST(NULL AS {_type_sql(self, cast.to)})"
     if kind in exp.DataType.NESTED_TYPES:
         return _nested_cast_sql(self, cast)
     if kind == exp.DType.JSON and name == "CAST":
         return _json_sql(x)
-    if kind == exp.DType.DECIMAL and not cast.to.expressions:
-        to = "DECIMAL(38, 0)"
-    form = TEXT_FORMS.get(KINDS.get(kind, ""))
-    if kind == exp.DType.TIMESTAMPTZ:
-        to = "TIMESTAMP"
-    if form and not _has_form(cast, form):
-        x = _strict_cast_sql(form, name, x, to, rounds=kind in exp.DataType.SIGNED_INTEGER_TYPES)
-    elif kind in exp.DataType.TEXT_TYPES and (
-        cast.this.is_string or (cast.this.is_int and not cast.to.expressions)
-    ):
-        return _shortened(self, f"CAST({x} AS STRING)", cast.to)
-    elif kind in exp.DataType.TEXT_TYPES:
+    if kind in exp.DataType.TEXT_TYPES:
         return _text_cast_sql(self, cast, x)
-    else:
-        x = f"{name}({x} AS {to})"
-    return f"CAST({x} AS TIMESTAMP_NTZ)" if kind == exp.DType.TIMESTAMPTZ else x
+    if kind == exp.DType.TIMESTAMPTZ:
+        return f"CAST({_scalar_cast_sql(cast, name, x, 'TIMESTAMP')} AS TIMESTAMP_NTZ)"
+    if kind == exp.DType.DECIMAL and not cast.to.expressions:
+        return _scalar_cast_sql(cast, name, x, "DECIMAL(38, 0)")
+    return _scalar_cast_sql(cast, name, x, _type_sql(self, cast.to))
+
+
+def _type_sql(self: SparkGenerator, to: exp.DataType) -> str:
+    """Return the SQL of a type. sqlglot removes the size of a type that it generates, so it gets a copy."""
+    return self.sql(to.copy())
+
+
+def _scalar_cast_sql(cast: exp.Cast, name: str, x: str, to: str) -> str:
+    """Cast to a number, a truth value or a time; `to` is Spark's type."""
+    kind = cast.to.this
+    form = TEXT_FORMS.get(KINDS.get(kind, ""))
+    if form and not _has_form(cast, form):
+        rounds = kind in exp.DataType.SIGNED_INTEGER_TYPES
+        return _strict_cast_sql(form, name, x, to, rounds=rounds)
+    return f"{name}({x} AS {to})"
 
 
 def _has_form(cast: exp.Cast, form: str) -> bool:
@@ -267,7 +272,7 @@ def _strict_cast_sql(form: str, name: str, x: str, to: str, *, rounds: bool) -> 
 
 def _nested_cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
     """Translate a cast to an array by its items; to a map or row if Spark casts each part as Trino does."""
-    x, to = self.sql(cast.this), self.sql(cast.to.copy())
+    x, to = self.sql(cast.this), _type_sql(self, cast.to)
     if isinstance(cast, exp.TryCast):
         raise unsupported("TRY_CAST to an array, a map or a row", cast)
     if cast.to.this == exp.DType.ARRAY and cast.to.expressions:
@@ -313,8 +318,10 @@ def _json_sql(x: str) -> str:
 
 def _text_cast_sql(self: SparkGenerator, cast: exp.Cast, x: str) -> str:
     """Cast to text. Spark writes a double in another way than Athena, and shortens a number."""
-    to = cast.to
-    time = f"DATE_FORMAT(CAST(CAST({x} AS STRING) AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss{_fraction(cast.this)}')"
+    to, value = cast.to, cast.this
+    if value.is_string or (value.is_int and not to.expressions):
+        return _shortened(self, f"CAST({x} AS STRING)", to)
+    time = f"DATE_FORMAT(CAST(CAST({x} AS STRING) AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss{_fraction(value)}')"
     time = f"CONCAT({time}, IF(TYPEOF({x}) = 'timestamp_ntz', ' UTC', ''))"
     interval = raise_sql("the text of an INTERVAL is not translated")
     double = raise_sql(

@@ -169,9 +169,8 @@ class CaptureFlow(CaptureSet):
                 return self._last_captured_position(world, capture) >= position
             if self._has_deletes_only(world, capture):
                 return True
-            position = self._write_watermark(
-                world, capture
-            )  # rows may have been inserted meanwhile
+            # rows may have been inserted meanwhile
+            position = self._write_watermark(world, capture)
             return False
 
         wait_until(

@@ -26,9 +26,8 @@ def require_server(world: World, declared: Declaration) -> None:
     if declared.poll:
         server = server[server["item"] == "connection"]
     elif declared.tables or at.server(declared.engine).managed:
-        server = server[
-            server["item"].isin(["connection", "types"])
-        ]  # each start of the connector reads the types
+        # each start of the connector reads the types
+        server = server[server["item"].isin(["connection", "types"])]
     _require_ready(server, report)
 
 

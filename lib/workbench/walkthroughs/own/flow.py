@@ -23,6 +23,7 @@ from ...base import (
     paths,
     wait_until,
 )
+from ...base.tls import LOOPBACK_NAMES
 from ...connect import configs
 from ...hudi import changes
 from ...source import mariadb, postgres
@@ -427,9 +428,6 @@ def open_flow(
     return at, captured
 
 
-LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
-
-
 def describe_slots() -> list[str]:
     """Return a line for each replication slot of the workbench on the users' servers of own flows.
 
@@ -442,10 +440,7 @@ def describe_slots() -> list[str]:
         try:
             world = params.load(declared.world)
             at = world.source(declared.source)
-            server = at.postgres
-            is_of_stack = world.manages("postgres") and server.port == world.postgres.port
-            is_of_stack = is_of_stack and server.host in LOOPBACK_NAMES
-            if is_of_stack or at.manages("postgres") or not declared.has_publication:
+            if not declared.has_publication or _is_of_stack(world, at):
                 continue
             slots, prefix = postgres.all_slots(at), postgres.slot_prefix(at)
         except WorkbenchError as e:
@@ -462,6 +457,12 @@ def describe_slots() -> list[str]:
             )
     drops = {key: f"psql: SELECT pg_drop_replication_slot('{key[-1]}')" for key in lines} | commands
     return [*(line + drops[key] for key, line in lines.items()), *failures]
+
+
+def _is_of_stack(world: World, at: World) -> bool:
+    """Return whether the PostgreSQL of a source is a service of the stack, also if the user names its port."""
+    is_same = at.postgres.host in LOOPBACK_NAMES and at.postgres.port == world.postgres.port
+    return at.manages("postgres") or (world.manages("postgres") and is_same)
 
 
 def remaining(world: World, flow: str) -> dict[str, list[str]]:

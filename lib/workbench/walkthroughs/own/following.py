@@ -46,18 +46,22 @@ def follow(
     captured.restart_failed(at)
     if not continuous:
         captured.wait_until_captured(at)
-    looked_at = time.monotonic()
+    looked_at, is_first = time.monotonic(), True
     with stop_on_signal() as stop:
         while True:
             counts = captured.ingest(session(at), at, *followed, stop=stop.is_set)
             for own in captured.declared.tables:
-                if own.name in counts:
+                # the first round also sees columns that an earlier call has added
+                if own.name in counts and (is_first or counts[own.name].messages):
                     adding.require_filled(at, captured, own)
+            is_first = False
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
-            if not continuous or time.monotonic() - looked_at > STORAGE_INTERVAL:
+            is_due = time.monotonic() - looked_at > STORAGE_INTERVAL
+            if is_due:
                 _require_capturable(world, captured)
+            if is_due or not continuous:
                 _require_same_storage(at, captured, followed, progress)
                 looked_at = time.monotonic()
             if not continuous or stop.wait(POLL_INTERVAL):

@@ -43,27 +43,25 @@ def comparable_columns(
 
 def count_sql(declared: Declaration, source: str, columns: dict[str, str]) -> str:
     """Return the query for the number of values of each column that are not null in the lake."""
-    rules = TEMPLATES["comparable"][declared.engine]
-    counts = [
-        f"count({_comparable_value(rules, kind, _quoted(name))}) AS {_quoted(name)}"
-        for name, kind in columns.items()
-    ]
-    return _select(counts, source)
+    values = _comparable_values(declared, columns)
+    return _select({name: f"count({value})" for name, value in values.items()}, source)
 
 
 def comparable_sql(declared: Declaration, source: str, columns: dict[str, str]) -> str:
     """Return the query for columns of a source table as the lake has them."""
+    return _select(_comparable_values(declared, columns), source)
+
+
+def _comparable_values(declared: Declaration, columns: dict[str, str]) -> dict[str, str]:
+    """Return {column: SQL of its value as the lake has it}."""
     rules = TEMPLATES["comparable"][declared.engine]
-    values = [
-        f"{_comparable_value(rules, kind, _quoted(name))} AS {_quoted(name)}"
-        for name, kind in columns.items()
-    ]
-    return _select(values, source)
+    return {name: _comparable_value(rules, kind, _quoted(name)) for name, kind in columns.items()}
 
 
-def _select(values: list[str], source: str) -> str:
+def _select(values: dict[str, str], source: str) -> str:
     schema, _, table = source.partition(".")
-    return f"SELECT {', '.join(values)} FROM {_quoted(schema)}.{_quoted(table)}"  # noqa: S608
+    columns = ", ".join(f"{value} AS {_quoted(name)}" for name, value in values.items())
+    return f"SELECT {columns} FROM {_quoted(schema)}.{_quoted(table)}"  # noqa: S608
 
 
 def _quoted(name: str) -> str:
