@@ -44,6 +44,13 @@ def agree(world, operations):
         )
 
 
+def count_dead_letters(world):
+    """Return the dead letters of the storefront; the first one creates their topic."""
+    if domain.DLQ_TOPIC not in topics.names(world):
+        return 0
+    return len(dlq.read(world, domain.DLQ_TOPIC))
+
+
 KAFKA_KILLED = {
     "as it begins": "stop",
     "when the service has stopped": "stop",
@@ -177,7 +184,7 @@ def test_rejected_events_are_consumed_again_even_after_a_crash(shop):
 
 def test_a_poison_message_becomes_one_dead_letter_however_often_its_batch_is_retried(shop):
     storefront.wait_until_consistent(shop)
-    before = len(dlq.read(shop, domain.DLQ_TOPIC))
+    before = count_dead_letters(shop)
     read_only(shop, "orders", True)
     try:
         good = customer(shop)
@@ -194,7 +201,7 @@ def test_a_poison_message_becomes_one_dead_letter_however_often_its_batch_is_ret
     finally:
         read_only(shop, "orders", False)
     storefront.wait_until_consistent(shop)
-    assert len(dlq.read(shop, domain.DLQ_TOPIC)) == before + 4
+    assert count_dead_letters(shop) == before + 4
     assert copies(shop, good)
 
 

@@ -48,6 +48,7 @@ def chart(frame: pd.DataFrame, title: str = "") -> draw.Picture:
         _require_drawable(rows[times[0]])
         question = f"How does {' and '.join(numbers)} change over {times[0]}?"
         rows.set_index(times[0])[numbers].sort_index().plot(ax=axes, marker="o")
+        axes.set_ylabel(numbers[0] if len(numbers) == 1 else "")
     elif names[1:] and numbers:
         question = f"How does {numbers[0]} depend on {names[0]} and {names[1]}?"
         grid = rows.pivot_table(numbers[0], names[0], names[1], "sum", fill_value=0)
@@ -89,5 +90,6 @@ def _draw_bars(axes: Axes, rows: pd.DataFrame, name: str, numbers: list[str]) ->
     groups = rows.groupby(name, dropna=False)
     bars = groups[numbers[0]].sum() if numbers else groups.size()
     bars.sort_values().tail(MAX_BARS).plot.barh(ax=axes, width=0.7, color=draw.PALETTE[3])
+    axes.set_xlabel(numbers[0] if numbers else "rows")
     question = f"Which {name} has the most {numbers[0] if numbers else 'rows'}?"
     return question if len(bars) <= MAX_BARS else f"{question} ({MAX_BARS} of {len(bars):,})"

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.dates import DateFormatter
 from matplotlib.patches import Rectangle
 from rich.filesize import decimal as format_size
 
@@ -22,6 +23,13 @@ from .picture import (
     require_rows,
     styled,
 )
+
+# Lines of a panel. Each is narrower than the one below it, so that equal values hide none.
+LINES: list[dict[str, Any]] = [
+    {"marker": "o", "ms": 7, "lw": 4, "color": PALETTE[3]},
+    {"marker": "o", "ms": 5, "lw": 2.2, "color": PALETTE[0]},
+    {"marker": "o", "ms": 3, "lw": 1, "color": PALETTE[2]},
+]
 
 
 def _sorted_shares(values: pd.Series, purpose: str) -> pd.Series:
@@ -211,7 +219,8 @@ def costs(
 
     Args:
         frame: the measures; the index names the rows.
-        units: {column: title of its panel}; a column named `bytes` is shown in kB or MB.
+        units: {column: title of its panel}; a column named `bytes` is shown in kB or MB. Panels whose
+            titles end in the same unit, such as ", in s", have the same scale.
         title: the title.
         groups: suffixes of the rows' names; each has a color of its own.
     """
@@ -221,15 +230,24 @@ def costs(
         colors.append(PALETTE[(3, 1, 2)[group[0] % 3]] if group else PALETTE[3])
     picture = Picture(1.4 + 0.5 * len(frame), title)
     axes = picture.subplots(1, len(units), sharey=True, squeeze=False)[0]
+    longest: dict[str, float] = {}
+    for column, heading in units.items():
+        unit = _unit(heading)
+        longest[unit] = max(longest.get(unit, 0), frame[column].astype(float).max())
     for ax, (column, heading) in zip(axes, units.items()):
         values = frame[column].astype(float)
         bars = ax.barh(range(len(frame)), values, color=colors, height=0.6)
         texts = [format_size(int(v)) if column == "bytes" else f"{v:,.4g}" for v in values]
         ax.bar_label(bars, texts, padding=4, fontsize=10)
-        ax.set(xlim=(0, values.max() * 1.35 or 1), xticks=[])
+        ax.set(xlim=(0, longest[_unit(heading)] * 1.35 or 1), xticks=[])
         ax.set_title(heading, pad=8)
     label_lanes(axes[0], frame.index, top=0.5)
     return picture
+
+
+def _unit(heading: str) -> str:
+    """Return the unit at the end of a panel's title, "in s" of "all rows, in s"; without one, the whole title."""
+    return heading.rpartition(", ")[2]
 
 
 @styled(STYLE)
@@ -320,7 +338,7 @@ def distribution(values: pd.Series, title: str = "", *, x_label: str = "") -> Pi
     for share, color in ((0.5, INK), (0.95, PALETTE[0])):
         bound = values.quantile(share)
         ax.axvline(bound, color=color, lw=1.5, label=f"{share:.0%} are below {bound:,.3g}")
-    ax.set(xlabel=x_label or values.name, ylabel=f"of {len(values):,}", xlim=(0, None))
+    ax.set(xlabel=x_label or values.name, ylabel=f"number, of {len(values):,}", xlim=(0, None))
     picture.legend(loc="outside lower left", ncols=2)
     return picture
 
@@ -353,14 +371,15 @@ def panels(
     picture = Picture(0.9 + 1.55 * len(lines), title)
     axes = picture.subplots(len(lines), sharex=True, squeeze=False)[:, 0]
     for ax, (heading, columns) in zip(axes, lines.items()):
-        for column, color in zip(columns, (PALETTE[3], PALETTE[0], PALETTE[2])):
+        for number, column in enumerate(columns):
             rows = frame[frame[column].notna()]  # Matplotlib fails with a missing instant
-            label = column.replace("_", " ")
-            ax.plot(rows[x], rows[column], marker="o", ms=4, color=color, label=label)
+            ax.plot(rows[x], rows[column], label=column.replace("_", " "), **LINES[number])
         if all(pd.api.types.is_numeric_dtype(frame[column]) for column in columns):
             numbers = np.nan_to_num(frame[[*columns]].to_numpy(dtype=float))
             bottom, top = min(0, numbers.min() * 1.12), max(0, numbers.max() * 1.12)
             ax.set_ylim(bottom, top if bottom or top else 1)
+        else:
+            ax.yaxis.set_major_formatter(DateFormatter("%H:%M"))
         ax.set_title(heading, pad=5)
         if len(columns) > 1:
             ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)

@@ -61,12 +61,12 @@ def commits(
             "there are no commits to draw", expected="frames as hudi.commits returns them"
         )
     right = max(len(frame) for frame in tables.values()) - 0.4
-    top = max(frame["bytes"].max() for frame in tables.values()) * 12
+    top = max(1, *(frame["bytes"].max() for frame in tables.values())) * 1.4
     picture = Picture(0.8 + 2.7 * len(tables), title)
     axes = picture.subplots(len(tables), squeeze=False)[:, 0]
     for ax, (name, frame) in zip(axes, tables.items()):
         _draw_commits(ax, frame, labels.get(name, {}))
-        ax.set(yscale="log", ylim=(500, top), xlim=(-0.6, right), ylabel=name)
+        ax.set(ylim=(0, top), xlim=(-0.6, right), ylabel=name)
         ax.tick_params(axis="y", which="both", left=False, labelleft=False)
         ax.grid(visible=False)
         ax.spines["left"].set_visible(False)
@@ -79,7 +79,7 @@ def commits(
         bbox_to_anchor=(1, 1.16),
     )
     picture.supxlabel(
-        "height of a bar: bytes written, on a logarithmic scale; times: of the instants, in UTC",
+        "height of a bar: bytes written; times: of the instants, in UTC",
         x=0.03,
         ha="left",
         fontsize=11,
@@ -200,12 +200,16 @@ def lanes(
     ax = picture.subplots()
     if group:
         _draw_groups(ax, frame.groupby(group)[x], len(names) - 0.45)
+    if ticks:
+        ax.grid(axis="x", visible=False)  # its lines would look like ticks
     for tick in ticks:
         ax.axvline(tick, color=GRAY, lw=1, zorder=1)
     for one in kinds:
         rows = frame[frame[kind] == one]
         y = rows[lane].map(names.index)
-        ax.scatter(rows[x], y, color=colors[one], s=46, lw=0, label=str(one), zorder=3)
+        ax.scatter(
+            rows[x], y, color=colors[one], s=46, ec="white", lw=0.5, label=str(one), zorder=3
+        )
     label_lanes(ax, names, bottom=0.6)
     ax.set_xlabel(x_label or x)
     if pd.api.types.is_integer_dtype(frame[x]):
