@@ -10,7 +10,8 @@ from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 
 NOTEBOOKS = ROOT / "notebooks"
-FIRST_TRACKS = ("00_start_here", "10_outbox", "50_time_travel", "90_your_own")
+FIRST_TRACKS = ("00_start_here", "10_outbox", "50_time_travel")
+YOUR_OWN = "90_your_own"
 OPERATIONS = "80_operations"
 TEARDOWN = "99_teardown"
 

@@ -20,7 +20,8 @@ from workbench.run import runner
 from workbench.topic import topics
 
 
-@pytest.fixture(scope="module", params=["cow", "mor"])
+# a Merge-on-Read table has base files, as a Copy-on-Write table, and logs
+@pytest.fixture(scope="module", params=[pytest.param("cow", marks=pytest.mark.drill), "mor"])
 def past(world, spark, request):
     topic, table = labeled_table(world, spark, request.param)
     yield SimpleNamespace(table=table, view=hudi.register(spark, table))

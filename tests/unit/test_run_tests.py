@@ -121,7 +121,7 @@ def test_the_chosen_kinds_and_pytests_options(command_of):
 
 @pytest.mark.parametrize(
     "processors, memory, stacks",
-    [(1, 8, 1), (2, 7, 1), (2, 16, 2), (2, 23, 2), (4, 32, 4), (8, 32, 4)],
+    [(1, 8, 1), (2, 7, 1), (2, 16, 2), (2, 23, 3), (4, 32, 4), (8, 32, 4), (8, 64, 9)],
 )
 def test_stacks_that_a_machine_carries(monkeypatch, capsys, command_of, processors, memory, stacks):
     monkeypatch.setattr(lanes, "count_processors", lambda: processors)
