@@ -77,7 +77,9 @@ def test_commits_show_bytes_rows_and_labels():
     assert texts(figure) == ["240.0 kB\n300 rows", "1.6 kB\n1 row", "240.0 kB\n300 rows"]
     assert ticks(figure.axes[0].xaxis) == ["bulk insert\n12:00:00", "u1\n12:01:02"]
     (foot,) = figure.texts[-1:]
-    assert "logarithmic" in foot.get_text() and "UTC" in foot.get_text()
+    assert "bytes written" in foot.get_text() and "UTC" in foot.get_text()
+    scales = {(axes.get_yscale(), axes.get_ylim()) for axes in figure.axes}
+    assert len(scales) == 1 and ("linear", 0) in {(name, low) for name, (low, _) in scales}
     for nothing in ({}, {"CoW": COMMITS[:0]}):
         with pytest.raises(LakeError, match="no commits"):
             draw.commits(nothing)
@@ -107,6 +109,21 @@ def test_costs_have_a_panel_for_each_unit_and_a_colour_for_each_group():
     assert texts(figure) == ["30", "1", "445.2 kB", "0 bytes"] and len(figure.axes) == 2
     first, second = figure.axes[0].patches
     assert first.get_facecolor() != second.get_facecolor()
+
+
+def test_panels_of_one_unit_have_one_scale():
+    frame = pd.DataFrame(
+        {"median": [0.1, 0.2], "p95": [1.0, 3.0], "files": [7, 9]}, index=["a", "b"]
+    )
+    units = {"median": "median, in s", "p95": "p95, in s", "files": "files"}
+    median, p95, files = draw.costs(frame, units).axes
+    assert median.get_xlim() == p95.get_xlim() != files.get_xlim()
+
+
+def test_equal_lines_of_a_panel_are_both_seen():
+    frame = pd.DataFrame({"batch": [0, 1], "complete": [5, 6], "update": [5, 6]})
+    first, second = draw.panels(frame, "batch", {"rows": ["complete", "update"]}).axes[0].lines
+    assert first.get_linewidth() > second.get_linewidth()
 
 
 def test_lanes_have_a_dot_for_each_row_and_a_ground_for_each_group():
