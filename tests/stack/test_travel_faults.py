@@ -365,7 +365,10 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     assert optimised(world, it.table) == it.now() and len(it.now()) == MANY
 
 
-@pytest.mark.parametrize("extra", [BY_HAND, {}, INLINE_COMPACTION])
+@pytest.mark.parametrize(
+    "extra",
+    [{}, *[pytest.param(each, marks=pytest.mark.drill) for each in (BY_HAND, INLINE_COMPACTION)]],
+)
 def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark, monkeypatch, extra):
     """Two writers: the table is whole, and neither is refused."""
     it, load, held = lake(extra=extra), ingesting.write_batch, []
