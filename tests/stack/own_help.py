@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 
 import psycopg
+from workbench import stack
 from workbench.base import params, secrets, wait_until
-from workbench.source import postgres
+from workbench.source import mariadb, postgres
 from workbench.stack import artifacts, databases
 from workbench.walkthroughs import own
 
@@ -48,6 +49,20 @@ def stack_database(world, database):
     for name in own.names(changed):
         own.forget(changed, name)
     postgres.execute(world, f"DROP DATABASE {database} WITH (FORCE)", database="postgres")
+
+
+@contextlib.contextmanager
+def mariadb_database(world, database):
+    """Yield the world with a source `bikes` in a new database of the stack's MariaDB; then remove its flows and it."""
+    stack.ensure_running(world, "mariadb")
+    server = world.mysql
+    login = {"user": server.admin_user, "password": server.admin_password}
+    changed = with_source(world, engine="mariadb", port=server.port, database=database, **login)
+    mariadb.create_database(changed, database)
+    yield changed
+    for name in own.names(changed):
+        own.forget(changed, name)
+    mariadb.execute(changed, f"DROP DATABASE {database}")
 
 
 @contextlib.contextmanager

@@ -1,16 +1,11 @@
-"""Commands of own flows that are interrupted, and what the source does without a change in its log."""
-
-import contextlib
-import itertools
+"""Commands of own flows, and what the source does without a change in its log."""
 
 import own_help
 import pytest
-from workbench import hudi, landing, operate
-from workbench.base.errors import LakeError, SourceError, WorkbenchError
+from workbench import hudi, operate
+from workbench.base.errors import LakeError, SourceError
 from workbench.source import postgres
-from workbench.topic import groups, topics
 from workbench.walkthroughs import own
-from workbench.walkthroughs.own import files
 
 DATABASE, FLOW = "commands_test", "orders"
 SCHEMA = """
@@ -22,30 +17,6 @@ SCHEMA = """
     CREATE TABLE visits_2 PARTITION OF visits FOR VALUES FROM (5) TO (9);
     INSERT INTO visits SELECT n, 1 + n % 8, 'visit ' || n FROM generate_series(1, 100) n;
     """
-# What the commands change; they are interrupted before each of these calls.
-CHANGES = [
-    (files, "write_declaration"),
-    (files, "write_connector"),
-    (files, "write_storage"),
-    (files, "write_filled_columns"),
-    (postgres, "create_publication"),
-    (postgres, "drop_publication"),
-    (postgres, "drop_slot"),
-    (topics, "create"),
-    (topics, "delete"),
-    (topics, "produce"),
-    (groups, "delete"),
-    (landing, "apply"),
-    (landing, "delete"),
-    (hudi, "ingest"),
-    (hudi, "register"),
-    (hudi, "label"),
-    (hudi, "drop"),
-]
-
-
-class Killed(BaseException):
-    """Not an Exception: no command recovers from it."""
 
 
 @pytest.fixture(scope="module")
@@ -70,102 +41,6 @@ def execute(world, statements):
 
 def capture(world, *tables, **options):
     return own.capture(world, "bikes", *tables, flow=FLOW, progress=lambda line: None, **options)
-
-
-def is_interrupted(monkeypatch, number, command):
-    """Run a command until it is about to make its change of this number; return whether it got there."""
-    calls = itertools.count(1)
-
-    def counted(function):
-        def call(*args, **values):
-            if next(calls) == number:
-                raise Killed
-            return function(*args, **values)
-
-        return call
-
-    with monkeypatch.context() as patched:
-        for owner, name in CHANGES:
-            patched.setattr(owner, name, counted(getattr(owner, name)))
-        try:
-            command()
-        except Killed:
-            return True
-    return False
-
-
-def require_refused_or_equal(world, command):
-    """After an interruption `follow` and `capture` name the command, or the lake equals the source."""
-    try:
-        own.follow(world, FLOW, progress=lambda line: None)
-    except LakeError as e:
-        refused = f"`workbench {command}` is not complete.*`workbench {command} --world local`"
-        for call in (lambda: capture(world, "orders"), lambda: own.compare(world, FLOW)):
-            with pytest.raises(LakeError, match=f"(?s){refused}"):
-                call()
-        assert f"`workbench {command}` is not complete" in str(e)
-        [seen] = operate.Watcher(world, FLOW).observe()
-        assert "command_interrupted" in {each.kind for each in seen.problems}, seen.problems
-    else:
-        own.compare(world, FLOW)
-
-
-# each step is interrupted in the drill, else each sixteenth one of the longest command
-EACH_STEP = pytest.param(1, marks=pytest.mark.drill)
-
-
-@pytest.mark.parametrize("stride", [EACH_STEP])
-def test_a_capture_that_is_interrupted_is_followed_or_continued(orders, spark, monkeypatch, stride):
-    for number in itertools.count(1, stride):
-        if not is_interrupted(monkeypatch, number, lambda: capture(orders, "orders", "visits")):
-            break
-        execute(orders, f"DELETE FROM orders WHERE id = {number}")
-        with contextlib.suppress(WorkbenchError):
-            own.follow(orders, FLOW, progress=lambda line: None)
-        if own.names(orders):
-            own.compare(orders, FLOW)  # the tables whose capture is complete
-    assert number > 10
-    own.compare(orders, FLOW)
-
-
-@pytest.mark.parametrize("stride", [EACH_STEP, 16])
-def test_a_recapture_that_is_interrupted_is_refused_until_it_is_repeated(
-    orders, spark, monkeypatch, stride
-):
-    capture(orders, "orders", "visits")
-    for number in itertools.count(1, stride):
-        execute(
-            orders,
-            f"DELETE FROM orders WHERE id = {number}; UPDATE visits SET note = '{number}' WHERE id = 1",
-        )
-        if not is_interrupted(monkeypatch, number, lambda: own.recapture(orders, FLOW)):
-            break
-        require_refused_or_equal(orders, f"recapture {FLOW}")
-    assert number > 15
-    execute(orders, "DELETE FROM orders WHERE id = 99")
-    assert own.follow(orders, FLOW)["orders"].deletes == 1
-    own.compare(orders, FLOW)
-
-
-@pytest.mark.parametrize("stride", [EACH_STEP])
-def test_a_forget_that_is_interrupted_is_refused_until_it_is_repeated(
-    orders, spark, monkeypatch, stride
-):
-    capture(orders, "orders", "visits")
-    for number in itertools.count(1, stride):
-        execute(orders, f"DELETE FROM orders WHERE id = {number}")
-        if not is_interrupted(monkeypatch, number, lambda: own.forget(orders, FLOW, "visits")):
-            break
-        require_refused_or_equal(orders, f"forget {FLOW} public.visits")
-    assert [each.source for each in own.declaration(FLOW).tables] == ["public.orders"]
-    own.compare(orders, FLOW)
-    for number in itertools.count(1, stride):
-        execute(orders, f"DELETE FROM orders WHERE id = {50 + number}")
-        if not is_interrupted(monkeypatch, number, lambda: own.forget(orders, FLOW)):
-            break
-        require_refused_or_equal(orders, f"forget {FLOW}")
-    assert own.names(orders) == []
-    assert [t for t in topics.names(orders) if t.startswith(f"own_{FLOW}")] == []
 
 
 def test_rows_that_are_removed_without_a_change_are_named(orders, spark, capsys):

@@ -4,7 +4,7 @@ import re
 
 import own_help
 import pytest
-from workbench import hudi, operate, stack
+from workbench import hudi, operate
 from workbench.base.errors import LakeError, SourceError
 from workbench.source import mariadb, readiness
 from workbench.stack import process
@@ -15,28 +15,17 @@ from workbench.walkthroughs.own import tables as tables_of_flows
 DATABASE = "own_maria"
 
 
-@pytest.fixture(scope="module")
-def server(world):
-    stack.ensure_running(world, "mariadb")
-    yield own_help.with_source(
-        world,
-        engine="mariadb",
-        port=world.mysql.port,
-        database=DATABASE,
-        user=world.mysql.admin_user,
-        password=world.mysql.admin_password,
-    )
+@pytest.fixture(scope="module", autouse=True)
+def _stopped_afterwards(world):
+    yield
     process.stop(SERVICES["mariadb"])
 
 
 @pytest.fixture
-def shop(server):
+def shop(world):
     """The world with an empty database; afterwards nothing is left."""
-    mariadb.create_database(server, DATABASE)
-    yield server
-    for name in own.names(server):
-        own.forget(server, name)
-    mariadb.execute(server, f"DROP DATABASE {DATABASE}")
+    with own_help.mariadb_database(world, DATABASE) as changed:
+        yield changed
 
 
 def run(world, *statements, database=DATABASE):

@@ -1,0 +1,206 @@
+"""Commands of own flows that are interrupted at each of their steps: `follow` refuses, or the lake equals the source."""
+
+import contextlib
+import itertools
+
+import own_help
+import pytest
+from workbench import hudi, landing, operate
+from workbench.base.errors import LakeError, WorkbenchError
+from workbench.source import mariadb, postgres
+from workbench.topic import groups, topics
+from workbench.walkthroughs import own
+from workbench.walkthroughs.own import files
+
+DATABASE, FLOW = "interruptions_test", "orders"
+SCHEMA = """
+    CREATE TABLE orders (id int PRIMARY KEY, note text, updated timestamp NOT NULL DEFAULT now());
+    INSERT INTO orders (id, note) SELECT n, 'order' FROM generate_series(1, 100) n;
+    CREATE TABLE visits (id int, day int, note text, updated timestamp NOT NULL DEFAULT now(), PRIMARY KEY (id, day))
+        PARTITION BY RANGE (day);
+    CREATE TABLE visits_1 PARTITION OF visits FOR VALUES FROM (1) TO (5);
+    CREATE TABLE visits_2 PARTITION OF visits FOR VALUES FROM (5) TO (9);
+    INSERT INTO visits (id, day, note) SELECT n, 1 + n % 8, 'visit' FROM generate_series(1, 100) n
+    """
+MARIADB_SCHEMA = """
+    CREATE TABLE orders (id int PRIMARY KEY, note text, updated timestamp NOT NULL DEFAULT now());
+    INSERT INTO orders (id, note) SELECT seq, 'order' FROM seq_1_to_100;
+    CREATE TABLE visits (id int PRIMARY KEY, note text, updated timestamp NOT NULL DEFAULT now());
+    INSERT INTO visits (id, note) SELECT seq, 'visit' FROM seq_1_to_100
+    """
+OPTIONS = {"json": {}, "avro": {"format": "avro"}, "polled": {"poll": "updated"}, "mariadb": {}}
+# What the commands change; they are interrupted before each of these calls.
+CHANGES = [
+    (files, "write_declaration"),
+    (files, "write_connector"),
+    (files, "write_storage"),
+    (files, "write_filled_columns"),
+    (postgres, "create_publication"),
+    (postgres, "drop_publication"),
+    (postgres, "drop_slot"),
+    (topics, "create"),
+    (topics, "delete"),
+    (topics, "produce"),
+    (groups, "delete"),
+    (landing, "apply"),
+    (landing, "delete"),
+    (landing, "run_once"),
+    (hudi, "ingest"),
+    (hudi, "register"),
+    (hudi, "label"),
+    (hudi, "drop"),
+]
+
+
+class Killed(BaseException):
+    """Not an Exception: no command recovers from it."""
+
+
+class Orders:
+    """Two tables of a kind of source, and the flow of them."""
+
+    def __init__(self, world, kind):
+        self.world, self.kind = world, kind
+
+    def execute(self, statements):
+        for statement in statements.split(";"):
+            if self.kind == "mariadb":
+                mariadb.execute(self.world, statement, database=DATABASE)
+            else:
+                postgres.execute(self.world.source("bikes"), statement)
+
+    def change(self, number):
+        """Delete an order and update a visit; polling sees no deletes, so update the order there."""
+        deleted = f"DELETE FROM orders WHERE id = {number}"
+        updated = f"UPDATE orders SET note = 'changed', updated = now() WHERE id = {number}"
+        self.execute(updated if self.kind == "polled" else deleted)
+        self.execute(f"UPDATE visits SET note = '{number}', updated = now() WHERE id = 1")
+
+    def capture(self, *tables):
+        options = OPTIONS[self.kind]
+        return own.capture(
+            self.world, "bikes", *tables, flow=FLOW, progress=lambda line: None, **options
+        )
+
+    def follow(self):
+        return own.follow(self.world, FLOW, progress=lambda line: None)
+
+    def recapture(self):
+        own.recapture(self.world, FLOW)
+
+    def forget(self, *tables):
+        own.forget(self.world, FLOW, *tables)
+
+    def compare(self):
+        own.compare(self.world, FLOW)
+
+
+@pytest.fixture
+def orders(world, request):
+    """Both tables in a new database; afterwards there is no flow."""
+    is_mariadb = request.param == "mariadb"
+    database = own_help.mariadb_database if is_mariadb else own_help.stack_database
+    with database(world, DATABASE) as changed:
+        made = Orders(changed, request.param)
+        made.execute(MARIADB_SCHEMA if is_mariadb else SCHEMA)
+        yield made
+
+
+def is_interrupted(monkeypatch, number, command):
+    """Run a command until it is about to make its change of this number; return whether it got there."""
+    calls = itertools.count(1)
+
+    def counted(function):
+        def call(*args, **values):
+            if next(calls) == number:
+                raise Killed
+            return function(*args, **values)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for owner, name in CHANGES:
+            patched.setattr(owner, name, counted(getattr(owner, name)))
+        try:
+            command()
+        except Killed:
+            return True
+    return False
+
+
+def require_refused_or_equal(orders, command):
+    """After an interruption `follow` and `capture` name the command, or the lake equals the source."""
+    try:
+        orders.follow()
+    except LakeError as e:
+        refused = f"`workbench {command}` is not complete.*`workbench {command} --world local`"
+        for call in (lambda: orders.capture("orders"), orders.compare):
+            with pytest.raises(LakeError, match=f"(?s){refused}"):
+                call()
+        assert f"`workbench {command}` is not complete" in str(e)
+        [seen] = operate.Watcher(orders.world, FLOW).observe()
+        assert "command_interrupted" in {each.kind for each in seen.problems}, seen.problems
+    else:
+        orders.compare()
+
+
+# each step of each kind is interrupted in the drill, else each sixteenth one of the longest command
+EACH_STEP = [pytest.param(kind, 1, marks=pytest.mark.drill) for kind in OPTIONS]
+
+
+@pytest.mark.parametrize("orders, stride", EACH_STEP, indirect=["orders"])
+def test_a_capture_that_is_interrupted_is_followed_or_continued(orders, spark, monkeypatch, stride):
+    for number in itertools.count(1, stride):
+        if not is_interrupted(monkeypatch, number, lambda: orders.capture("orders", "visits")):
+            break
+        orders.change(number)
+        with contextlib.suppress(WorkbenchError):
+            orders.follow()
+        if own.names(orders.world):
+            orders.compare()  # the tables whose capture is complete
+    assert number > 8
+    orders.compare()
+
+
+@pytest.mark.parametrize("orders, stride", [*EACH_STEP, ("json", 16)], indirect=["orders"])
+def test_a_recapture_that_is_interrupted_is_refused_until_it_is_repeated(
+    orders, spark, monkeypatch, stride
+):
+    orders.capture("orders", "visits")
+    for number in itertools.count(1, stride):
+        orders.change(number)
+        if not is_interrupted(monkeypatch, number, orders.recapture):
+            break
+        require_refused_or_equal(orders, f"recapture {FLOW}")
+    assert number > 15
+    orders.change(99)
+    done = orders.follow()["orders"]
+    assert done.upserts + done.deletes == 1
+    orders.compare()
+
+
+@pytest.mark.parametrize("orders, stride", EACH_STEP, indirect=["orders"])
+def test_a_forget_that_is_interrupted_is_refused_until_it_is_repeated(
+    orders, spark, monkeypatch, stride
+):
+    orders.capture("orders", "visits")
+    for number in itertools.count(1, stride):
+        orders.change(number)
+        if not is_interrupted(monkeypatch, number, lambda: orders.forget("visits")):
+            break
+        require_refused_or_equal(orders, f"forget {FLOW} {source_name(orders, 'visits')}")
+    left = [each.source for each in own.declaration(FLOW).tables]
+    assert left == [source_name(orders, "orders")]
+    orders.compare()
+    for number in itertools.count(1, stride):
+        orders.change(50 + number)
+        if not is_interrupted(monkeypatch, number, orders.forget):
+            break
+        require_refused_or_equal(orders, f"forget {FLOW}")
+    assert own.names(orders.world) == []
+    assert [t for t in topics.names(orders.world) if t.startswith(f"own_{FLOW}")] == []
+
+
+def source_name(orders, table):
+    """Return the name of a table as the flow has it."""
+    return f"{DATABASE if orders.kind == 'mariadb' else 'public'}.{table}"
