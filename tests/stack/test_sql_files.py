@@ -93,6 +93,7 @@ def test_a_text_is_not_replaced(world, spark, text):
 def test_values_are_bound_as_they_are(spark):
     values = [
         (["a", None], "[a, NULL]"),
+        ([1, None], "[1, NULL]"),
         ([[1, None], []], "[[1, NULL], []]"),
         ([Decimal("9.99"), Decimal(1)], "[9.99, 1.00]"),
         ([1, 2**31], "[1, 2147483648]"),

@@ -559,6 +559,21 @@ def test_the_chart_that_suits_the_columns(columns, title):
         assert len(picture.axes[0].patches) == min(20, len(columns["land"]))
 
 
+@pytest.mark.parametrize(
+    "columns, x, y",
+    [
+        ({"day": [DAY, DAY], "n": [1, 2]}, "day", "n"),
+        ({"land": ["uk", "de"], "n": [1, 2]}, "n", "land"),
+        ({"land": ["uk", "de"]}, "rows", "land"),
+        ({"n": [1, 2], "m": [2, 3]}, "n", "m"),
+        ({"n": [1, 2]}, "n", "Frequency"),
+    ],
+)
+def test_the_axes_of_a_chart_have_names(columns, x, y):
+    axes = explore.chart(pd.DataFrame(columns)).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (x, y)
+
+
 def test_a_title_of_ones_own_and_nothing_to_draw():
     assert repr(explore.chart(pd.DataFrame({"n": [1]}), "Mine")) == "Mine"
     for empty in (pd.DataFrame(), pd.DataFrame({"n": []})):

@@ -61,6 +61,7 @@ FORBIDDEN = {
     "magic": r"^\s*(?!%%sql\b|%load_ext workbench\.explore$)[%!]|get_ipython\(\)\.",
     "bare except": r"except\s*:",
     "secret revealed": r"\.reveal\(\)",
+    "escaped dollar, which a picture shows": r"\\+\$",
 }
 
 
@@ -401,6 +402,7 @@ def tag(name):
         (nothing_forbidden, replace(3, "!ls"), "magic"),
         (nothing_forbidden, replace(3, "try:\n    1\nexcept:\n    pass"), "bare except"),
         (nothing_forbidden, replace(3, "world.postgres.admin_password.reveal()"), "secret"),
+        (nothing_forbidden, replace(3, r'draw.ranking(rows, unit="\$")'), "escaped dollar"),
         (code_is_python, replace(3, "select 1"), "not Python"),
         (
             shown_values_are_last,

@@ -666,6 +666,12 @@ def test_a_flow_is_captured_or_removed_by_one_process_at_a_time(monkeypatch, tmp
     assert capture(None, source="bikes") == "others" and forget(None, flow="bikes") == "bikes"
 
 
+def test_each_command_that_changes_a_flow_is_exclusive():
+    locked = files.exclusive(lambda flow: flow).__code__
+    for command in (own.capture, own.recapture, own.forget):
+        assert command.__code__ is locked, command.__name__
+
+
 @pytest.mark.parametrize("name", ["a: &a [1]\nb: *a", "!!set {a}", "\udcff"])
 def test_a_flow_file_that_is_no_plain_yaml(monkeypatch, tmp_path, name):
     monkeypatch.setattr("workbench.base.paths.flows_dir", lambda: tmp_path)

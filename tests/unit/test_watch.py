@@ -13,12 +13,14 @@ import on_aws
 import pandas
 import pytest
 import requests
+import typer
 from prometheus_client import CollectorRegistry, generate_latest
 from workbench import hudi, operate
 from workbench.base import params, paths
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.base.paths import ROOT
 from workbench.base.secrets import Secret
+from workbench.cli import operate as commands
 from workbench.operate import metrics, notify, observe
 from workbench.operate.lake import Fresh, LakeReader, quantiles
 from workbench.operate.messages import Sample, TopicReader
@@ -282,16 +284,29 @@ def test_an_answer_of_a_mail_server_has_limits(world, serve):
 @pytest.mark.parametrize("host", ["x" * 64, "x..y", "a b", "[", ""])
 def test_an_impossible_address_is_an_error_and_no_end(world, monkeypatch, host):
     monkeypatch.setenv("WORKBENCH_SECRET_WATCH_WEBHOOK", f"http://{host}/token")
-    to = with_watch(
-        world,
-        webhook=Secret("watch.webhook", "", ""),
-        mail_to="a\nb@x.org",
-        mail_server=f"{host}:25",
-    )
-    for channel in ("webhook", "mail"):
+    webhook = Secret("watch.webhook", "", "")
+    for channel, mail_to in (("webhook", ""), ("mail", "a@x.org"), ("mail", "a\nb@x.org")):
+        to = with_watch(world, webhook=webhook, mail_to=mail_to, mail_server=f"{host}:25")
         with pytest.raises(StackError, match=f"{channel} does not accept") as raised:
             notify.Notifier(to, [channel]).report(observed(DISK))
         assert "token" not in str(raised.value)
+
+
+def test_a_failed_notification_is_a_line_and_the_watcher_goes_on(world, monkeypatch, capsys):
+    to = with_webhook(world, monkeypatch, 9)  # nothing listens there
+
+    def watch_twice(loaded, *flows, report, **options):
+        for _ in range(2):
+            report(observed(DISK))
+        return 2
+
+    monkeypatch.setattr(operate, "watch", watch_twice)
+    monkeypatch.setattr(commands, "open_world", lambda name: to)
+    with pytest.raises(typer.Exit) as ended:
+        commands.watch([], once=True, json=False, interval=0, notify=["webhook"], metrics=0)
+    shown = capsys.readouterr()
+    assert ended.value.exit_code == 2 and shown.out.count("disk_full") == 2, shown.out
+    assert shown.err.count("the webhook does not accept the message") == 2
 
 
 @pytest.mark.parametrize(
