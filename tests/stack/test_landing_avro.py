@@ -394,23 +394,6 @@ def test_a_record_without_a_key_in_a_file(bench):
     assert {i: r.part for i, r in bench.rows().items()} == {1: None}
 
 
-def test_a_topic_made_anew_is_not_taken_for_the_old_one(bench, world):
-    ids = bench.register(V1)
-    bench.send(wire_message(ids.glob, v1(1, 1)))
-    bench.land()
-    bench.ingest()
-    topics.delete(world, bench.topic)
-    new_topic(world, bench.topic)
-    bench.send(wire_message(ids.glob, v1(2, 1)))
-    with pytest.raises(LakeError, match="(?s)was deleted and recreated.*landing.drop"):
-        bench.land()
-    landing.drop(world, bench.config)
-    assert not landed(world, bench.topic) and bench.land().records == 1
-    with pytest.raises(LakeError, match="the landed files are of another topic"):
-        bench.ingest()
-    assert bench.ingest(replay=True).upserts == 1 and set(bench.rows()) == {1, 2}
-
-
 def test_another_wire_format(bench, world):
     ids = bench.register(V1)
     bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
