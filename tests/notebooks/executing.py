@@ -5,13 +5,16 @@ import os
 from pathlib import Path
 
 import nbformat
+from workbench import connect
 from workbench.base import secrets
 from workbench.base.paths import ROOT
 from workbench.run import execute, runner
+from workbench.topic import topics
+from workbench.walkthroughs import moma
 
 NOTEBOOKS = ROOT / "notebooks"
-FIRST_TRACKS = ("00_start_here", "10_outbox", "50_time_travel")
-YOUR_OWN = "90_your_own"
+FIRST_TRACKS = ("00_start_here", "10_outbox")
+MUSEUM_TRACKS = ("50_time_travel", "90_your_own")  # notebook 92 explores the museum's tables
 OPERATIONS = "80_operations"
 TEARDOWN = "99_teardown"
 
@@ -53,6 +56,37 @@ def errors(book, values, tmp_path):
         for o in c.outputs
         if o.output_type == "error"
     ]
+
+
+def check_refused_first(world, tmp_path, walkthrough, count_rows, name, given):
+    """A parameter that cannot be used is refused before anything is removed.
+
+    Past the runner, as papermill or a person in JupyterLab would: the set-up cell looks before the next one clears.
+    """
+
+    def what_is_there():
+        lake = walkthrough.resources.remaining(world)["tables in the lake"]
+        return [connect.names(world), topics.names(world), lake, count_rows()]
+
+    before = what_is_there()
+    (tmp_path / "files").mkdir()
+    header = ",".join(column for column, _ in moma.FILES["artists"].columns.values())
+    (tmp_path / "files" / "Artists.csv").write_text(
+        f"{header}\n1,Robert Arneson,American,male,c. 1930,1992\n"
+    )
+    header = ",".join(column for column, _ in moma.FILES["artworks"].columns.values())
+    (tmp_path / "files" / "Artworks.csv").write_text(f"{header}\n")
+    (tmp_path / "files" / "northwind.sql").write_text(
+        "CREATE TABLE orders (order_id smallint);\nSELECT 1;\n"
+    )
+    given = {k: str(tmp_path / v) if k == "from_dir" else v for k, v in given.items()}
+    (path,) = NOTEBOOKS.rglob(f"{name}.ipynb")
+    (seen,) = errors(nbformat.read(path, as_version=4), given, tmp_path)
+    assert any(
+        text in seen
+        for text in ("does not exist", "c. 1930", "scale is", "'bogus'", "must not contain")
+    ), seen
+    assert what_is_there() == before
 
 
 def holding_a_secret(folder):

@@ -1,15 +1,11 @@
 """The tracks of notebooks that no other file of this folder runs, executed in order."""
 
 import pytest
-from executing import FIRST_TRACKS, NOTEBOOKS, OPERATIONS, TEARDOWN, YOUR_OWN, check_track
+from executing import FIRST_TRACKS, MUSEUM_TRACKS, NOTEBOOKS, OPERATIONS, TEARDOWN, check_track
 
 ALL = {path.relative_to(NOTEBOOKS).parts[0] for path in NOTEBOOKS.rglob("[0-9]*.ipynb")}
-TRACKS = {name.removesuffix(".ipynb") for name in ALL} - {
-    *FIRST_TRACKS,
-    OPERATIONS,
-    TEARDOWN,
-    YOUR_OWN,
-}
+TRACKS = {name.removesuffix(".ipynb") for name in ALL}
+TRACKS -= {*FIRST_TRACKS, *MUSEUM_TRACKS, OPERATIONS, TEARDOWN}
 
 
 @pytest.mark.timeout(1800)

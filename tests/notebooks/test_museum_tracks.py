@@ -1,0 +1,57 @@
+"""The tracks of the museum's database and of tables of one's own, executed in order: the second explores what the
+first has made. They pass, and turn red when what they check is broken."""
+
+import pytest
+from executing import (
+    MUSEUM_TRACKS,
+    check_refused_first,
+    check_track,
+    errors,
+    execute_changed,
+)
+from workbench.walkthroughs import bikeshare, museum
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_left(world):
+    yield
+    for walkthrough in (bikeshare.walkthrough, museum.walkthrough):
+        walkthrough.reset(world)
+        left = walkthrough.resources.remaining(world)
+        assert not any(left.values()), left
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", MUSEUM_TRACKS)
+def test_a_track_passes(world, name):
+    check_track(name)
+
+
+@pytest.mark.parametrize(
+    "name, given",
+    [
+        ("51_source_database", {"from_dir": "files"}),
+        *[
+            pytest.param(*each, marks=pytest.mark.drill)
+            for each in [
+                ("51_source_database", {"from_dir": "nowhere"}),
+                ("51_source_database", {"scale": 0.0}),
+                ("53_hudi_ingest", {"source": "bogus"}),
+            ]
+        ],
+    ],
+)
+def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, name, given):
+    def count_rows():
+        return [museum.flow.count(world, table) for table in museum.flow.names]
+
+    check_refused_first(world, tmp_path, museum.walkthrough, count_rows, name, given)
+
+
+@pytest.mark.drill
+def test_a_label_that_slipped_turns_red_and_is_named(world, tmp_path):
+    seen = errors(
+        *execute_changed("56_time_travel", 'hudi.label(world, mor, "t3")', before="## 3. As of"),
+        tmp_path,
+    )
+    assert seen and all(text in seen[0] for text in ("row=4", "German")), seen
