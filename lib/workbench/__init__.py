@@ -14,7 +14,6 @@ Its packages in the order of the data flow (docs/design.md):
 - query: SQL in Athena's dialect.
 - checks: claims, compared with the source.
 - display: tables (show) and charts (draw).
-- recapture: a new capture of tables with incompatible type changes.
 - trace: one row through all stages.
 - explore: the tables of the lake, their rows at an instant, and what changed.
 - run: headless execution of notebooks in their order, with a report.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 EQUAL = "equal"  # the lake equals the source after the next ingest
 AFTER_UPDATE = "equal after an UPDATE of all rows"  # an ALTER makes no events of existing rows
-AFTER_RECAPTURE = "equal after a recapture"  # the ingest reports it, or the lake differs
+AFTER_SNAPSHOT = "equal after a new snapshot"  # the ingest reports it, or the lake differs
 LIMIT = "limit"  # docs/limits.md describes the remedy
 
 
@@ -44,7 +44,7 @@ class Migration:
 
 
 def type_change(style, old_type, old, new_type, new, outcome=EQUAL, using="", **more):
-    """Return a change of the column's type. The ingest refuses one that needs a recapture."""
+    """Return a change of the column's type. The ingest refuses one that needs a new snapshot."""
     change = f"ALTER TABLE {{t}} ALTER COLUMN c TYPE {new_type}" + (
         f" USING {using}" if using else ""
     )
@@ -55,7 +55,7 @@ def type_change(style, old_type, old, new_type, new, outcome=EQUAL, using="", **
         change,
         new,
         outcome,
-        **{"is_refused": outcome == AFTER_RECAPTURE, **more},
+        **{"is_refused": outcome == AFTER_SNAPSHOT, **more},
     )
 
 
@@ -113,7 +113,7 @@ POSTGRES = {
         NUMBERS,
         "ALTER TABLE {t} ADD COLUMN d int GENERATED ALWAYS AS (c * 2) STORED",
         "3",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
     ),
     "drop a column": Migration(
         "Discourse", "int", NUMBERS, "ALTER TABLE {t} DROP COLUMN c", columns=""
@@ -130,7 +130,7 @@ POSTGRES = {
         NUMBERS,
         "ALTER TABLE {t} DROP COLUMN c; ALTER TABLE {t} ADD COLUMN c text",
         "'x'",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         is_refused=True,
     ),
     "swap an int for a bigint": Migration(
@@ -179,7 +179,7 @@ POSTGRES = {
     "smallint to int": type_change("Django", "smallint", NUMBERS, "int", str(2**30)),
     "bigint to int": type_change("Django", "bigint", NUMBERS, "int", "3"),
     "int to numeric": type_change(
-        "Django", "int", NUMBERS, "numeric(12,2)", "3.50", AFTER_RECAPTURE
+        "Django", "int", NUMBERS, "numeric(12,2)", "3.50", AFTER_SNAPSHOT
     ),
     "int to double": type_change("Discourse", "int", NUMBERS, "double precision", "3.5"),
     "real to double": type_change("Discourse", "real", ("1.5", "2.25"), "double precision", "3.1"),
@@ -193,13 +193,13 @@ POSTGRES = {
         "Django", "numeric(10,2)", PRICES, "numeric(26,8)", "1.12345678"
     ),
     "numeric(10,2) to (10,4)": type_change(
-        "Django", "numeric(10,2)", PRICES, "numeric(10,4)", "1.1234", AFTER_RECAPTURE
+        "Django", "numeric(10,2)", PRICES, "numeric(10,4)", "1.1234", AFTER_SNAPSHOT
     ),
     "numeric(10,2) to (8,1)": type_change(
         "Django", "numeric(10,2)", PRICES, "numeric(8,1)", "1.2", AFTER_UPDATE
     ),
     "int to boolean": type_change(
-        "Django", "int", ("0", "1"), "boolean", "true", AFTER_RECAPTURE, using="c <> 0"
+        "Django", "int", ("0", "1"), "boolean", "true", AFTER_SNAPSHOT, using="c <> 0"
     ),
     "boolean to smallint": type_change(
         "Django",
@@ -207,7 +207,7 @@ POSTGRES = {
         ("true", "false"),
         "smallint",
         "2",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         using="c::int::smallint",
     ),
     # texts
@@ -219,12 +219,12 @@ POSTGRES = {
     "text in lower case": type_change(
         "Discourse", "text", ("'A'", "'b'"), "text", "'c'", AFTER_UPDATE, using="lower(c)"
     ),
-    "int to text": type_change("Discourse", "int", NUMBERS, "text", "'x'", AFTER_RECAPTURE),
+    "int to text": type_change("Discourse", "int", NUMBERS, "text", "'x'", AFTER_SNAPSHOT),
     "text to int": type_change(
-        "Django", "text", ("'1'", "'2'"), "int", "3", AFTER_RECAPTURE, using="c::int"
+        "Django", "text", ("'1'", "'2'"), "int", "3", AFTER_SNAPSHOT, using="c::int"
     ),
     "text to bytea": type_change(
-        "GitLab", "text", TEXTS, "bytea", "'\\x00ff'", AFTER_RECAPTURE, using="c::bytea"
+        "GitLab", "text", TEXTS, "bytea", "'\\x00ff'", AFTER_SNAPSHOT, using="c::bytea"
     ),
     "text to uuid": type_change(
         "Django",
@@ -245,7 +245,7 @@ POSTGRES = {
         ("'a,b'", "NULL"),
         "text[]",
         "ARRAY['x']",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         using="string_to_array(c, ',')",
     ),
     "list of int to list of bigint": type_change(
@@ -285,7 +285,7 @@ POSTGRES = {
         TIMES,
         "timestamptz",
         "'2024-03-01 00:00:00+02'",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         using="c AT TIME ZONE 'UTC'",
     ),
     "timestamptz to timestamp": type_change(
@@ -294,7 +294,7 @@ POSTGRES = {
         TIMES,
         "timestamp",
         "'2024-03-01 00:00:00'",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         using="c AT TIME ZONE 'UTC'",
     ),
     "date to timestamp": type_change(
@@ -303,7 +303,7 @@ POSTGRES = {
         ("'2024-02-29'", "NULL"),
         "timestamp",
         "'2024-03-01 10:00:00'",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
     ),
     "int to timestamptz": type_change(
         "MediaWiki",
@@ -311,7 +311,7 @@ POSTGRES = {
         ("0", "1700000000"),
         "timestamptz",
         "now()",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         using="to_timestamp(c)",
     ),
     "timestamp(3) to timestamp(6)": type_change(
@@ -334,7 +334,7 @@ POSTGRES = {
         NUMBERS,
         "ALTER TABLE {t} RENAME TO {t}_new",
         "3",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         renamed_to="{t}_new",
     ),
     "a key from int to text": Migration(
@@ -343,7 +343,7 @@ POSTGRES = {
         NUMBERS,
         "ALTER TABLE {t} ALTER COLUMN id TYPE text",
         "3",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         is_refused=True,
     ),
     "rename a key column": Migration(
@@ -385,7 +385,7 @@ MARIADB = {
         NUMBERS,
         "ALTER TABLE {t} MODIFY c varchar(20)",
         "'x'",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         True,
     ),
     "varchar to longtext": Migration(
@@ -410,7 +410,7 @@ MARIADB = {
         NUMBERS,
         "ALTER TABLE {t} MODIFY c bigint unsigned",
         str(2**63),
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         True,
     ),
     "datetime to timestamp": Migration(
@@ -419,7 +419,7 @@ MARIADB = {
         ("'2024-02-29 10:00:00'", "NULL"),
         "ALTER TABLE {t} MODIFY c timestamp NULL",
         "'2024-03-01 00:00:00'",
-        AFTER_RECAPTURE,
+        AFTER_SNAPSHOT,
         True,
     ),
     "another character set": Migration(

@@ -262,7 +262,7 @@ def test_what_the_table_makes_of_each_change(bench, change):
             with pytest.raises(
                 LakeError,
                 match=f"(?s){bench.table.name}.year was int and becomes string: its column "
-                r"cannot follow.*schema=….*recapture\.run\(",
+                r"cannot follow.*schema=….*workbench recapture FLOW",
             ):
                 bench.go()
         assert bench.rows() == independent(bench) == first and len(hudi.commits(bench.table)) == 1

@@ -1,7 +1,7 @@
 """Kinds of migration as applications make them (tests/help/migrations.py): each ends with a lake
 that is the source.
 
-At once, after its rows were written again, or after a recapture, which the message that refuses it
+At once, after its rows were written again, or after a new snapshot, which the message that refuses it
 names; or docs/limits.md says what is to be done.
 """
 
@@ -11,8 +11,8 @@ from itertools import cycle
 import avro_help
 import mariadb_help
 import pytest
-from migrations import AFTER_RECAPTURE, AFTER_UPDATE, EQUAL, LIMIT, MARIADB, POSTGRES
-from workbench import connect, hudi, recapture
+from migrations import AFTER_SNAPSHOT, AFTER_UPDATE, EQUAL, LIMIT, MARIADB, POSTGRES
+from workbench import connect, hudi
 from workbench.base.errors import LakeError
 from workbench.checks import check_values
 from workbench.source import mariadb, postgres
@@ -87,9 +87,12 @@ class Lab:
 
     def look(self, only, prefix):
         """Ingest the tables of these kinds, and note of each what it is then."""
+        names = tables_of(self.kinds)
+        if prefix != self.config["topic.prefix"]:
+            names = {kind: source_of(self.kinds[kind], t) for kind, t in names.items()}
 
         def one(kind):
-            topic = f"{prefix}.{self.schema}.{tables_of(self.kinds)[kind]}"
+            topic = f"{prefix}.{self.schema}.{names[kind]}"
             try:
                 hudi.ingest(
                     self.spark, self.world, hudi.Topic(topic, format="avro"), self.lake[kind]
@@ -111,16 +114,12 @@ class Lab:
         lake = lake.select(*(c for c in truth.columns if c in lake.columns)).toPandas()
         return "; ".join(check_values.differences(truth, lake, ["id"], ("lake", "source"))[:3])
 
-    def former(self, kind):
-        """The name that a renamed table had before; "" of one that was not."""
-        return f"{self.schema}.{tables_of(self.kinds)[kind]}" if self.kinds[kind].renamed_to else ""
-
     def left(self):
         """The kinds whose lake is not yet the source."""
         return [kind for kind in self.kinds if self.seen[kind][-1]]
 
     def walk(self):
-        """The first rows, the migration, an UPDATE of all rows, a recapture: of each kind as far as
+        """The first rows, the migration, an UPDATE of all rows, a new snapshot: of each kind as far as
         it needs it."""
         for t in (
             *tables_of(self.kinds).values(),
@@ -146,33 +145,38 @@ class Lab:
         self.execute([f"INSERT INTO {FENCE} VALUES (3)"])
         self.fence(3, self.config["topic.prefix"])
         self.look(again, self.config["topic.prefix"])
-        anew = {
-            kind: source_of(self.kinds[kind], tables_of(self.kinds)[kind])
-            for kind in self.left()
-            if self.kinds[kind].outcome != LIMIT
-        }
-        sources = [f"{self.schema}.{source}" for source in anew.values()]
-        # a table that was renamed: its new name stands in the configuration
+        self.print()  # a new snapshot that fails leaves nothing to judge
+        self.capture_anew([kind for kind in self.left() if self.kinds[kind].outcome != LIMIT])
+        self.print()
+
+    def capture_anew(self, kinds):
+        """Ingest a new snapshot of the tables of these kinds into new lake tables, as `workbench recapture` does."""
+        prefix = f"{self.connector}_anew"
+        sources = [source_of(self.kinds[kind], tables_of(self.kinds)[kind]) for kind in kinds]
         config = {
             **self.config,
-            "table.include.list": ",".join(
-                dict.fromkeys([*self.config["table.include.list"].split(","), *sources])
-            ),
+            "topic.prefix": prefix,
+            "table.include.list": ",".join(f"{self.schema}.{source}" for source in sources),
         }
-        self.print()  # a recapture that fails leaves nothing to judge
-        recapture.run(
-            self.spark,
-            self.world,
-            self.connector,
-            config,
-            *(
-                recapture.CapturedTable(source, self.lake[kind], former_name=self.former(kind))
-                for kind, source in zip(anew, sources)
-            ),
-        )
-        for kind in anew:
-            self.seen[kind].append(self.difference(kind))
-        self.print()
+        if self.db is postgres:
+            config["slot.name"] += "_anew"
+        else:
+            config["database.server.id"] = str(int(config["database.server.id"]) + 1)
+            config["schema.history.internal.kafka.topic"] = f"{prefix}.history"
+        connect.apply(self.world, prefix, config)
+        for kind, source in zip(kinds, sources):
+            hudi.drop(self.spark, self.world, self.lake[kind])
+            rows = self.db.query(
+                self.world, f"SELECT count(*) AS n FROM {source}", database=self.database
+            )
+            topics.wait_for_messages(
+                self.world,
+                f"{prefix}.{self.schema}.{source}",
+                int(rows.n[0]),
+                timeout=300,
+                connector=prefix,
+            )
+        self.look(kinds, prefix)
 
     def print(self):
         for kind, seen in self.seen.items():
@@ -235,13 +239,13 @@ def judge(lab, kind):
         == {
             EQUAL: 2,
             AFTER_UPDATE: 3,
-            AFTER_RECAPTURE: 3 if refused else 4,
+            AFTER_SNAPSHOT: 3 if refused else 4,
             LIMIT: 2 if refused else 3,
         }[it.outcome]
     ), seen
     assert (seen[-1] == "") == (it.outcome != LIMIT), seen
     if refused:
-        assert "recapture.run(" in seen[1] or it.outcome == LIMIT, seen
+        assert "workbench recapture" in seen[1] or it.outcome == LIMIT, seen
 
 
 @pytest.mark.parametrize("kind", POSTGRES)

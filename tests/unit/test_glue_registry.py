@@ -11,7 +11,7 @@ import fastavro
 import on_aws
 import pandas
 import pytest
-from workbench import landing, recapture, walkthroughs
+from workbench import landing, walkthroughs
 from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import decode_avro
@@ -261,9 +261,6 @@ def test_artifacts_are_called_as_with_apicurio():
 def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
     """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown
     removes them."""
-    monkeypatch.setattr(
-        recapture, "connectors_of_recaptures", lambda *_: {}
-    )  # its journals lie in the lake
     for each in (each for each in walkthroughs.ALL if "apicurio" in each.steps.services):
         if not each.captured_names:
             continue

@@ -22,7 +22,6 @@ ROOMS = (
     "query",
     "checks",
     "display",
-    "recapture",
     "trace",
     "explore",
     "run",

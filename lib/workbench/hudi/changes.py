@@ -63,7 +63,6 @@ class SourceProgress(TypedDict, total=False):
         topic_id: Kafka's id of the topic.
         offsets: Topic only: {partition: next offset to read}.
         first: Landed only: number of the first batch whose list of read files is valid.
-        replaced_by: the topic that replaced this source in a recapture.
     """
 
     batch: int
@@ -72,7 +71,6 @@ class SourceProgress(TypedDict, total=False):
     topic_id: Optional[str]
     offsets: dict[str, int]
     first: int
-    replaced_by: str
 
 
 @dataclass(frozen=True)

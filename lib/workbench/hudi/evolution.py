@@ -28,8 +28,9 @@ SMALL_INTEGERS = {
 # request.
 TEXT_CONVERSIONS = {("int", "string"), ("bigint", "string")}
 RECAPTURE_HINT = (
-    "capture it anew, as topic and registry keep both types: recapture.run(spark, world, connector, config, "
-    "recapture.CapturedTable(source, table)) takes a new snapshot into a new topic and then replaces the table"
+    "capture it anew, as topic and registry keep both types: `workbench recapture FLOW` removes the topics and the "
+    "lake tables of a flow, and ingests a new snapshot; for a table of no flow, run hudi.drop and ingest the topic of "
+    "a new connector"
 )
 INCOMPATIBLE_HINT = (
     "set the column's type with hudi.ingest(…, schema=…). With the old type, messages that it cannot read "

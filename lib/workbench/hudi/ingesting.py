@@ -60,8 +60,6 @@ from .timeline import (
 
 logger = logging.getLogger(__name__)
 
-# Key in the progress of a source: the topic from which the table was captured anew (recapture).
-REPLACED_BY = "replaced_by"
 UNKNOWN_PROGRESS = "*"  # source id in a progress: the sources of earlier commits are unknown
 
 
@@ -400,14 +398,6 @@ class IngestJob:
         progress = read_progress(commit)
         if not commit and (actions or archive_folder(self.table)):
             progress = {UNKNOWN_PROGRESS: {"batch": -1}}
-        new_topic = progress.get(self.source.id, {}).get("replaced_by")
-        if new_topic:
-            raise LakeError(
-                f"table {self.table.name} was captured anew, and {self.source} is of the capture before",
-                location=self.location,
-                expected=f"topic {new_topic}",
-                hint=f"ingest topic {new_topic}; to go back to the old one: hudi.drop, then ingest it",
-            )
         # To start over silently would write no wrong row, but take hours, and remove the dead letters.
         is_known = self.source.id in progress or UNKNOWN_PROGRESS not in progress
         if not is_known and not self.replay:

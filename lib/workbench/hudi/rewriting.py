@@ -1,8 +1,7 @@
 """Replace all rows of a table in one commit.
 
-An ingest rewrites a table when a column gets a type that Hudi's readers do not apply to older files. A
-recapture replaces the rows with those of a copy. Before the commit every reader sees the old rows,
-after it the new ones.
+An ingest rewrites a table when a column gets a type that Hudi's readers do not apply to older files.
+Before the commit every reader sees the old rows, after it the new ones.
 """
 
 from __future__ import annotations

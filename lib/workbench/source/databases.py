@@ -95,9 +95,3 @@ class MariaDB:
 
 POSTGRESQL = PostgreSQL()
 MARIADB = MariaDB()
-# {class of a Debezium connector: the source database}; mypy checks the classes against the interface
-BY_CONNECTOR_CLASS: dict[str, SourceDatabase] = {
-    "PostgresConnector": POSTGRESQL,
-    "MariaDbConnector": MARIADB,
-    "MySqlConnector": MARIADB,
-}

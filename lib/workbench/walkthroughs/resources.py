@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Collection, Iterable, NamedTuple, Optional, Sequence
 
-from .. import connect, hudi, landing, recapture, stack
+from .. import connect, hudi, landing, stack
 from ..base import World, files
 from ..connect.configs import SCHEMA_HISTORY_PREFIX
 from ..hudi import ddl
@@ -68,10 +68,9 @@ class OwnedResources:
     own: Optional["OwnSource"] = None
 
     def configs(self, world: World) -> dict[str, dict[str, str]]:
-        """Return {connector: configuration}, including the connectors that recaptures have deployed."""
+        """Return {connector: configuration}."""
         config = self.flow.config if self.flow else self.config
-        configs = {name: config(world, name) for name in connectors(self)}
-        return {**configs, **recapture.connectors_of_recaptures(world, *configs)}
+        return {name: config(world, name) for name in connectors(self)}
 
     def topics(self, world: World) -> set[str]:
         """Return the topics of notebooks, tables, heartbeats and (for MariaDB) schema histories."""
@@ -106,7 +105,6 @@ class OwnedResources:
     def remaining_connectors(self, world: World) -> list[str]:
         """Return the deployed connectors of this walkthrough; the Connect cluster may have others."""
         names = {*connectors(self), *(self.flow.sinks if self.flow else ())}
-        names |= {*recapture.connectors_of_recaptures(world, *connectors(self))}
         return _existing(world, names, landing.names)
 
     def remove(self, world: World, *products: Product, keep: Collection[str] = ()) -> None:
@@ -444,13 +442,6 @@ KINDS = (
     Kind(FILES, Product.TOPICS, _replay_records, _remove_file),
     Kind(FILES, Product.TOPICS, _landed, remove=_remove_landed),
     Kind(FILES, Product.TOPICS, _local_sink_files, lambda world, path: Path(path).unlink()),
-    # after the other resources of recaptures, because the journals name their connectors
-    Kind(
-        FILES,
-        Product.TOPICS,
-        lambda owned, world: recapture.journals(world, *connectors(owned)),
-        _remove_file,
-    ),
     Kind(SOURCE_TABLES, Product.TOPICS, _created_tables, remove=_drop_created_tables),
     Kind("publications", Product.SOURCE, _publications),
     Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables, remove=_remove_loaded_tables),
