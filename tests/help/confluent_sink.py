@@ -30,13 +30,6 @@ FIELD_PARTITIONER = {
     "partitioner.class": f"{CONFLUENT}.storage.partitioner.FieldPartitioner",
     "partition.field.name": "country",
 }
-TIME_PARTITIONER = {
-    "partitioner.class": f"{CONFLUENT}.storage.partitioner.TimeBasedPartitioner",
-    "locale": "en_US",
-    "path.format": "'year'=YYYY/'day'=MM-dd",
-    "partition.duration.ms": "86400000",
-    "timestamp.extractor": "Record",
-}
 INSERT = "org.apache.kafka.connect.transforms.InsertField$Value"
 FOUR_TRANSFORMS = {
     "transforms": "RenameField, insertStaticField1,insertStaticField2,insertStaticField3",

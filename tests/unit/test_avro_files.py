@@ -20,7 +20,7 @@ from workbench.landing import writing
 from workbench.landing.formats import AvroContainer, JsonLines, RecordEncoder
 from workbench.landing.messages import UNRESOLVED_SCHEMA, AvroConverter, JsonConverter
 from workbench.landing.parquet import Parquet
-from workbench.landing.partitioners import FieldPartitioner, NumberPartitioner, TimePartitioner
+from workbench.landing.partitioners import FieldPartitioner, NumberPartitioner
 from workbench.landing.settings import ConnectorConfig
 from workbench.landing.sinks import Sink
 from workbench.landing.transforms import parse
@@ -234,7 +234,7 @@ TEXTS = {
 }
 
 
-COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value", "schema", "body"]
+COLUMNS = ["topic", "partition", "offset", "keyed", "value", "schema", "body"]
 
 
 def avro_files(most=10, texts=TEXTS, connect=False, form=None, **more):
@@ -279,7 +279,7 @@ def land(tmp_path):
 
 def message(offset, id=1, body=None, topic="m.artists"):
     body = row(offset) if body is None else body
-    return topic, 0, offset, True, 0, b"\0" + body, f"globalId {id}", body
+    return topic, 0, offset, True, b"\0" + body, f"globalId {id}", body
 
 
 def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
@@ -288,7 +288,7 @@ def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
         message(1),
         message(2),
         message(3, id=2),
-        ("m.artists", 0, 4, True, 0, None, None, None),
+        ("m.artists", 0, 4, True, None, None, None),
         message(5),
         message(6, topic="m.artworks"),
         message(7),
@@ -323,8 +323,8 @@ def test_poison_goes_to_the_dead_letters(land):
         message(2, id=9),
         message(3, id=3),
         message(4, id=4),
-        ("m.artists", 0, 5, True, 0, b"{}", None, None),
-        ("m.artists", 0, 6, False, 0, None, None, None),
+        ("m.artists", 0, 5, True, b"{}", None, None),
+        ("m.artists", 0, 6, False, None, None, None),
         message(7),
     )
     assert (done["records"], done["dead_letters"], done["objects"]) == (2, 6, 1)
@@ -376,7 +376,7 @@ def test_the_task_of_lines_travels_without_this_package(tmp_path):
     )
     task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame(
-        [("t", 0, 0, True, 0, b'{"c": 1}'), ("t", 0, 1, True, 0, b"{")], dtype=object
+        [("t", 0, 0, True, b'{"c": 1}'), ("t", 0, 1, True, b"{")], dtype=object
     )
     done = subprocess.run(
         [sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True
@@ -403,11 +403,8 @@ def test_the_task_of_parquet_travels_without_this_package(tmp_path):
             "here",
         )
     )
-    times = TimePartitioner("%Y", 1, "Europe/Zurich")
     texts = {"globalId 1": json.dumps(flat)}
-    form = avro_files(
-        texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, partitioner=times
-    )
+    form = avro_files(texts=texts, connect=True, form=Parquet("zstd"), transforms=chain)
     task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame(
         [message(0, body=row(0)[:-13]), message(1, body=row(1)[:-13])],
@@ -418,7 +415,7 @@ def test_the_task_of_parquet_travels_without_this_package(tmp_path):
         [sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True
     )
     assert b"'records': 2" in done.stdout, done.stderr.decode()
-    (file,) = (tmp_path / "out/m.artists/1970").rglob("*.zstd.parquet")
+    (file,) = (tmp_path / "out/m.artists").rglob("*.zstd.parquet")
     assert [(r["id"], r["new"]) for r in ParquetFile(file).read().to_pylist()] == [
         (0, "x"),
         (1, "x"),

@@ -9,7 +9,6 @@ from workbench.base.errors import ConnectorError, LakeError, WorkbenchError
 from workbench.hudi import changes
 from workbench.hudi.tables import dead_letters_path, table_state_dir
 from workbench.landing import job
-from workbench.landing.partitioners import to_strftime
 from workbench.topic import dlq
 from worlds import with_settings
 
@@ -95,36 +94,12 @@ def test_a_prefix_may_end_with_a_slash():
             {"partition.field.name": "../../x", "partitioner.class": "field"},
             "partition.field.name is '../../x'",
         ),
-        *(
-            (
-                {"path.format": form, "partitioner.class": "time"},
-                "path.format is .*would leave the folder of the topic",
-            )
-            for form in (
-                "'../../x'",
-                "'..'/YYYY",
-                "YYYY/'..'",
-                "'a/../..'/dd",
-                "'.'",
-                "YYYY/''/dd",
-                "'a\tb'",
-            )
-        ),
     ],
 )
 def test_settings_of_a_confluent_sink(lake, change, says):
-    kinds = {"time": "TimeBasedPartitioner", "field": "FieldPartitioner"}
     config = {**connect.config(lake, "moma_sink"), **change}
     if "partitioner.class" in change:
-        config["partitioner.class"] = (
-            "io.confluent.connect.storage.partitioner." + kinds[change["partitioner.class"]]
-        )
-    if change.get("partitioner.class") == "time":
-        config |= {
-            "partition.duration.ms": "1000",
-            "timestamp.extractor": "Record",
-            "timezone": "UTC",
-        }
+        config["partitioner.class"] = "io.confluent.connect.storage.partitioner.FieldPartitioner"
     config = {key: value for key, value in config.items() if value is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse(config)
@@ -136,10 +111,6 @@ def test_settings_of_a_confluent_sink(lake, change, says):
 def test_a_pattern_is_no_folder(lake, regex):
     sink = landing.parse({**connect.config(lake, "moma_sink"), "topics.regex": regex})
     assert sink.state_path == f"{sink.folder}.sink/_"
-
-
-def test_a_pattern_of_times_may_hold_dots_within_names():
-    assert to_strftime("'..a'/YYYY.MM") == "..a/%Y.%m"
 
 
 @pytest.mark.parametrize("path", ["..", "../../victim", "a/../../victim"])

@@ -24,7 +24,7 @@ KCQL = (
     "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50"
 )
 GOOD = {"connector.class": LENSES, "topics": "msk.t", "connect.s3.kcql": KCQL}
-COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value"]
+COLUMNS = ["topic", "partition", "offset", "keyed", "value"]
 
 
 def test_the_statement_of_the_walkthrough():
@@ -94,7 +94,7 @@ def test_what_cannot_be_honoured_is_refused(change, says):
     ],
 )
 def test_folders(value, folder):
-    assert FieldPartitioner(("a",)).folder({"a": value}, 0, 0) == (folder, 0)
+    assert FieldPartitioner(("a",)).folder({"a": value}, 0) == folder
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ POISON = [
 def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     values = [p for p, _ in POISON] + [b'{"c": 1, "d": "\\ud800"}']
     frame = pandas.DataFrame(
-        [("t", 0, i, True, 0, v) for i, v in enumerate(values)], columns=COLUMNS, dtype=object
+        [("t", 0, i, True, v) for i, v in enumerate(values)], columns=COLUMNS, dtype=object
     )
     task = writing.landing_task(by_c(50), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     (done,) = task(iter([frame]))
@@ -169,7 +169,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
-    assert by_c(1).encode("t", 0, 0, json.dumps({"c": "x" * 253}).encode())[0] == f"c={'x' * 253}"
+    assert by_c(1).encode("t", 0, json.dumps({"c": "x" * 253}).encode())[0] == f"c={'x' * 253}"
     files.write_bytes(
         files.open_filesystem(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}"
     )
@@ -177,11 +177,11 @@ def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
 
 def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):
     def frames():
-        rows = [("t", 0, i, True, 0, json.dumps({"c": i % 2}).encode()) for i in range(10)]
+        rows = [("t", 0, i, True, json.dumps({"c": i % 2}).encode()) for i in range(10)]
         rows += [
-            ("t", 0, 10, True, 0, None),
-            ("t", 0, 11, False, 0, None),
-            ("t", 0, 12, True, 0, b"{no"),
+            ("t", 0, 10, True, None),
+            ("t", 0, 11, False, None),
+            ("t", 0, 12, True, b"{no"),
         ]
         frame = pandas.DataFrame(rows, columns=COLUMNS, dtype=object)
         yield frame[:4]

@@ -26,7 +26,6 @@ from confluent_sink import (
     FOUR_TRANSFORMS,
     PARQUET,
     SINK,
-    TIME_PARTITIONER,
     address_row,
     json_message,
     struct_schema,
@@ -42,22 +41,17 @@ from workbench.topic.connect_schema import DATE
 
 @pytest.fixture
 def land(tmp_path):
-    """Land messages, each a value or (milliseconds, value), by a sink; {path: rows} of what is
-    there then."""
+    """Land messages by a sink; {path: rows} of what is there then."""
     world = params.load("local")
 
     def land(config, *values, more=((),), folder="out", schemas=None):
         frame = pandas.DataFrame(
-            [
-                ("t", 0, n, True, *(v if isinstance(v, tuple) else (0, v)), *more[n % len(more)])
-                for n, v in enumerate(values)
-            ],
+            [("t", 0, n, True, v, *more[n % len(more)]) for n, v in enumerate(values)],
             columns=[
                 "topic",
                 "partition",
                 "offset",
                 "keyed",
-                "sent",
                 "value",
                 *("schema", "body")[: len(more[0])],
             ],
@@ -543,82 +537,6 @@ def test_several_fields_one_within_another_and_one_that_is_not_there(land):
     assert done.dead == ["there is no field after.country"]
 
 
-HOUR = 3_600_000
-
-
-@pytest.mark.parametrize(
-    "change, value, folder",
-    [
-        ({}, json_message(address_row(0)), "year=1970/day=01-02"),
-        ({"timezone": "America/New_York"}, json_message(address_row(0)), "year=1970/day=01-01"),
-        (
-            {"timestamp.extractor": "RecordField", "timestamp.field": "last_update"},
-            json_message(address_row(0)),
-            "year=2017/day=02-15",
-        ),
-        (
-            {"timestamp.extractor": "RecordField"},
-            json_message(
-                {"timestamp": "2021-08-19T23:30:00.9Z"}, struct_schema(timestamp="string")
-            ),
-            "year=2021/day=08-19",
-        ),
-        (
-            {"path.format": "YY''MM'T'HH:mm", "partition.duration.ms": "7200000"},
-            json_message(address_row(0)),
-            "7001T00:00",
-        ),
-    ],
-)
-def test_folders_by_time(land, change, value, folder):
-    (name,) = land({**SINK, **TIME_PARTITIONER, **change}, (25 * HOUR, value)).files
-    assert name == f"t/{folder}/t+0+0000000000.json"
-
-
-@pytest.mark.parametrize(
-    "value, says",
-    [
-        ({"timestamp": "yesterday at noon"}, "yesterday"),
-        ({"timestamp": None}, "timestamp is None, which is not a time"),
-        ({"timestamp": 10**16}, "year 318857 is out of range"),
-        ({}, "there is no field timestamp"),
-    ],
-)
-def test_a_record_without_a_time_is_a_dead_letter(land, value, says):
-    config = {
-        **SINK,
-        **TIME_PARTITIONER,
-        "timestamp.extractor": "RecordField",
-        "value.converter.schemas.enable": "false",
-    }
-    done = land(config, json.dumps(value).encode())
-    assert not done.files and says in done.dead[0]
-
-
-def test_objects_end_by_the_time_of_their_records(land):
-    timed = [(t, json_message(address_row(n))) for n, t in enumerate([0, 5, 9, 10, 19, 20])]
-    done = land({**SINK, **TIME_PARTITIONER, "rotate.interval.ms": "10"}, *timed)
-    assert [[r["address_id"] for r in rows] for rows in done.rows.values()] == [
-        [0, 1, 2],
-        [3, 4],
-        [5],
-    ]
-    back = [
-        (0, json_message(address_row(0))),
-        (24 * HOUR, json_message(address_row(1))),
-        (1, json_message(address_row(2))),
-    ]
-    done = land(
-        {**SINK, **TIME_PARTITIONER, "rotate.interval.ms": str(99 * HOUR)}, *back, folder="back"
-    )
-    assert len(done.rows) == 3, "another folder ends the objects, too"
-    done = land({**SINK, **TIME_PARTITIONER}, *back, folder="open")
-    assert {name: [r["address_id"] for r in rows] for name, rows in done.rows.items()} == {
-        "t/year=1970/day=01-01/t+0+0000000000.json": [0, 2],
-        "t/year=1970/day=01-02/t+0+0000000001.json": [1],
-    }
-
-
 def test_a_message_without_a_value(land):
     nothing = b'{"schema":null,"payload":null}'
     done = land(SINK, json_message(address_row(0)), None, nothing, json_message(address_row(3)))
@@ -629,35 +547,6 @@ def test_a_message_without_a_value(land):
             RuntimeError, match="offset 1 of t, partition 0, has no value.*null.values is fail"
         ):
             land(fail, json_message(address_row(0)), bad, folder="fail")
-
-
-@pytest.mark.parametrize(
-    "change, says",
-    [
-        ({"timestamp.extractor": None}, "timestamp.extractor is missing.*Record"),
-        ({"timestamp.extractor": "Wallclock"}, "timestamp.extractor is 'Wallclock'"),
-        ({"timezone": "Mars"}, "timezone is 'Mars'"),
-        ({"timezone": None}, "timezone is missing.*UTC"),
-        (
-            {"path.format": "MMM"},
-            "path.format is 'MMM'.*MMM is neither quoted text nor one of YYYY",
-        ),
-        ({"path.format": "'y=YYYY"}, "' is neither quoted text"),
-        ({"path.format": ""}, "path.format is ''"),
-        ({"path.format": "YYYY//dd"}, "path.format is"),
-        ({"partition.duration.ms": "-1"}, "partition.duration.ms is '-1'"),
-        ({"rotate.interval.ms": "x"}, "rotate.interval.ms is 'x'"),
-        (
-            {"partition.field.name": "a"},
-            "partition.field.name is not supported with partitioner.class=.*TimeBased",
-        ),
-    ],
-)
-def test_what_cannot_be_honoured_of_times_is_refused(change, says):
-    with pytest.raises(ConnectorError, match="(?s)" + says):
-        landing.parse(
-            {k: v for k, v in {**SINK, **TIME_PARTITIONER, **change}.items() if v is not None}
-        )
 
 
 @pytest.mark.parametrize(
@@ -734,8 +623,8 @@ def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path, 
     """What a person can see is whole at every moment: each file is as it will be; the rest comes
     with the next run."""
     frame = pandas.DataFrame(
-        [("t", 0, n, True, 0, json_message(address_row(n))) for n in range(2_100)],
-        columns=["topic", "partition", "offset", "keyed", "sent", "value"],
+        [("t", 0, n, True, json_message(address_row(n))) for n in range(2_100)],
+        columns=["topic", "partition", "offset", "keyed", "value"],
         dtype=object,
     )
     form = job.record_encoder(

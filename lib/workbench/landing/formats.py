@@ -30,13 +30,11 @@ class EncodedRecord(NamedTuple):
         folder: folder of the file, relative to the folder of the topic.
         schema: schema of the file.
         content: the record, encoded in the format of the file.
-        time_ms: time of the record in ms since 1970; 0 if the folders are not by time.
     """
 
     folder: str
     schema: Any
     content: Any
-    time_ms: int
 
 
 @dataclass(frozen=True)
@@ -110,14 +108,13 @@ class RecordEncoder:
     encoders_by_schema: list[tuple[Any, ValueEncoder]] = field(default_factory=list)
 
     def encode(
-        self, topic: str, partition: int, timestamp_ms: int, value: Optional[bytes], *columns: Any
+        self, topic: str, partition: int, value: Optional[bytes], *columns: Any
     ) -> Optional[EncodedRecord]:
         """Encode a message; return None if it has no payload.
 
         Args:
             topic: name of the topic.
             partition: number of the partition.
-            timestamp_ms: timestamp of the message in ms since 1970.
             value: value of the message.
             columns: further columns that the converter needs.
 
@@ -134,9 +131,9 @@ class RecordEncoder:
             if self.sink.transforms:
                 record = apply(self.sink.transforms, Record(topic, None, None, content, schema))
                 schema, content, line = record.value_schema, record.value, None
-            folder, time_ms = self.sink.partitioner.folder(content, partition, timestamp_ms)
+            folder = self.sink.partitioner.folder(content, partition)
             schema, encode = self._encoder_for(schema)
-            return EncodedRecord(folder, schema, encode(content, line), time_ms)
+            return EncodedRecord(folder, schema, encode(content, line))
         except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:
             # the message was not written by Connect's converter
             raise ValueError(

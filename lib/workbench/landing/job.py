@@ -195,7 +195,7 @@ def _start_query(
         )
         .load()
     )
-    columns = ["topic", "partition", "offset", "key IS NOT NULL", "unix_millis(timestamp)", "value"]
+    columns = ["topic", "partition", "offset", "key IS NOT NULL", "value"]
     if sink.message_format == "avro":
         messages = wire.with_wire_columns(messages, world)
         columns += ["schema", "body"]

@@ -8,10 +8,9 @@ import re
 from typing import Annotated, Literal, Optional, Union
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from ..base.registries import AVRO_CONVERTER
-from .partitioners import to_strftime
 from .settings import Boolean, Ignored, Integer, List, PositiveInteger, Settings, Text
 
 Plugins = dict[str, type[Settings]]  # {plugin: model of its settings}
@@ -236,26 +235,9 @@ class ConfluentFieldSink(ConfluentSink):
     """the names of fields, without /"""
 
 
-class ConfluentTimeSink(ConfluentSink):
-    """The S3 sink of Confluent with folders by time."""
-
-    path_format: Annotated[str, AfterValidator(to_strftime)]
-    """a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"""
-    partition_duration_ms: PositiveInteger
-    # The default, the wall clock, is not supported: a repeated batch would duplicate its records in
-    # other folders.
-    timestamp_extractor: Literal["Record", "RecordField"]
-    timestamp_field: str = "timestamp"
-    rotate_interval_ms: Integer = Field(-1, ge=-1)
-    """a whole number from -1"""
-    timezone: ZoneInfo
-    """a name such as UTC"""
-
-
 CONFLUENT_SINKS = {
     DEFAULT_PARTITIONER: ConfluentSink,
     "io.confluent.connect.storage.partitioner.FieldPartitioner": ConfluentFieldSink,
-    "io.confluent.connect.storage.partitioner.TimeBasedPartitioner": ConfluentTimeSink,
 }
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"

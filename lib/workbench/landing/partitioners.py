@@ -1,17 +1,12 @@
-"""The folder of a record: by topic partition, by fields or by time.
+"""The folder of a record: by topic partition or by fields.
 
-Partitioning by fields works like Lenses' PARTITIONBY and Confluent's FieldPartitioner, partitioning
-by time like TimeBasedPartitioner. This module is pickled by value into Spark tasks.
+Partitioning by fields works like Lenses' PARTITIONBY and Confluent's FieldPartitioner. This module is
+pickled by value into Spark tasks.
 """
 
-import datetime as dt
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, Callable, Protocol
-from zoneinfo import ZoneInfo
-
-from ..base.paths import is_safe_relative_path
 
 # the characters that Hive escapes in partition folders
 # (org.apache.hadoop.hive.common.FileUtils.charToEscape), and NUL, which file systems reject
@@ -19,18 +14,6 @@ HIVE_ESCAPES = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *"\"#%'
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 MAX_NAME_BYTES = 255  # a limit of file systems
 MAX_FOLDER_BYTES = 900  # a key in S3 has at most 1024 bytes
-STRFTIME_CODES = {
-    "YYYY": "%Y",
-    "yyyy": "%Y",
-    "YY": "%y",
-    "yy": "%y",
-    "MM": "%m",
-    "dd": "%d",
-    "HH": "%H",
-    "mm": "%M",
-    "ss": "%S",
-}
-EPOCH = dt.datetime(1970, 1, 1)
 
 
 def get_field(payload: Any, name: str) -> Any:
@@ -50,20 +33,15 @@ def get_field(payload: Any, name: str) -> Any:
 class Partitioner(Protocol):
     """Selects the folder of a record."""
 
-    def folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
-        """Return the folder of a record, relative to the folder of its topic, and the record's time.
+    def folder(self, value: Any, partition: int) -> str:
+        """Return the folder of a record, relative to the folder of its topic.
 
         Args:
             value: the record.
             partition: partition of the message.
-            timestamp_ms: timestamp of the message in ms since 1970.
-
-        Returns:
-            (folder, time in ms since 1970). The time is 0 if the folders are not by time.
 
         Raises:
-            ValueError: a partition field or the time field is missing or invalid, or the folder's
-                name is too long.
+            ValueError: a partition field is missing or invalid, or the folder's name is too long.
         """
 
 
@@ -71,9 +49,9 @@ class Partitioner(Protocol):
 class NumberPartitioner:
     """Folders by the number of the topic partition, `partition=0`."""
 
-    def folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
+    def folder(self, value: Any, partition: int) -> str:
         """Return the folder of the message's topic partition."""
-        return f"partition={partition}", 0
+        return f"partition={partition}"
 
 
 @dataclass(frozen=True)
@@ -90,7 +68,7 @@ class FieldPartitioner:
     fields: tuple[str, ...]
     get: Callable[[Any, str], Any] = dict.get
 
-    def folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
+    def folder(self, value: Any, partition: int) -> str:
         """Return the folder of a record."""
         names = []
         for field in self.fields:
@@ -104,62 +82,4 @@ class FieldPartitioner:
         is_long = any(len(name.encode()) > MAX_NAME_BYTES for name in names)
         if is_long or len(folder.encode()) >= MAX_FOLDER_BYTES:
             raise ValueError("a partition value is too long for the name of a folder")
-        return folder, 0
-
-
-@dataclass(frozen=True)
-class TimePartitioner:
-    """Folders by time.
-
-    Attributes:
-        pattern: strftime pattern of the folders.
-        duration_ms: length of the time range of a folder.
-        timezone: name of the time zone.
-        field: name of the field with the time (RecordField); "" for the timestamp of the message
-            (Record).
-    """
-
-    pattern: str
-    duration_ms: int
-    timezone: str
-    field: str = ""
-
-    def folder(self, value: Any, partition: int, timestamp_ms: int) -> tuple[str, int]:
-        """Return the folder and the time of a record."""
-        time = get_field(value, self.field) if self.field else timestamp_ms
-        if isinstance(time, str):
-            import pandas
-
-            time = round(pandas.to_datetime(time, utc=True).timestamp() * 1000)
-        if type(time) is not int:
-            raise ValueError(f"{self.field} is {time!r}, which is not a time")
-        local = dt.datetime.fromtimestamp(time / 1000, ZoneInfo(self.timezone)).replace(tzinfo=None)
-        start = local - (local - EPOCH) % dt.timedelta(milliseconds=self.duration_ms)
-        return start.strftime(self.pattern), time
-
-
-def to_strftime(pattern: str) -> str:
-    """Convert a Joda-Time pattern (path.format) to a strftime pattern.
-
-    Raises:
-        ValueError: the pattern has unquoted letters that are not in STRFTIME_CODES, or the result is
-            not a safe relative path.
-    """
-
-    def convert(match: "re.Match[str]") -> str:
-        quoted, text = match[1], match[0]
-        if quoted is not None:
-            return quoted
-        if text not in STRFTIME_CODES:
-            raise ValueError(
-                f"{text} is neither quoted text nor one of {', '.join(STRFTIME_CODES)}"
-            )
-        return STRFTIME_CODES[text]
-
-    escaped = pattern.rstrip("/").replace("%", "%%")
-    converted = re.sub(r"'([^']*)'|'|([A-Za-z])\2*", convert, escaped)
-    if not is_safe_relative_path(converted):
-        raise ValueError(
-            "the path would leave the folder of the topic: a part is empty, . or .., or has a control character"
-        )
-    return converted
+        return folder

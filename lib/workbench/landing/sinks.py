@@ -18,7 +18,6 @@ from .partitioners import (
     FieldPartitioner,
     NumberPartitioner,
     Partitioner,
-    TimePartitioner,
     get_field,
 )
 from .settings import REMOVE_HINT, ConnectorConfig, Settings
@@ -45,8 +44,6 @@ class Sink:
             those of Lenses' sink.
         message_format: "json" or "avro".
         codec: compression codec of Parquet files.
-        rotate_interval_ms: maximum time between the first and the last record of a file; no limit
-            if below 1.
         transforms: transforms of the values, in their order.
         fail_on_null: whether a message without a value is an error.
         name: name of the connector.
@@ -63,7 +60,6 @@ class Sink:
     is_confluent: bool = False
     message_format: str = "json"
     codec: str = "none"
-    rotate_interval_ms: int = -1
     transforms: tuple[transforms.Transform, ...] = ()
     fail_on_null: bool = False
     name: str = ""
@@ -166,35 +162,26 @@ def _confluent_sink(
     pattern = settings.topics_regex.pattern
     if bool(settings.topics) == bool(pattern):
         raise config.error("topics", "either topics or topics.regex")
-    partitioner, rotate_interval_ms = _partitioner(settings)
     return Sink(
         file_format,
         settings.topics_dir,
         settings.flush_size,
         pattern or "|".join(map(re.escape, settings.topics)),
         settings.topics,
-        partitioner,
+        _partitioner(settings),
         has_envelope,
         is_confluent=True,
         message_format=message_format,
         codec=codec,
-        rotate_interval_ms=rotate_interval_ms,
         transforms=transforms.parse(config),
         fail_on_null=settings.behavior_on_null_values == "fail",
     )
 
 
-def _partitioner(settings: models.ConfluentSink) -> tuple[Partitioner, int]:
-    """Return (partitioner, rotate.interval.ms)."""
+def _partitioner(settings: models.ConfluentSink) -> Partitioner:
     if isinstance(settings, models.ConfluentFieldSink):
-        return FieldPartitioner(settings.partition_field_name, get_field), -1
-    if isinstance(settings, models.ConfluentTimeSink):
-        field = settings.timestamp_field if settings.timestamp_extractor == "RecordField" else ""
-        by_time = TimePartitioner(
-            settings.path_format, settings.partition_duration_ms, settings.timezone.key, field
-        )
-        return by_time, settings.rotate_interval_ms
-    return NumberPartitioner(), -1
+        return FieldPartitioner(settings.partition_field_name, get_field)
+    return NumberPartitioner()
 
 
 def _require_registry(config: ConnectorConfig, converter: Settings, world: World) -> None:

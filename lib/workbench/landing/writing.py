@@ -74,8 +74,6 @@ class PartitionWriter:
         partition: number of the partition.
         files: {folder: open file}.
         record_count: number of records in the open files.
-        first_time: time of the first record in the open files, in ms since 1970.
-        last_folder: folder of the last record.
     """
 
     encoder: RecordEncoder
@@ -84,35 +82,17 @@ class PartitionWriter:
     partition: int
     files: dict[str, OpenFile] = field(default_factory=dict)
     record_count: int = 0
-    first_time: int = 0
-    last_folder: str = ""
 
     def add(self, offset: int, record: EncodedRecord) -> None:
         """Add a record to the file of its folder; close the open files before or after that if needed."""
-        if self.files and self._must_rotate(record):
+        open_file = self.files.get(record.folder)
+        if open_file and open_file.schema is not record.schema:  # schema.compatibility NONE
             self.close()
-        if not self.files:
-            self.first_time = record.time_ms
         file = self.files.setdefault(record.folder, OpenFile(record.schema, offset))
         file.records.append(record.content)
-        self.last_folder = record.folder
         self.record_count += 1
         if self.record_count == self.encoder.sink.flush_count:
             self.close()
-
-    def _must_rotate(self, record: EncodedRecord) -> bool:
-        """Return whether the open files must be closed before a record is added.
-
-        That is so if the schema differs from that of the open file (schema.compatibility NONE), or
-        if the record is too late for rotate.interval.ms. If files rotate by time, a change of the
-        folder closes the open files, too.
-        """
-        file = self.files.get(record.folder)
-        if file and file.schema is not record.schema:
-            return True
-        interval = self.encoder.sink.rotate_interval_ms
-        is_late = record.time_ms - self.first_time >= interval
-        return interval > 0 and (is_late or record.folder != self.last_folder)
 
     def close(self) -> None:
         """Write the open files."""
@@ -147,13 +127,13 @@ def _land(
         counts["messages"] += len(frame)
         if isinstance(encoder.converter, AvroConverter):
             encoder.converter.require_schemas(frame["schema"])
-        for topic, partition, offset, has_key, timestamp, value, *columns in frame.itertuples(
+        for topic, partition, offset, has_key, value, *columns in frame.itertuples(
             index=False, name=None
         ):
             try:
                 if value is None and not has_key:
                     raise ValueError("no value and no key")
-                record = encoder.encode(topic, partition, timestamp, value, *columns)
+                record = encoder.encode(topic, partition, value, *columns)
             except ValueError as e:
                 position = {"topic": topic, "partition": partition, "offset": offset}
                 dead_letters.append({"reason": str(e), **position, "text": _payload_text(value)})
