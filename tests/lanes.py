@@ -33,8 +33,8 @@ WITH_SERVICES = {
     "tests/stack/test_reconcile.py",
     "tests/stack/test_walkthrough.py",
     "tests/stack/test_storefront.py",
-    "tests/notebooks/test_museum_tracks.py",  # 50, 90
-    "tests/notebooks/test_tracks.py",  # 00, 10, 99
+    "tests/notebooks/test_museum_tracks.py",  # 50, 90, 99
+    "tests/notebooks/test_tracks.py",  # 00, 10
 }
 AWS = {
     "tests/unit/test_athena.py",

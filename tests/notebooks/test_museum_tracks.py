@@ -1,24 +1,23 @@
-"""The tracks of the museum's database and of tables of one's own, executed in order: the second explores what the
-first has made. They pass, and turn red when what they check is broken."""
+"""The tracks of the museum's database and of tables of one's own, executed in order, and the teardown.
+
+The second track explores what the first has made.
+"""
 
 import pytest
 from executing import (
     MUSEUM_TRACKS,
+    TEARDOWN,
     check_refused_first,
     check_track,
     errors,
     execute_changed,
+    failures,
 )
+from workbench import connect
+from workbench.run import runner
+from workbench.source import postgres
+from workbench.topic import topics
 from workbench.walkthroughs import bikeshare, museum
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _nothing_left(world):
-    yield
-    for walkthrough in (bikeshare.walkthrough, museum.walkthrough):
-        walkthrough.reset(world)
-        left = walkthrough.resources.remaining(world)
-        assert not any(left.values()), left
 
 
 @pytest.mark.timeout(1800)
@@ -55,3 +54,18 @@ def test_a_label_that_slipped_turns_red_and_is_named(world, tmp_path):
         tmp_path,
     )
     assert seen and all(text in seen[0] for text in ("row=4", "German")), seen
+
+
+def test_the_teardown_leaves_nothing(world):
+    walkthroughs = (museum.walkthrough, bikeshare.walkthrough)
+    before = museum.walkthrough.resources.remaining(world)
+    assert before["topics"] and before["tables in the lake"], (
+        "the series has left nothing to tear down"
+    )
+    result = runner.run([TEARDOWN], "local", progress=False)
+    assert result.status == "passed", failures(result)
+    assert connect.names(world) == [] and len(postgres.slots(world)) == 0
+    assert not [t for t in topics.names(world) if "cdc_events" in t]
+    for walkthrough in walkthroughs:
+        assert not any(walkthrough.resources.remaining(world).values())
+    assert postgres.connector_slots(world, museum.DATABASE) == []

@@ -1,5 +1,4 @@
-"""The first tracks of notebooks, executed in order, and the teardown: they pass, and turn red when what
-they check is broken.
+"""The first tracks of notebooks, executed in order: they pass, and turn red when what they check is broken.
 
 Each test begins with what the tests before it have left.
 """
@@ -9,7 +8,6 @@ import pytest
 from executing import (
     FIRST_TRACKS,
     KEPT,
-    TEARDOWN,
     check_refused_first,
     check_track,
     errors,
@@ -19,11 +17,9 @@ from executing import (
     kept_tables,
     picture_faults,
 )
-from workbench import connect
 from workbench.base import params, paths, secrets
 from workbench.run import runner
 from workbench.source import postgres
-from workbench.topic import topics
 from workbench.walkthroughs import outbox
 
 
@@ -143,15 +139,3 @@ def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
     seen = errors(*execute_changed(name, cell, before=before), tmp_path)
     outbox.walkthrough.reset(world, "13_hudi_ingest")
     assert seen and all(text in seen[0] for text in says), seen
-
-
-def test_the_teardown_leaves_nothing(world):
-    before = outbox.walkthrough.resources.remaining(world)
-    assert before["topics"] and before["tables in the lake"], (
-        "the series has left nothing to tear down"
-    )
-    result = runner.run([TEARDOWN], "local", progress=False)
-    assert result.status == "passed", failures(result)
-    assert connect.names(world) == [] and len(postgres.slots(world)) == 0
-    assert not [t for t in topics.names(world) if "cdc_events" in t]
-    assert not any(outbox.walkthrough.resources.remaining(world).values())

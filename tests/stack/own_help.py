@@ -11,7 +11,7 @@ import psycopg
 from workbench import stack
 from workbench.base import params, secrets, wait_until
 from workbench.source import mariadb, postgres
-from workbench.stack import artifacts, databases
+from workbench.stack import artifacts, databases, process, services
 from workbench.walkthroughs import own
 
 USER, SECRET = "ada", "own_source"
@@ -52,9 +52,16 @@ def stack_database(world, database):
 
 
 @contextlib.contextmanager
+def mariadb_server(world):
+    """Start the stack's MariaDB; stop it at the end."""
+    stack.ensure_running(world, "mariadb")
+    yield
+    process.stop(services.SERVICES["mariadb"])
+
+
+@contextlib.contextmanager
 def mariadb_database(world, database):
     """Yield the world with a source `bikes` in a new database of the stack's MariaDB; then remove its flows and it."""
-    stack.ensure_running(world, "mariadb")
     server = world.mysql
     login = {"user": server.admin_user, "password": server.admin_password}
     changed = with_source(world, engine="mariadb", port=server.port, database=database, **login)

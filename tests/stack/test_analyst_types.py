@@ -171,6 +171,29 @@ def test_what_a_column_cannot_hold_is_a_dead_letter_with_its_reason(decoded):
             assert row["reason"].startswith('{"x":') and reason in row["reason"], row["reason"]
 
 
+UNAVAILABLE = "__debezium_unavailable_value"
+LIST = {"type": "array"}
+
+
+@pytest.mark.parametrize(
+    "schema, sent, other",
+    [
+        ({"type": "string"}, UNAVAILABLE, "x"),
+        ({"type": "bytes"}, base64.b64encode(UNAVAILABLE.encode()).decode(), "eA=="),
+        ({**LIST, "items": {"type": "string", "optional": True}}, [UNAVAILABLE], ["x"]),
+        *[
+            ({**LIST, "items": {**kind, "optional": True}}, [*UNAVAILABLE.encode()], [95])
+            for kind in ({"type": "int32"}, {"type": "int64"}, named("int32", TIME + "Date"))
+        ],
+    ],
+)
+def test_a_large_value_that_was_not_read_is_a_dead_letter(decoded, schema, sent, other):
+    """Also in a list, as Debezium's connector fills it."""
+    dead, kept = decoded(message({"x": schema}, 1, x=sent), message({"x": schema}, 2, x=other))
+    assert (dead["outcome"], kept["outcome"]) == ("dead", "upsert")
+    assert "the large value of x is not in the log" in dead["reason"]
+
+
 def test_the_scale_of_a_column(decoded):
     sent = {"a": number("1.234"), "b": number("1.2340")}
     fields = dict.fromkeys(sent, NUMERIC)

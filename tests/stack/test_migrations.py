@@ -150,7 +150,7 @@ class Lab:
         self.print()
 
     def capture_anew(self, kinds):
-        """Ingest a new snapshot of the tables of these kinds into new lake tables, as `workbench recapture` does."""
+        """Ingest a new snapshot, by a new connector, into new lake tables, as for tables of no flow."""
         prefix = f"{self.connector}_anew"
         sources = [source_of(self.kinds[kind], tables_of(self.kinds)[kind]) for kind in kinds]
         config = {

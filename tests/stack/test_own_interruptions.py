@@ -8,7 +8,7 @@ import pytest
 from workbench import hudi, landing, operate
 from workbench.base.errors import LakeError, WorkbenchError
 from workbench.source import mariadb, postgres
-from workbench.topic import groups, topics
+from workbench.topic import groups, registry, topics
 from workbench.walkthroughs import own
 from workbench.walkthroughs.own import files
 
@@ -35,6 +35,7 @@ CHANGES = [
     (files, "write_connector"),
     (files, "write_storage"),
     (files, "write_filled_columns"),
+    (mariadb, "grant_replication"),
     (postgres, "create_publication"),
     (postgres, "drop_publication"),
     (postgres, "drop_slot"),
@@ -45,6 +46,8 @@ CHANGES = [
     (landing, "apply"),
     (landing, "delete"),
     (landing, "run_once"),
+    (landing, "reset_offsets"),
+    (registry, "delete"),
     (hudi, "ingest"),
     (hudi, "register"),
     (hudi, "label"),
@@ -98,11 +101,14 @@ class Orders:
 @pytest.fixture
 def orders(world, request):
     """Both tables in a new database; afterwards there is no flow."""
-    is_mariadb = request.param == "mariadb"
-    database = own_help.mariadb_database if is_mariadb else own_help.stack_database
-    with database(world, DATABASE) as changed:
-        made = Orders(changed, request.param)
-        made.execute(MARIADB_SCHEMA if is_mariadb else SCHEMA)
+    with contextlib.ExitStack() as opened:
+        if request.param == "mariadb":
+            opened.enter_context(own_help.mariadb_server(world))
+            at = opened.enter_context(own_help.mariadb_database(world, DATABASE))
+        else:
+            at = opened.enter_context(own_help.stack_database(world, DATABASE))
+        made = Orders(at, request.param)
+        made.execute(MARIADB_SCHEMA if request.param == "mariadb" else SCHEMA)
         yield made
 
 
@@ -158,7 +164,7 @@ def test_a_capture_that_is_interrupted_is_followed_or_continued(orders, spark, m
             orders.follow()
         if own.names(orders.world):
             orders.compare()  # the tables whose capture is complete
-    assert number > 8
+    assert number > 10
     orders.compare()
 
 
@@ -172,10 +178,10 @@ def test_a_recapture_that_is_interrupted_is_refused_until_it_is_repeated(
         if not is_interrupted(monkeypatch, number, orders.recapture):
             break
         require_refused_or_equal(orders, f"recapture {FLOW}")
-    assert number > 15
+    assert number > max(15, stride)  # several steps were interrupted
     orders.change(99)
     done = orders.follow()["orders"]
-    assert done.upserts + done.deletes == 1
+    assert (done.upserts, done.deletes) == ((1, 0) if orders.kind == "polled" else (0, 1))
     orders.compare()
 
 

@@ -7,24 +7,22 @@ import pytest
 from workbench import hudi, operate
 from workbench.base.errors import LakeError, SourceError
 from workbench.source import mariadb, readiness
-from workbench.stack import process
-from workbench.stack.services import SERVICES
 from workbench.walkthroughs import own
 from workbench.walkthroughs.own import tables as tables_of_flows
 
 DATABASE = "own_maria"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _stopped_afterwards(world):
-    yield
-    process.stop(SERVICES["mariadb"])
+@pytest.fixture(scope="module")
+def server(world):
+    with own_help.mariadb_server(world):
+        yield world
 
 
 @pytest.fixture
-def shop(world):
+def shop(server):
     """The world with an empty database; afterwards nothing is left."""
-    with own_help.mariadb_database(world, DATABASE) as changed:
+    with own_help.mariadb_database(server, DATABASE) as changed:
         yield changed
 
 

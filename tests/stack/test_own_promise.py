@@ -48,6 +48,8 @@ FIXED = {  # of our own sessions, whatever is set for the database
     "transform_null_equals": "off",
 }
 APPLICATION = "app"
+# A large value that the connector could not read from the row, because the commit was not visible yet.
+UNREAD = "could not be read from the row"
 
 
 @dataclass
@@ -214,7 +216,7 @@ class Lab:
         """Follow; what stops it must be a dead letter that docs/types.md has."""
         refused = {s.source: columns for s in captured if (columns := self.refused(s))}
         captured, corrected = [*captured], []
-        for _ in range(len(captured) + 1):
+        for _ in range(2 * len(captured) + 1):
             try:
                 own.follow(self.world, self.name, progress=lambda line: None)
                 break
@@ -223,7 +225,13 @@ class Lab:
                 schema = named_schema(captured, text, self.lake_name)
                 if not schema:
                     raise
-                if refused.get(schema.source):
+                if (
+                    UNREAD in text
+                ):  # a dead letter, never the placeholder: the next change settles it
+                    self.outcome.counts["not read in time"] += 1
+                    with self.login() as c:
+                        c.execute(f"UPDATE {schema.quoted(schema.name)} SET n = n")
+                elif refused.get(schema.source):
                     self.outcome.counts["with dead letters"] += 1
                     for each in captured:
                         if columns := refused.pop(each.source, None):
@@ -438,6 +446,7 @@ class MariaLab(Lab):
             own.forget(self.world, self.name)
         with self.login(database="") as c:
             c.execute(f"DROP DATABASE {self.name}")
+            c.execute(f"DROP USER IF EXISTS {APPLICATION}@'%'")
 
 
 def named_schema(schemas, text, name=lambda schema: schema.source):

@@ -283,7 +283,7 @@ class Changes:
 @pytest.mark.parametrize(
     "which",
     [
-        [("json", "cow")],  # test_analyst_types has Avro
+        [("avro", "mor")],
         pytest.param(
             [("json", "cow"), ("json", "mor"), ("avro", "cow"), ("avro", "mor")],
             marks=pytest.mark.drill,

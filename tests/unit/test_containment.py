@@ -12,6 +12,7 @@ from workbench.landing import job
 from workbench.topic import dlq
 from worlds import with_settings
 
+FIELD_PARTITIONER = "io.confluent.connect.storage.partitioner.FieldPartitioner"
 OUTSIDE = (
     "..",
     ".",
@@ -91,15 +92,13 @@ def test_a_prefix_may_end_with_a_slash():
         ({"topics.dir": "a/../../b"}, "topics.dir is"),
         ({"topics.dir": ".."}, "topics.dir is"),
         (
-            {"partition.field.name": "../../x", "partitioner.class": "field"},
+            {"partition.field.name": "../../x", "partitioner.class": FIELD_PARTITIONER},
             "partition.field.name is '../../x'",
         ),
     ],
 )
 def test_settings_of_a_confluent_sink(lake, change, says):
     config = {**connect.config(lake, "moma_sink"), **change}
-    if "partitioner.class" in change:
-        config["partitioner.class"] = "io.confluent.connect.storage.partitioner.FieldPartitioner"
     config = {key: value for key, value in config.items() if value is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse(config)

@@ -1,5 +1,7 @@
 """Pictures: what stands in them."""
 
+import re
+
 import matplotlib.pyplot as plt
 import pandas as pd
 import pictures
@@ -190,6 +192,7 @@ def test_panels_of_numbers_begin_at_zero():
     ).axes
     assert seconds.get_ylim()[0] == several.get_ylim()[0] == 0 and several.get_ylim()[1] > 300
     assert instants.get_ylim()[0] > 0, "an axis of instants begins where they do"
+    assert all(re.fullmatch(r"\d\d:\d\d", text) for text in ticks(instants.yaxis))
 
 
 def test_panels_hold_zero_and_both_ends_also_of_negative_numbers_and_of_none():

@@ -68,7 +68,10 @@ def test_topics_by_name_and_another_folder(good):
             "format.class is 'x.OrcFormat'.*AvroFormat.*JsonFormat.*ParquetFormat",
         ),
         ({"format.class": None}, "format.class is missing.*JsonFormat"),
-        ({"partitioner.class": "x.TimeBasedPartitioner"}, "partitioner.class is 'x.Time"),
+        (
+            {"partitioner.class": "io.confluent.connect.storage.partitioner.TimeBasedPartitioner"},
+            "partitioner.class is 'io.confluent.*TimeBased",
+        ),
         ({"schema.compatibility": "BACKWARD"}, "schema.compatibility is 'BACKWARD'.*NONE"),
         ({"behavior.on.null.values": "write"}, "behavior.on.null.values is 'write'.*fail.*ignore"),
         ({"storage.class": "x"}, "storage.class is 'x'"),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.hudi import labeling, timeline
+from workbench.hudi import labeling, rewriting, timeline
 
 T1, T2, T3, LATER = (
     "20260101120000001",
@@ -331,3 +331,19 @@ def test_clocks_of_two_machines_may_differ_a_little(table):
 
 def test_a_table_without_a_commit_has_no_clock_to_keep_to(tmp_path):
     timeline.check_clock(hudi.Table(name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v"))
+
+
+def test_a_rewriting_awaits_a_running_compaction_and_runs_a_planned_one(monkeypatch):
+    """A compaction that is run twice would undo itself."""
+    did = []
+    pending = iter([["1"], ["1"], []])
+    inflight = iter([[("1", "compaction.inflight", None)], []])
+    monkeypatch.setattr(rewriting, "pending_compactions", lambda _: next(pending, []))
+    monkeypatch.setattr(rewriting, "timeline_files", lambda _: next(inflight, []))
+    monkeypatch.setattr(rewriting.catalog, "compact", lambda *_: did.append("compacted"))
+    table = SimpleNamespace(name="t")
+    rewriting._run_compactions(None, table)
+    assert did == []
+    pending = iter([["1"], ["1"], []])
+    rewriting._run_compactions(None, table)
+    assert did == ["compacted"]

@@ -292,7 +292,7 @@ def test_an_impossible_address_is_an_error_and_no_end(world, monkeypatch, host):
         assert "token" not in str(raised.value)
 
 
-def test_a_failed_notification_is_a_line_and_the_watcher_goes_on(world, monkeypatch, capsys):
+def test_a_failed_notification_is_a_line_of_each_report(world, monkeypatch, capsys):
     to = with_webhook(world, monkeypatch, 9)  # nothing listens there
 
     def watch_twice(loaded, *flows, report, **options):

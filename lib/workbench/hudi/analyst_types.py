@@ -9,7 +9,7 @@ stays as it is sent.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Collection, Mapping
+from typing import Any, Collection, Mapping, Optional
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -20,12 +20,10 @@ from ..topic import avro
 from . import decode
 
 TYPES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
-# what Debezium sends for a large value that an update did not change, and that it could not read from the table
+# What Debezium sends for a large value that an update did not change, and that it could not read from the table: this
+# text, its bytes, a list with one of them, or a list of the bytes as numbers (UnchangedToastedPlaceholder of its
+# PostgreSQL connector).
 UNAVAILABLE = "__debezium_unavailable_value"
-PLACEHOLDERS: dict[T.DataType, object] = {
-    T.StringType(): UNAVAILABLE,
-    T.BinaryType(): UNAVAILABLE.encode(),
-}
 DEFAULT_SCALE = 10  # digits after the decimal point of a numeric without precision
 
 
@@ -44,6 +42,10 @@ def convert(
     schema, values, reasons = T.StructType(), [], [F.lit(None).cast("string")]
     for field, name in zip(avro.to_spark(avsc), avro.connect_names(avsc)):
         sent = value = F.col(f"{record}.`{field.name}`")
+        placeholder = _placeholder(field.dataType)
+        if field.name in row_fields and placeholder is not None:
+            unread = f"the large value of {field.name} is not in the log, and could not be read from the row"
+            reasons.append(F.when(sent == placeholder, F.lit(unread)))
         if name in TYPES:
             row_value = F.col(f"row.`{field.name}`")
             scale = scales.get(field.name, DEFAULT_SCALE)
@@ -60,20 +62,23 @@ def convert(
             reason = F.concat(F.substring(sent_json, 1, decode.MAX_VALUE_CHARS), F.lit(accepted))
             if field.name in row_fields:
                 reasons.append(F.when(is_lost, reason))
-        elif field.name in row_fields and field.dataType in PLACEHOLDERS:
-            placeholder = PLACEHOLDERS[field.dataType]
-            reasons.append(
-                F.when(
-                    sent == F.lit(placeholder),
-                    F.lit(
-                        f"the large value of {field.name} is not in the log, and could not be read from the row"
-                    ),
-                )
-            )
         schema.add(field)
         values.append(value.alias(field.name))
     row = F.when(F.col(record).isNotNull(), F.struct(*values))
     return decode.ConvertedRow(schema, row, F.coalesce(*reasons))
+
+
+def _placeholder(kind: T.DataType) -> Optional[Column]:
+    """Return what Debezium sends in the place of a large value of this type; None for a type without large values."""
+    if isinstance(kind, T.ArrayType):
+        if isinstance(kind.elementType, (T.IntegerType, T.LongType)):
+            numbers = [F.lit(number).cast(kind.elementType) for number in UNAVAILABLE.encode()]
+            return F.array(*numbers)
+        one = _placeholder(kind.elementType)
+        return None if one is None else F.array(one)
+    if isinstance(kind, T.StringType):
+        return F.lit(UNAVAILABLE)
+    return F.lit(UNAVAILABLE.encode()) if isinstance(kind, T.BinaryType) else None
 
 
 def _convert_list(sent: Column, rule: dict[str, Any], scale: int) -> tuple[T.DataType, Column]:

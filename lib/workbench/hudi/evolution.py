@@ -28,7 +28,7 @@ SMALL_INTEGERS = {
 # request.
 TEXT_CONVERSIONS = {("int", "string"), ("bigint", "string")}
 RECAPTURE_HINT = (
-    "capture it anew, as topic and registry keep both types: `workbench recapture FLOW` removes the topics and the "
+    "capture it anew, as the topic keeps both types: `workbench recapture FLOW` removes the topics and the "
     "lake tables of a flow, and ingests a new snapshot; for a table of no flow, run hudi.drop and ingest the topic of "
     "a new connector"
 )

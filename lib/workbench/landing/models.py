@@ -6,7 +6,6 @@ is rejected by name.
 
 import re
 from typing import Annotated, Literal, Optional, Union
-from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
@@ -221,8 +220,9 @@ class ConfluentSink(SinkSettings):
     schema_generator_class: Ignored
     """for Hive"""
     locale: Ignored
-    """the language of month names; the folders have only numbers"""
-    timezone: Union[str, ZoneInfo] = ""
+    """for folders by time, which are not supported"""
+    timezone: Ignored
+    """for folders by time, which are not supported"""
     SECTIONS = [*SinkSettings.SECTIONS, "parquet."]
 
 

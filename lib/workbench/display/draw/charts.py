@@ -360,7 +360,7 @@ def panels(
     Args:
         frame: the rows.
         x: column of the common horizontal axis.
-        lines: {title of a panel: its columns}.
+        lines: {title of a panel: its columns, at most three}.
         title: the title.
         x_label: text below the axis, by default the column's name.
 
@@ -373,7 +373,8 @@ def panels(
     for ax, (heading, columns) in zip(axes, lines.items()):
         for number, column in enumerate(columns):
             rows = frame[frame[column].notna()]  # Matplotlib fails with a missing instant
-            ax.plot(rows[x], rows[column], label=column.replace("_", " "), **LINES[number])
+            style = LINES[number] if len(columns) > 1 else {"marker": "o", "ms": 4}
+            ax.plot(rows[x], rows[column], label=column.replace("_", " "), **style)
         if all(pd.api.types.is_numeric_dtype(frame[column]) for column in columns):
             numbers = np.nan_to_num(frame[[*columns]].to_numpy(dtype=float))
             bottom, top = min(0, numbers.min() * 1.12), max(0, numbers.max() * 1.12)

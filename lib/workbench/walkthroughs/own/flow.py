@@ -547,4 +547,4 @@ def _remove_tables(world: World, at: World, captured: OwnFlow, leaving: Sequence
     files.write_storage(
         flow, {each: compared[each] for each in reduced.sources if each in compared}
     )
-    files.write(flow, reduced)
+    files.write_declaration(flow, reduced)
