@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.dates import DateFormatter
+from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.patches import Rectangle
 from rich.filesize import decimal as format_size
 
@@ -24,6 +24,7 @@ from .picture import (
     styled,
 )
 
+ONE_LINE: dict[str, Any] = {"marker": "o", "ms": 4, "color": PALETTE[3]}
 # Lines of a panel. Each is narrower than the one below it, so that equal values hide none.
 LINES: list[dict[str, Any]] = [
     {"marker": "o", "ms": 7, "lw": 4, "color": PALETTE[3]},
@@ -373,13 +374,14 @@ def panels(
     for ax, (heading, columns) in zip(axes, lines.items()):
         for number, column in enumerate(columns):
             rows = frame[frame[column].notna()]  # Matplotlib fails with a missing instant
-            style = LINES[number] if len(columns) > 1 else {"marker": "o", "ms": 4}
+            style = LINES[number] if len(columns) > 1 else ONE_LINE
             ax.plot(rows[x], rows[column], label=column.replace("_", " "), **style)
         if all(pd.api.types.is_numeric_dtype(frame[column]) for column in columns):
             numbers = np.nan_to_num(frame[[*columns]].to_numpy(dtype=float))
             bottom, top = min(0, numbers.min() * 1.12), max(0, numbers.max() * 1.12)
             ax.set_ylim(bottom, top if bottom or top else 1)
         else:
+            ax.yaxis.set_major_locator(AutoDateLocator(maxticks=5))
             ax.yaxis.set_major_formatter(DateFormatter("%H:%M"))
         ax.set_title(heading, pad=5)
         if len(columns) > 1:

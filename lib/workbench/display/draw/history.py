@@ -248,7 +248,12 @@ def spans(
     for lane, row in enumerate(frame.itertuples()):
         duration, color = row.end - row.start, kinds[row.kind]
         ax.barh(lane, duration, left=row.start, height=0.72, color=color, alpha=0.45)
-        ax.text(row.start, lane, f"  {row.start:%H:%M} – {row.end:%H:%M}", va="center", fontsize=10)
+        label = ax.text(
+            row.start, lane, f"  {row.start:%H:%M} – {row.end:%H:%M}", va="center", fontsize=10
+        )
+        label.set(
+            bbox={"fc": "white", "lw": 0, "alpha": 0.9, "pad": 1}, zorder=5
+        )  # above the marks
     for number, (text, instant) in enumerate(marks.items()):
         top = -0.9 - 0.62 * number
         ax.plot([instant] * 2, [len(frame) - 0.5, top], color=INK, lw=1.4)
