@@ -24,12 +24,19 @@ from .picture import (
     styled,
 )
 
-ONE_LINE: dict[str, Any] = {"marker": "o", "ms": 4, "color": PALETTE[3]}
-# Lines of a panel. Each is narrower than the one below it, so that equal values hide none.
+# Lines of a panel; a point at a limit is drawn whole.
+ONE_LINE: dict[str, Any] = {
+    "marker": "o",
+    "ms": 4,
+    "color": PALETTE[3],
+    "clip_on": False,
+    "in_layout": False,
+}
+# Each is narrower than the one below it, so that equal values hide none.
 LINES: list[dict[str, Any]] = [
-    {"marker": "o", "ms": 7, "lw": 4, "color": PALETTE[3]},
-    {"marker": "o", "ms": 5, "lw": 2.2, "color": PALETTE[0]},
-    {"marker": "o", "ms": 3, "lw": 1, "color": PALETTE[2]},
+    {**ONE_LINE, "ms": 7, "lw": 4},
+    {**ONE_LINE, "ms": 5, "lw": 2.2, "color": PALETTE[0]},
+    {**ONE_LINE, "ms": 3, "lw": 1, "color": PALETTE[2]},
 ]
 
 

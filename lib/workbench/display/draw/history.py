@@ -204,7 +204,7 @@ def lanes(
         ax.grid(axis="x", visible=False)  # its lines would look like ticks
     for tick in ticks:
         ax.axvline(tick, color=GRAY, lw=1, zorder=1)
-    for one in kinds:
+    for one in reversed(kinds):  # the first one is drawn above the others
         rows = frame[frame[kind] == one]
         y = rows[lane].map(names.index)
         ax.scatter(
@@ -214,7 +214,7 @@ def lanes(
     ax.set_xlabel(x_label or x)
     if pd.api.types.is_integer_dtype(frame[x]):
         ax.locator_params(axis="x", integer=True)
-    picture.legend(loc="outside lower left", ncols=len(kinds))
+    picture.legend(loc="outside lower left", ncols=len(kinds), reverse=True)
     return picture
 
 
