@@ -78,7 +78,7 @@ def busy(world):
     connect.delete(world, "movies_source")
     requests.delete(url, timeout=30, auth=world.connect.auth)
     with postgres.connect(world, database="postgres") as c:
-        active = "SELECT 1 FROM pg_replication_slots WHERE active"
+        active = "SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = 'canary'"
         wait_until(lambda: not c.execute(active).fetchone(), "the slot to rest")
         c.execute("SELECT pg_drop_replication_slot('canary')")
         c.execute("DROP TABLE canary")
