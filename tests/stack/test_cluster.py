@@ -17,6 +17,8 @@ from workbench.run import runner
 from workbench.spark import session
 from workbench.stack import process
 
+pytestmark = pytest.mark.drill  # workers of their own, which one machine does not need
+
 SPARK = ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
 
 
@@ -165,7 +167,6 @@ def test_down_leaves_nothing(cluster, spark):
     assert alive == [] and stack.running() == []
 
 
-@pytest.mark.drill
 @pytest.mark.parametrize("track", ["10_outbox", "50_time_travel"])
 def test_a_walkthrough_on_the_cluster(cluster, tmp_path, monkeypatch, track):
     """Last, on the instance that the test before took down: the notebooks start what they need,

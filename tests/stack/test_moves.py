@@ -117,7 +117,7 @@ def moved(key, lsn, before, part, text="moved"):
     return {**change_record(key, lsn, text, part, op="u"), **old}
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.drill), "mor"])
 def test_a_key_that_moves_is_in_one_partition(lake, spark, world, monkeypatch, kind):
     """Within a batch and from batch to batch; few messages, and many, which Spark reads."""
     it = lake(type=kind)

@@ -116,13 +116,18 @@ def row(key, price):
     return (price, price, (key, None))
 
 
-LONG = [("cow", "plain"), ("mor", "plain"), ("cow", "bucket"), ("mor", "bucket")]
+LONG = [
+    ("cow", "partition and ordering"),
+    ("cow", "plain"),
+    ("mor", "plain"),
+    ("cow", "bucket"),
+    ("mor", "bucket"),
+]
 
 
 @pytest.mark.parametrize(
     ("kind", "layout"),
     [
-        ("cow", "partition and ordering"),
         ("mor", "partition and ordering"),
         *(pytest.param(*case, marks=pytest.mark.drill) for case in LONG),
     ],

@@ -272,11 +272,9 @@ def far(lake, relay):
 @pytest.mark.parametrize(
     "fault, kind",
     [
-        ("refuses", "cow"),
-        *[
-            pytest.param(*each, marks=pytest.mark.drill)
-            for each in (("stands still", "cow"), ("stands still", "mor"), ("refuses", "mor"))
-        ],
+        pytest.param(fault, kind, marks=pytest.mark.drill)
+        for fault in ("refuses", "stands still")
+        for kind in ("cow", "mor")
     ],
 )
 def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay, fault, kind):

@@ -224,6 +224,7 @@ def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, besid
         assert rows_of_one(world) == 1
 
 
+@pytest.mark.drill  # minutes: no archive of classes fits another path
 def test_neither_a_space_in_the_path_nor_what_a_terminal_brings_along_is_a_hindrance(
     beside, tmp_path
 ):
