@@ -145,7 +145,7 @@ def test_settings_of_database_and_role_change_no_value(bikes, spark):
             execute(bikes, f"ALTER {scope} RESET ALL")
 
 
-LARGE = "(SELECT {} FROM generate_series(1, 900) n)"
+LARGE = "(SELECT {} FROM generate_series(1, 3000) n)"
 KEYS = {
     "bigint": "7",
     "text": "'it''s'",
@@ -162,9 +162,13 @@ READ = {  # what is read from the table
     "text[]": "array_agg(md5(n::text))",
     "int[]": "array_agg(n)",
     "date[]": "array_agg(DATE '2000-01-01' + n)",
-    "boolean[]": "array_agg(n % 3 = 0)",
+    "json": "to_json(string_agg(md5(n::text), ''))",
+    "bigint[]": "array_agg(n::bigint)",
+    "bytea[]": "array_agg(decode(md5(n::text), 'hex'))",
 }
 LOGGED = {  # what needs the old row in the log
+    "boolean[]": "array_agg(n % 3 = 0)",
+    "smallint[]": "array_agg(n::smallint)",
     "float8[]": "array_agg(n / 7.0)",
     "numeric(10, 2)[]": "array_agg(n / 8.0)",
     "uuid[]": "array_agg(md5(n::text)::uuid)",
@@ -175,14 +179,17 @@ LOGGED = {  # what needs the old row in the log
 
 
 def create_large(server, name, key, kinds):
-    """Create a table with one row whose columns are large."""
+    """Create a table with one row whose columns are large, and stored outside of it as they are."""
     columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))
     values = ", ".join(LARGE.format(value) for value in kinds.values())
     key_value = {**KEYS, "date": "'2020-01-02'"}[key]
     execute(
         server,
         f"CREATE TABLE {name} (id {key} PRIMARY KEY, n int, {columns}); "
-        f"INSERT INTO {name} SELECT {key_value}, 1, {values}",
+        + "".join(
+            f"ALTER TABLE {name} ALTER c{i} SET STORAGE EXTERNAL; " for i in range(len(kinds))
+        )
+        + f"INSERT INTO {name} SELECT {key_value}, 1, {values}",
     )
 
 

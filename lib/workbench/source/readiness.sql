@@ -180,7 +180,7 @@ columns AS (
 -- reads the value from the table. Tried are these types of columns and of keys. (With at most 96 bits no value is large.)
 tried AS (
     SELECT '{{text,varchar,bpchar,bytea,json,jsonb,tsvector,numeric,inet,cidr,int4range,int8range,numrange,tsrange,tstzrange,
-        daterange,bool[],int2[],int4[],int8[],bpchar[],varchar[],text[],bytea[],date[],json[],jsonb[]}}'::regtype[] AS columns,
+        daterange,int4[],int8[],bpchar[],varchar[],text[],bytea[],date[],json[],jsonb[]}}'::regtype[] AS columns,
         '{{int2,int4,int8,oid,text,varchar,bpchar,uuid,bool,numeric,timestamptz,inet,cidr,macaddr}}'::regtype[] AS keys),
 typed AS (
     SELECT a.attrelid AS root, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) AS type,
