@@ -178,14 +178,14 @@ LOGGED = {  # what needs the old row in the log
 }
 
 
-def create_large(server, name, key, kinds):
+def create_large(server, name, key, kinds, column="id"):
     """Create a table with one row whose columns are large, and stored outside of it as they are."""
     columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))
     values = ", ".join(LARGE.format(value) for value in kinds.values())
     key_value = {**KEYS, "date": "'2020-01-02'"}[key]
     execute(
         server,
-        f"CREATE TABLE {name} (id {key} PRIMARY KEY, n int, {columns}); "
+        f'CREATE TABLE {name} ("{column}" {key} PRIMARY KEY, n int, {columns}); '
         + "".join(
             f"ALTER TABLE {name} ALTER c{i} SET STORAGE EXTERNAL; " for i in range(len(kinds))
         )
@@ -198,7 +198,8 @@ def test_a_large_value_that_an_update_does_not_change_arrives(bikes):
     execute(bikes, "CREATE TYPE mood AS ENUM ('glad', 'sad')")
     create_large(bikes, "logged", "bigint", LOGGED)
     create_large(bikes, "dated", "date", {"text": READ["text"]})
-    for name in ("logged", "dated"):
+    create_large(bikes, "quoted", "bigint", {"int[]": READ["int[]"]}, column="Id")
+    for name in ("logged", "dated", "quoted"):
         message = f"(?s)a large value .* c0 .*ALTER TABLE public.{name} REPLICA IDENTITY FULL"
         with pytest.raises(SourceError, match=message):
             own.capture(bikes, "bikes", name)
@@ -206,7 +207,7 @@ def test_a_large_value_that_an_update_does_not_change_arrives(bikes):
     create_large(bikes, "read", "bigint", READ)
     for number, key in enumerate(KEYS):
         create_large(bikes, f"key{number}", key, {"text": READ["text"]})
-    names = ["logged", "dated", "read", *(f"key{number}" for number in range(len(KEYS)))]
+    names = ["logged", "dated", "quoted", "read", *(f"key{number}" for number in range(len(KEYS)))]
     own.capture(bikes, "bikes", *names)
     execute(bikes, "; ".join(f"UPDATE {name} SET n = 2" for name in names))
     done = own.follow(bikes, "bikes")

@@ -188,7 +188,8 @@ typed AS (
             AND NOT EXISTS (SELECT FROM unsupported u  -- a problem of its own
                 WHERE u.name = format('%%s.%%s.%%s', target.nspname, target.relname, a.attname)) AS may_be_large,
         b.type = ANY(tried.columns) OR e.typname IN ('bit', 'varbit') AND b.modifier BETWEEN 1 AND 96 AS is_read,
-        a.attname = ANY(key.columns) AND b.type <> ALL(tried.keys) AND e.typtype <> 'e' AS is_other_key
+        a.attname = ANY(key.columns) AND (b.type <> ALL(tried.keys) AND e.typtype <> 'e'
+            OR quote_ident(a.attname) <> a.attname) AS is_other_key  -- Debezium 3.5 does not quote the names of the key
     FROM tried, target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid CROSS JOIN LATERAL {base_type} b JOIN pg_type e ON e.oid = b.type
     LEFT JOIN key ON key.root = target.oid),
