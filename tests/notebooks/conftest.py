@@ -4,9 +4,19 @@ import shutil
 from pathlib import Path
 
 import pytest
+from workbench import stack, walkthroughs
 
 pytest.register_assert_rewrite("executing")
 HELP = Path(__file__).parents[1] / "help"
+
+
+@pytest.fixture(scope="module")
+def removed_afterwards(world):
+    """What tracks leave is removed at the end of their file, as by notebook 99: other files expect none of it."""
+    yield
+    for walkthrough in walkthroughs.for_world(world):
+        stack.ensure_running(world, *walkthrough.steps.services)
+        walkthrough.reset(world)
 
 
 @pytest.fixture(autouse=True)

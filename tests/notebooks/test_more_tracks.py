@@ -8,6 +8,7 @@ TRACKS = {name.removesuffix(".ipynb") for name in ALL}
 TRACKS -= {*FIRST_TRACKS, *MUSEUM_TRACKS, OPERATIONS, TEARDOWN}
 
 
+@pytest.mark.usefixtures("removed_afterwards")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(TRACKS))
 def test_a_track_passes(world, name):

@@ -4,6 +4,7 @@ import pytest
 from executing import OPERATIONS, check_track
 
 
+@pytest.mark.usefixtures("removed_afterwards")
 @pytest.mark.timeout(1800)
 def test_the_track_passes(world):
     check_track(OPERATIONS)

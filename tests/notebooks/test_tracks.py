@@ -22,6 +22,8 @@ from workbench.run import runner
 from workbench.source import postgres
 from workbench.walkthroughs import outbox
 
+pytestmark = pytest.mark.usefixtures("removed_afterwards")
+
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", FIRST_TRACKS)
