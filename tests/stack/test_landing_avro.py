@@ -87,6 +87,7 @@ def contents(found):
 # ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.drill  # track 50 lands the same topics
 def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
     done = landing.run(spark, lab, sink)
     assert asdict(done) | {"bytes": 0} == {

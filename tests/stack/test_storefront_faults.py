@@ -372,6 +372,7 @@ def test_services_killed_at_ten_fault_points(outbox):
         agree(outbox, asked)
 
 
+@pytest.mark.drill  # test_storefront has two instances, the next tests have one that dies
 def test_two_instances_share_the_work_and_one_takes_over_for_the_other(outbox):
     storefront.up(outbox, instances=2)
     asked = load.random_operations(11, 400)

@@ -283,13 +283,13 @@ class Changes:
 @pytest.mark.parametrize(
     "which",
     [
-        [("avro", "mor")],
+        pytest.param([("avro", "mor")], id="one table"),
         pytest.param(
             [("json", "cow"), ("json", "mor"), ("avro", "cow"), ("avro", "mor")],
             marks=pytest.mark.drill,
+            id="four tables",
         ),
     ],
-    ids=["one table", "four tables"],
 )
 def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, which):
     lab, made = own[0], own[1]["types"]
