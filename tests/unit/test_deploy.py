@@ -78,7 +78,7 @@ def test_1_a_template_is_small_enough_to_be_sent(name):
 
 def test_1_no_account_no_bucket():
     for path in DEPLOY.rglob("*"):
-        if path.is_file():
+        if path.is_file() and path.suffix != ".pyc":  # which another test has made
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"(?<!\d)\d{12}(?!\d)", text), f"{path.name}: an account"
             # all that follows is put in: ${…} in a template, a name that a shell or a reader fills
