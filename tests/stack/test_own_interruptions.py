@@ -13,10 +13,11 @@ from workbench.walkthroughs import own
 from workbench.walkthroughs.own import files
 
 DATABASE, FLOW = "interruptions_test", "orders"
+# timestamp(3): a polled time has milliseconds
 SCHEMA = """
-    CREATE TABLE orders (id int PRIMARY KEY, note text, updated timestamp NOT NULL DEFAULT now());
+    CREATE TABLE orders (id int PRIMARY KEY, note text, updated timestamp(3) NOT NULL DEFAULT now());
     INSERT INTO orders (id, note) SELECT n, 'order' FROM generate_series(1, 100) n;
-    CREATE TABLE visits (id int, day int, note text, updated timestamp NOT NULL DEFAULT now(), PRIMARY KEY (id, day))
+    CREATE TABLE visits (id int, day int, note text, updated timestamp(3) NOT NULL DEFAULT now(), PRIMARY KEY (id, day))
         PARTITION BY RANGE (day);
     CREATE TABLE visits_1 PARTITION OF visits FOR VALUES FROM (1) TO (5);
     CREATE TABLE visits_2 PARTITION OF visits FOR VALUES FROM (5) TO (9);
