@@ -93,9 +93,7 @@ def test_python_workers_run_on_the_executors(cluster, spark):
     assert set(seen["python"]) == {str(paths.service_path(Path(sys.executable)))}
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.drill), "MERGE_ON_READ"]
-)
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_hudi_writes_and_reads_on_the_executors(cluster, spark, kind):
     """With deletes: executors read them from log blocks, which fails where Hudi and Avro have two
     class loaders."""

@@ -295,7 +295,7 @@ def test_jmx_metrics_follow_the_rows_of_the_source(metered, source):
     assert not [text for text in texts if "10250" in text], "a metric with the key of a row"
 
 
-@pytest.mark.drill  # two minutes with the start of MariaDB; those of PostgreSQL are below and above
+@pytest.mark.drill  # the tests before and after it have PostgreSQL
 def test_jmx_metrics_have_the_names_of_debezium_for_mariadb_too(metered):
     name = "jmx_mariadb"
     with captured_database(metered, name, "CREATE TABLE t (id int PRIMARY KEY)") as database:

@@ -265,15 +265,13 @@ assert spark.range(3).mapInPandas(lambda frames: frames, "id long").count() == 3
 spark.sql("CREATE TABLE kept (id bigint, name string) USING hudi TBLPROPERTIES (primaryKey = 'id')")
 spark.sql("INSERT INTO kept VALUES (1, 'one')")
 assert spark.table("kept").count() == 1 and (paths.ROOT / "var" / paths.instance_name() / "lake/hudi/kept").is_dir()
-for name in ("connect", "spark", "kafka", "apicurio"):
-    stack.kill(name)  # a stop would write an archive of classes for this path, which takes minutes
 stack.down()
 """
     )
     subprocess.run(
         [sys.executable, "-c", work, *ANSWERS, *services.ON_DEMAND_SERVICES],
         check=True,
-        timeout=300,
+        timeout=300,  # other paths have other archives of classes, which the stop writes
         env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)},
     )
 

@@ -238,10 +238,8 @@ def costs(
         colors.append(PALETTE[(3, 1, 2)[group[0] % 3]] if group else PALETTE[3])
     picture = Picture(1.4 + 0.5 * len(frame), title)
     axes = picture.subplots(1, len(units), sharey=True, squeeze=False)[0]
-    longest: dict[str, float] = {}
-    for column, heading in units.items():
-        unit = _unit(heading)
-        longest[unit] = max(longest.get(unit, 0), frame[column].astype(float).max())
+    # {unit: the greatest value in it}
+    longest = frame[[*units]].astype(float).max().groupby([*map(_unit, units.values())]).max()
     for ax, (column, heading) in zip(axes, units.items()):
         values = frame[column].astype(float)
         bars = ax.barh(range(len(frame)), values, color=colors, height=0.6)

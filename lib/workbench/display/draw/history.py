@@ -29,6 +29,8 @@ MEANING_COLORS = {
     "neutral": PALETTE[3],
     "note": PALETTE[1],
 }
+# Behind a text that stands above lines.
+LABEL_BOX = {"fc": "white", "lw": 0, "alpha": 0.9, "pad": 1}
 OPERATION_COLORS = {
     "BULK_INSERT": GRAY,
     "UPSERT": PALETTE[3],
@@ -248,12 +250,8 @@ def spans(
     for lane, row in enumerate(frame.itertuples()):
         duration, color = row.end - row.start, kinds[row.kind]
         ax.barh(lane, duration, left=row.start, height=0.72, color=color, alpha=0.45)
-        label = ax.text(
-            row.start, lane, f"  {row.start:%H:%M} – {row.end:%H:%M}", va="center", fontsize=10
-        )
-        label.set(
-            bbox={"fc": "white", "lw": 0, "alpha": 0.9, "pad": 1}, zorder=5
-        )  # above the marks
+        text = f"  {row.start:%H:%M} – {row.end:%H:%M}"
+        ax.text(row.start, lane, text, va="center", fontsize=10, bbox=LABEL_BOX, zorder=5)
     for number, (text, instant) in enumerate(marks.items()):
         top = -0.9 - 0.62 * number
         ax.plot([instant] * 2, [len(frame) - 0.5, top], color=INK, lw=1.4)
