@@ -53,7 +53,7 @@ def message(fields, key, lsn=1, op="c", **values):
 def decoded(spark, world):
     """Decode messages as one batch."""
 
-    def run(*texts, scales=None, schemas=None, in_memory=True):
+    def run(*texts, scales=None, schemas=None, in_memory=True, table=TABLE):
         schemas = schemas or decode_connect.MessageSchemas(
             world, "t", None, None, scales or {}, as_numbers=True
         )
@@ -61,7 +61,7 @@ def decoded(spark, world):
             [("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
             "key string, text string, topic string, partition int, offset long, file string",
         )
-        found = decode_connect.rows(raw, schemas, TABLE, in_memory).orderBy("offset").collect()
+        found = decode_connect.rows(raw, schemas, table, in_memory).orderBy("offset").collect()
         return [row.asDict(recursive=True) for row in found]
 
     return run
@@ -305,6 +305,32 @@ def test_a_table_follows_the_schemas_of_its_messages(world, spark):
         with pytest.raises(LakeError, match="its column cannot follow"):
             produce(world, topic, ("1", message(more, 1, lsn=3, price=number("1.50"))))
             hudi.ingest(spark, world, hudi.Topic(topic, types="analyst"), table)
+    finally:
+        hudi.drop(spark, world, table)
+        topics.delete(world, topic)
+
+
+def test_a_batch_whose_analysis_takes_many_rounds(world, spark):
+    """By default Spark gives up after a hundred: here at an own table with nested numbers, when the
+    reason of a dead letter is added to the query."""
+    topic = new_topic(world)
+    table = new_table(
+        world, key=("n",), partition=(), type="cow", ordering="__op,__lsn", encodes_key=True
+    )
+    decimal = {**named("bytes", CONNECT + "Decimal"), "parameters": {"scale": "2"}}
+    fields = {"n": NUMERIC, "list": {"type": "array", "items": {**decimal, "optional": True}}}
+    more = {**fields, "added": named("int32", TIME + "Date")}
+    source = hudi.Topic(topic, types="analyst")
+    try:
+        produce(world, topic, ("1", message(fields, 1, n=number("1.5"), list=["AMg=", None])))
+        assert hudi.ingest(spark, world, source, table).upserts == 1
+        bad = message(more, 3, n=number("3.5"), list=["x!", None], added=7)
+        good = message(fields, 2, n=number("2.5"), list=["AMg=", None])
+        produce(world, topic, ("2", good), ("3", bad))
+        done = hudi.ingest(spark, world, source, table)
+        assert (done.upserts, done.dead_letters) == (1, 1)
+        (letter,) = hudi.dead_letters(spark, world, table).collect()
+        assert letter.reason == 'column list is ["x!",null], which is no array<decimal(38,2)>'
     finally:
         hudi.drop(spark, world, table)
         topics.delete(world, topic)

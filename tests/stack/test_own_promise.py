@@ -20,7 +20,7 @@ import own_schemas_mariadb
 import psycopg
 import pymysql
 import pytest
-from own_schemas import PER_FLOW, Schema
+from own_schemas import PER_FLOW, Options, Schema
 from own_schemas_mariadb import MariaSchema
 from pyspark.sql import functions as F
 from test_types import as_number
@@ -103,8 +103,29 @@ class Lab:
                 raise RuntimeError(f"{e!r}: {'; '.join(statements)[:600]}") from e
             self.outcome.counts["rejected"] += 1
 
+    def drop_blocking_tables(self):
+        """Drop the tables at which each snapshot of the database stops; `capture` must refuse any other table."""
+        for schema in [*self.schemas]:
+            report = readiness.check(self.world, "bikes", [schema.source])
+            others = report.tables[report.tables["item"] != f"table {schema.source}"]
+            for item, problem in others[["item", "problem"]].itertuples(index=False):
+                try:
+                    self.run_capture([schema], Options())
+                    self.outcome.violate(
+                        schema, f"{item} is red: {problem}; capture accepts the table"
+                    )
+                except WorkbenchError as e:
+                    if item not in str(e):
+                        self.outcome.violate(schema, f"{item} is red: {problem}; capture says {e}")
+                self.outcome.counts["stops each snapshot"] += 1
+                blocking = next(s for s in self.schemas if item == f"table {s.source}")
+                self.schemas.remove(blocking)
+                with self.login() as c:
+                    c.execute(f"DROP TABLE {schema.quoted(blocking.name)}")
+
     def capture(self):
         """Capture the tables whose check is green; return them."""
+        self.drop_blocking_tables()
         captured = []
         for number, options in enumerate(self.calls):
             group, green = [s for s in self.schemas if s.call == number], []

@@ -106,8 +106,13 @@ REFUSED = {
     "types": (
         "CREATE TYPE vector AS (x int); CREATE TYPE pair AS (a int); CREATE DOMAIN word AS text;"
         "CREATE TABLE types (id int PRIMARY KEY, v vector, p pair, words word[], grid int[][], many int4multirange,"
-        " c circle, mark xid, n name)",
-        "v .*p .*words .*grid .*many .*c .*mark .*n ",
+        " c circle, mark xid, n name, clocks time[], exact time(6)[])",
+        "v .*p .*words .*grid .*many .*c .*mark .*n .*clocks .*exact ",
+    ),
+    "namesake": (  # of the type vector above
+        "CREATE SCHEMA elsewhere; CREATE EXTENSION vector SCHEMA elsewhere;"
+        "CREATE TABLE namesake (id int PRIMARY KEY, v elsewhere.vector(3))",
+        r"v \(elsewhere.vector\(3\)\)",
     ),
     "reserved": (
         "CREATE TABLE reserved (id int PRIMARY KEY, __op text, __deleted text, __LSN text, _hoodie_is_deleted bool,"
@@ -142,6 +147,11 @@ ACCEPTED = {
             took interval day to second, pause interval second(0));
         INSERT INTO domains SELECT 10 - n, n, ARRAY['a', NULL], 'x', 'old', '1 day 2:03:04.5', '4.5 s'
         FROM generate_series(1, 9) n""",
+    # a null beside an integer that a double cannot hold
+    "integers": """CREATE TABLE integers (id int PRIMARY KEY, big bigint, bigs bigint[], clocks time(3)[], note text);
+        ALTER TABLE integers REPLICA IDENTITY FULL;
+        INSERT INTO integers SELECT 10 - n, nullif(9223372036854775800 + n % 8, 9223372036854775803),
+            ARRAY[9223372036854775807 - n, NULL], ARRAY['10:00:00.123', NULL]::time[], 'old' FROM generate_series(1, 9) n""",
 }
 
 
@@ -204,6 +214,7 @@ def test_accepted_kinds_arrive(bikes):
                 application.execute(statement)
     own.follow(bikes, "bikes")
     own.compare(bikes, "bikes")
+    assert all(result.is_equal for result in operate.reconcile(bikes, "bikes"))
     flow = own.load(bikes, "bikes").flow
     for table in ACCEPTED:
         base = flow.table(bikes, table).base

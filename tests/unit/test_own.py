@@ -302,6 +302,20 @@ def test_a_point_without_finite_coordinates_equals_that_of_the_lake():
     assert values.with_numbers(None) is None
 
 
+@pytest.mark.parametrize(
+    "kind, base",
+    [
+        ("numeric(10,2)", "numeric"),
+        ("timestamp(3) without time zone", "timestamp without time zone"),
+        ("interval day to second(0)", "interval"),
+        ("elsewhere.vector(3)", "vector"),  # its schema is not in the search_path
+        ("text[]", "text[]"),
+    ],
+)
+def test_the_type_without_schema_and_digits(kind, base):
+    assert values.base_type(kind) == base
+
+
 def test_a_free_name_can_be_the_name_of_a_flow(world):
     declare(world)
     declare(world, "bikes_2")

@@ -219,7 +219,7 @@ def test_a_function_is_in_one_table():
     [
         ("SELECT nosuch(a) FROM t", "nosuch of 1 arg(?s:.*)NOSUCH"),
         ("SELECT 1; SELECT 2", "not one statement"),
-        (f"SELECT {'(' * 400}1{')' * 400}", "nested too deeply"),
+        (f"SELECT {'(' * 4_000}1{')' * 4_000}", "nested too deeply"),
         ("SELEC a FROM t WHERE", "not Athena SQL"),
         ("SELECT try(a / b)", "try of 1 arg"),
         ("SELECT CAST(x AS TIME)", "(?s)the type TIME "),

@@ -307,7 +307,7 @@ def in_memory(
 
 
 def _to_arrow(frame: DataFrame) -> pyarrow.Table:
-    rows: Any = frame.toPandas()
+    rows = hudi.reading.to_pandas(frame)
     rows.attrs = {}  # Spark's metrics, which pyarrow cannot store
     return pyarrow.Table.from_pandas(rows, to_arrow_schema(frame.schema))
 

@@ -97,10 +97,11 @@ WITH supported(type, in_arrays) AS (
         'daterange citext', ' ')), true
     UNION ALL SELECT unnest(string_to_array('bit varbit char interval money xml point tsvector ltree hstore geometry '
         'geography vector halfvec sparsevec', ' ')), false),
--- not a type of the user with such a name: those of PostgreSQL and of extensions
+-- not a type of the user with such a name: those of PostgreSQL and of extensions. Debezium finds the latter by name.
 known AS (SELECT t.oid, in_arrays FROM pg_type t JOIN supported ON type = typname AND typtype IN ('b', 'r')
     WHERE typnamespace = 'pg_catalog'::regnamespace OR EXISTS (SELECT FROM pg_depend d
-        WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'))
+        WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')
+    AND NOT EXISTS (SELECT FROM pg_type namesake WHERE namesake.typname = t.typname AND namesake.oid <> t.oid))
 SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
        CASE WHEN a.attgenerated <> '' THEN 'generated' ELSE format_type(a.atttypid, a.atttypmod) END
 FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
@@ -112,6 +113,8 @@ AND (a.attgenerated <> ''
     -- no decimal type of the lake has a scale that is negative or greater than the precision, or more than 38 digits
     OR coalesce(e.oid, t.oid) = 'numeric'::regtype AND b.modifier > 0 AND (((b.modifier - 4) & 1024) > 0
         OR ((b.modifier - 4) & 2047) > (b.modifier - 4) >> 16 OR (b.modifier - 4) >> 16 > 38)
+    -- PostgreSQL's JDBC driver reads the items of a list as java.sql.Time, which has milliseconds
+    OR e.oid = 'time'::regtype AND b.modifier NOT BETWEEN 0 AND 3
     OR NOT CASE
     WHEN e.oid IS NOT NULL THEN (e.oid IN (SELECT oid FROM known WHERE in_arrays) OR e.typtype = 'e') AND a.attndims < 2
     -- a domain over an enum makes the connector fail

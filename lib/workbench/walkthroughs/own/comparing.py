@@ -2,7 +2,6 @@
 
 import re
 import time
-from typing import cast
 
 import pandas
 
@@ -128,7 +127,7 @@ def _read_both(
     table = flow.table(at, own.name)
     if not hudi.exists(table):
         return source, source.head(0)
-    lake = cast(pandas.DataFrame, hudi.read(session(at), table).toPandas())
+    lake = hudi.reading.to_pandas(hudi.read(session(at), table))
     # a column that was added to the source is in the lake after the next change
     return source, lake.reindex(columns=source.columns)
 

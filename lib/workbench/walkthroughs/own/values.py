@@ -84,5 +84,8 @@ def with_numbers(point: Any) -> Any:
 
 
 def base_type(kind: str) -> str:
-    """Return a type of the source without its digits, and without the fields of an interval."""
-    return re.sub(r"\(.*?\)|(?<=^interval) .*", "", kind)
+    """Return a type of the source without its schema and digits, and without the fields of an interval.
+
+    A type of an extension has its schema, if that is not in the database's search_path.
+    """
+    return re.sub(r"^\w+\.|\(.*?\)|(?<=^interval) .*", "", kind)
