@@ -50,7 +50,7 @@ def _line(world: World, spark: SparkSession, kind: str, rows: int) -> Line:
     took: dict[str, list[float]] = {"landing": [], "copy": []}
     for _ in range(ROUNDS + 1):  # the first warms up
         landing.drop(world, sink)
-        took["landing"].append(seconds(lambda: _whole(landing.run(spark, world, sink), count)))
+        took["landing"].append(seconds(lambda: _whole(landing.run(world, sink), count)))
         took["copy"].append(seconds(lambda: _copied(world, spark, topic, format, copy)))
     ours, plain = (statistics.median(t[1:]) for t in took.values())
     return Line(

@@ -192,7 +192,7 @@ def traced(world: World, spark: SparkSession) -> list[Line]:
     ):
         museum.flow.change(world, name, key, **changed)
         museum.flow.sync(spark, world, *museum.flow.tables(world, name))
-        landing.run(spark, world, connect.config(world, museum.SINK))
+        landing.run(world, connect.config(world, museum.SINK))
         asks = [
             sys.executable,
             "-c",

@@ -168,7 +168,7 @@ assert _producer.flush(20) == 0""",
             },
         ),
         Break(
-            "landed = landing.run_once(spark, world, outbox.SINK)[outbox.SINK]",
+            "landed = landing.run_once(world, outbox.SINK)[outbox.SINK]",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 1)""",
@@ -218,7 +218,7 @@ _files.write_text(f"{outbox.flow.landing_folder(world)}/customer_id=ATLAN/order_
             },
         ),
         Break(
-            "last_step = landing.run_once(spark, world, outbox.SINK)",
+            "last_step = landing.run_once(world, outbox.SINK)",
             """
 from confluent_kafka import Producer
 _producer = Producer(topics.settings(world))
@@ -319,7 +319,7 @@ files.write_text(place, text.replace("precombine.field=__lsn", "precombine.field
 from workbench.source import postgres
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 outbox.flow.wait_until_captured(world)
-landing.run(spark, world, sink)""",
+landing.run(world, sink)""",
             {
                 "messages of a second run": ("ingest 2", "expected 0"),
                 "instants after a second run": "now ['20",

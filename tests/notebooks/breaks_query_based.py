@@ -165,7 +165,7 @@ counts_before["pagila.query"] += 1""",
             {"states after each pair": "UNASSIGNED"},
             undo="""
 landing.apply(world, query_based.SINKS[1], sink_01)
-landing.run_once(spark, world, query_based.SINKS[1])""",
+landing.run_once(world, query_based.SINKS[1])""",
         ),
         Break(
             "has_plugin = {name in installed",

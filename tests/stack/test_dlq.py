@@ -189,15 +189,15 @@ def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(
     }
     del config["topics.regex"]
     try:
-        first = landing.run(spark, world, config)
+        first = landing.run(world, config)
         found = judged(world, bench)
         print(found[["offset", "key", "reason"]].to_string())
         assert set(found["connector"]) == {"museum"}
         assert first.records + len(found) == bench.produced and first.dead_letters == len(found)
-        assert landing.run(spark, world, config) == landing.LandingCounts()
+        assert landing.run(world, config) == landing.LandingCounts()
         bench.register_later()
         assert dlq.replay(world, bench.dlq, transform=bench.mend) == 6
-        second = landing.run(spark, world, config)
+        second = landing.run(world, config)
         assert (first + second).records == bench.produced and second.dead_letters == 0
         root = paths.local_path(world.lake.landing) / "topics" / bench.topic
         rows = [

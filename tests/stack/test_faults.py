@@ -68,7 +68,7 @@ def agrees(world, after):
     connect.wait_running(world, outbox.CONNECTOR)
     spark, table = session(world), outbox.flow.table(world)
     outbox.flow.wait_until_captured(world)
-    landing.run(spark, world, connect.config(world, outbox.SINK))
+    landing.run(world, connect.config(world, outbox.SINK))
     hudi.ingest(spark, world, hudi.Topic(outbox.flow.topic(world)), table)
     source = outbox.flow.rows(world)
     assert len(source) == 829 * SCALE
@@ -114,25 +114,25 @@ def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
 
 
 @pytest.mark.drill
-def test_spark_killed_while_it_lands(flow):
-    """Objects of a batch that was not finished are there already: the next run writes the same
-    names over."""
-    from workbench.spark import session
-
+def test_kafka_killed_while_it_is_landed(flow):
+    """Files of a batch that was not finished are there already: the next run writes the same names
+    over."""
     postgres.execute(flow, "UPDATE orders SET freight = freight + 1")
     outbox.flow.wait_until_captured(flow)
-    spark, sink = session(flow), connect.config(flow, outbox.SINK)
+    sink = connect.config(flow, outbox.SINK)
     before = len(landed_names(flow))
-    # many batches: some are finished when Spark dies, one is under way, others have not begun
+    # many batches: some are finished when Kafka dies, one is under way, others have not begun
     raised = kill_service_during(
-        lambda: landing.run(spark, flow, sink, batch=1_000),
+        lambda: landing.run(flow, sink, batch=100),
         lambda: len(landed_names(flow)) > before,
         "a new object has been landed",
+        service="kafka",
     )
-    assert raised, "the landing had ended before Spark was killed"
+    assert raised, "the landing had ended before Kafka was killed"
+    stack.ensure_running(flow, "kafka")
     sent = frames.events(topics.read(flow, outbox.flow.topic(flow)))
     assert len(frames.landed_rows(outbox.flow.landing_folder(flow))) < len(sent)
-    agrees(flow, "Spark was killed landing")
+    agrees(flow, "Kafka was killed while it was landed")
 
 
 def landed_names(world):

@@ -148,7 +148,7 @@ def test_a_topic_is_landed_and_the_files_are_ingested(world, spark, glue, topic)
     )
     table = new_table(world, key=("id",))
     try:
-        done = landing.run(spark, other, config)
+        done = landing.run(other, config)
         assert (done.messages, done.records, done.dead_letters) == (10, 3, 7)
         assert asked == [OLD, *sorted([NEW, NOBODYS])], (
             "the topic's own at once, the others when they are met"
@@ -158,7 +158,7 @@ def test_a_topic_is_landed_and_the_files_are_ingested(world, spark, glue, topic)
             for r in landing.dead_letters(spark, other, config).collect()
         }
         assert letters == {n: reason(other).split(": ")[0] for n, reason in BAD.items()}
-        assert landing.run(spark, other, config).messages == 0
+        assert landing.run(other, config).messages == 0
         source = hudi.Landed(f"topics/{topic}", format="avro")
         assert hudi.ingest(spark, other, source, table).upserts == 3
         assert {r.id: r.extra for r in hudi.read(spark, table).collect()} == {

@@ -368,20 +368,25 @@ def test_landed_lines_that_are_broken(world, spark, lake):
 
 
 def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, spark, lake):
-    from workbench.landing.job import topic_id_path
+    from workbench.landing.job import progress_path
+
+    def identify(topic_id):
+        files.write_text(
+            progress_path(world, it.topic), json.dumps({"topic_id": topic_id, "offsets": {}})
+        )
 
     it = lake()
     file = paths.local_path(world.lake.landing) / it.topic / "t-0-0.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(change_record(1, 1)))
-    files.write_text(topic_id_path(world, it.topic), "one")
+    identify("one")
 
     def go(**knobs):
         return hudi.ingest(spark, world, hudi.Landed(it.topic), it.table, schema=SCHEMA, **knobs)
 
     assert go().upserts == 1
     file.write_text(json.dumps(change_record(1, 2, "by the same name")))
-    files.write_text(topic_id_path(world, it.topic), "another")
+    identify("another")
     with pytest.raises(
         LakeError, match="(?s)files are of another topic.*another.*id one.*start clean"
     ):

@@ -4,6 +4,8 @@ Parquet of JSON with its schema; killed in the middle, it lands each record once
 import datetime as dt
 import json
 import random
+import subprocess
+import sys
 from decimal import Decimal
 
 import avro_help
@@ -16,11 +18,12 @@ from confluent_sink import (
     address_row,
     json_message,
 )
-from lake_help import kill_service_during, new_topic, produce
+from lake_help import new_topic, produce
 from pyspark.sql import functions as F
-from workbench import connect, landing, stack
+from workbench import connect, landing
 from workbench.base import paths
 from workbench.base.errors import LakeError
+from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.topic import topics
 
@@ -86,7 +89,7 @@ def read(spark, world, topic):
 def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     topics.wait_for_messages(lab, FILM, 25, connector=NAME)
     topics.wait_for_messages(lab, ACTOR, 5, connector=NAME)
-    done = landing.run(spark, lab, sink)
+    done = landing.run(lab, sink)
     assert (done.records, done.dead_letters, done.objects) == (30, 0, 4)
     assert names(lab, FILM) == [f"partition=0/{FILM}+0+{n:010d}.gz.parquet" for n in (0, 10, 20)]
     film = read(spark, lab, FILM)
@@ -133,7 +136,7 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     postgres.execute(lab, "UPDATE film SET length = 86 WHERE film_id = 1")
     postgres.execute(lab, "DELETE FROM film WHERE film_id = 5")
     topics.wait_for_messages(lab, FILM, 29, connector=NAME)  # with the delete's tombstone
-    more = landing.run(spark, lab, sink)
+    more = landing.run(lab, sink)
     assert (more.records, more.tombstones, more.objects) == (3, 1, 2), "a file holds one schema"
     assert names(lab, FILM)[3:] == [f"partition=0/{FILM}+0+{n:010d}.gz.parquet" for n in (25, 26)]
     film = spark.read.option("mergeSchema", "true").parquet(f"{lab.lake.landing}/topics/{FILM}")
@@ -147,7 +150,7 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     assert gone["before"]["at"] == "1970-01-01T00:00:00.000000Z", (
         "what is no key is its type's default"
     )
-    assert landing.run(spark, lab, sink) == landing.LandingCounts()
+    assert landing.run(lab, sink) == landing.LandingCounts()
 
 
 def test_json_lines_and_parquet_by_country_of_json_with_its_schema(world, spark, topic):
@@ -162,14 +165,14 @@ def test_json_lines_and_parquet_by_country_of_json_with_its_schema(world, spark,
         "topics.dir": "other",
     }
     try:
-        assert landing.run(spark, world, lines).objects == 3
+        assert landing.run(world, lines).objects == 3
         assert names(world, topic) == [
             f"partition=0/{topic}+0+{n:010d}.json" for n in (0, 100, 200)
         ]
         root = paths.local_path(world.lake.landing)
         text = "".join((root / "topics" / topic / name).read_text() for name in names(world, topic))
         assert [json.loads(line) for line in text.splitlines()] == values
-        assert landing.run(spark, world, parquet).objects == 9, (
+        assert landing.run(world, parquet).objects == 9, (
             "each hundred ends the three countries' objects"
         )
         found = spark.read.parquet(f"{world.lake.landing}/other/{topic}")
@@ -212,8 +215,8 @@ def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_all
             LakeError,
             match=f"(?s)offset 1 of {topic}, partition 0, has no value.*null.values is fail",
         ):
-            landing.run(spark, world, fail)
-        done = landing.run(spark, world, {**fail, "behavior.on.null.values": "ignore"})
+            landing.run(world, fail)
+        done = landing.run(world, {**fail, "behavior.on.null.values": "ignore"})
         assert (done.records, done.tombstones) == (2, 1)
         assert [
             r.address_id for r in read(spark, world, topic).orderBy("address_id").collect()
@@ -222,29 +225,34 @@ def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_all
         landing.drop(world, fail)
 
 
-@pytest.mark.drill
-@pytest.mark.parametrize("kills", [2, 20])
-def test_killed_while_landing_each_record_is_there_once(world, topic, kills):
-    """Spark is killed at random moments of a landing in small batches; nothing is half-written,
-    lost or doubled."""
-    from workbench.spark import session
+LANDER = """
+import json, sys
+from workbench import landing
+from workbench.base import params
+landing.run(params.load("local"), json.loads(sys.argv[1]), batch=300)
+"""
 
+
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.drill)])
+def test_killed_while_landing_each_record_is_there_once(world, spark, topic, kills):
+    """A process is killed at random moments of a landing in small batches; nothing is half-written,
+    lost or doubled."""
     count, rng = 600 * kills, random.Random(kills)
     produce(world, topic, *[(str(n), json_message(address_row(n))) for n in range(count)])
     sink = {**PARQUET, **FIELD_PARTITIONER, "topics": topic, "flush.size": "50"}
     try:
         for _ in range(kills):
-            spark, seen = session(world), len(names(world, topic))
-            wanted = seen + rng.randrange(20)
-            raised = kill_service_during(
-                lambda s=spark: landing.run(s, world, sink, batch=300),
+            wanted = len(names(world, topic)) + rng.randrange(20)
+            process = subprocess.Popen([sys.executable, "-c", LANDER, json.dumps(sink)])
+            wait_until(
                 lambda n=wanted: len(names(world, topic)) > n,
                 "more files",
+                interval=0.001,
+                failure_reason=lambda p=process: f"exit code {p.poll()}" if p.poll() else None,
             )
-            assert raised
-            stack.ensure_running(world, "spark")
-        spark = session(world)
-        landing.run(spark, world, sink, batch=300)
+            process.kill()
+            process.wait()
+        landing.run(world, sink, batch=300)
         rows = read(spark, world, topic)
         assert sorted(r.address_id for r in rows.select("address_id").collect()) == list(
             range(count)

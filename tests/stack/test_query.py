@@ -100,7 +100,7 @@ def test_kafka_that_is_gone_is_named_whoever_asks(world, spark):
         lambda: topics.offset_span(world, topic),
         lambda: topics.delete(world, topic),
         lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
-        lambda: landing.run(spark, world, connect.config(world, outbox.SINK)),
+        lambda: landing.run(world, connect.config(world, outbox.SINK)),
     ):
         with pytest.raises(StackError, match="(?s)the service kafka died.*kafka.log.*workbench up"):
             raise error

@@ -57,7 +57,7 @@ def traced(lab, spark):
                         c.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()[0]
                     )
         topics.wait_for_messages(lab, TOPIC, count + messages, connector=NAME)
-        landing.run(spark, lab, sink)
+        landing.run(lab, sink)
         for each in made:
             hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), each)
 
@@ -202,7 +202,7 @@ def test_json_by_way_of_landed_files(world, spark):
             [change_record(1, 3, "two", part="q", op="u")],
         ):
             produce(world, topic, *messages)
-            landing.run(spark, world, config)
+            landing.run(world, config)
             hudi.ingest(spark, world, hudi.Landed(topic), lake, schema=SCHEMA)
         produce(world, topic, change_record(1, 4, "three", part="q", op="u"))
         found = trace.row(

@@ -1,30 +1,21 @@
-"""Avro without Spark: records, container files, and the task that lands messages in them."""
+"""Avro without Spark: records, container files, and the landing of messages in them."""
 
 import datetime as dt
 import json
-import subprocess
-import sys
-import traceback
 from decimal import Decimal
 
-import pandas
+import landing_help
 import pytest
-from avro_bytes import encode_long, encode_string, read_container
-from pyarrow.parquet import ParquetFile
-from pyspark import cloudpickle
+from avro_bytes import encode_long, encode_string, read_container, wire_message
 from pyspark.sql import types as T
 from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
-from workbench.landing import writing
-from workbench.landing.formats import AvroContainer, JsonLines, RecordEncoder
-from workbench.landing.messages import UNRESOLVED_SCHEMA, AvroConverter, JsonConverter
-from workbench.landing.parquet import Parquet
-from workbench.landing.partitioners import FieldPartitioner, NumberPartitioner
-from workbench.landing.settings import ConnectorConfig
+from workbench.landing import messages
+from workbench.landing.formats import AvroContainer, RecordEncoder
+from workbench.landing.messages import AvroConverter
+from workbench.landing.partitioners import NumberPartitioner
 from workbench.landing.sinks import Sink
-from workbench.landing.transforms import parse
-from workbench.spark.sessions import innermost_cause
 from workbench.topic import avro
 
 ROW = {
@@ -221,65 +212,36 @@ def test_a_file_comes_apart_as_it_was_put_together():
         avro.container_schema(b"Obj\x01" + b"\0" + b"s" * 16)
 
 
-# --- the task
-# --------------------------------------------------------------------------------------------------------
+# --- what the landing writes
+# ------------------------------------------------------------------------------------------------
 
 OTHER = {**ROW, "doc": "another version"}
-TEXTS = {
-    "globalId 1": json.dumps(ROW),
-    "globalId 2": json.dumps(OTHER),
-    "globalId 3": '{"type": "record"}',
-    "globalId 4": '"varchar"',
-    "globalId 9": "null",
-}
-
-
-COLUMNS = ["topic", "partition", "offset", "keyed", "value", "schema", "body"]
-
-
-def avro_files(most=10, texts=TEXTS, connect=False, form=None, **more):
-    """What lands Avro, by default as container files."""
-    sink = Sink(
-        "avro",
-        "topics",
-        most,
-        "t",
-        is_confluent=True,
-        **{"partitioner": NumberPartitioner(), **more},
-    )
-    return RecordEncoder(
-        sink,
-        AvroConverter(texts, "not Avro", "schema {} is unknown", connect),
-        form or AvroContainer(),
-    )
+SCHEMAS = {1: ROW, 2: OTHER, 3: {"type": "record"}, 4: "varchar"}
 
 
 @pytest.fixture
-def land(tmp_path):
-    def go(*messages, most=2):
-        frame = pandas.DataFrame(list(messages), columns=COLUMNS, dtype=object)
-        task = writing.landing_task(
-            avro_files(most), f"file:{tmp_path}/out", f"file:{tmp_path}/dead"
-        )
-        (counts,) = task(iter([frame[:3], frame[3:]]))
-        return counts.iloc[0].to_dict()
+def land(tmp_path, monkeypatch):
+    """Land messages as container files of two records; see landing_help."""
+    requested = landing_help.register(monkeypatch, SCHEMAS)
+    sink = Sink("avro", "topics", 2, "t", partitioner=NumberPartitioner(), is_confluent=True)
+    world = params.load("local")
 
-    go.files = lambda: {
-        str(p.relative_to(tmp_path / "out")): read_container(p.read_bytes())
-        for p in sorted((tmp_path / "out").rglob("*"))
+    def land(*messages):
+        encoder = RecordEncoder(sink, AvroConverter(world, False), AvroContainer())
+        return landing_help.write_files(encoder, tmp_path, messages)
+
+    land.requested = requested
+    land.files = lambda: {
+        str(p.relative_to(tmp_path)): read_container(p.read_bytes())
+        for p in sorted(tmp_path.rglob("*"))
         if p.is_file()
     }
-    go.letters = lambda: {
-        d["offset"]: d["reason"]
-        for f in (tmp_path / "dead").glob("*")
-        for d in map(json.loads, f.read_text().splitlines())
-    }
-    return go
+    return land
 
 
-def message(offset, id=1, body=None, topic="m.artists"):
-    body = row(offset) if body is None else body
-    return topic, 0, offset, True, b"\0" + body, f"globalId {id}", body
+def message(offset, id=1, body=None):
+    value = wire_message(id, row(offset) if body is None else body)
+    return landing_help.message(offset, value, topic="m.artists")
 
 
 def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
@@ -288,20 +250,12 @@ def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
         message(1),
         message(2),
         message(3, id=2),
-        ("m.artists", 0, 4, True, None, None, None),
+        landing_help.message(4, None, topic="m.artists"),
         message(5),
-        message(6, topic="m.artworks"),
         message(7),
     ]
-    done = land(*messages)
-    assert done | {"bytes": 0} == {
-        "messages": 8,
-        "records": 7,
-        "tombstones": 1,
-        "dead_letters": 0,
-        "objects": 5,
-        "bytes": 0,
-    }
+    counts, _ = land(*messages)
+    assert counts == {"messages": 7, "records": 6, "tombstones": 1, "dead_letters": 0}
     found = land.files()
     assert {
         n: ([r["id"] for r in f.records], f.meta["workbench.schema"]) for n, f in found.items()
@@ -310,134 +264,42 @@ def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
         "m.artists/partition=0/m.artists+0+0000000002.avro": ([2], "globalId 1"),
         "m.artists/partition=0/m.artists+0+0000000003.avro": ([3], "globalId 2"),
         "m.artists/partition=0/m.artists+0+0000000005.avro": ([5, 7], "globalId 1"),
-        "m.artworks/partition=0/m.artworks+0+0000000006.avro": ([6], "globalId 1"),
     }
     land(*messages)
     assert land.files() == found
 
 
 def test_poison_goes_to_the_dead_letters(land):
-    done = land(
+    counts, letters = land(
         message(0),
         message(1, body=row(1)[:-1]),
         message(2, id=9),
         message(3, id=3),
         message(4, id=4),
-        ("m.artists", 0, 5, True, b"{}", None, None),
-        ("m.artists", 0, 6, False, None, None, None),
+        landing_help.message(5, b"{}", topic="m.artists"),
+        landing_help.message(6, None, key=None, topic="m.artists"),
         message(7),
     )
-    assert (done["records"], done["dead_letters"], done["objects"]) == (2, 6, 1)
-    letters = land.letters()
-    assert letters[2] == "schema globalId 9 is unknown" and letters[5] == "not Avro"
-    assert letters[1].startswith("the bytes are not Avro of schema globalId 1: ")
-    assert letters[6] == "no value and no key"
-    assert all(letters[n].startswith(f"schema globalId {n} cannot be read") for n in (3, 4))
+    assert (counts["records"], counts["dead_letters"], len(land.files())) == (2, 6, 1)
+    reasons = {offset: letter["reason"] for offset, letter in letters.items()}
+    wire = "apicurio_legacy8"
+    assert reasons[2] == f"schema globalId 9 is not in the registry (registry.wire is {wire})"
+    assert reasons[5] == f"not Avro in wire format {wire}: 00, 8 bytes of schema id"
+    assert reasons[1].startswith("the bytes are not Avro of schema globalId 1: ")
+    assert reasons[6] == "no value and no key"
+    assert all(reasons[n].startswith(f"schema globalId {n} cannot be read") for n in (3, 4))
 
 
-def test_schemas_that_nobody_has_asked_for_end_the_batch_before_anything_of_it_is_written(land):
-    with pytest.raises(ConnectionError, match=f"{UNRESOLVED_SCHEMA} globalId 7, globalId 8;$"):
-        land(message(0), message(1, id=8), message(2, id=7))
-    assert not land.files() and not land.letters()
-    with pytest.raises(ConnectionError) as error:
-        avro_files().converter.require_schemas([f"globalId {n}" for n in range(10, 1010)])
-    assert str(error.value).count("globalId") == 100, "an error has to travel"
-
-
-WORKER = """
-import pickle, sys
-sys.modules.update(workbench=None, pydantic=None)  # a worker elsewhere does not have them
-task, frame = pickle.load(sys.stdin.buffer)
-(counts,) = task(iter([frame]))
-print(counts.iloc[0].to_dict())
-"""
-
-
-def test_the_task_travels_without_this_package(tmp_path):
-    task = writing.landing_task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    frame = pandas.DataFrame(
-        [message(0), message(1), message(2, id=9)], columns=COLUMNS, dtype=object
+def test_ids_that_the_registry_does_not_have_do_not_hold_the_landing_up(land, monkeypatch):
+    """A topic of garbage may have any number of them, and each request takes milliseconds."""
+    monkeypatch.setattr(messages, "MAX_UNKNOWN_SCHEMAS", 5)
+    _, letters = land(message(0), *(message(n, id=1000 + n) for n in range(1, 20)), message(20))
+    assert land.requested == [1, *range(1001, 1006)]
+    assert [*letters] == [*range(1, 20)], "those of a schema that was found before are landed"
+    assert letters[5]["reason"].startswith("schema globalId 1005 is not in the registry")
+    assert letters[6]["reason"] == (
+        "schema globalId 1006 was not requested: the registry has none of 5 others"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True
-    )
-    assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, (
-        done.stderr.decode()
-    )
-    (file,) = (tmp_path / "out").rglob("*.avro")
-    assert [r["id"] for r in read_container(file.read_bytes()).records] == [0, 1]
-
-
-def test_the_task_of_lines_travels_without_this_package(tmp_path):
-    form = RecordEncoder(
-        Sink("json", "f", 10, "t", ("t",), FieldPartitioner(("c",))),
-        JsonConverter(has_envelope=True),
-        JsonLines(),
-    )
-    task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    frame = pandas.DataFrame(
-        [("t", 0, 0, True, b'{"c": 1}'), ("t", 0, 1, True, b"{")], dtype=object
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True
-    )
-    assert b"'records': 1" in done.stdout and b"'dead_letters': 1" in done.stdout, (
-        done.stderr.decode()
-    )
-    assert (tmp_path / "out" / "c=1" / "t-0-00000000000000000000.json").read_text() == '{"c": 1}\n'
-
-
-def test_the_task_of_parquet_travels_without_this_package(tmp_path):
-    flat = {
-        **ROW,
-        "fields": ROW["fields"][:-2],
-    }  # Parquet holds no map here: 12 bytes, and the null after it
-    chain = parse(
-        ConnectorConfig(
-            {
-                "transforms": "a",
-                "transforms.a.type": "org.apache.kafka.connect.transforms.InsertField$Value",
-                "transforms.a.static.field": "new",
-                "transforms.a.static.value": "x",
-            },
-            "here",
-        )
-    )
-    texts = {"globalId 1": json.dumps(flat)}
-    form = avro_files(texts=texts, connect=True, form=Parquet("zstd"), transforms=chain)
-    task = writing.landing_task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    frame = pandas.DataFrame(
-        [message(0, body=row(0)[:-13]), message(1, body=row(1)[:-13])],
-        columns=COLUMNS,
-        dtype=object,
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True
-    )
-    assert b"'records': 2" in done.stdout, done.stderr.decode()
-    (file,) = (tmp_path / "out/m.artists").rglob("*.zstd.parquet")
-    assert [(r["id"], r["new"]) for r in ParquetFile(file).read().to_pylist()] == [
-        (0, "x"),
-        (1, "x"),
-    ]
-
-
-def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
-    task = writing.landing_task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    with pytest.raises(ModuleNotFoundError) as e:
-        next(task(iter([pandas.DataFrame([message(0)], columns=COLUMNS, dtype=object)])))
-    raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
-    seen = innermost_cause(
-        "Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
-        f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)"
-    )
-    assert seen == f"ModuleNotFoundError: {e.value}"[:400], "what a person is told"
-    assert (
-        "requires fastavro" in seen and "install it on every machine with Spark executors" in seen
-    )
-    assert sys.executable in str(e.value)
-    assert not list(tmp_path.iterdir()), "nothing was written before"
 
 
 # --- the source

@@ -71,7 +71,7 @@ def test_a_prefix_of_a_lenses_sink(lake, prefix):
     for use in (
         landing.parse,
         lambda config: landing.drop(lake, config),
-        lambda config: job.delete_checkpoint(lake, config),
+        lambda config: job.reset_progress(lake, config),
     ):
         with pytest.raises(ConnectorError, match="(?s)INSERT INTO is .*a prefix below the landing"):
             use(sink)

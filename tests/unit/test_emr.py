@@ -265,31 +265,11 @@ def test_spark_is_started_with_what_hudi_needs():
 
 
 def test_a_session_has_the_python_packages_that_a_job_has():
-    """A landing's function runs in Spark's workers, which have neither pandas nor pyarrow nor
-    fastavro of their own."""
+    """Spark's workers have neither pandas nor pyarrow of their own."""
     given = emr.serverless_conf(WORLD)
     assert given["spark.archives"] == "s3://workbench-lake/workbench/environment.tar.gz#environment"
     assert given["spark.executorEnv.PYTHONPATH"] == "./environment"
     assert given.items() >= emr.spark_conf(WORLD).items()
-
-
-@pytest.mark.parametrize("kind", ["PythonException", "StreamingQueryException"])
-def test_workers_of_another_python_are_told_by_name(kind):
-    """As Spark 3.5 says it. Classic and Connect raise other classes; a stream wraps it."""
-    error = type(kind, (Exception,), {})(
-        "[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure: Task 0 failed:\n"
-        '  File "worker.py", line 1100, in main\n    raise PySparkRuntimeError(\n'
-        "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
-        "version (3, 9) than that in driver 3.11, PySpark cannot run with different minor versions.\n"
-    )
-    with pytest.raises(
-        StackError, match="Spark's workers run Python 3.9, and this process 3.11"
-    ) as told:
-        with translate_errors(SimpleNamespace(), "a batch was not landed", "here", "mend it"):
-            raise error
-    assert (
-        told.value.expected == "Python 3.9 on both sides" and "deploy/README.md" in told.value.hint
-    )
 
 
 def test_a_missing_permission_names_action_and_resource(stub):

@@ -4,18 +4,17 @@ own model."""
 
 import io
 import json
-from types import SimpleNamespace
 from uuid import UUID
 
 import fastavro
+import landing_help
 import on_aws
-import pandas
 import pytest
 from workbench import landing, walkthroughs
 from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import decode_avro
-from workbench.landing import job, messages
+from workbench.landing import job
 from workbench.run import notebooks
 from workbench.topic import registry, wire
 from workbench.topic.glue_registry import GlueRegistry
@@ -430,124 +429,18 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
         landing.parse({**SINK, "value.converter.compression": "ZLIB"}, WORLD)
 
 
-def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
-    body = framed(ID, ROW, {"id": 7})[18:]
-    form = job.record_encoder(
-        WORLD,
-        landing.parse(SINK, WORLD),
-        {f"globalId {ID}": json.dumps(ROW), f"globalId {OTHER}": "null"},
-    )
-    assert form.converter.read(b"", f"globalId {ID}", body)[1] == {"id": 7}
+def test_the_landing_reads_by_the_schemas_of_the_registry(monkeypatch):
+    value = framed(ID, ROW, {"id": 7})
+    requested = landing_help.register(monkeypatch, {ID: ROW})
+    converter = job.record_encoder(WORLD, landing.parse(SINK, WORLD)).converter
+    assert converter.read(value)[1] == {"id": 7} == converter.read(value)[1]
+    assert requested == [ID]
     with pytest.raises(
         ValueError, match=f"schema globalId {OTHER} is not in the registry .registry.wire is glue"
     ):
-        form.converter.read(b"", f"globalId {OTHER}", body)
+        converter.read(framed(OTHER, ROW, {"id": 7}))
     with pytest.raises(ValueError, match="not Avro in wire format glue"):
-        form.converter.read(b"{}", None, None)
-    third = "00000000-0000-0000-0000-000000000003"
-    form.converter.require_schemas([f"globalId {ID}", None, f"globalId {OTHER}"])
-    with pytest.raises(ConnectionError, match=f"landing has not fetched schema globalId {third}"):
-        form.converter.require_schemas([f"globalId {third}"])
-
-
-def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another_schema(
-    monkeypatch,
-):
-    third, fourth = (f"00000000-0000-0000-0000-00000000000{n}" for n in (3, 4))
-    kept, asked, given, sink = {ID: ROW, OTHER: MORE}, [], [], landing.parse(SINK, WORLD)
-    listed = pandas.DataFrame(
-        {"artifact": [f"{SINK['topics']}-value"], "global_id": [ID], "version": ["1"]}
-    )
-    monkeypatch.setattr(
-        GlueRegistry, "artifacts", lambda _, of: listed[listed["artifact"].isin(of)]
-    )
-    monkeypatch.setattr(
-        GlueRegistry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id)
-    )
-    monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"], "others"])
-    WORLD.state.close()
-    rounds = [[OTHER], [third, fourth], None]  # what the task of each round has not been given
-
-    def start(spark, world, sink, batch, schemas, ask):
-        given.append(set(schemas))
-        return SimpleNamespace(recentProgress=[f"done in round {len(given)}"])
-
-    def finish(query, sink, timeout):
-        unmet = rounds.pop(0)
-        if unmet:
-            named = ", ".join(f"globalId {id}" for id in unmet)
-            raise RuntimeError(
-                f"PythonException: …\nConnectionError: {messages.UNRESOLVED_SCHEMA} {named};\n at …"
-            )
-        return query.recentProgress
-
-    monkeypatch.setattr(job, "_start_query", start)
-    monkeypatch.setattr(job, "_await_query", finish)
-    done = job._land_available(None, WORLD, sink, 1, 1)
-    assert done == ["done in round 1", "done in round 2", "done in round 3"], (
-        "what was landed before is counted, too"
-    )
-    names = {id: f"globalId {id}" for id in (ID, OTHER, third, fourth)}
-    assert given == [{names[ID]}, {names[ID], names[OTHER]}, set(names.values())]
-    assert sorted(asked) == sorted(names) and WORLD.state.get("Glue schemas", dict) == {
-        names[ID]: json.dumps(ROW),
-        names[OTHER]: json.dumps(MORE),
-    }, "one that is not there may come yet"
-    rounds[:] = [[third], [third]]
-    with pytest.raises(RuntimeError, match=third):
-        job._land_available(None, WORLD, sink, 1, 1)
-    rounds[:] = [None]
-    assert job._land_available(None, WORLD, sink, 1, 1) and given[-1] == {names[ID], names[OTHER]}
-
-
-def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
-    """A round for each hundred of them would never end: after a few they are unknown without being
-    asked for, and the rounds have one time together."""
-    asked, given, clock = [], [], [100.0]
-    monkeypatch.setattr(
-        GlueRegistry,
-        "artifacts",
-        lambda _, of: pandas.DataFrame(columns=["artifact", "global_id", "version"]),
-    )
-    monkeypatch.setattr(GlueRegistry, "find", lambda _, id, kind="globalId": asked.append(id))
-    monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"]])
-    monkeypatch.setattr(job.time, "monotonic", lambda: clock[0])
-
-    def start(spark, world, sink, batch, schemas, ask):
-        converter = job.record_encoder(world, sink, schemas, ask).converter
-        return SimpleNamespace(recentProgress=["done"] * (not ask), converter=converter)
-
-    def finish(query, sink, timeout):
-        given.append(timeout)
-        clock[0] += 10
-        n = len(given)
-        query.converter.require_schemas([f"globalId {n:08d}-0000-0000-0000-000000000000"])
-        with pytest.raises(ValueError, match="is not in the registry"):
-            query.converter.read(b"", "globalId x", b"")
-        return query.recentProgress
-
-    monkeypatch.setattr(job, "_start_query", start)
-    monkeypatch.setattr(job, "_await_query", finish)
-    assert job._land_available(None, WORLD, landing.parse(SINK, WORLD), 600, 1) == ["done"]
-    assert 2 <= len(asked) == len(given) - 1 <= 5 and given == [
-        600 - 10 * n for n in range(len(given))
-    ]
-
-
-def test_the_schemas_that_tasks_have_met_are_found_in_whatever_is_left_of_an_error():
-    one, two, three = (f"globalId {n}0000000-0000-0000-0000-000000000000" for n in "123")
-    with pytest.raises(ConnectionError) as raised:
-        messages.AvroConverter({}, "", "", True).require_schemas([one, two, three])
-    said = str(raised.value)
-    assert messages.parse_unresolved(f"task 1: {said}\n at x") == {one, two, three}
-    assert messages.parse_unresolved(said[:-5]) == {one, two} and messages.parse_unresolved(
-        said[: -len(three) - 1]
-    ) == {
-        one,
-        two,
-    }
-    assert messages.parse_unresolved(f"{said[:-20]}\nCaused by: {said}") == {one, two, three}
-    assert messages.parse_unresolved("something else") == set()
+        converter.read(b"{}")
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for():

@@ -1,6 +1,7 @@
 """Connectors that are jobs of ours: what is deployed, kept, told, removed. Real polls and landings:
 tests/notebooks."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -44,8 +45,8 @@ def there(tmp_path, monkeypatch):
         "apply",
         lambda world, name, config: running.setdefault(name, {"worker": "connect"}),
     )
-    work(monkeypatch, "source", lambda spark, world, config: f"polled {config['name']}")
-    work(monkeypatch, "sink", lambda spark, world, config: f"landed {config['name']}")
+    work(monkeypatch, "source", lambda world, config: f"polled {config['name']}")
+    work(monkeypatch, "sink", lambda world, config: f"landed {config['name']}")
     return SimpleNamespace(world=world, plugins=plugins, running=running)
 
 
@@ -64,7 +65,7 @@ def test_a_connector_is_unassigned_until_a_step_and_then_runs(there):
         {"id": 0, "state": "UNASSIGNED", "worker": builtin_runner.WORKER, "error": ""}
     ]
     assert landing.names(there.world) == ["outbox_source", SOURCE, SINK]
-    done = landing.run_once(None, there.world, SINK, SOURCE)
+    done = landing.run_once(there.world, SINK, SOURCE)
     assert list(done.items()) == [(SOURCE, f"polled {SOURCE}"), (SINK, f"landed {SINK}")], (
         "sources first"
     )
@@ -73,7 +74,7 @@ def test_a_connector_is_unassigned_until_a_step_and_then_runs(there):
 
 def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(there):
     deploy(there, SOURCE)
-    landing.run_once(None, there.world)
+    landing.run_once(there.world)
     deploy(there, SOURCE)
     assert states(there, SOURCE) == ["RUNNING"]
     other = {**connect.config(there.world, SOURCE), "mode": "bulk", "timestamp.column.name": ""}
@@ -144,7 +145,7 @@ def test_where_the_plugin_is_there_the_job_steps_aside(there):
     there.plugins.append({"class": sources.JDBC})
     deploy(there, SOURCE)
     assert landing.status(there.world, SOURCE) == {"worker": "connect"}
-    assert list(landing.run_once(None, there.world, SOURCE, SINK)) == [SINK], (
+    assert list(landing.run_once(there.world, SOURCE, SINK)) == [SINK], (
         "the other one works by itself"
     )
     landing.delete(there.world, SOURCE)
@@ -159,16 +160,16 @@ def test_a_name_that_the_connect_has_is_refused(there):
 def test_one_that_fails_says_why_keeps_nobody_from_working_and_is_tried_again(there, monkeypatch):
     deploy(there, SOURCE, SINK)
 
-    def refuse(spark, world, config):
+    def refuse(world, config):
         raise LakeError("the table is gone")
 
     with monkeypatch.context() as broken:
         work(broken, "source", refuse)
         with pytest.raises(LakeError, match="the table is gone"):
-            landing.run_once(None, there.world)
+            landing.run_once(there.world)
     assert landing.status(there.world, SOURCE)["error"] == "the table is gone"
     assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
-    landing.run_once(None, there.world)
+    landing.run_once(there.world)
     assert landing.status(there.world, SOURCE)["error"] == "" and states(there, SOURCE) == [
         "RUNNING"
     ]
@@ -185,7 +186,7 @@ def test_one_whose_state_cannot_be_saved_keeps_nobody_from_working(there, monkey
 
     monkeypatch.setattr(builtin_runner, "_save_state", save)
     with pytest.raises(LakeError, match="the state is locked"):
-        landing.run_once(None, there.world)
+        landing.run_once(there.world)
     assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
 
 
@@ -193,28 +194,30 @@ def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(
     deploy(there, SOURCE, SINK)
     configs = {name: {"name": name, **connect.config(there.world, name)} for name in (SOURCE, SINK)}
     offsets = polling._offsets_path(there.world, sources.parse(configs[SOURCE], there.world))
-    progress = job.checkpoint_path(there.world, landing.parse(configs[SINK]))
-    for place in (offsets, f"{progress}/offsets/0"):
-        files.write_text(place, "{}")
+    prefix = landing.parse(configs[SINK]).prefix_of("pagila.public.address")
+    files.write_text(offsets, "{}")
+    progress = {"topic_id": "id", "offsets": {"0": 7}}
+    files.write_text(job.progress_path(there.world, prefix), json.dumps(progress))
     for name in (SOURCE, SINK, SOURCE):
         landing.delete(there.world, name)
     assert landing.names(there.world) == ["outbox_source"]
-    assert files.read_text(offsets) is None and not files.list_dir(progress)
+    assert files.read_text(offsets) is None
+    assert job.read_progress(there.world, prefix) == {"topic_id": "id", "offsets": {}}
     with pytest.raises(ConnectorError, match=f"there is no connector '{SOURCE}'"):
-        landing.run_once(None, there.world, SOURCE)
+        landing.run_once(there.world, SOURCE)
 
 
 def test_what_is_deleted_or_applied_during_a_step_stays_so(there, monkeypatch):
     deploy(there, SOURCE, SINK)
     other = {**connect.config(there.world, SINK), "flush.size": "7"}
-    work(monkeypatch, "source", lambda spark, world, config: landing.delete(world, SOURCE))
-    work(monkeypatch, "sink", lambda spark, world, config: landing.apply(world, SINK, other))
+    work(monkeypatch, "source", lambda world, config: landing.delete(world, SOURCE))
+    work(monkeypatch, "sink", lambda world, config: landing.apply(world, SINK, other))
     monkeypatch.setitem(
         builtin_runner.CONNECTOR_KINDS,
         "source",
         builtin_runner.CONNECTOR_KINDS["source"]._replace(reset=lambda world, config: None),
     )
-    landing.run_once(None, there.world)
+    landing.run_once(there.world)
     assert SOURCE not in landing.names(there.world)
     assert builtin_runner._load_state(there.world)[SINK] == {
         "config": other,
@@ -225,9 +228,9 @@ def test_what_is_deleted_or_applied_during_a_step_stays_so(there, monkeypatch):
 
 def test_a_step_that_fails_unforeseen_is_told_as_failed(there, monkeypatch):
     deploy(there, SOURCE)
-    work(monkeypatch, "source", lambda spark, world, config: 1 / 0)
+    work(monkeypatch, "source", lambda world, config: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        landing.run_once(None, there.world)
+        landing.run_once(there.world)
     assert (
         states(there, SOURCE) == ["FAILED"]
         and "ZeroDivision" in landing.status(there.world, SOURCE)["error"]

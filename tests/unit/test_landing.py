@@ -1,17 +1,18 @@
-"""The sink's JSON is understood whole or refused; what a task writes is named and escaped as it
+"""The sink's JSON is understood whole or refused; what a landing writes is named and escaped as it
 should be."""
 
 import base64
 import json
 from types import SimpleNamespace
 
+import landing_help
 import pandas
 import pytest
 from workbench import connect, landing
 from workbench.base import files
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.hudi import changes
-from workbench.landing import job, messages, writing
+from workbench.landing import job, messages
 from workbench.landing.formats import JsonLines, RecordEncoder
 from workbench.landing.models import LENSES
 from workbench.landing.partitioners import FieldPartitioner
@@ -24,7 +25,6 @@ KCQL = (
     "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50"
 )
 GOOD = {"connector.class": LENSES, "topics": "msk.t", "connect.s3.kcql": KCQL}
-COLUMNS = ["topic", "partition", "offset", "keyed", "value"]
 
 
 def test_the_statement_of_the_walkthrough():
@@ -150,21 +150,11 @@ POISON = [
 
 def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     values = [p for p, _ in POISON] + [b'{"c": 1, "d": "\\ud800"}']
-    frame = pandas.DataFrame(
-        [("t", 0, i, True, v) for i, v in enumerate(values)], columns=COLUMNS, dtype=object
-    )
-    task = writing.landing_task(by_c(50), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    (done,) = task(iter([frame]))
-    assert done.iloc[0][["records", "dead_letters"]].to_dict() == {
-        "records": 1,
-        "dead_letters": len(POISON),
-    }
-    letters = [
-        json.loads(x) for f in (tmp_path / "dead").iterdir() for x in f.read_text().splitlines()
-    ]
-    for number, (letter, (_, reason)) in enumerate(zip(letters, POISON)):
-        assert (letter["topic"], letter["partition"], letter["offset"]) == ("t", 0, number)
-        assert reason in letter["reason"]
+    counts, letters = landing_help.write_files(by_c(50), tmp_path, landing_help.messages(*values))
+    assert (counts["records"], counts["dead_letters"]) == (1, len(POISON))
+    for number, (_, reason) in enumerate(POISON):
+        assert (letters[number]["topic"], letters[number]["partition"]) == ("t", 0)
+        assert reason in letters[number]["reason"]
     assert base64.b64decode(letters[5]["text"]) == POISON[5][0]
 
 
@@ -176,51 +166,23 @@ def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
 
 
 def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):
-    def frames():
-        rows = [("t", 0, i, True, json.dumps({"c": i % 2}).encode()) for i in range(10)]
-        rows += [
-            ("t", 0, 10, True, None),
-            ("t", 0, 11, False, None),
-            ("t", 0, 12, True, b"{no"),
-        ]
-        frame = pandas.DataFrame(rows, columns=COLUMNS, dtype=object)
-        yield frame[:4]
-        yield frame[4:]
-
-    task = writing.landing_task(by_c(2), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    (first,) = task(frames())
-    assert first.iloc[0].to_dict() == {
-        "messages": 13,
-        "records": 10,
-        "tombstones": 1,
-        "dead_letters": 2,
-        "objects": 6,
-        "bytes": 90,
-    }
+    found = landing_help.messages(
+        *(json.dumps({"c": i % 2}).encode() for i in range(10)), None, None, b"{no"
+    )
+    found[11] = landing_help.message(11, None, key=None)
+    counts, letters = landing_help.write_files(by_c(2), tmp_path, found)
+    assert counts == {"messages": 13, "records": 10, "tombstones": 1, "dead_letters": 2}
     seen = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.json")}
-    assert seen["out/c=0/t-0-00000000000000000004.json"] == '{"c": 0}\n{"c": 0}\n'
-    letters = [json.loads(x) for x in seen["dead/t-0-00000000000000000011.json"].splitlines()]
-    assert [(x["offset"], x["reason"]) for x in letters] == [
-        (11, "no value and no key"),
-        (12, "malformed JSON"),
-    ]
-    list(task(frames()))
+    assert len(seen) == 6
+    assert seen["c=0/t-0-00000000000000000004.json"] == '{"c": 0}\n{"c": 0}\n'
+    assert {offset: letter["reason"] for offset, letter in letters.items()} == {
+        11: "no value and no key",
+        12: "malformed JSON",
+    }
+    landing_help.write_files(by_c(2), tmp_path, found)
     assert {
         str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()
     } == seen
-
-
-def test_metrics_read_alike_from_connect_and_classic():
-    connect = {
-        "schema": {"fields": [{"name": "messages"}, {"name": "upserts"}]},
-        "values": [3, None],
-    }
-    for metrics in (connect, {"messages": 3, "upserts": 0}):
-        assert job.observed_metrics({"observedMetrics": {"landing": metrics}}) == {
-            "messages": 3,
-            "upserts": 0,
-        }
-    assert job.observed_metrics({}) == {}
 
 
 def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_not_at_all():
@@ -256,17 +218,18 @@ def world(tmp_path):
     return SimpleNamespace(
         lake=SimpleNamespace(**lake),
         connect=SimpleNamespace(topic_prefix="My-msk"),
-        kafka=SimpleNamespace(bootstrap="b", security_protocol="p"),
+        kafka=SimpleNamespace(bootstrap="b", security_protocol="PLAINTEXT"),
     )
 
 
-def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_path):
+def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_path, monkeypatch):
     (tmp_path / "landing" / "cdc-events").mkdir(parents=True)
-    with job._landing_lock(world, landing.parse(GOOD)):
-        for busy in (lambda: landing.run(None, world, GOOD), lambda: landing.drop(world, GOOD)):
+    monkeypatch.setattr(job, "require_topics", lambda world, sink: ["msk.t"])
+    with job._landing_lock(world, landing.parse(GOOD), "msk.t"):
+        for busy in (lambda: landing.run(world, GOOD), lambda: landing.drop(world, GOOD)):
             with pytest.raises(
                 LakeError,
-                match=r"(?s)another landing of msk.t.*process \d+ holds .*cdc-events.lock",
+                match=r"(?s)another landing of msk.t.*process \d+ holds .*cdc-events.progress.json.lock",
             ):
                 busy()
         assert (tmp_path / "landing" / "cdc-events").is_dir()
@@ -276,72 +239,22 @@ def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_pat
     assert not (tmp_path / "landing" / "cdc-events").exists()
 
 
-class Query:
-    """A streaming query that has ended, or never does, or whose Spark is gone."""
-
-    def __init__(self, ended=False, dies=False):
-        self.ended, self.dies, self.stopped = ended, dies, 0
-        self.recentProgress = [{"batchId": 0}, {"batchId": 1}]
-
-    def awaitTermination(self, timeout):  # noqa: N802 - Spark's own name
-        assert timeout > 0, "Spark takes no other"
-        if self.dies:
-            raise ConnectionError("no such query")
-        return self.ended
-
-    def stop(self):
-        self.stopped += 1
-        raise ConnectionError("stopping fails, too, which must not hide why")
-
-
-def test_a_query_that_nobody_waits_for_any_more_is_stopped():
-    sink, endless, ended, dead = landing.parse(GOOD), Query(), Query(ended=True), Query(dies=True)
-    with pytest.raises(LakeError, match="waited 0 s for the landing of msk.t"):
-        job._await_query(endless, sink, 0)
-    assert endless.stopped == 1
-    assert job._await_query(ended, sink, 5) == ended.recentProgress and ended.stopped == 0
-    with pytest.raises(ConnectionError, match="no such query"):
-        job._await_query(dead, sink, 5)
-    assert dead.stopped == 0, "a Spark that is gone would be asked in vain"
-
-
-def test_only_what_a_producer_committed_is_read(world):
-    options = {}
-
-    class Reader:
-        def format(self, _name):
-            return self
-
-        def option(self, name, value):
-            options[name] = value
-            return self
-
-        def options(self, **more):
-            options.update(more)
-            return self
-
-        def load(self):
-            raise EOFError("all that is asked for here")
-
-    with pytest.raises(EOFError):
-        job._start_query(
-            SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7, {}, True
-        )
-    assert options["kafka.isolation.level"] == "read_committed"
-    assert (options["subscribePattern"], options["maxOffsetsPerTrigger"]) == (r"^(msk\.t)$", "7")
-
-
 def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp_path, monkeypatch):
+    path = job.progress_path(world, "cdc-events")
+    files.write_text(path, json.dumps({"topic_id": "id", "offsets": {"0": 7}}))
     removed = []
-    monkeypatch.setattr(files, "remove", removed.append)
+
+    def remove(uri):
+        removed.append((uri, files.read_text(path)))
+
+    monkeypatch.setattr(files, "remove", remove)
     landing.drop(world, GOOD)
     assert removed == [
-        f"file:{tmp_path}/{place}"
+        (f"file:{tmp_path}/{place}", json.dumps({"topic_id": "id", "offsets": {}}))
         for place in (
-            "checkpoints/landing/cdc-events",
             "landing/cdc-events",
             "dead_letters/landing/cdc-events",
-            "checkpoints/landing/cdc-events.topic-id",
+            "checkpoints/landing/cdc-events.progress.json",
         )
     ]
 

@@ -16,7 +16,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import avro_bytes
-import pandas
+import landing_help
 import pyarrow.parquet
 import pytest
 from confluent_sink import (
@@ -30,47 +30,29 @@ from confluent_sink import (
     json_message,
     struct_schema,
 )
-from pyspark import cloudpickle
 from workbench import landing
 from workbench.base import params
-from workbench.base.errors import ConnectorError
-from workbench.landing import job, writing
+from workbench.base.errors import ConnectorError, LakeError
+from workbench.landing import job
 from workbench.topic import connect_schema
 from workbench.topic.connect_schema import DATE
 
 
 @pytest.fixture
-def land(tmp_path):
+def land(tmp_path, monkeypatch):
     """Land messages by a sink; {path: rows} of what is there then."""
     world = params.load("local")
 
-    def land(config, *values, more=((),), folder="out", schemas=None):
-        frame = pandas.DataFrame(
-            [("t", 0, n, True, v, *more[n % len(more)]) for n, v in enumerate(values)],
-            columns=[
-                "topic",
-                "partition",
-                "offset",
-                "keyed",
-                "value",
-                *("schema", "body")[: len(more[0])],
-            ],
-            dtype=object,
-        )
-        form = job.record_encoder(world, landing.parse(config), schemas or {})
-        task = writing.landing_task(form, f"file:{tmp_path}/{folder}", f"file:{tmp_path}/dead")
-        (done,) = task(iter([frame[:3], frame[3:]]))
+    def land(config, *values, folder="out", schemas=()):
+        landing_help.register(monkeypatch, dict(enumerate(schemas)))
         root = tmp_path / folder
+        encoder = job.record_encoder(world, landing.parse(config))
+        counts, dead = landing_help.write_files(encoder, root, landing_help.messages(*values))
         files = {str(p.relative_to(root)): p for p in sorted(root.rglob("*")) if p.is_file()}
-        dead = [
-            json.loads(x)["reason"]
-            for f in tmp_path.glob("dead/*")
-            for x in f.read_text().splitlines()
-        ]
         return SimpleNamespace(
             files=files,
-            dead=dead,
-            counts=done.iloc[0].to_dict(),
+            dead=[letter["reason"] for letter in dead.values()],
+            counts=counts,
             rows={
                 name: pyarrow.parquet.ParquetFile(p).read().to_pylist()
                 if name.endswith("parquet")
@@ -196,10 +178,6 @@ def film(n):
     )
 
 
-def registered(*schemas):
-    return {f"globalId {id}": json.dumps(avsc) for id, avsc in enumerate(schemas)}
-
-
 AVRO = {
     **PARQUET,
     "topics": "t",
@@ -213,11 +191,13 @@ del AVRO["partitioner.class"]
 
 
 def test_parquet_of_debezium_envelopes_in_avro(land):
-    bodies = [
-        ("globalId 0", b"\0" + avro_bytes.encode_long(1) + film(n) + avro_bytes.encode_string("r"))
+    values = [
+        avro_bytes.wire_message(
+            0, b"\0" + avro_bytes.encode_long(1) + film(n) + avro_bytes.encode_string("r")
+        )
         for n in range(5)
     ]
-    done = land({**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies, schemas=registered(ENVELOPE))
+    done = land({**AVRO, "flush.size": "3"}, *values, schemas=[ENVELOPE])
     assert {name: [r["after"]["film_id"] for r in rows] for name, rows in done.rows.items()} == {
         "t/partition=0/t+0+0000000000.gz.parquet": [0, 1, 2],
         "t/partition=0/t+0+0000000003.gz.parquet": [3, 4],
@@ -236,9 +216,7 @@ def test_parquet_of_debezium_envelopes_in_avro(land):
         },
     }
     before = {name: p.read_bytes() for name, p in done.files.items()}
-    again = land(
-        {**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies, schemas=registered(ENVELOPE)
-    )
+    again = land({**AVRO, "flush.size": "3"}, *values, schemas=[ENVELOPE])
     assert {name: p.read_bytes() for name, p in again.files.items()} == before, (
         "done again it is the same, to the byte"
     )
@@ -465,9 +443,7 @@ def test_what_parquet_holds(land, kind, value, there):
     ],
 )
 def test_an_avro_type_that_connect_or_parquet_has_not_is_a_dead_letter(land, avsc, says):
-    done = land(
-        AVRO, b"x", more=[("globalId 0", avro_bytes.encode_string("x"))], schemas=registered(avsc)
-    )
+    done = land(AVRO, avro_bytes.wire_message(0, avro_bytes.encode_string("x")), schemas=[avsc])
     assert not done.files and says in done.dead[0]
 
 
@@ -497,9 +473,8 @@ def test_lines_of_avro(land):
     config = {k: v for k, v in AVRO.items() if k != "parquet.codec"} | {
         "format.class": SINK["format.class"]
     }
-    (rows,) = land(
-        config, b"x", more=[("globalId 0", film(4))], schemas=registered(VALUE)
-    ).rows.values()
+    message = avro_bytes.wire_message(0, film(4))
+    (rows,) = land(config, message, schemas=[VALUE]).rows.values()
     assert rows == [
         {
             "film_id": 4,
@@ -544,7 +519,7 @@ def test_a_message_without_a_value(land):
     fail = {k: v for k, v in SINK.items() if k != "behavior.on.null.values"}
     for bad in (None, nothing):
         with pytest.raises(
-            RuntimeError, match="offset 1 of t, partition 0, has no value.*null.values is fail"
+            LakeError, match="offset 1 of t, partition 0, has no value.*null.values is fail"
         ):
             land(fail, json_message(address_row(0)), bad, folder="fail")
 
@@ -582,14 +557,20 @@ def test_what_does_not_go_together_is_refused(config, change, says):
 
 # One process imports the packages; it forks for each run.
 WORKER = """
-import os, pickle, sys
-import pandas, pyarrow.parquet
-while True:
-    task, frame = pickle.load(sys.stdin.buffer)
+import os, sys
+import landing_help
+from confluent_sink import FIELD_PARTITIONER, PARQUET, address_row, json_message
+from workbench import landing
+from workbench.base import params
+from workbench.landing import job
+sink = landing.parse({**PARQUET, **FIELD_PARTITIONER, "flush.size": "30"})
+world = params.load("local")
+found = landing_help.messages(*[json_message(address_row(n)) for n in range(2_100)])
+for folder in sys.stdin:
     pid = os.fork()
     if pid == 0:
-        for counts in task(iter([frame])):
-            print("done", flush=True)
+        landing_help.write_files(job.record_encoder(world, sink), folder.strip(), found)
+        print("done", flush=True)
         os._exit(0)
     print(pid, flush=True)
     os.waitpid(pid, 0)
@@ -599,21 +580,26 @@ while True:
 
 @pytest.fixture
 def worker():
-    """Yield a function that runs a task in a process of its own, killed after some seconds if
-    given, and returns whether the task was done."""
-    command = [sys.executable, "-c", WORKER]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+    """Yield a function that lands into a folder in a process of its own, killed after some seconds if
+    given, and returns whether it was done."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as parent:
 
-        def run(task, frame, seconds):
-            parent.stdin.write(cloudpickle.dumps((task, frame)))
-            parent.stdin.flush()
+        def run(folder, seconds):
+            print(folder, file=parent.stdin, flush=True)
             pid = int(parent.stdout.readline())
             if seconds is not None:
                 time.sleep(seconds)
                 with contextlib.suppress(ProcessLookupError):  # it was done sooner
                     os.kill(pid, signal.SIGKILL)
-            lines = [*iter(parent.stdout.readline, b"ended\n")]
-            return b"done\n" in lines
+            lines = [*iter(parent.stdout.readline, "ended\n")]
+            return "done\n" in lines
 
         yield run
         parent.kill()
@@ -622,14 +608,6 @@ def worker():
 def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path, worker):
     """What a person can see is whole at every moment: each file is as it will be; the rest comes
     with the next run."""
-    frame = pandas.DataFrame(
-        [("t", 0, n, True, json_message(address_row(n))) for n in range(2_100)],
-        columns=["topic", "partition", "offset", "keyed", "value"],
-        dtype=object,
-    )
-    form = job.record_encoder(
-        params.load("local"), landing.parse({**PARQUET, **FIELD_PARTITIONER, "flush.size": "30"})
-    )
 
     def files(folder):
         return {
@@ -639,9 +617,9 @@ def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path, 
         }
 
     def run(name, seconds=None):
-        task = writing.landing_task(form, f"file:{tmp_path}/{name}", f"file:{tmp_path}/dead")
-        return worker(task, frame, seconds)
+        return worker(tmp_path / name, seconds)
 
+    assert run("first")  # imports are not timed
     begun = time.monotonic()
     assert run("whole")
     whole, took, rng, killed = (

@@ -131,7 +131,7 @@ def test_a_sink_without_a_topic_is_no_silent_success(world, good, monkeypatch, t
     monkeypatch.setattr(job.topics, "names", lambda world: ["other"])
     lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
     with pytest.raises(LakeError, match="(?s)no topic for the sink.*valid: other.*RUNNING"):
-        job.verify_topic_ids(lab, landing.parse(good))
+        job.require_topics(lab, landing.parse(good))
 
 
 def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatch, tmp_path):
@@ -143,10 +143,10 @@ def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatc
     with pytest.raises(
         LakeError, match="(?s)no topic for the sink.*artwork at .*did you mean 'artworks'"
     ):
-        job.verify_topic_ids(lab, landing.parse({**config, "topics": "artists,artwork"}))
+        job.require_topics(lab, landing.parse({**config, "topics": "artists,artwork"}))
     assert not list(tmp_path.iterdir()), "nothing is noted of a landing that is refused"
-    job.verify_topic_ids(lab, landing.parse({**config, "topics": "artists,artworks"}))
-    job.verify_topic_ids(lab, landing.parse({**config, "topics.regex": "art(ist|work)s?"}))
+    job.require_topics(lab, landing.parse({**config, "topics": "artists,artworks"}))
+    job.require_topics(lab, landing.parse({**config, "topics.regex": "art(ist|work)s?"}))
 
 
 def test_starting_clean_removes_files_of_a_topic_whose_id_is_gone_too(good, world, tmp_path):

@@ -72,9 +72,8 @@ def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):
             (name, config["topic.prefix"]) if "source" in name else name
         ),
     )
-    monkeypatch.setattr(flows, "session", lambda world: None)
     monkeypatch.setattr(
-        flows.landing, "run_once", lambda spark, world, *names: did.append(("step", *names))
+        flows.landing, "run_once", lambda world, *names: did.append(("step", *names))
     )
     monkeypatch.setattr(flows.CaptureFlow, "count", lambda self, world, name: 7)
     monkeypatch.setattr(flows.topics, "wait_for_messages", lambda world, topic, n, connector: n)

@@ -706,8 +706,7 @@ def test_a_reset_removes_files_of_further_sinks_and_connectors(world, tmp_path, 
             f"{tmp_path}/{place}"
             for place in (
                 f"landing/topics/{movies.POISONED_TOPIC}/partition=0/a.parquet",
-                f"checkpoints/landing/{sink.state_path}/offsets/0",
-                f"checkpoints/landing/topics/{movies.POISONED_TOPIC}.topic-id",
+                f"checkpoints/landing/topics/{movies.POISONED_TOPIC}.progress.json",
                 f"dead_letters/landing/{sink.state_path}/0.json",
                 f"checkpoints/replayed/{movies.DLQ_TOPICS['lake']}/an id/0-0.json",
                 f"checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
@@ -716,7 +715,7 @@ def test_a_reset_removes_files_of_further_sinks_and_connectors(world, tmp_path, 
     ]
     assert not any(movies.walkthrough.resources.remaining(lab).values())
     for path in paths:
-        files.write_text(f"file:{path}", "x")
+        files.write_text(f"file:{path}", '{"topic_id": "id", "offsets": {}}')
     remaining = {
         kind: names for kind, names in movies.walkthrough.resources.remaining(lab).items() if names
     }
@@ -724,7 +723,6 @@ def test_a_reset_removes_files_of_further_sinks_and_connectors(world, tmp_path, 
         "files": [
             f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['lake']}",
             f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
-            f"file:{tmp_path}/checkpoints/landing/{sink.state_path}",
             f"file:{tmp_path}/landing/topics/{movies.POISONED_TOPIC}",
             f"file:{tmp_path}/dead_letters/landing/{sink.state_path}",
             paths[0],

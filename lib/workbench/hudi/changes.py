@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from ..base import LakeError, World, did_you_mean, files
 from ..base.added_columns import DERIVED_COLUMNS
 from ..base.paths import join_uri
-from ..landing.job import topic_id_path
+from ..landing.job import read_progress as landing_progress
 from ..topic import topics, wire
 from ..topic.connect_schema import DECIMAL
 from . import decode, decode_avro, decode_connect, evolution
@@ -431,7 +431,8 @@ class _LandedReader(_Reader):
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
         """Read the landed files that are not in the file list of an earlier batch."""
         # File names contain offsets, so the files of a recreated topic would repeat the old names.
-        topic_id = files.read_text(topic_id_path(self.world, self.source.folder))
+        landed = landing_progress(self.world, self.source.folder)
+        topic_id = landed and landed["topic_id"]
         self._require_topic_id(
             progress,
             topic_id,

@@ -9,8 +9,6 @@ Kafka Connect and removes it here.
 import json
 from typing import Any, Callable, NamedTuple, Optional, TypedDict, Union
 
-from pyspark.sql import SparkSession
-
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
 from ..connect.validation import reject_exposed_secrets
@@ -33,18 +31,14 @@ class ConnectorKind(NamedTuple):
     """The functions of a kind of connector: parse its JSON, run it once, reset its progress."""
 
     parse: Callable[[Config, World], Any]
-    run: Callable[[SparkSession, World, Config], Any]
+    run: Callable[[World, Config], Any]
     reset: Callable[[World, Config], None]
 
 
 # in the order of `run_once`: sources first
 CONNECTOR_KINDS = {
-    "source": ConnectorKind(
-        sources.parse,
-        lambda spark, world, config: polling.poll(world, config),
-        polling.reset_offsets,
-    ),
-    "sink": ConnectorKind(sinks.parse, job.run, job.delete_checkpoint),
+    "source": ConnectorKind(sources.parse, polling.poll, polling.reset_offsets),
+    "sink": ConnectorKind(sinks.parse, job.run, job.reset_progress),
 }
 
 
@@ -108,7 +102,7 @@ def status(world: World, name: str) -> dict[str, Any]:
 
 
 def run_once(
-    spark: SparkSession, world: World, *connector_names: str
+    world: World, *connector_names: str
 ) -> dict[str, Union[polling.Polled, job.LandingCounts]]:
     """Poll once for each source of this runner, then land once for each sink.
 
@@ -116,7 +110,6 @@ def run_once(
     next call runs it again.
 
     Args:
-        spark: the session that the sinks use.
         world: the environment profile.
         *connector_names: the connectors to run; by default all.
 
@@ -139,7 +132,7 @@ def run_once(
                 continue
             state: ConnectorState = {"config": config, "state": "RUNNING", "error": ""}
             try:
-                counts[name] = connector_kind.run(spark, world, {"name": name, **config})
+                counts[name] = connector_kind.run(world, {"name": name, **config})
                 _save_state(world, name, state, config)
             except Exception as e:
                 message = e.message if isinstance(e, WorkbenchError) else repr(e)

@@ -1,8 +1,4 @@
-"""Encode a message as a record of a file: read, transform, select the folder, encode.
-
-This module is pickled by value into Spark tasks. Workers need pandas and pyarrow, as mapInPandas
-does, and for Avro also fastavro.
-"""
+"""Encode a message as a record of a file: read, transform, select the folder, encode."""
 
 from __future__ import annotations
 
@@ -71,7 +67,7 @@ def _to_json_line(value: Any, line: Optional[str]) -> bytes:
 
 @dataclass(frozen=True)
 class AvroContainer:
-    """Avro container files with unchanged records. A schema is (schema id, JSON of the schema)."""
+    """Avro container files with unchanged records. A schema is (schema id, Avro schema)."""
 
     extension = ".avro"
 
@@ -79,11 +75,11 @@ class AvroContainer:
         """Return the function that returns a value unchanged."""
         return lambda value, line: value
 
-    def encode_file(self, schema: tuple[str, str], records: list[Any], name: str) -> bytes:
+    def encode_file(self, schema: tuple[str, Any], records: list[Any], name: str) -> bytes:
         """Return the bytes of a file; the sync marker is a hash of its name."""
         id, avsc = schema
         sync_marker = hashlib.md5(name.encode(), usedforsecurity=False).digest()
-        return encode_container(json.loads(avsc), records, sync_marker, **{SCHEMA_ID_KEY: id})
+        return encode_container(avsc, records, sync_marker, **{SCHEMA_ID_KEY: id})
 
 
 FileFormat = Union[JsonLines, AvroContainer, Parquet]
@@ -107,16 +103,13 @@ class RecordEncoder:
     format: FileFormat
     encoders_by_schema: list[tuple[Any, ValueEncoder]] = field(default_factory=list)
 
-    def encode(
-        self, topic: str, partition: int, value: Optional[bytes], *columns: Any
-    ) -> Optional[EncodedRecord]:
+    def encode(self, topic: str, partition: int, value: Optional[bytes]) -> Optional[EncodedRecord]:
         """Encode a message; return None if it has no payload.
 
         Args:
             topic: name of the topic.
             partition: number of the partition.
             value: value of the message.
-            columns: further columns that the converter needs.
 
         Raises:
             ValueError: the message becomes a dead letter with this reason. No message causes another
@@ -125,7 +118,7 @@ class RecordEncoder:
         if value is None:
             return None
         try:
-            schema, content, line = self.converter.read(value, *columns)
+            schema, content, line = self.converter.read(value)
             if content is None:
                 return None
             if self.sink.transforms:

@@ -1,24 +1,30 @@
 """Converters of message values, JSON and Avro, which work like Connect's converters.
 
 A JSON value contains its schema or none, an Avro value the id of its schema. If a value cannot be
-read, a converter raises ValueError with the reason. This module is pickled by value into Spark
-tasks; Avro requires fastavro there.
+read, a converter raises ValueError with the reason.
 """
 
 from __future__ import annotations
 
 import json
-import platform
 import re
-import sys
 from dataclasses import dataclass, field
-from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Union
+from typing import Any, NamedTuple, NoReturn, Optional, Union
 
+from ..base import LakeError, World
+from ..topic import registry, wire
 from ..topic.avro import Reader, create_reader
 from ..topic.connect_schema import from_avro
 
-# tasks report schema ids with this text, and the landing fetches the schemas (see `parse_unresolved`)
-UNRESOLVED_SCHEMA = "the landing has not fetched schema"
+# Malformed messages may have any number of ids. After this many the registry is not queried any more.
+MAX_UNKNOWN_SCHEMAS = 100
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")  # only Python reads NaN and Infinity
+
+
+DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 class Converted(NamedTuple):
@@ -62,7 +68,7 @@ class JsonConverter:
             raise ValueError("not UTF-8, the text is its base64") from None
         try:
             schema, line = self._split_envelope(text) if self.has_envelope else (None, text)
-            payload = json.loads(line, parse_constant=_reject_constant)
+            payload = DECODER.decode(line)
         except ValueError:
             raise ValueError("malformed JSON") from None
         if self.has_envelope and line is text:
@@ -89,8 +95,7 @@ class JsonConverter:
                 return schema, text[len(prefix) : -1].rstrip()
         start = re.match(r'\s*\{\s*"schema"\s*:\s*', text)
         if start and text.endswith("}"):
-            decoder = json.JSONDecoder(parse_constant=_reject_constant)
-            schema, end = decoder.raw_decode(text, start.end())
+            schema, end = DECODER.raw_decode(text, start.end())
             payload = re.compile(r'\s*,\s*"payload"\s*:\s*').match(text, end)
             if payload:
                 self.last_schema.clear()
@@ -99,96 +104,57 @@ class JsonConverter:
         return None, text
 
 
-def parse_unresolved(error: str) -> set[str]:
-    """Return the schema ids that tasks report as unresolved in the text of an error.
-
-    The text may be truncated. A complete id is followed by a comma or semicolon; an id that is cut
-    off is ignored.
-    """
-    lists = re.findall(rf"{UNRESOLVED_SCHEMA} ([\w ,;-]+)", error)
-    return {*re.findall(r"\w+ [0-9a-f-]+(?=[,;])", " ".join(lists))}
-
-
-def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")  # only Python reads NaN and Infinity
-
-
-@dataclass(frozen=True)
 class AvroConverter:
-    """Reads Avro. The converter carries the schemas, because tasks do not query the registry.
+    """Reads Avro. Each schema is fetched once."""
 
-    Attributes:
-        schemas_by_id: {schema id: JSON of the schema; "null" if the registry has none}.
-        not_avro_reason: reason of a dead letter that is not Avro.
-        unknown_reason: reason of a dead letter with an unknown schema; {} is replaced by the id.
-        use_connect_schema: whether to return the Connect schema, else (id, JSON of the Avro schema).
-        fail_on_unknown: whether a schema id that is not in `schemas_by_id` ends the batch. Otherwise
-            its schema counts as unknown.
-        resolved: {schema id: result of `_resolve`}.
-    """
-
-    schemas_by_id: dict[str, str]
-    not_avro_reason: str
-    unknown_reason: str
-    use_connect_schema: bool
-    fail_on_unknown: bool = True
-    resolved: dict[str, Union[str, tuple[Any, Reader]]] = field(default_factory=dict)
-
-    def require_schemas(self, schemas: Iterable[Optional[str]]) -> None:
-        """Check the schema ids of messages before the messages are read.
-
-        Raises:
-            ConnectionError: schemas are unresolved; the error names at most a hundred. It ends the
-                batch, which is repeated.
-        """
-        unresolved = sorted({id for id in schemas if id is not None} - self.schemas_by_id.keys())
-        if unresolved and self.fail_on_unknown:
-            raise ConnectionError(f"{UNRESOLVED_SCHEMA} {', '.join(unresolved[:100])};")
-
-    def read(self, value: bytes, schema: Optional[str], body: bytes) -> Converted:
-        """Read the value of a message.
+    def __init__(self, world: World, use_connect_schema: bool):
+        """Create a converter for the environment's registry.
 
         Args:
-            value: value of the message.
-            schema: schema id of the message, None if the value is not in the wire format.
-            body: the Avro data of the value.
+            world: the environment profile.
+            use_connect_schema: whether to return the Connect schema, else (id, Avro schema).
+        """
+        self.world, self.use_connect_schema = world, use_connect_schema
+        self._prefix_size = wire.prefix_size(world)
+        self._resolved: dict[bytes, Union[str, tuple[Any, Reader]]] = {}  # by the first bytes
+        self._unknown: set[str] = set()
+
+    def read(self, value: bytes) -> Converted:
+        """Read the value of a message.
 
         Raises:
             ValueError: the value cannot be read.
+            StackError: the registry does not respond.
         """
-        if schema is None:
-            raise ValueError(self.not_avro_reason)
-        if schema not in self.resolved:
-            self.resolved[schema] = self._resolve(schema)
-        resolved = self.resolved[schema]
+        prefix = value[: self._prefix_size]
+        if prefix not in self._resolved:
+            self._resolved[prefix] = self._resolve(value)
+        resolved = self._resolved[prefix]
         if isinstance(resolved, str):
             raise ValueError(resolved)
-        value_schema, read = resolved
+        schema, read = resolved
         try:
-            return Converted(value_schema, read(body), None)
+            return Converted(schema, read(value[self._prefix_size :]), None)
         except ValueError as e:
-            raise ValueError(f"the bytes are not Avro of schema {schema}: {e}") from None
-
-    def _resolve(self, schema: str) -> Union[str, tuple[Any, Reader]]:
-        """Return (schema, reader of its records), or the reason why the records cannot be read.
-
-        Raises:
-            ModuleNotFoundError: the worker's Python has no fastavro. The message is one line, which
-                the landing reports.
-        """
-        try:
-            import fastavro  # noqa: F401
-        except ImportError:
-            raise ModuleNotFoundError(
-                f"landing Avro requires fastavro, which {sys.executable} on {platform.node()} lacks: install it "
-                "on every machine with Spark executors, or ship it with spark.archives"
+            message = wire.parse_wire_format(self.world, value)
+            raise ValueError(
+                f"the bytes are not Avro of schema {message and message.schema}: {e}"
             ) from None
-        text = self.schemas_by_id.get(schema, "null")
+
+    def _resolve(self, value: bytes) -> Union[str, tuple[Any, Reader]]:
+        """Return (schema, reader of its records), or the reason why such messages cannot be read."""
+        message = wire.parse_wire_format(self.world, value)
+        if message is None:
+            return wire.not_avro_reason(self.world)
+        id = message.schema
+        if len(self._unknown) >= MAX_UNKNOWN_SCHEMAS:
+            return f"schema {id} was not requested: the registry has none of {MAX_UNKNOWN_SCHEMAS} others"
         try:
-            avsc = json.loads(text)
+            avsc = registry.find(self.world, message.schema_id, message.id_kind)
             if avsc is None:
-                return self.unknown_reason.format(schema)
+                self._unknown.add(id)
+                return wire.unknown_schema_reason(self.world).format(id)
             read = create_reader(avsc, raw_values=True)
-            return from_avro(avsc) if self.use_connect_schema else (schema, text), read
-        except (ValueError, KeyError, TypeError) as e:
-            return f"schema {schema} cannot be read: {e}"
+            return from_avro(avsc) if self.use_connect_schema else (id, avsc), read
+        except (LakeError, ValueError, KeyError, TypeError) as e:
+            return f"schema {id} cannot be read: {e}"

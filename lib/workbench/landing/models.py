@@ -90,7 +90,7 @@ class ConnectorSettings(Settings):
     value_converter: str = ""
     transforms: str = ""
     tasks_max: Ignored
-    """a run is one process for a source, and one Spark task for each topic partition for a sink"""
+    """a run is one process"""
     SECTIONS = ["key.converter.", "value.converter.", "transforms."]
 
 

@@ -1,7 +1,6 @@
 """The folder of a record: by topic partition or by fields.
 
-Partitioning by fields works like Lenses' PARTITIONBY and Confluent's FieldPartitioner. This module is
-pickled by value into Spark tasks.
+Partitioning by fields works like Lenses' PARTITIONBY and Confluent's FieldPartitioner.
 """
 
 import json

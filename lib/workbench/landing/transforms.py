@@ -1,8 +1,7 @@
 """Single message transforms (SMTs) of Kafka Connect: parse them from JSON, apply them to a message.
 
 The four transforms in models.py are supported, with the semantics of Kafka's implementations.
-Other transforms are rejected. This module is pickled by value into Spark tasks, so it is plain
-Python.
+Other transforms are rejected.
 """
 
 from dataclasses import dataclass, replace

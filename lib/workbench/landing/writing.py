@@ -1,54 +1,16 @@
-"""The part of the landing that runs in Spark tasks: write messages to files and dead letters.
-
-The module is pickled by value into the tasks, with all modules of this package that it uses. There
-it imports only pandas and pyarrow.
-"""
+"""The files of a topic partition: which record a file has, and when it is closed."""
 
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional
+from typing import Any, Callable, Iterable, Optional
 
-from ..base.files import open_filesystem, write_bytes
-from ..base.paths import join_uri
-from .messages import AvroConverter
+from ..base import LakeError
+from ..topic.topics import Message
+from .formats import EncodedRecord, RecordEncoder
 
-if TYPE_CHECKING:
-    import pandas
-
-    from .formats import EncodedRecord, RecordEncoder
-
-COUNTERS = ("messages", "records", "tombstones", "dead_letters", "objects", "bytes")
-BatchFunction = Callable[[Iterable["pandas.DataFrame"]], Iterable["pandas.DataFrame"]]
-
-
-def landing_task(encoder: RecordEncoder, target: str, dead_letters_uri: str) -> BatchFunction:
-    """Return the function for mapInPandas that writes the files and yields one row of COUNTERS.
-
-    Args:
-        encoder: encodes the messages.
-        target: URI of the folder for the files.
-        dead_letters_uri: URI of the folder for the dead letters.
-    """
-    return pickle_by_value(_land, encoder, target, dead_letters_uri)
-
-
-def pickle_by_value(function: Callable[..., Any], *arguments: Any) -> BatchFunction:
-    """Return a function for mapInPandas that calls `function` with these arguments and the batches.
-
-    The function is pickled by value, with all modules of this package that it uses, because remote
-    workers do not have the package.
-    """
-    from pyspark import cloudpickle
-
-    import workbench
-
-    register: Callable[[Any], None] = cloudpickle.register_pickle_by_value
-    register(workbench)
-    return partial(function, *arguments)
+DeadLetter = tuple[Message, str]  # a message, and the reason why it is not landed
 
 
 @dataclass
@@ -61,8 +23,8 @@ class OpenFile:
 
 
 @dataclass
-class PartitionWriter:
-    """Writes the files of a topic partition that are closed at the same time.
+class FileGroup:
+    """The files of a topic partition that are closed at the same time.
 
     For Confluent's sink these are all files of the partition (TopicPartitionWriter), for Lenses' sink
     the files of one folder.
@@ -105,65 +67,73 @@ class PartitionWriter:
         self.record_count = 0
 
 
-def _land(
-    encoder: RecordEncoder,
-    target: str,
-    dead_letters_uri: str,
-    batches: Iterable[pandas.DataFrame],
-) -> Iterator[pandas.DataFrame]:
-    import pandas
+def write_files(
+    messages: Iterable[Message], encoder: RecordEncoder, write: Callable[[str, bytes], None]
+) -> tuple[dict[str, int], list[DeadLetter]]:
+    """Write the messages of one topic partition to files.
 
-    sink, counts = encoder.sink, dict.fromkeys(COUNTERS, 0)
-    filesystem, root = open_filesystem(target)
-    writers: dict[tuple[str, int, str], PartitionWriter] = {}
-    dead_letters: list[dict[str, Any]] = []
+    The names of the files depend only on the offset of the first message, so that a repeated call
+    overwrites them.
 
-    def write(path: str, data: bytes) -> None:
-        write_bytes(filesystem, join_uri(root, path), data)
-        counts["objects"] += 1
-        counts["bytes"] += len(data)
+    Args:
+        messages: the messages, in the order of their offsets.
+        encoder: encodes the messages.
+        write: writes a file; takes its path in the sink's folder and its bytes.
 
-    for frame in batches:
-        counts["messages"] += len(frame)
-        if isinstance(encoder.converter, AvroConverter):
-            encoder.converter.require_schemas(frame["schema"])
-        for topic, partition, offset, has_key, value, *columns in frame.itertuples(
-            index=False, name=None
-        ):
-            try:
-                if value is None and not has_key:
-                    raise ValueError("no value and no key")
-                record = encoder.encode(topic, partition, value, *columns)
-            except ValueError as e:
-                position = {"topic": topic, "partition": partition, "offset": offset}
-                dead_letters.append({"reason": str(e), **position, "text": _payload_text(value)})
-                continue
-            if record is None:
-                if sink.fail_on_null:
-                    raise RuntimeError(
-                        f"the message at offset {offset} of {topic}, partition {partition}, has no value, and "
-                        "behavior.on.null.values is fail"
-                    )
-                counts["tombstones"] += 1
-                continue
-            counts["records"] += 1
-            key = (topic, partition, "" if sink.is_confluent else record.folder)
-            if key not in writers:
-                writers[key] = PartitionWriter(encoder, write, topic, partition)
-            writers[key].add(offset, record)
-    for writer in writers.values():
-        writer.close()
-    _write_dead_letters(dead_letters_uri, dead_letters)
-    counts["dead_letters"] = len(dead_letters)
-    yield pandas.DataFrame([counts])
+    Returns:
+        ({"messages", "records", "tombstones", "dead_letters": count}, dead letters).
+
+    Raises:
+        LakeError: a message has no value, and the sink fails then.
+    """
+    sink = encoder.sink
+    groups: dict[str, FileGroup] = {}
+    dead_letters: list[DeadLetter] = []
+    count = records = 0
+    for message in messages:
+        count += 1
+        value = message.value()
+        try:
+            if value is None and message.key() is None:
+                raise ValueError("no value and no key")
+            record = encoder.encode(message.topic(), message.partition(), value)
+        except ValueError as e:
+            dead_letters.append((message, str(e)))
+            continue
+        if record is None:
+            if sink.fail_on_null:
+                raise _null_error(message)
+            continue
+        records += 1
+        name = "" if sink.is_confluent else record.folder
+        if name not in groups:
+            groups[name] = FileGroup(encoder, write, message.topic(), message.partition())
+        groups[name].add(message.offset(), record)
+    for group in groups.values():
+        group.close()
+    tombstones = count - records - len(dead_letters)
+    counts = {"messages": count, "records": records, "tombstones": tombstones}
+    return {**counts, "dead_letters": len(dead_letters)}, dead_letters
 
 
-def _write_dead_letters(uri: str, dead_letters: list[dict[str, Any]]) -> None:
-    if dead_letters:
-        filesystem, root = open_filesystem(uri)
-        name = "{topic}-{partition}-{offset:020d}.json".format(**dead_letters[0])
-        lines = "".join(json.dumps(dead_letter) + "\n" for dead_letter in dead_letters)
-        write_bytes(filesystem, join_uri(root, name), lines.encode())
+def _null_error(message: Message) -> LakeError:
+    return LakeError(
+        f"the message at offset {message.offset()} of {message.topic()}, partition {message.partition()}, has "
+        "no value, and behavior.on.null.values is fail",
+        hint="behavior.on.null.values=ignore leaves such messages out",
+    )
+
+
+def dead_letter_line(dead_letter: DeadLetter) -> dict[str, Any]:
+    """Return a dead letter with the columns of spark.batch.DEAD_LETTER_COLUMNS."""
+    message, reason = dead_letter
+    return {
+        "reason": reason,
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "text": _payload_text(message.value()),
+    }
 
 
 def _payload_text(value: Optional[bytes]) -> Optional[str]:

@@ -30,10 +30,6 @@ from .settings import hudi_conf, session_conf
 # Limit of the metadata of a gRPC response, in bytes. It contains Java's stack trace
 # (conf/spark-defaults.conf).
 CHANNEL_OPTIONS = [("grpc.max_metadata_size", 256 << 10)]
-PYTHON_MISMATCH = re.compile(
-    r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version \((\d+), (\d+)\) "
-    r"than that in driver ([\d.]+),"
-)
 STACKTRACE_MARKER = "JVM stacktrace:"  # precedes the stack trace in the text of an error
 # Errors of a server that is shutting down.
 SHUTDOWN_ERRORS = re.compile("StatusCode.CANCELLED|NullPointerException|RejectedExecutionException")
@@ -303,7 +299,7 @@ def translate_errors(
         kafka_world: the world whose Kafka the block uses, if any.
 
     Raises:
-        StackError: Spark or Kafka is down; or Spark's workers run another version of Python.
+        StackError: Spark or Kafka is down.
         LakeError: any other error, with its innermost cause. A WorkbenchError is not translated.
     """
     # checked first, because the client itself retries a dead server for ten minutes
@@ -322,7 +318,6 @@ def translate_errors(
             error = stack.service_down_error(kafka_world, "kafka", kafka_world.kafka.bootstrap)
         if not error and (is_session_lost(e) or unreachable_reason(spark) or _end_reason(spark)):
             error = session_lost_error(spark, f"{location}: {cause}")
-        error = error or _python_mismatch_error(str(e), location)
         error = error or _server_lost_error(spark, str(e))
         error = error or LakeError(f"{message}: {cause}", location=location, hint=hint)
         raise error from e
@@ -353,25 +348,6 @@ def _interrupt_when_kafka_lost(world: Optional[World], spark: SparkSession) -> I
     finally:
         stop_event.set()
         thread.join()
-
-
-def _python_mismatch_error(text: str, location: str) -> Optional[StackError]:
-    """Return the error for a Python function that Spark's workers rejected because of its version.
-
-    None for any other error.
-    """
-    match = PYTHON_MISMATCH.search(text)
-    if not match:
-        return None
-    worker, driver = f"{match[1]}.{match[2]}", match[3]
-    return StackError(
-        f"Spark's workers run Python {worker}, and this process {driver}: "
-        "they cannot run its functions",
-        location=location,
-        expected=f"Python {worker} on both sides",
-        hint=f"run it with Python {worker}; queries and an ingest contain no Python function, and "
-        'run from here, too (deploy/README.md, "Inside the network")',
-    )
 
 
 def innermost_cause(text: str) -> str:

@@ -12,7 +12,7 @@ import base64
 import contextlib
 import json
 import re
-from typing import Any, Callable, Collection, Iterable, NamedTuple, Optional, Union
+from typing import Any, Callable, Collection, Iterable, NamedTuple, Optional, Sequence, Union
 
 import pandas
 
@@ -430,6 +430,30 @@ def publish(
             hint="the files in this folder have their text, or the text as base64",
         )
     return len(records)
+
+
+def publish_messages(
+    world: World,
+    topic: str,
+    dead_letters: Sequence[tuple[topics.Message, str]],
+    connector: str,
+    worker_class: str,
+) -> None:
+    """Publish messages that could not be read to a dead-letter topic, which is created if it is missing.
+
+    Args:
+        world: the environment profile.
+        topic: name of the dead-letter topic.
+        dead_letters: each message, with the reason.
+        connector: name of the job, for the headers.
+        worker_class: name of the function that runs the job, for the headers.
+    """
+    if dead_letters:
+        topics.create(world, topic, **TOPIC_SETTINGS)
+        records = [
+            to_record(message, connector, worker_class, reason) for message, reason in dead_letters
+        ]
+        topics.produce(world, topic, records, **PRODUCER_SETTINGS)
 
 
 def to_record(message: topics.Message, connector: str, worker_class: str, reason: str) -> Record:

@@ -79,6 +79,12 @@ class WireMessage:
         return f"{self.id_kind} {self.schema_id}"
 
 
+def prefix_size(world: World) -> int:
+    """Return the number of bytes before the Avro data of a message: magic bytes and schema id."""
+    magic, size, _ = WIRE_FORMATS[world.registry.wire]
+    return len(magic) + size
+
+
 def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
     """Return the parts of a message's value, None if it is not in the wire format."""
     magic, size, kind = WIRE_FORMATS[world.registry.wire]

@@ -17,7 +17,6 @@ from ..checks import check
 from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
 from ..source.names import identifier
-from ..spark import session
 from ..spark.batch import read_dead_letters
 from ..topic import registry, topics
 from .capture import Capture, CaptureSet
@@ -137,7 +136,7 @@ class CaptureFlow(CaptureSet):
         for connector in self.deployed_connectors:
             landing.apply(world, connector, self.config(world, connector))
         if self.polled:
-            landing.run_once(session(world), world, *self.deployed_connectors)
+            landing.run_once(world, *self.deployed_connectors)
         counts = {}
         for capture in self.captures:
             topic, rows = self.topic(world, capture.name), self.count(world, capture.name)
@@ -219,7 +218,7 @@ class CaptureFlow(CaptureSet):
             LakeError: a message could not be landed, and its sink has no DLQ topic.
         """
         for config in (self.config(world, name) for name in self.sinks):
-            landing.run(spark, world, config)
+            landing.run(world, config)
             sink = landing.parse(config)
             uri = landing.dead_letters_path(world, sink)
             # with a DLQ topic, that topic has them

@@ -140,7 +140,7 @@ def recapture(world: World, flow: str) -> None:
     storage = {each: tables.storage(at, declared, each) for each in declared.sources}
     _deploy(at, captured, renewed.tables)
     if declared.poll:
-        landing.run_once(session(at), at, *captured.deployed_connectors)
+        landing.run_once(at, *captured.deployed_connectors)
     for own in renewed.tables:
         _rehearse(at, captured, own)
     for table in captured.tables(at):

@@ -243,7 +243,7 @@ class OwnFlow(CaptureFlow):
         """
         files.require_finished(self.name, files.declaration(self.name), self.continued)
         if self.polled:
-            landing.run_once(spark, world, *self.deployed_connectors)
+            landing.run_once(world, *self.deployed_connectors)
         elif reason := connect.failure(world, self.connector):
             raise ConnectorError(
                 f"no changes arrive from connector {self.connector}: {reason}",
