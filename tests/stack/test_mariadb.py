@@ -13,7 +13,6 @@ from workbench.base import files, secrets
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
 from workbench.source import loading, mariadb
-from workbench.source.databases import MARIADB
 from workbench.stack import process
 from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
@@ -556,7 +555,7 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
         (Capture(MOVIES, "movie_id", "movies_source", format="avro"),),
         database="sampledatabase",
         watermark=False,
-        db=MARIADB,
+        db=mariadb,
     )
     walkthrough = Walkthrough(
         "70_movies",

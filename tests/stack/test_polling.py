@@ -41,7 +41,7 @@ class Lab:
         reader = self.world.postgres.replication_user
         self.sql(f"CREATE TABLE ${name} ({columns})", f"GRANT SELECT ON ${name} TO {reader}")
 
-    def config(self, mode="timestamp", **settings):
+    def config(self, **settings):
         pg, filled = self.world.postgres, connect.placeholders(self.world)
         config = {
             "name": f"{self.prefix}{len(self.configs)}",
@@ -50,10 +50,9 @@ class Lab:
             "connection.user": filled["database_user"],
             "connection.password": filled["password_reference"],
             "topic.prefix": f"{self.prefix}{len(self.configs)}.",
-            "mode": mode,
+            "mode": "timestamp",
+            "timestamp.column.name": "at",
             "table.whitelist": f"{self.prefix}t",
-            **({"timestamp.column.name": "at"} if "timestamp" in mode else {}),
-            **({"incrementing.column.name": "id"} if "incrementing" in mode else {}),
             **{
                 key.replace("_", "."): value.replace("$", self.prefix)
                 for key, value in settings.items()
@@ -142,35 +141,16 @@ def test_by_timestamp_an_update_comes_again_and_what_happens_between_two_polls_d
     assert len(lab.ids(config)) == 250
 
 
-def test_by_number_updates_are_not_seen(lab):
-    lab.table(ROWS)
-    lab.sql("INSERT INTO $t VALUES (1), (3)")
-    config = lab.config("incrementing")
-    assert lab.ids(config) == [1, 3]
-    lab.sql(LATER.format("x", 1), "INSERT INTO $t VALUES (2), (4)")
-    assert lab.ids(config) == [4]
-
-
-def test_of_one_time_those_that_came_later_are_told_by_their_numbers(lab):
+def test_a_row_that_gets_the_last_polled_time_is_lost(lab):
     lab.table(ROWS)
     moment = datetime.datetime(2021, 8, 9, 14, 10, 29, 126001)
     lab.sql(f"INSERT INTO $t VALUES (1, '', '{moment}'), (2, '', '{moment}')")
-    both, by_time = lab.config("timestamp+incrementing"), lab.config()
-    assert lab.ids(both) == [1, 2] and sorted(lab.ids(by_time)) == [1, 2]
+    config = lab.config()
+    assert sorted(lab.ids(config)) == [1, 2]
     lab.sql(f"INSERT INTO $t VALUES (3, '', '{moment}')")
-    assert lab.ids(both) == [3]
-    assert lab.ids(by_time) == [], "the published condition, later than the last: lost"
+    assert lab.ids(config) == [], "the published condition: later than the last"
     lab.sql(f"UPDATE $t SET at = '{moment + datetime.timedelta(microseconds=1)}' WHERE id = 1")
-    assert lab.ids(both) == lab.ids(by_time) == [1], (
-        "kept to the microsecond, which a message does not have"
-    )
-
-
-def test_in_bulk_all_comes_each_time_also_without_a_key(lab):
-    lab.table("id int, text text")
-    lab.sql("INSERT INTO $t VALUES (1, 'x'), (1, 'x'), (NULL, NULL)")
-    config = lab.config("bulk")
-    assert len(lab.poll(config)) == 3 and len(lab.poll(config)) == 3
+    assert lab.ids(config) == [1], "kept to the microsecond, which a message does not have"
 
 
 def test_of_two_times_a_query_takes_the_first(lab):
@@ -255,13 +235,16 @@ def test_types_are_the_connectors_and_the_bytes_those_of_its_converter(lab):
         "t timestamp": ("infinity", 9223372036825200000),
         "u oid": (4294967295, 4294967295),
     }
-    lab.table(", ".join(["id int PRIMARY KEY", *columns]))
+    lab.table(", ".join(["id int PRIMARY KEY, at timestamp NOT NULL DEFAULT now()", *columns]))
     marks = ", ".join("%s" for _ in columns)
     given = [value for value, _ in columns.values()]
-    postgres.execute(lab.world, f"INSERT INTO {lab.prefix}t VALUES (1, {marks})", given, DATABASE)
+    postgres.execute(
+        lab.world, f"INSERT INTO {lab.prefix}t VALUES (1, DEFAULT, {marks})", given, DATABASE
+    )
     lab.sql("INSERT INTO $t (id) VALUES (2)")
-    config = lab.config("bulk")
+    config = lab.config()
     full, empty = lab.poll(config)
+    assert full.pop("at") <= empty.pop("at")
     expected = {name.split()[0]: value for name, (_, value) in columns.items()}
     assert full == {**expected, "id": 1, "m": base64.b64encode(b"\x01" * 90).decode()}
     assert empty == {**dict.fromkeys(expected), "id": 2}
@@ -278,7 +261,7 @@ def test_types_are_the_connectors_and_the_bytes_those_of_its_converter(lab):
     assert types == ["int16", "int32", "int64", "float", "double", "boolean", "string"]
     logical = [named[n]["name"].rsplit(".", 1)[1] for n in "ijklr"]
     assert logical == ["Date", "Time", "Timestamp", "Timestamp", "Decimal"]
-    assert [row["r"] for row in lab.poll(lab.config("bulk", numeric_mapping="best_fit"))] == [
+    assert [row["r"] for row in lab.poll(lab.config(numeric_mapping="best_fit"))] == [
         -12.5,
         None,
     ]
@@ -421,7 +404,7 @@ while True:
 def test_the_poller_killed_at_twenty_random_moments(lab, tmp_path):
     """Nothing is lost, whatever it was doing."""
     lab.table(ROWS)
-    config, seed = lab.config("timestamp+incrementing"), random.randrange(10**6)
+    config, seed = lab.config(), random.randrange(10**6)
     (tmp_path / "c.json").write_text(json.dumps(config))
     moments = random.Random(seed)
     for kill in range(20):

@@ -20,8 +20,7 @@ from workbench.cli.main import app
 from workbench.connect import configs
 from workbench.landing import sources
 from workbench.operate.observe import FlowReader
-from workbench.source import readiness
-from workbench.source.databases import POSTGRESQL
+from workbench.source import postgres, readiness
 from workbench.source.names import length_problem
 from workbench.walkthroughs import own, resources
 from workbench.walkthroughs.own import capturing, checking, files, values
@@ -369,14 +368,16 @@ def test_a_table_that_was_created_anew_is_a_problem_of_its_own(world, monkeypatc
     flow, at = own.load(world, "bikes").flow, world.source("bikes")
     asked = []
 
+    changed = pandas.DataFrame({"name": ["public.trips", "public.visits"], "n": [0, 0]})
+
     def query(at, statement, values, database):
+        if values[-1] != [5, 7]:
+            return changed
         asked.append(values)
         return pandas.DataFrame({"name": ["public.visits"]})
 
-    monkeypatch.setattr(POSTGRESQL, "query", query)
-    changed = pandas.DataFrame({"name": ["public.trips", "public.visits"], "n": [0, 0]})
+    monkeypatch.setattr(postgres, "query", query)
     published = pandas.DataFrame({"publication": [], "table": []})
-    monkeypatch.setattr("workbench.operate.observe.postgres.query", lambda *args: changed)
     monkeypatch.setattr("workbench.operate.observe.postgres.publications", lambda *args: published)
     replaced, unpublished = FlowReader("bikes", at, flow)._observe_source()
     assert asked == [[["public.trips", "public.visits"], [5, 7]]]
@@ -592,9 +593,9 @@ def test_the_users_tables_are_never_removed(world, monkeypatch):
     def fail(*args, **values):
         raise AssertionError("a statement that could change the source")
 
-    monkeypatch.setattr(POSTGRESQL, "execute", fail)
-    monkeypatch.setattr(POSTGRESQL, "existing_tables", lambda world, names, database: [*names])
-    monkeypatch.setattr(POSTGRESQL, "databases", lambda world: ["bikes"])
+    monkeypatch.setattr(postgres, "execute", fail)
+    monkeypatch.setattr(postgres, "existing_tables", lambda world, names, database: [*names])
+    monkeypatch.setattr(postgres, "databases", lambda world: ["bikes"])
     monkeypatch.setattr(resources.postgres, "drop_publication", lambda *args: None)
     kinds = [k for k in resources.KINDS if k.title == resources.SOURCE_TABLES]
     for kind in kinds:

@@ -15,8 +15,7 @@ from workbench.base.errors import (
     SourceError,
     WorkbenchError,
 )
-from workbench.source import postgres
-from workbench.source.databases import MARIADB, PostgreSQL
+from workbench.source import mariadb, postgres
 from workbench.walkthroughs import (
     baseline,
     log_based,
@@ -368,9 +367,7 @@ def test_restored_tables_are_read_from_their_earlier_source(world, monkeypatch):
 
 def test_a_walkthrough_without_publication_drops_none(world, monkeypatch):
     calls = []
-    monkeypatch.setattr(
-        PostgreSQL, "create_database", staticmethod(lambda *_: calls.append("database"))
-    )
+    monkeypatch.setattr(postgres, "create_database", lambda *_: calls.append("database"))
     monkeypatch.setattr(
         postgres, "drop_publication", lambda _, name, __: calls.append(f"drop {name!r}")
     )
@@ -407,7 +404,7 @@ def test_the_topics_are_those_of_tables_connectors_and_heartbeats(
 
 
 def test_topics_of_a_source_without_baseline_do_not_restart(world):
-    assert movies.flow.db is MARIADB
+    assert movies.flow.db is mariadb
     assert not movies.walkthrough._restore_source(world)
 
 
@@ -452,14 +449,14 @@ def test_the_change_log_as_of_a_position():
 
 def test_a_change_of_no_row_is_an_error(world, monkeypatch):
     monkeypatch.setattr(flows.topics, "end_offsets", lambda *_: {0: 5})
-    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_: 0))
+    monkeypatch.setattr(postgres, "execute", lambda *_: 0)
     monkeypatch.setattr(
         flows.topics, "wait_for_messages", lambda *_, **__: pytest.fail("waited for nothing")
     )
     with pytest.raises(SourceError, match="no row of artists was changed"):
         museum.flow.change(world, "artists", 7, name="x")
     waited = []
-    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_: 3))
+    monkeypatch.setattr(postgres, "execute", lambda *_: 3)
     monkeypatch.setattr(flows.topics, "wait_for_messages", lambda *a, **__: waited.append(a[2]))
     assert museum.flow.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [
         5 + 3 * 2
@@ -468,8 +465,8 @@ def test_a_change_of_no_row_is_an_error(world, monkeypatch):
 
 def test_the_changes_of_a_large_table_are_waited_for_longer(world, monkeypatch):
     waited = {}
-    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_, **__: 1))
-    monkeypatch.setattr(PostgreSQL, "log_position", staticmethod(lambda *_: "0/1"))
+    monkeypatch.setattr(postgres, "execute", lambda *_, **__: 1)
+    monkeypatch.setattr(postgres, "log_position", lambda *_: "0/1")
     monkeypatch.setattr(CaptureFlow, "count", lambda *_: 1_000_000)
     monkeypatch.setattr(
         flows, "wait_until", lambda _, what, timeout, **__: waited.update({what: timeout})
@@ -495,7 +492,7 @@ def test_a_row_is_changed_and_deleted_by_a_key_of_several_columns(world, monkeyp
 
     monkeypatch.setattr(flows.topics, "end_offsets", lambda *_: {0: 5})
     monkeypatch.setattr(flows.topics, "wait_for_messages", lambda *_, **__: 0)
-    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(execute))
+    monkeypatch.setattr(postgres, "execute", execute)
     two_keys.change(world, "artists", ("Ada", 7), gender="f")
     two_keys.delete(world, "artists", ("Ada", 7))
     museum.flow.delete(world, "artists", 7)
@@ -528,8 +525,8 @@ def test_an_empty_table_is_captured_when_its_topic_has_a_delete_for_each_row(
     monkeypatch.setattr(flows.topics, "names", lambda *_: [] if messages is None else [topic])
     frame = pd.DataFrame(messages or [], columns=["key", "value"], dtype=object)
     monkeypatch.setattr(flows.topics, "read", lambda *_: frame)
-    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_, **__: 0))
-    monkeypatch.setattr(PostgreSQL, "log_position", staticmethod(lambda *_: "0/5"))
+    monkeypatch.setattr(postgres, "execute", lambda *_, **__: 0)
+    monkeypatch.setattr(postgres, "log_position", lambda *_: "0/5")
     monkeypatch.setattr(CaptureFlow, "count", lambda *_: 0)
     monkeypatch.setattr(flows, "wait_until", lambda done, *_, **__: outcomes.append(done()))
     outbox.flow.wait_until_captured(world)
@@ -545,8 +542,8 @@ def test_a_row_that_an_empty_table_gets_meanwhile_is_the_watermark(world, monkey
     monkeypatch.setattr(CaptureFlow, "_has_deletes_only", lambda *_: False)
     monkeypatch.setattr(CaptureFlow, "_last_captured_position", lambda *_: 5)
     monkeypatch.setattr(CaptureFlow, "count", lambda *_: 0)
-    monkeypatch.setattr(PostgreSQL, "execute", staticmethod(lambda *_, **__: changed.pop()))
-    monkeypatch.setattr(PostgreSQL, "log_position", staticmethod(lambda *_: "0/5"))
+    monkeypatch.setattr(postgres, "execute", lambda *_, **__: changed.pop())
+    monkeypatch.setattr(postgres, "log_position", lambda *_: "0/5")
     monkeypatch.setattr(flows, "wait_until", wait_until)
     outbox.flow.wait_until_captured(world)
     assert outcomes == [False, True]
@@ -569,7 +566,7 @@ def sync_table(monkeypatch, tmp_path):
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))
             files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
-        monkeypatch.setattr(PostgreSQL, "log_position", staticmethod(lambda *_: "0/0"))
+        monkeypatch.setattr(postgres, "log_position", lambda *_: "0/0")
         monkeypatch.setattr(
             flows,
             "last_ingest_commit",

@@ -121,14 +121,13 @@ def _drop_replication_objects(world: str) -> None:
     """Drop this world's replication slots and publications, if its databases can be reached."""
     from .. import walkthroughs
     from ..source import postgres
-    from ..source.databases import SlotDatabase
 
     try:
         loaded = open_world(world)
         existing = postgres.databases(loaded)
         for flow in [each.flow for each in walkthroughs.ALL if each.flow]:
             database = flow.database or loaded.postgres.database
-            if not isinstance(flow.db, SlotDatabase) or database not in existing:
+            if flow.db is not postgres or database not in existing:
                 continue
             for slot in postgres.connector_slots(loaded, flow.database):
                 postgres.drop_slot(loaded, slot, flow.database)

@@ -257,10 +257,8 @@ class JdbcSource(ConnectorSettings):
     """a reference that the Connect worker resolves"""
     topic_prefix: str = Field(pattern="^[A-Za-z0-9_.-]+$")
     """the prefix of a topic's name; for a query the whole name"""
-    mode: Literal["bulk", "incrementing", "timestamp", "timestamp+incrementing"]
-    timestamp_column_name: str = Field("", pattern="^[^,]*$")
-    """the name of one column"""
-    incrementing_column_name: str = Field("", pattern="^[^,]*$")
+    mode: Literal["timestamp"]
+    timestamp_column_name: str = Field(pattern="^[^,]+$")
     """the name of one column"""
     table_whitelist: List[str] = ()
     query: str = ""

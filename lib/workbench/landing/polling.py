@@ -22,8 +22,7 @@ from psycopg import sql
 
 from ..base import LakeError, SourceError, World, did_you_mean, files
 from ..base.paths import join_uri
-from ..source.databases import POSTGRESQL, PolledDatabase
-from ..source.snapshot import Snapshot
+from ..source.snapshot import Snapshot, open_snapshot
 from ..topic import topics
 from . import transforms
 from .sources import Source, connect_field, parse, topic_name
@@ -41,8 +40,7 @@ class Polled:
     Attributes:
         messages: number of messages.
         statements: the SQL statement of the poll.
-        null_key_rows: number of rows that no poll reads, because a timestamp or incrementing column
-            is null.
+        null_key_rows: number of rows that no poll reads, because their timestamp is null.
     """
 
     messages: dict[str, int] = field(default_factory=dict)
@@ -53,8 +51,7 @@ class Polled:
         """Return the result in one line."""
         by_topic = ", ".join(f"{topic} {n:,}" for topic, n in self.messages.items())
         missed = [
-            f"; {n:,} more are never polled, because a column of the polling mode is null in them "
-            f"({topic})"
+            f"; {n:,} more are never polled, because their timestamp is null ({topic})"
             for topic, n in self.null_key_rows.items()
             if n
         ]
@@ -68,13 +65,12 @@ class TableColumns(NamedTuple):
     values: sql.Composed
 
 
-def poll(world: World, config: dict[str, str], database: PolledDatabase = POSTGRESQL) -> Polled:
+def poll(world: World, config: dict[str, str]) -> Polled:
     """Produce the new rows of the tables, or of the query, of a JDBC source.
 
     Args:
         world: the environment profile.
         config: the source connector's JSON (see connect.config).
-        database: the kind of database that is polled.
 
     Raises:
         ConnectorError: a setting is not supported.
@@ -83,20 +79,21 @@ def poll(world: World, config: dict[str, str], database: PolledDatabase = POSTGR
         LakeError: another poll of this connector is running, or a row cannot be encoded.
         StackError: Kafka does not accept the messages. The next poll produces them again.
     """
-    source, polled = parse(config, world, database), Polled()
+    source, polled = parse(config, world), Polled()
     path = _offsets_path(world, source)
-    with _poll_lock(world, source), database.snapshot(world, source.database) as snapshot:
+    with _poll_lock(world, source), open_snapshot(world, source.database) as snapshot:
         end = snapshot.time(source.settings.timestamp_delay_interval_ms)
-        # {table ("" for a query): {"timestamp": …, "incrementing": …}}; this poll reads later rows
+        # {table ("" for a query): {"timestamp": …}}; this poll reads later rows
         offsets = json.loads(files.read_text(path) or "{}")
         columns = {table: _describe_columns(snapshot, source, table) for table in source.tables}
         for table, (schema, values) in columns.items():
             started, topic = time.monotonic(), topic_name(config, table)
-            statement = source.statement(table, offsets.get(table, {}), end)
+            last = offsets.get(table, {"timestamp": "-infinity"})["timestamp"]
+            statement = source.statement(table, last, end)
             summary = snapshot.summarize(
                 statement,
                 source.select_all(table),
-                [*source.offset_columns.values()],
+                source.settings.timestamp_column_name,
                 count_nulls=not table or not source.settings.validate_non_null,
             )
             topics.create(world, topic)
@@ -105,7 +102,7 @@ def poll(world: World, config: dict[str, str], database: PolledDatabase = POSTGR
                 rows = snapshot.json_rows(query, source.settings.batch_max_rows)
                 messages = (_encode_row(path, text, topic, schema, source) for text in rows)
                 topics.produce(world, topic, messages)
-                offsets[table] = dict(zip(source.offset_columns, summary.last))
+                offsets[table] = {"timestamp": summary.last}
                 files.write_text(path, json.dumps(offsets, indent=1))
             polled.messages[topic] = summary.rows
             polled.statements[topic] = statement.as_string(None)
@@ -120,15 +117,13 @@ def poll(world: World, config: dict[str, str], database: PolledDatabase = POSTGR
     return polled
 
 
-def reset_offsets(
-    world: World, config: dict[str, str], database: PolledDatabase = POSTGRESQL
-) -> None:
+def reset_offsets(world: World, config: dict[str, str]) -> None:
     """Delete the offsets, so that the next poll starts from the beginning.
 
     Raises:
         LakeError: a poll of this connector is running.
     """
-    source = parse(config, world, database)
+    source = parse(config, world)
     with _poll_lock(world, source):
         files.remove(_offsets_path(world, source))
 
@@ -171,18 +166,18 @@ def _describe_columns(snapshot: Snapshot, source: Source, table: str) -> TableCo
             expected="types that Connect supports; the connector silently skips other columns",
             hint="poll a query that names the columns, and casts these",
         )
-    for key, name in source.offset_columns.items():
-        if name not in fields:
-            raise SourceError(
-                f"there is no column {name}", location=location, expected=did_you_mean(name, fields)
-            )
-        if table and source.settings.validate_non_null and described[name].optional:
-            raise SourceError(
-                f"{name} may be null: a row with a null there would never be polled",
-                location=location,
-                expected=f"a NOT NULL column for {key}.column.name",
-                hint="ALTER TABLE … SET NOT NULL; or set validate.non.null=false, and such rows are counted",
-            )
+    name = source.settings.timestamp_column_name
+    if name not in fields:
+        raise SourceError(
+            f"there is no column {name}", location=location, expected=did_you_mean(name, fields)
+        )
+    if table and source.settings.validate_non_null and described[name].optional:
+        raise SourceError(
+            f"{name} may be null: a row with a null there would never be polled",
+            location=location,
+            expected="a NOT NULL column for timestamp.column.name",
+            hint="ALTER TABLE … SET NOT NULL; or set validate.non.null=false, and such rows are counted",
+        )
     schema = {"type": "struct", "fields": [*fields.values()], "optional": False}
     if table:
         schema["name"] = table.rpartition(".")[2]

@@ -13,7 +13,6 @@ from typing import Any, Optional
 from psycopg import sql
 
 from ..base import ConnectorError, World, yaml_files
-from ..source.databases import POSTGRESQL, PolledDatabase
 from ..source.names import identifier
 from ..source.snapshot import Column
 from . import models, transforms
@@ -21,16 +20,8 @@ from .models import JDBC as JDBC
 from .settings import ConnectorConfig
 
 COLUMN_TYPES = yaml_files.load(Path(__file__).with_name("column_types.yaml"))
-# {mode: condition of a poll: the rows after those of the last poll and before the end of this one}
-CONDITIONS = {
-    "bulk": "",
-    "incrementing": " WHERE {incrementing} > {last_incrementing} ORDER BY {incrementing} ASC",
-    "timestamp": " WHERE {timestamp} > {last_timestamp} AND {timestamp} < {end} ORDER BY {timestamp} ASC",
-    "timestamp+incrementing": " WHERE {timestamp} < {end} AND ({timestamp},{incrementing}) > "
-    "({last_timestamp},{last_incrementing}) ORDER BY {timestamp},{incrementing} ASC",
-}
-# {offset: start of the first poll, exclusive}
-INITIAL_OFFSETS = {"timestamp": "-infinity", "incrementing": "-1"}
+# the rows after those of the last poll and before the end of this one
+CONDITION = " WHERE {timestamp} > {last} AND {timestamp} < {end} ORDER BY {timestamp} ASC"
 # {number of decimal digits: bits of the smallest integer type for them}
 INT_BITS = {2: 8, 4: 16, 9: 32, 18: 64}
 
@@ -58,14 +49,6 @@ class Source:
     numeric_key: bool
     numeric_value: bool
 
-    @property
-    def offset_columns(self) -> dict[str, str]:
-        """The columns of the mode, {"timestamp" or "incrementing": column}; empty for mode bulk."""
-        timestamp = self.settings.timestamp_column_name
-        incrementing = self.settings.incrementing_column_name
-        columns = {"timestamp": timestamp, "incrementing": incrementing}
-        return {key: name for key, name in columns.items() if name}
-
     def select_all(self, table: str) -> sql.Composable:
         """Return the SELECT for all rows of a table, or of the query if `table` is empty.
 
@@ -76,31 +59,30 @@ class Source:
         # the query may end with a comment
         return sql.SQL("SELECT * FROM (" + self.settings.query + "\n) AS query")  # noqa: S608
 
-    def statement(self, table: str, offset: dict[str, str], end: str) -> sql.Composable:
+    def statement(self, table: str, last: str, end: str) -> sql.Composable:
         """Return the statement of one poll.
 
         Args:
             table: the table, or "" for the query.
-            offset: {"timestamp": …, "incrementing": …}; the poll reads later rows.
+            last: a timestamp; the poll reads later rows.
             end: a timestamp; the poll reads earlier rows.
         """
-        columns = {key: sql.Identifier(name) for key, name in self.offset_columns.items()}
-        last = {
-            f"last_{key}": sql.Literal(value)
-            for key, value in {**INITIAL_OFFSETS, **offset}.items()
-        }
-        condition = sql.SQL(CONDITIONS[self.settings.mode])
-        return self.select_all(table) + condition.format(**columns, **last, end=sql.Literal(end))
+        condition = sql.SQL(CONDITION).format(
+            timestamp=sql.Identifier(self.settings.timestamp_column_name),
+            last=sql.Literal(last),
+            end=sql.Literal(end),
+        )
+        return self.select_all(table) + condition
 
 
-def parse(values: dict[str, str], world: World, source: PolledDatabase = POSTGRESQL) -> Source:
+def parse(values: dict[str, str], world: World) -> Source:
     """Read a JDBC source's JSON.
 
     poll.interval.ms and tasks.max are accepted and have no effect.
 
     Raises:
-        ConnectorError: a setting is not supported, or has no effect because of another one; a
-            password is in plain text; or the database is not the environment's.
+        ConnectorError: a setting is not supported; a password is in plain text; or the database is not
+            the environment's.
     """
     config = ConnectorConfig(values, values.get("name", "the JDBC source's JSON"))
     settings = config.parse_plugin("connector.class", models.SOURCES)
@@ -108,15 +90,7 @@ def parse(values: dict[str, str], world: World, source: PolledDatabase = POSTGRE
         config.parse_plugin(name, models.SOURCE_CONVERTERS, f"{name}.", models.DEFAULT_CONVERTER)
         for name in ("key.converter", "value.converter")
     )
-    for key in INITIAL_OFFSETS:
-        column = f"{key}.column.name"
-        has_effect = key in settings.mode
-        if has_effect and not values.get(column):
-            raise config.error(column, "the name of one column")
-        if values.get(column) and not has_effect:
-            expected = f"no value: the setting has no effect with mode={settings.mode}"
-            raise config.error(column, expected, "remove the setting")
-    database = _require_connection(config, settings, world, source)
+    database = _require_connection(config, settings, world)
     names, query = settings.table_whitelist, settings.query
     if bool(query) == bool(names):
         raise config.error("query" if query else "table.whitelist", "either a query or tables")
@@ -138,16 +112,15 @@ def parse(values: dict[str, str], world: World, source: PolledDatabase = POSTGRE
     )
 
 
-def _require_connection(
-    config: ConnectorConfig, settings: models.JdbcSource, world: World, source: PolledDatabase
-) -> str:
+def _require_connection(config: ConnectorConfig, settings: models.JdbcSource, world: World) -> str:
     """Return the name of the database in connection.url.
 
     Raises:
         ConnectorError: the server, user or password differs from the environment's.
     """
     server, _, database = settings.connection_url.rpartition("/")
-    url, user = source.jdbc_login(world)
+    url = f"jdbc:postgresql://{world.postgres.host}:{world.postgres.port}"
+    user = world.postgres.replication_user
     password = world.connect.password_reference
     # the built-in poller uses the TLS settings of the world itself
     name = re.fullmatch(r"([^?&;]+)(\?(&?ssl(mode|rootcert|factory)=[^?&;]*)+)?", database)
@@ -160,7 +133,7 @@ def _require_connection(
         if not is_valid:
             # The value is not shown, because it may contain a plaintext password.
             raise ConnectorError(
-                f"{key} is not that of the user who polls this environment's {type(source).__name__}",
+                f"{key} is not that of the user who polls this environment's PostgreSQL",
                 location=config.location,
                 expected=expected,
                 hint="connect.placeholders(world) returns the values",

@@ -26,7 +26,7 @@ from ..hudi.decode import NULL_PARTITION
 from ..hudi.ingesting import last_ingest_commit, read_progress
 from ..hudi.labeling import resolve_instant
 from ..hudi.timeline import completed_actions
-from ..source.databases import MARIADB
+from ..source import mariadb
 from ..source.names import identifier
 from ..spark import session
 from ..topic import topics
@@ -173,7 +173,7 @@ class _Comparison:
             return frame.where(frame.notna(), None).itertuples(index=False, name=None)
 
         names = query(f"SELECT * FROM {source} LIMIT 0").columns  # noqa: S608
-        dialect = DIALECTS["mariadb" if flow.db is MARIADB else "postgres"]
+        dialect = DIALECTS["mariadb" if flow.db is mariadb else "postgres"]
         columns = {name: lake.get(name, pyarrow.string()) for name in names}
         columns = {name: kind for name, kind in columns.items() if kind_name(kind) in dialect}
         self.not_compared = [n for n in {*lake, *names} - {*columns} if hudi.is_data(self.table, n)]

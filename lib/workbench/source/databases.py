@@ -1,16 +1,10 @@
-"""The interface of a source database, with a class for PostgreSQL and one for MariaDB or MySQL.
+"""The interface of a source database. The modules `postgres` and `mariadb` have these functions."""
 
-The classes have no state: a method takes the world, which has the address of the server, and the name of a database.
-The methods are the functions of the modules `postgres` and `mariadb`, which document them. Code for
-one kind of database, such as a notebook, calls these functions.
-"""
-
-from typing import Any, ContextManager, Optional, Protocol, Sequence, runtime_checkable
+from typing import Any, Optional, Protocol, Sequence
 
 import pandas
 
 from ..base import World
-from . import mariadb, postgres, snapshot
 
 
 class SourceDatabase(Protocol):
@@ -42,56 +36,3 @@ class SourceDatabase(Protocol):
 
     def position_to_int(self, position: str) -> int:
         """Return a log position as a number; later positions have greater numbers."""
-
-
-@runtime_checkable
-class SlotDatabase(SourceDatabase, Protocol):
-    """A source database whose log is read through replication slots."""
-
-    def all_slots(self, world: World) -> pandas.DataFrame:
-        """Return the replication slots of all databases."""
-
-    def drop_slot(self, world: World, name: str, database: Optional[str] = None) -> bool:
-        """Drop a replication slot, and return whether it existed."""
-
-
-class PolledDatabase(SourceDatabase, Protocol):
-    """A source database whose tables `landing.poll` can read."""
-
-    def jdbc_login(self, world: World) -> tuple[str, str]:
-        """Return the JDBC URL of the server, which precedes `/<database>`, and the user who polls."""
-
-    def snapshot(self, world: World, database: str) -> ContextManager[snapshot.Snapshot]:
-        """Return a context manager for one snapshot of a database."""
-
-
-class PostgreSQL:
-    """PostgreSQL (see `postgres`)."""
-
-    query = staticmethod(postgres.query)
-    execute = staticmethod(postgres.execute)
-    databases = staticmethod(postgres.databases)
-    create_database = staticmethod(postgres.create_database)
-    existing_tables = staticmethod(postgres.existing_tables)
-    log_position = staticmethod(postgres.log_position)
-    position_to_int = staticmethod(postgres.position_to_int)
-    all_slots = staticmethod(postgres.all_slots)
-    drop_slot = staticmethod(postgres.drop_slot)
-    jdbc_login = staticmethod(snapshot.jdbc_login)
-    snapshot = staticmethod(snapshot.postgres_snapshot)
-
-
-class MariaDB:
-    """MariaDB, or MySQL (see `mariadb`)."""
-
-    query = staticmethod(mariadb.query)
-    execute = staticmethod(mariadb.execute)
-    databases = staticmethod(mariadb.databases)
-    create_database = staticmethod(mariadb.create_database)
-    existing_tables = staticmethod(mariadb.existing_tables)
-    log_position = staticmethod(mariadb.log_position)
-    position_to_int = staticmethod(mariadb.position_to_int)
-
-
-POSTGRESQL = PostgreSQL()
-MARIADB = MariaDB()

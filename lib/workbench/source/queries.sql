@@ -166,11 +166,10 @@ SELECT oid, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_type WHER
 SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)
 
 -- name: poll_summary
--- The number of rows that a poll's statement reads; the offset columns of the last row; the number of rows with a NULL in an
--- offset column, which no poll reads.
+-- The number of rows that a poll's statement reads; the latest timestamp; the number of rows without one, which no poll reads.
 WITH polled AS ({statement})
-SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
-    (SELECT count(*) FROM ({all}) AS q WHERE {count_nulls} AND num_nulls({keys}) > 0)
+SELECT (SELECT count(*) FROM polled), (SELECT to_json(max({timestamp})) #>> '{{}}' FROM polled),
+    (SELECT count(*) FROM ({all}) AS q WHERE {count_nulls} AND {timestamp} IS NULL)
 
 -- name: own_columns
 -- The columns of a table: type, and position in its key (that of the replica identity's index, else the primary key), and

@@ -1,7 +1,7 @@
 """A snapshot of a database: what polling reads in one transaction (see `landing.poll`)."""
 
 from contextlib import contextmanager
-from typing import Any, Iterator, NamedTuple, Optional, Protocol, Sequence
+from typing import Iterator, NamedTuple, Optional
 
 import psycopg
 from psycopg import sql
@@ -38,46 +38,17 @@ class PollSummary(NamedTuple):
 
     Attributes:
         rows: number of rows.
-        last: values of the offset columns in the last row.
-        null_rows: number of rows with a null in an offset column, which no poll reads.
+        last: the latest timestamp, as text; None for no rows.
+        null_rows: number of rows with a null as timestamp, which no poll reads.
     """
 
     rows: int
-    last: Sequence[Any]
+    last: Optional[str]
     null_rows: int
 
 
-class Snapshot(Protocol):
-    """A snapshot of a database: all methods read the same state of it."""
-
-    def time(self, delay_ms: int) -> str:
-        """Return the database's time in UTC minus a delay, as a text that its timestamps compare with."""
-
-    def columns(self, query: sql.Composable, table: str) -> list[Column]:
-        """Return the columns of a query for all rows of a table; "" if it is not of one table."""
-
-    def summarize(
-        self,
-        query: sql.Composable,
-        all_rows: sql.Composable,
-        offset_columns: Sequence[str],
-        count_nulls: bool,
-    ) -> PollSummary:
-        """Return what a poll will read with a query.
-
-        Args:
-            query: the query of the poll.
-            all_rows: the query for all rows.
-            offset_columns: the columns whose values are the offset of a poll.
-            count_nulls: whether `null_rows` is counted, which reads all rows; else it is 0.
-        """
-
-    def json_rows(self, query: sql.Composable, batch_size: int) -> Iterator[str]:
-        """Yield the rows of a query as JSON objects, with at most a batch in memory."""
-
-
-class PostgresSnapshot:
-    """A snapshot of a PostgreSQL database, in the transaction of a connection."""
+class Snapshot:
+    """A snapshot of a PostgreSQL database, in the transaction of a connection: all methods read the same state."""
 
     def __init__(self, connection: psycopg.Connection):
         """Begin the transaction."""
@@ -88,13 +59,16 @@ class PostgresSnapshot:
         connection.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")
 
     def time(self, delay_ms: int) -> str:
-        """See Snapshot."""
+        """Return the database's time in UTC minus a delay, as a text that its timestamps compare with."""
         query = "SELECT (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text"
         [[time]] = self.connection.execute(query, [delay_ms])
         return str(time)
 
     def columns(self, query: sql.Composable, table: str) -> list[Column]:
-        """See Snapshot. Any column of a query may be null, for example in an outer join."""
+        """Return the columns of a query for all rows of a table; "" if it is not of one table.
+
+        Any column of such a query may be null, for example in an outer join.
+        """
         c = self.connection
         # binary=True selects the extended protocol, which accepts only one statement
         described = c.execute(query + sql.SQL(" LIMIT 0"), binary=True).description or []
@@ -108,36 +82,34 @@ class PostgresSnapshot:
         ]
 
     def summarize(
-        self,
-        query: sql.Composable,
-        all_rows: sql.Composable,
-        offset_columns: Sequence[str],
-        count_nulls: bool,
+        self, query: sql.Composable, all_rows: sql.Composable, timestamp: str, count_nulls: bool
     ) -> PollSummary:
-        """See Snapshot."""
-        # 0, because mode bulk has no offset columns, and PostgreSQL has no empty ROW
-        keys = sql.SQL(", ").join([sql.SQL("0"), *map(sql.Identifier, offset_columns)])
+        """Return what a poll will read with a query.
+
+        Args:
+            query: the query of the poll.
+            all_rows: the query for all rows.
+            timestamp: the column whose value is the offset of a poll.
+            count_nulls: whether `null_rows` is counted, which reads all rows; else it is 0.
+        """
         summary = sql.SQL(QUERIES["poll_summary"]).format(
-            statement=query, all=all_rows, keys=keys, count_nulls=count_nulls
+            statement=query,
+            all=all_rows,
+            timestamp=sql.Identifier(timestamp),
+            count_nulls=count_nulls,
         )
-        [(count, last, null_rows)] = self.connection.execute(summary)
-        return PollSummary(count, (last or [0])[1:], null_rows)
+        [row] = self.connection.execute(summary)
+        return PollSummary(*row)
 
     def json_rows(self, query: sql.Composable, batch_size: int) -> Iterator[str]:
-        """See Snapshot."""
+        """Yield the rows of a query as JSON objects, with at most a batch in memory."""
         with self.connection.cursor("polled") as cursor:
             cursor.itersize = batch_size
             yield from (text for (text,) in cursor.execute(JSON_ROWS_QUERY.format(query)))
 
 
 @contextmanager
-def postgres_snapshot(world: World, database: str) -> Iterator[PostgresSnapshot]:
+def open_snapshot(world: World, database: str) -> Iterator[Snapshot]:
     """Yield a snapshot of a PostgreSQL database."""
     with postgres.session(world, database, "replication") as connection:
-        yield PostgresSnapshot(connection)
-
-
-def jdbc_login(world: World) -> tuple[str, str]:
-    """Return the JDBC URL of the world's PostgreSQL, and the user of its connectors."""
-    server = world.postgres
-    return f"jdbc:postgresql://{server.host}:{server.port}", server.replication_user
+        yield Snapshot(connection)

@@ -11,7 +11,8 @@ from .. import connect, hudi, landing
 from ..base import LakeError, World, did_you_mean
 from ..hudi import changes
 from ..landing.sources import topic_name
-from ..source.databases import POSTGRESQL, SourceDatabase
+from ..source import postgres
+from ..source.databases import SourceDatabase
 from ..source.loading import Loader
 from ..trace import TracedTable
 
@@ -95,7 +96,7 @@ class CaptureSet:
     config: Callable[[World, str], dict[str, str]] = connect.config
     watermark: bool = True
     polled: bool = False
-    db: SourceDatabase = POSTGRESQL
+    db: SourceDatabase = postgres
     publication: str = ""
     loader: Optional[Loader] = None
     label: str = ""

@@ -7,7 +7,6 @@ import yaml
 from .. import connect, hudi
 from ..base import ROOT, World
 from ..source import mariadb
-from ..source.databases import MARIADB
 from .capture import Capture
 from .flow import CaptureFlow
 from .resources import OwnedResources
@@ -112,7 +111,7 @@ flow = CaptureFlow(
         ),
     ),
     database=DATABASE,
-    db=MARIADB,
+    db=mariadb,
     watermark=False,
 )
 walkthrough = Walkthrough(

@@ -14,7 +14,6 @@ from ...base import LakeError, SourceError, WorkbenchError, World, paths
 from ...base.errors import CheckFailed
 from ...hudi.analyst_types import DEFAULT_SCALE
 from ...source import mariadb, postgres
-from ...source.databases import MARIADB
 from ...source.names import identifier
 from ...spark import session
 from ...topic import topics
@@ -257,7 +256,7 @@ def _require_unused(at: World, flow: str, declared: Declaration) -> None:
 
 def _draft(declared: Declaration, name: str, options: dict[str, Any]) -> OwnTable:
     """Return a table, which may be named without its schema, with the options of a capture."""
-    default = declared.database if declared.db is MARIADB else "public"
+    default = declared.database if declared.db is mariadb else "public"
     source = name if "." in name else f"{default}.{name}"
     schema, _, short = source.lower().partition(".")
     lake_name = short if schema in ("public", declared.database) else f"{schema}_{short}"

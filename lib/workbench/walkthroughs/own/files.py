@@ -17,7 +17,8 @@ from pydantic import Field, ValidationError
 from ...base import LakeError, paths, wait, yaml_files
 from ...base.params import ConfigModel
 from ...connect import configs
-from ...source.databases import MARIADB, POSTGRESQL, SourceDatabase
+from ...source import mariadb, postgres
+from ...source.databases import SourceDatabase
 from ..resources import OWN_PREFIX
 
 TEMPLATES = yaml_files.load(Path(__file__).with_name("templates.yaml"))
@@ -91,7 +92,7 @@ class Declaration(ConfigModel):
     @property
     def db(self) -> SourceDatabase:
         """The kind of database."""
-        return POSTGRESQL if self.engine == "postgres" else MARIADB
+        return postgres if self.engine == "postgres" else mariadb
 
     @property
     def has_publication(self) -> bool:
@@ -314,7 +315,7 @@ def connector_config(flow: str, declared: Declaration, existing: dict[str, str])
             "message.key.columns": ";".join(keys),
             "column.exclude.list": ",".join(declared.excluded),
         }
-        if declared.db is MARIADB:
+        if declared.db is mariadb:
             lists |= _mariadb_lists(declared.tables, existing)
     template = _template(OWN_PREFIX + flow, declared)
     required = {key: template[key] for key in TEMPLATES["required"] if key in template}

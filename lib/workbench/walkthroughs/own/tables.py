@@ -6,7 +6,7 @@ from psycopg import sql
 
 from ...base import SourceError, World
 from ...base.text import plural
-from ...source.databases import MARIADB
+from ...source import mariadb
 from ...source.names import identifier, length_problem
 from ...source.queries import QUERIES
 from . import files
@@ -57,7 +57,7 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
     if problem := length_problem(declared.engine, table.source):
         raise SourceError(problem, location=f"{table.source[:100]}… in database {database}")
     schema, _, name = table.source.rpartition(".")
-    query = MARIADB_COLUMNS if db is MARIADB else QUERIES["own_columns"]
+    query = MARIADB_COLUMNS if db is mariadb else QUERIES["own_columns"]
     catalog = db.query(world, query, [name, schema], database).set_index("name")
     excluded = [column for column in table.excluded if column in catalog.index]
     catalog = catalog.drop(index=excluded)
@@ -105,7 +105,7 @@ def storage(at: World, declared: Declaration, source: str) -> list[str]:
     Without such a table the list is empty. MariaDB shows the storage to a user with the privilege PROCESS only.
     """
     schema, _, name = source.rpartition(".")
-    if declared.db is not MARIADB:
+    if declared.db is not mariadb:
         query = QUERIES["storage"]
         return [*declared.db.query(at, query, [schema, name], declared.database)["id"]]
     if not declared.db.existing_tables(at, [source], declared.database):
@@ -122,7 +122,7 @@ def _drop_default(declared: Declaration, table: str, column: str) -> str:
     names = identifier(table), sql.Identifier(column)
     statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT;").format(*names)
     text = statement.as_string(None)
-    return text.replace('"', "`") if declared.db is MARIADB else text
+    return text.replace('"', "`") if declared.db is mariadb else text
 
 
 def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:
