@@ -112,10 +112,9 @@ ACCEPTED = [
     (NUMERIC, number("-" + "9" * 28 + "." + "9" * 10), Decimal("-" + "9" * 28 + "." + "9" * 10)),
     (NUMERIC, number("0.12345678900"), Decimal("0.1234567890")),
     (named("string", "io.debezium.data.Json"), '{"a": 1}', '{"a": 1}'),
-    # JsonConverter's decimal.format=BASE64
     (
         {**named("bytes", CONNECT + "Decimal"), "parameters": {"scale": "2"}},
-        base64.b64encode((-1234).to_bytes(2, "big", signed=True)).decode(),
+        -12.34,
         Decimal("-12.34"),
     ),
 ]
@@ -311,8 +310,8 @@ def test_a_table_follows_the_schemas_of_its_messages(world, spark):
 
 
 def test_a_batch_whose_analysis_takes_many_rounds(world, spark):
-    """By default Spark gives up after a hundred: here at an own table with nested numbers, when the
-    reason of a dead letter is added to the query."""
+    """By default Spark gives up after a hundred: it did at a table with nested numbers, when the reason of
+    a dead letter was added to the query."""
     topic = new_topic(world)
     table = new_table(
         world, key=("n",), partition=(), type="cow", ordering="__op,__lsn", encodes_key=True
@@ -322,15 +321,15 @@ def test_a_batch_whose_analysis_takes_many_rounds(world, spark):
     more = {**fields, "added": named("int32", TIME + "Date")}
     source = hudi.Topic(topic, types="analyst")
     try:
-        produce(world, topic, ("1", message(fields, 1, n=number("1.5"), list=["AMg=", None])))
+        produce(world, topic, ("1", message(fields, 1, n=number("1.5"), list=[2.5, None])))
         assert hudi.ingest(spark, world, source, table).upserts == 1
-        bad = message(more, 3, n=number("3.5"), list=["x!", None], added=7)
-        good = message(fields, 2, n=number("2.5"), list=["AMg=", None])
+        bad = message(more, 3, n=number("3.5"), list=[True, None], added=7)
+        good = message(fields, 2, n=number("2.5"), list=[2.5, None])
         produce(world, topic, ("2", good), ("3", bad))
         done = hudi.ingest(spark, world, source, table)
         assert (done.upserts, done.dead_letters) == (1, 1)
         (letter,) = hudi.dead_letters(spark, world, table).collect()
-        assert letter.reason == 'column list is ["x!",null], which is no array<decimal(38,2)>'
+        assert letter.reason == "column list is [true,null], which is no array<decimal(38,2)>"
     finally:
         hudi.drop(spark, world, table)
         topics.delete(world, topic)

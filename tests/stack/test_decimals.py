@@ -1,8 +1,10 @@
-"""Numbers that come as Connect's Decimal, as JsonConverter writes it by default, at any depth of a
-message; and reasons that name column, value and type."""
+"""Numbers that come as Connect's Decimal, at any depth of a message; and reasons that name column, value
+and type."""
 
 import base64
 import json
+import re
+from decimal import Decimal
 
 import pytest
 from pyspark.sql import types as T
@@ -18,10 +20,16 @@ SCHEMA = T.StructType(
         T.StructField("x", T.DoubleType()),
     ]
 )
-MOST = 10**38 - 1
+
+
+def dumps(value):
+    """Return JSON with all digits of its Decimals."""
+    text = json.dumps(value, separators=(",", ":"), default=lambda number: f"#{number}#")
+    return re.sub(r'"#(.*?)#"', r"\1", text)
 
 
 def of(unscaled):
+    """Return a number as JsonConverter writes it by default."""
     size = max(unscaled, ~unscaled).bit_length() // 8 + 1
     return base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
 
@@ -44,9 +52,7 @@ def message(scale=2, **row):
         decimal("big", 2),
         {"type": "double", "field": "x"},
     ]
-    return json.dumps(
-        {"schema": {"type": "struct", "fields": fields}, "payload": row}, separators=(",", ":")
-    )
+    return dumps({"schema": {"type": "struct", "fields": fields}, "payload": row})
 
 
 @pytest.fixture
@@ -62,59 +68,67 @@ def decoded(spark):
     return run
 
 
-def test_a_decimal_has_the_scale_of_the_messages_schema(decoded):
+def test_a_decimal_has_all_its_digits(decoded):
+    most = "9" * 36 + ".99"
     found = decoded(
-        message(fare=of(-1250), big=of(MOST), x=1.5, id=1),
-        message(fare=of(1234), big=of(-MOST), id=2),
-        message(fare=12.5, big=of(2**64), id=3),
-        message(scale=3, fare=of(1230), id=4),
-        message(fare="MTIz", id=5),
-        message(scale=0, fare=of(7), id=6),
-        message(fare=None, id=7),
-        json.dumps({"id": 8, "fare": 12.5}),
+        message(fare=Decimal("-12.50"), big=Decimal(most), x=1.5, id=1),
+        message(fare=Decimal("12.34"), big=Decimal("-" + most), id=2),
+        message(fare=Decimal("12.5"), big=Decimal(2**64), id=3),
+        message(fare=None, id=4),
+        dumps({"id": 5, "fare": Decimal("12.5")}),
     )
-    assert [r.reason for r in found] == [None] * 8
+    assert [r.reason for r in found] == [None] * 5
     assert [(str(r.row.fare), str(r.row.big), r.row.x) for r in found] == [
-        ("-12.50", "9" * 36 + ".99", 1.5),
-        ("12.34", "-" + "9" * 36 + ".99", None),
-        ("12.50", "184467440737095516.16", None),
-        ("1.23", "None", None),
-        ("32241.15", "None", None),
-        ("7.00", "None", None),
+        ("-12.50", most, 1.5),
+        ("12.34", "-" + most, None),
+        ("12.50", "18446744073709551616.00", None),
         ("None", "None", None),
         ("12.50", "None", None),
     ]
 
 
-def test_a_reason_names_column_value_and_type(decoded):
+def test_a_decimal_as_base64_is_a_dead_letter_that_names_the_setting(decoded):
+    """Also a text of digits only, which Spark would read as the number."""
     found = decoded(
-        message(scale=3, fare=of(1234), id=1),
-        message(fare=of(10**9), id=2),
-        message(fare="x!", id=3),
-        message(id="four", fare=of(5)),
-        json.dumps({"id": 5, "fare": "abc"}),
-        message(big=of(10**39), id=6),
-        message(big=of(10**38), id=7),  # 16 bytes hold more than 38 digits
-        message(big=of(-(2**127)), id=8),
+        message(fare=of(-1250), id=1),
+        message(fare="1234", id=2),
+        message(big="12345678", fare=Decimal("1.00"), id=3),
+    )
+    says = " is a Decimal as BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
+    assert [r.reason for r in found] == [f"column {name}{says}" for name in ("fare", "fare", "big")]
+    found = decoded(
+        deep(id=1, price={"net": "1234", "x": "NaN", "currency": "EUR"}),
+        deep(id=2, rates=[None, "1234"]),
+        deep(id=3, by={"a": None, "b": "1234"}),
+        deep(id=4, lines=[{"sum": 1, "parts": [1, "1234"]}]),
+        schema=DEEP,
     )
     assert [r.reason for r in found] == [
-        "column fare is BNI=, which is no decimal(8,2)",
-        "column fare is O5rKAA==, which is no decimal(8,2)",
-        "column fare is x!, which is no decimal(8,2)",
+        f"column {name}{says}" for name in ("net", "rates", "by", "parts")
+    ]
+
+
+def test_a_reason_names_column_value_and_type(decoded):
+    found = decoded(
+        message(fare=Decimal(10**9), id=1),
+        message(id="four", fare=5),
+        dumps({"id": 5, "fare": "abc"}),
+        message(big=Decimal(10**39), id=6),
+    )
+    assert [r.reason for r in found] == [
+        "column fare is 1000000000, which is no decimal(8,2)",
         "column id is four, which is no int",
         "column fare is abc, which is no decimal(8,2)",
-        f"column big is {of(10**39)}, which is no decimal(38,2)",
-        f"column big is {of(10**38)}, which is no decimal(38,2)",
-        f"column big is {of(-(2**127))}, which is no decimal(38,2)",
+        f"column big is {10**39}, which is no decimal(38,2)",
     ]
 
 
 def test_a_polled_row_comes_out_as_it_is_in_the_source(decoded):
     fields = [{"type": "int32", "field": "id"}, decimal("fare", 2)]
     rows = [{"id": n, "fare": fare} for n, fare in enumerate(("0.00", "-1.28", "123456.78"))]
+    schema = {"type": "struct", "fields": fields}
     texts = [
-        polling.encode_row(json.dumps(row), "t", {"type": "struct", "fields": fields}, ())[1]
-        for row in rows
+        polling.encode_row(json.dumps(row), "t", schema, (), numeric_value=True)[1] for row in rows
     ]
     assert [str(r.row.fare) for r in decoded(*texts)] == ["0.00", "-1.28", "123456.78"]
 
@@ -178,88 +192,67 @@ def deep(scale=2, **row):
         },
         {"type": "array", "items": {"type": "int32"}, "field": "tags"},
     ]
-    return json.dumps({"schema": struct(*fields), "payload": row}, separators=(",", ":"))
+    return dumps({"schema": struct(*fields), "payload": row})
 
 
 def test_a_decimal_within_structs_lists_and_maps(decoded):
-    base64_ = deep(
+    full = deep(
         id=1,
-        price={"net": of(-1250), "x": 1.5, "currency": "EUR"},
-        rates=[of(1), None, of(-MOST % 10**8)],
-        lines=[{"sum": of(1234), "parts": [of(1), of(2)]}, {"sum": None, "parts": None}],
-        by={"a": of(7), "b": None},
+        price={"net": -12.50, "x": 1.5, "currency": "EUR"},
+        rates=[0.01, None, 999999.99],
+        lines=[{"sum": 12.34, "parts": [0.001, 0.002]}, {"sum": None, "parts": None}],
+        by={"a": 0.07, "b": None},
         tags=[1, None],
     )
-    numeric = deep(
-        id=2,
-        price={"net": -12.50, "x": 1.5, "currency": "EUR"},
-        rates=[0.01, None],
-        by={"a": 0.07},
-        lines=[{"sum": 12.34, "parts": [0.001, 0.002]}],
-        tags=[],
-    )
-    not_a_number = deep(id=5, price={"net": of(1), "x": "NaN", "currency": '"NaN"'}, rates=[of(2)])
+    not_a_number = deep(id=4, price={"net": 0.01, "x": "NaN", "currency": '"NaN"'}, rates=[0.02])
     found = decoded(
-        base64_,
-        numeric,
-        deep(id=3),
-        deep(id=4, price=None, rates=None, lines=[]),
+        full,
+        deep(id=2),
+        deep(id=3, price=None, rates=None, lines=[]),
         not_a_number,
         schema=DEEP,
     )
-    assert [r.reason for r in found] == [None] * 5
+    assert [r.reason for r in found] == [None] * 4
     rows = [json.loads(json.dumps(r.row.asDict(recursive=True), default=str)) for r in found]
     lines = [{"sum": "12.34", "parts": ["0.001", "0.002"]}]
     price = {"net": "-12.50", "x": 1.5, "currency": "EUR"}
     assert rows[0] == {
         "id": 1,
         "price": price,
-        "rates": ["0.01", None, "0.01"],
+        "rates": ["0.01", None, "999999.99"],
         "by": {"a": "0.07", "b": None},
         "lines": [*lines, {"sum": None, "parts": None}],
         "tags": [1, None],
     }
-    assert rows[1] == {
-        "id": 2,
-        "price": price,
-        "rates": ["0.01", None],
-        "by": {"a": "0.07"},
-        "lines": lines,
-        "tags": [],
-    }
-    assert str(rows[4]["price"]) == "{'net': '0.01', 'x': nan, 'currency': '\"NaN\"'}" and rows[4][
-        "rates"
-    ] == ["0.02"]
+    assert str(rows[3]["price"]) == "{'net': '0.01', 'x': nan, 'currency': '\"NaN\"'}"
+    assert rows[3]["rates"] == ["0.02"]
     nothing = dict.fromkeys(DEEP.fieldNames())
-    assert rows[2] == {**nothing, "id": 3} and rows[3] == {**nothing, "id": 4, "lines": []}
+    assert rows[1] == {**nothing, "id": 2} and rows[2] == {**nothing, "id": 3, "lines": []}
 
 
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
         (
-            {"price": {"net": of(10**9), "x": 1, "currency": "EUR"}},
-            f"column price.net is {of(10**9)}, which is no decimal(8,2)",
+            {"price": {"net": 10**9, "x": 1, "currency": "EUR"}},
+            "column price.net is 1000000000, which is no decimal(8,2)",
         ),
-        ({"price": {"net": of(1), "x": "y"}}, "column price.x is y, which is no double"),
+        ({"price": {"net": 1, "x": "y"}}, "column price.x is y, which is no double"),
         (
             {"price": "free"},
             "column price is free, which is no struct<net:decimal(8,2),x:double,currency:string>",
         ),
+        ({"rates": [1, 10**9]}, "column rates is [1,1000000000], which is no array<decimal(8,2)>"),
         (
-            {"rates": [of(1), of(10**9)]},
-            f'column rates is ["{of(1)}","{of(10**9)}"], which is no array<decimal(8,2)>',
+            {"rates": [1], "by": {"a": 10**9}},
+            'column by is {"a":1000000000}, which is no map<string,decimal(8,2)>',
         ),
         (
-            {"rates": [of(1)], "by": {"a": "x!"}},
-            'column by is {"a":"x!"}, which is no map<string,decimal(8,2)>',
-        ),
-        (
-            {"rates": [of(1)], "lines": [{"sum": of(1), "parts": [of(10**6)]}]},
-            f'column lines is [{{"sum":"{of(1)}","parts":["{of(10**6)}"]}}], '
+            {"rates": [1], "lines": [{"sum": 1, "parts": [10**6]}]},
+            'column lines is [{"sum":1,"parts":[1000000]}], '
             "which is no array<struct<sum:decimal(8,2),parts:array<decimal(6,3)>>>",
         ),
-        ({"rates": [of(1)], "tags": [1, "x"]}, 'column tags is [1,"x"], which is no array<int>'),
+        ({"rates": [1], "tags": [1, "x"]}, 'column tags is [1,"x"], which is no array<int>'),
         ({"tags": "x"}, "column tags is x, which is no array<int>"),
     ],
 )

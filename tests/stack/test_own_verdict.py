@@ -38,6 +38,11 @@ REFUSED = {
         "ALTER TABLE lost_index REPLICA IDENTITY USING INDEX lost; DROP INDEX lost",
         "no replica identity",
     ),
+    "timed": (  # Debezium reads the large value by the primary key, not by the replica identity
+        "CREATE TABLE timed (at time PRIMARY KEY, code int NOT NULL UNIQUE, note text);"
+        "ALTER TABLE timed REPLICA IDENTITY USING INDEX timed_code_key",
+        "would be lost: note",
+    ),
     "keyless": ("CREATE TABLE keyless (id int)", "no replica identity.*no primary key"),
     "keyless_full": (
         "CREATE TABLE keyless_full (id int NOT NULL); ALTER TABLE keyless_full REPLICA IDENTITY FULL",
@@ -238,3 +243,12 @@ def test_accepted_kinds_arrive(bikes):
     own.forget(bikes, "bikes", "public.included")
     own.capture(bikes, "bikes", "included")
     own.follow(bikes, "bikes")
+
+
+def test_a_key_of_oids_is_reconciled(bikes):
+    at = bikes.source("bikes")
+    statement = "CREATE TABLE numbered (id oid PRIMARY KEY, note text)"
+    postgres.execute(at, f"{statement}; INSERT INTO numbered VALUES (1, 'a'), (4294967295, 'b')")
+    own.capture(bikes, "bikes", "numbered")
+    [result] = operate.reconcile(bikes, "bikes", "numbered")
+    assert result.is_equal, result

@@ -25,7 +25,6 @@ from ..base.added_columns import DERIVED_COLUMNS
 from ..base.paths import join_uri
 from ..landing.job import read_progress as landing_progress
 from ..topic import topics, wire
-from ..topic.connect_schema import DECIMAL
 from . import decode, decode_avro, decode_connect, evolution
 from .tables import Table, safe_file_name, table_state_dir
 from .timeline import completed_actions
@@ -296,7 +295,7 @@ class _TopicReader(_Reader):
         if in_memory:
             rows, stop = self._fetch(start, stop)
             messages = self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS)
-            decoded, explain = self._decode_in_memory(messages, [row[1] or b"" for row in rows])
+            decoded, explain = self._decode_in_memory(messages)
         else:
             decoded = self._decode(self._read_with_spark(start, stop))
         offsets = {str(partition): offset for partition, offset in stop.items()}
@@ -383,16 +382,15 @@ class _TopicReader(_Reader):
         return messages.select("key", "value", "topic", "partition", "offset", file)
 
     def _decode_in_memory(
-        self, messages: DataFrame, values: list[bytes]
+        self, messages: DataFrame
     ) -> tuple[DataFrame, Optional[Callable[[], DataFrame]]]:
-        """Decode messages whose values are known here: Spark gets the smallest query for them.
+        """Decode messages that are known here with the smallest query.
 
         Spark takes longer to analyze the query of a small batch than to run it.
         """
         if self.source.format == "avro":
             return self._decode_avro(messages, in_memory=True), None
-        has_decimals = any(DECIMAL.encode() in value for value in values)
-        quick = self._decode_json(messages, True, has_decimals=has_decimals, explain=False)
+        quick = self._decode_json(messages, True, explain=False)
         return quick, lambda: self._decode_json(messages, True)
 
     def _decode(self, messages: DataFrame) -> DataFrame:

@@ -13,7 +13,7 @@ import json
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Iterator, NamedTuple, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -46,9 +46,9 @@ SCHEMA_END = '},"payload":'
 SENT = "_sent"  # the column of a row as it is sent
 _CORRUPT = "_bad"
 PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
-BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+# a value, or one in a list or map, that is a text
+QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
 HEX_DIGITS = "0123456789ABCDEF"
-NON_FINITE_PATTERN = r'"(NaN|-?Infinity)"(?!:)'  # JSON's text for a double that is no number
 # all digits of a time, in UTC
 ENCODED_KEY_FORMAT = {
     "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSS",
@@ -98,7 +98,6 @@ def rows(
     table: Table,
     *,
     converted: Optional[ConvertedRow] = None,
-    has_decimals: bool = True,
     explain: bool = True,
 ) -> DataFrame:
     """Decode JSON messages, with or without the Connect envelope (`{"schema": …, "payload": …}`).
@@ -109,8 +108,6 @@ def rows(
             null.
         table: the table that the rows are for.
         converted: what becomes of a row of `schema` in the column SENT; by default it stays.
-        has_decimals: whether a text may contain the name of Connect's Decimal. False makes the query
-            much smaller.
         explain: whether the reason of a value that does not have its type names the value. False
             makes the query smaller, and changes no outcome.
 
@@ -141,10 +138,6 @@ def rows(
     )
     decoded = add_columns(raw, _text=wrapped)
     decoded = add_columns(decoded, _parsed=F.from_json("_text", envelope, PERMISSIVE))
-    if has_decimals and _has_decimals(schema):
-        # the schema in the message marks a value as Connect's Decimal
-        is_marked = has_envelope & text.contains(DECIMAL)
-        decoded = _decode_connect_decimals(decoded, is_marked, envelope)
     decoded = decoded.select(
         "key",
         "text",
@@ -167,6 +160,7 @@ def rows(
     errors = [
         (_is_not_utf8(F.when(can_cut, payload).otherwise(text)), F.lit(NOT_UTF8)),
         (is_malformed, F.lit("malformed JSON")),
+        *_base64_decimal_errors(schema),
         (is_corrupt, mismatch),
     ]
     classified = classify(decoded, converted.schema, is_tombstone, errors, table)
@@ -214,9 +208,13 @@ def _mismatch_reason(text: Column, row: Column, schema: T.StructType) -> Column:
         row: what is decoded of it.
         schema: the reader schema.
     """
-    mismatches = _Mismatches(text)
-    for f in schema:
-        mismatches.add(f.dataType, row.getField(f.name), f"$.payload['{f.name}']", f.name)
+    mismatches = [
+        reason
+        for f in schema
+        for reason in _mismatches(
+            text, f.dataType, row.getField(f.name), f"$.payload['{f.name}']", f.name
+        )
+    ]
     unnamed = F.lit(MISMATCH)
     no_record = F.concat(
         F.lit("the message is "),
@@ -224,217 +222,66 @@ def _mismatch_reason(text: Column, row: Column, schema: T.StructType) -> Column:
         F.lit(", which is no record"),
     )
     return F.when(row.isNull(), F.coalesce(no_record, unnamed)).otherwise(
-        F.coalesce(*mismatches.certain, *mismatches.possible, unnamed)
+        F.coalesce(*mismatches, unnamed)
     )
 
 
-class _Mismatches:
-    """Reasons why the values of a message do not have the reader's types; null where one has.
-
-    Attributes:
-        certain: reasons that name the value at fault.
-        possible: reasons of values that may be null because of another one: a text that is no base64
-            makes the Decimals beside it null.
-    """
-
-    def __init__(self, text: Column):
-        self.text = text
-        self.certain: list[Column] = []
-        self.possible: list[Column] = []
-
-    def add(self, kind: T.DataType, value: Column, path: str, name: str) -> None:
-        """Add the reasons of a column, or of a field within one.
-
-        Args:
-            kind: the reader's type.
-            value: the decoded value.
-            path: JSON path of the value in the message.
-            name: name of the column or field.
-        """
-        json_value = F.get_json_object(self.text, path)
-        reason = F.concat(
-            F.lit(f"column {name} is "),
-            F.substring(json_value, 1, MAX_VALUE_CHARS),
-            F.lit(f", which is no {kind.simpleString()}"),
-        )
-        if isinstance(kind, T.StructType):
-            self.certain.append(F.when(~json_value.startswith("{"), reason))
-            for f in kind:
-                field_path, field_name = f"{path}['{f.name}']", f"{name}.{f.name}"
-                self.add(f.dataType, value.getField(f.name), field_path, field_name)
-        elif isinstance(kind, (T.ArrayType, T.MapType)):
-            kind_as_text = _replace_decimals(T.StringType(), kind)
-            texts = T.StructType().add("v", kind_as_text).add(_CORRUPT, "string")
-            wrapped = F.concat(F.lit('{"v":'), json_value, F.lit("}"))
-            parsed = F.from_json(wrapped, texts, PERMISSIVE)
-            is_lost = _has_lost_value(parsed["v"], value, kind)
-            self.certain.append(F.when(parsed[_CORRUPT].isNotNull() | is_lost, reason))
-        else:
-            mismatch = F.when(value.isNull() & json_value.isNotNull(), reason)
-            if isinstance(kind, T.FractionalType):
-                self.possible.append(mismatch)
-                mismatch = F.when(~json_value.rlike(BASE64_PATTERN), mismatch)
-            self.certain.append(mismatch)
-
-
-def _has_decimals(kind: T.DataType) -> bool:
-    """Return whether a value of this type may hold Connect's Decimals, at any depth."""
-    return any(isinstance(leaf, T.FractionalType) for leaf in leaf_types(kind).values())
-
-
-def _replace_decimals(new: T.DataType, kind: T.DataType) -> T.DataType:
-    """Return the same type with `new` in every place of a Decimal."""
-    if isinstance(kind, T.StructType):
-        return T.StructType(
-            [T.StructField(f.name, _replace_decimals(new, f.dataType)) for f in kind]
-        )
-    if isinstance(kind, T.ArrayType):
-        return T.ArrayType(_replace_decimals(new, kind.elementType))
-    if isinstance(kind, T.MapType):
-        return T.MapType(kind.keyType, _replace_decimals(new, kind.valueType))
-    return new if isinstance(kind, T.FractionalType) else kind
-
-
-def _connect_schema(kinds: list[T.DataType]) -> T.StructType:
-    """Return the type of Connect's schema of a value, as far as Decimals need it.
+def _mismatches(
+    text: Column, kind: T.DataType, value: Column, path: str, name: str
+) -> Iterator[Column]:
+    """Yield the reasons why a value, or a field within it, does not have its type; null where it has.
 
     Args:
-        kinds: the types that the reader has for the value.
-    """
-    schema = T.StructType().add("field", "string").add("name", "string")
-    schema.add("parameters", T.MapType(T.StringType(), T.StringType()))
-    fields = [f.dataType for kind in kinds if isinstance(kind, T.StructType) for f in kind]
-    items = [kind.elementType for kind in kinds if isinstance(kind, T.ArrayType)]
-    values = [kind.valueType for kind in kinds if isinstance(kind, T.MapType)]
-    for name, children in (("fields", fields), ("items", items), ("values", values)):
-        children = list(filter(_has_decimals, children))
-        if children:
-            child = _connect_schema(children)
-            schema.add(name, T.ArrayType(child) if name == "fields" else child)
-    return schema
-
-
-def _decode_connect_decimals(
-    decoded: DataFrame, has_decimals: Column, envelope: T.StructType
-) -> DataFrame:
-    """Decode messages whose schema marks values, at any depth, as Connect's Decimals.
-
-    Such a value is base64 of the unscaled number, with the scale in the schema (JsonConverter's
-    decimal.format BASE64), or a number (NUMERIC). A value that is another kind of number to the reader
-    is no Decimal.
-
-    Args:
-        decoded: with columns `text`, `_text` (the envelope without its schema) and `_parsed` (of
-            type `envelope`).
-        has_decimals: whether a message has Decimals.
-        envelope: the type of `_parsed`.
-
-    Returns:
-        The same with a new `_parsed` of these messages.
-    """
-    schema = envelope["payload"].dataType
-
-    def parse(kind: T.DataType, text: Column) -> Column:
-        payload = _replace_decimals(kind, schema)
-        target = T.StructType().add("payload", payload).add(_CORRUPT, "string")
-        return F.when(has_decimals, F.from_json(text, target, PERMISSIVE))
-
-    message_schema = F.from_json(F.get_json_object("text", "$.schema"), _connect_schema([schema]))
-    # A text that is no base64 ends a parse into bytes.
-    bytes_only = F.regexp_replace("_text", NON_FINITE_PATTERN, "null")
-    # as text any value is taken, as bytes base64 only, in `_parsed` numbers
-    decoded = add_columns(
-        decoded,
-        _texts=parse(T.StringType(), F.col("_text")),
-        _encoded=parse(T.BinaryType(), bytes_only),
-        _schema=F.when(has_decimals, message_schema),
-    )
-    texts, encoded, parsed = (
-        F.col(f"{name}.payload") for name in ("_texts", "_encoded", "_parsed")
-    )
-    row = _decode_value(texts, encoded, parsed, F.col("_schema"), schema)
-    decoded = add_columns(decoded, _row=row)
-    corrupt = F.coalesce(
-        F.col(f"_texts.{_CORRUPT}"),
-        F.when(_has_lost_value(texts, F.col("_row"), schema), F.col("_text")),
-    )
-    with_decimals = F.struct(F.col("_row").alias("payload"), corrupt.alias(_CORRUPT))
-    new = F.when(has_decimals, with_decimals).otherwise(F.col("_parsed"))
-    return decoded.select("key", "text", *ORIGIN, "_text", new.alias("_parsed"))
-
-
-def _decode_value(
-    text: Column, encoded: Column, parsed: Column, schema: Column, kind: T.DataType
-) -> Column:
-    """Return a value of the reader's type.
-
-    Args:
-        text: the value with each Decimal as text.
-        encoded: the value with each Decimal as bytes.
-        parsed: the value with each Decimal as a number.
-        schema: Connect's schema of the value.
+        text: the message with its envelope, without its schema.
         kind: the reader's type.
+        value: the decoded value.
+        path: JSON path of the value in the message.
+        name: name of the column or field.
     """
-    if not _has_decimals(kind):
-        return text
+    json_value = F.get_json_object(text, path)
+    reason = F.concat(
+        F.lit(f"column {name} is "),
+        F.substring(json_value, 1, MAX_VALUE_CHARS),
+        F.lit(f", which is no {kind.simpleString()}"),
+    )
     if isinstance(kind, T.StructType):
-
-        def decode_field(f: T.StructField) -> Column:
-            schemas = F.filter(schema["fields"], lambda field: field["field"] == f.name)
-            values = text[f.name], encoded[f.name], parsed[f.name]
-            return _decode_value(*values, F.get(schemas, F.lit(0)), f.dataType).alias(f.name)
-
-        return F.when(text.isNotNull(), F.struct(*map(decode_field, kind)))
-    if isinstance(kind, T.ArrayType):
-        return F.transform(
-            text,
-            lambda one, n: _decode_value(
-                one, F.get(encoded, n), F.get(parsed, n), schema["items"], kind.elementType
-            ),
-        )
-    if isinstance(kind, T.MapType):
-        return F.transform_values(
-            text,
-            lambda key, one: _decode_value(
-                one,
-                F.try_element_at(encoded, key),
-                F.try_element_at(parsed, key),
-                schema["values"],
-                kind.valueType,
-            ),
-        )
-    scale = F.when(schema["name"] == DECIMAL, schema["parameters"]["scale"].cast("int"))
-
-    def decode_number(scale: Column) -> Column:
-        number = from_unscaled(encoded, scale, kind)
-        return F.when(scale.isNotNull() & encoded.isNotNull(), number).otherwise(parsed)
-
-    return _bind(scale, decode_number)
-
-
-def _has_lost_value(text: Column, value: Column, kind: T.DataType) -> Column:
-    """Return whether a part of a value exists as text, and is null as the reader's type."""
-    if not _has_decimals(kind):
-        return F.lit(False)
-    if isinstance(kind, T.StructType):
-        # one list of conditions, as in `_has_key_only`
-        fields = [f for f in kind if _has_decimals(f.dataType)]
-        is_lost = F.array(
-            *(_has_lost_value(text[f.name], value[f.name], f.dataType) for f in fields)
-        )
-    elif isinstance(kind, T.ArrayType):
-        is_lost = F.transform(
-            text, lambda one, n: _has_lost_value(one, F.get(value, n), kind.elementType)
-        )
-    elif isinstance(kind, T.MapType):
-        by_key = F.transform_values(
-            text,
-            lambda key, one: _has_lost_value(one, F.try_element_at(value, key), kind.valueType),
-        )
-        is_lost = F.map_values(by_key)
+        yield F.when(~json_value.startswith("{"), reason)
+        for f in kind:
+            field_path, field_name = f"{path}['{f.name}']", f"{name}.{f.name}"
+            yield from _mismatches(text, f.dataType, value.getField(f.name), field_path, field_name)
+    elif isinstance(kind, (T.ArrayType, T.MapType)):
+        alone = T.StructType().add("v", kind).add(_CORRUPT, "string")
+        parsed = F.from_json(F.concat(F.lit('{"v":'), json_value, F.lit("}")), alone, PERMISSIVE)
+        yield F.when(parsed[_CORRUPT].isNotNull(), reason)
     else:
-        return text.isNotNull() & value.isNull()
-    return F.coalesce(F.exists(is_lost, lambda one: one), F.lit(False))
+        yield F.when(value.isNull() & json_value.isNotNull(), reason)
+
+
+def _base64_decimal_errors(schema: T.StructType) -> list[tuple[Column, Column]]:
+    """Return (condition, reason) of a Decimal that JsonConverter wrote as BASE64, its default.
+
+    Spark would read the digits of such a text as the number. A name that another column or field has, too,
+    is left out.
+    """
+    leaves = [
+        ([part for part in path if part not in ("[]", "{}")][-1], kind)
+        for path, kind in leaf_types(schema).items()
+    ]
+    others = {name for name, kind in leaves if not isinstance(kind, T.DecimalType)}
+    names = sorted({name for name, _ in leaves} - others)
+    if not names:
+        return []
+    pattern = QUOTED_PATTERN.format(names="|".join(f"\\Q{name}\\E" for name in names))
+    reason = F.concat(
+        F.lit("column "),
+        F.regexp_extract("_text", pattern, 1),
+        F.lit(
+            " is a Decimal as BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
+        ),
+    )
+    # the schema in the message marks a value as Connect's Decimal
+    is_marked = F.col("text").contains(DECIMAL)
+    return [(is_marked & F.col("_text").rlike(pattern), reason)]
 
 
 def from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:

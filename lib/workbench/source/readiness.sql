@@ -188,11 +188,14 @@ typed AS (
             AND NOT EXISTS (SELECT FROM unsupported u  -- a problem of its own
                 WHERE u.name = format('%%s.%%s.%%s', target.nspname, target.relname, a.attname)) AS may_be_large,
         b.type = ANY(tried.columns) OR e.typname IN ('bit', 'varbit') AND b.modifier BETWEEN 1 AND 96 AS is_read,
-        a.attname = ANY(key.columns) AND (b.type <> ALL(tried.keys) AND e.typtype <> 'e'
-            OR quote_ident(a.attname) <> a.attname) AS is_other_key  -- Debezium 3.5 does not quote the names of the key
+        -- Debezium 3.5 reads the row by the primary key, and does not quote its names
+        CASE WHEN primary_key.indkey IS NULL THEN a.attname = ANY(key.columns) ELSE a.attnum = ANY(primary_key.indkey) END
+            AND (b.type <> ALL(tried.keys) AND e.typtype <> 'e'
+            OR quote_ident(a.attname) <> a.attname) AS is_other_key
     FROM tried, target JOIN pg_attribute a ON a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid CROSS JOIN LATERAL {base_type} b JOIN pg_type e ON e.oid = b.type
-    LEFT JOIN key ON key.root = target.oid),
+    LEFT JOIN key ON key.root = target.oid
+    LEFT JOIN pg_index primary_key ON primary_key.indrelid = target.oid AND primary_key.indisprimary),
 unread AS (
     SELECT root, string_agg(format('%%s (%%s)', attname, type), ', ' ORDER BY attnum) AS columns FROM typed
     WHERE may_be_large AND (NOT is_read OR root IN (SELECT root FROM typed WHERE is_other_key)) GROUP BY 1)
