@@ -165,7 +165,7 @@ def test_a_capture_that_is_interrupted_is_followed_or_continued(orders, spark, m
             orders.follow()
         if own.names(orders.world):
             orders.compare()  # the tables whose capture is complete
-    assert number > 10
+    assert number > 8  # MariaDB has no publication
     orders.compare()
 
 
