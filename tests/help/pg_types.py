@@ -413,7 +413,7 @@ TYPES = (
     ),
     Type("bytea[]", "array<binary>", "array<binary>", "bytes", ("ARRAY['\\x00ff'::bytea, NULL]",)),
     Type("date[]", "array<int>", "array<date>", "date", ("'{2001-02-03,NULL,0001-01-01}'",)),
-    Type("time(3)[]", "array<bigint>", "array<bigint>", "time", ("'{10:00:00.123,NULL}'",)),
+    Type("time(3)[]", "array<int>", "array<int>", "time3", ("'{10:00:00.123,NULL}'",)),
     Type("timetz[]", "array<string>", "array<string>", "timetz", ("'{10:00+02,NULL}'",)),
     Type(
         "timestamp[]",

@@ -442,7 +442,7 @@ def test_the_query_of_a_small_batch_has_the_outcomes_of_the_whole_one(spark, wor
         [("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
         "key string, text string, topic string, partition int, offset long, file string",
     )
-    small = decode.rows(raw, SCHEMA, it.table, has_decimals=False, explain=False)
+    small = decode.rows(raw, SCHEMA, it.table, explain=False)
     whole = decode.rows(raw, SCHEMA, it.table)
     columns = ["offset", "outcome", "row", "text"]
     assert small.select(columns).collect() == whole.select(columns).collect()
