@@ -53,7 +53,7 @@ check: $(STAMP) ## run all other tests and notebooks (the longest ones: make dri
 	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py check $(ARGS)
 
-drill: $(STAMP) ## run the longest tests: break every check once, use a cluster and the original dump, run notebooks alone and twice, kill Spark while it lands
+drill: $(STAMP) ## run the longest tests: break every check once, use a cluster and the original dump, run notebooks alone and twice, kill a landing
 	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py drill $(ARGS)
 

@@ -77,7 +77,7 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
     landing.run_once(there.world)
     deploy(there, SOURCE)
     assert states(there, SOURCE) == ["RUNNING"]
-    other = {**connect.config(there.world, SOURCE), "mode": "bulk", "timestamp.column.name": ""}
+    other = {**connect.config(there.world, SOURCE), "batch.max.rows": "7"}
     landing.apply(there.world, SOURCE, other)
     assert states(there, SOURCE) == ["UNASSIGNED"]
 

@@ -88,16 +88,16 @@ def arrow_field(schema: dict[str, Any], path: str) -> tuple[pyarrow.Field, Conve
     kind, default = schema.get("type"), schema.get("default")
     optional = bool(schema.get("optional"))
     arrow_type, convert = _arrow_type(schema, path)
+    valid_types = PYTHON_TYPES[kind]
     int_bound = 1 << INTEGER_BITS[kind] - 1 if kind in INTEGER_BITS else None
 
     def convert_nullable(value: Any) -> Any:
-        value = default if value is None else value
-        if value is None and optional:
-            return None
-        is_valid = type(value) in PYTHON_TYPES[kind]
-        if is_valid and int_bound:
-            is_valid = -int_bound <= value < int_bound
-        if not is_valid:
+        if value is None:
+            value = default
+            if value is None and optional:
+                return None
+        is_valid = type(value) in valid_types
+        if not is_valid or (int_bound and not -int_bound <= value < int_bound):
             raise ValueError(f"{path} is {str(value)[:80]!r}, which is not a valid {kind}")
         return convert(value)
 
