@@ -53,7 +53,7 @@ def message(fields, key, lsn=1, op="c", **values):
 def decoded(spark, world):
     """Decode messages as one batch."""
 
-    def run(*texts, scales=None, schemas=None, in_memory=True, table=TABLE):
+    def run(*texts, scales=None, schemas=None, in_memory=True):
         schemas = schemas or decode_connect.MessageSchemas(
             world, "t", None, None, scales or {}, as_numbers=True
         )
@@ -61,7 +61,7 @@ def decoded(spark, world):
             [("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
             "key string, text string, topic string, partition int, offset long, file string",
         )
-        found = decode_connect.rows(raw, schemas, table, in_memory).orderBy("offset").collect()
+        found = decode_connect.rows(raw, schemas, TABLE, in_memory).orderBy("offset").collect()
         return [row.asDict(recursive=True) for row in found]
 
     return run

@@ -94,18 +94,40 @@ def test_a_decimal_as_base64_is_a_dead_letter_that_names_the_setting(decoded):
         message(fare="1234", id=2),
         message(big="12345678", fare=Decimal("1.00"), id=3),
     )
-    says = " is a Decimal as BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
+    says = " has a Decimal as BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
     assert [r.reason for r in found] == [f"column {name}{says}" for name in ("fare", "fare", "big")]
     found = decoded(
         deep(id=1, price={"net": "1234", "x": "NaN", "currency": "EUR"}),
         deep(id=2, rates=[None, "1234"]),
         deep(id=3, by={"a": None, "b": "1234"}),
-        deep(id=4, lines=[{"sum": 1, "parts": [1, "1234"]}]),
+        deep(id=4, lines=[{"sum": None, "parts": [None, "1234"]}]),
         schema=DEEP,
     )
     assert [r.reason for r in found] == [
-        f"column {name}{says}" for name in ("net", "rates", "by", "parts")
+        f"column {name}{says}" for name in ("price", "rates", "by", "lines")
     ]
+
+
+def test_texts_beside_a_decimal_are_no_decimals(decoded):
+    """A key of a map, a field of another record and a column with such a name; an envelope with blanks."""
+    schema = T.StructType(
+        [
+            T.StructField("id", T.IntegerType()),
+            T.StructField("name", T.DecimalType(8, 2)),
+            T.StructField("map", T.MapType(T.StringType(), T.StringType())),
+            T.StructField("more", T.StructType([T.StructField("name", T.StringType())])),
+        ]
+    )
+    fields = {"type": "struct", "fields": [{"type": "int32", "field": "id"}, decimal("name", 2)]}
+    row = {"id": 1, "name": Decimal("12.50"), "map": {"name": "1234"}, "more": {"name": "5678"}}
+    found = decoded(
+        dumps({"schema": fields, "payload": row}),
+        dumps({"schema": fields, "payload": row}).replace('{"schema":', '{ "schema" : '),
+        dumps({"schema": fields, "payload": {**row, "name": "1234"}}),
+        schema=schema,
+    )
+    assert [r.outcome for r in found] == ["upsert", "upsert", "dead"]
+    assert [str(r.row.name) for r in found[:2]] == ["12.50", "12.50"]
 
 
 def test_a_reason_names_column_value_and_type(decoded):

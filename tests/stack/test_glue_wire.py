@@ -150,9 +150,7 @@ def test_a_topic_is_landed_and_the_files_are_ingested(world, spark, glue, topic)
     try:
         done = landing.run(other, config)
         assert (done.messages, done.records, done.dead_letters) == (10, 3, 7)
-        assert asked == [OLD, *sorted([NEW, NOBODYS])], (
-            "the topic's own at once, the others when they are met"
-        )
+        assert asked == [OLD, *sorted([NEW, NOBODYS])], "each once, when it is met"
         letters = {
             r.offset: r.reason.split(": ")[0]
             for r in landing.dead_letters(spark, other, config).collect()

@@ -2,10 +2,13 @@
 
 import itertools
 import json
+import uuid
 from dataclasses import asdict
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_sink import SINK
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi, landing
 from workbench.base import files, paths
@@ -111,8 +114,15 @@ def killed_at(step, monkeypatch):
 
 
 def test_killed_before_each_change_it_lands_each_message_once(world, sink, spark, monkeypatch):
-    """A message that came after the kill may make the last file of a folder longer."""
-    topic, config = sink["topics"], {**sink, "name": f"sink_{sink['topics']}"}
+    """Also with a topic for dead letters; what a reader has seen of a killed run does not change later."""
+    topic = sink["topics"]
+    config = {
+        **sink,
+        "name": f"sink_{topic}",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"{topic}.dlq",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
     ids = itertools.count()
 
     def more():
@@ -134,13 +144,74 @@ def test_killed_before_each_change_it_lands_each_message_once(world, sink, spark
         more()
         landing.run(world, config, batch=4)
         after = objects(world, sink)
-        assert all(after[name][: len(lines)] == lines for name, lines in seen.items())
+        assert {name: after[name] for name in seen} == seen
     assert step > 10, "several batches of several changes"
     lines = [line for lines in objects(world, sink).values() for line in lines]
     assert sorted(json.loads(line)["id"] for line in lines) == [*range(next(ids))]
     letters = landing.dead_letters(spark, world, sink).collect()
     assert len(letters) == 2 * step + 1 and len({r.offset for r in letters}) == len(letters)
+    published = topics.read(world, f"{topic}.dlq")["value"]
+    assert len(published) >= len(letters), "at least once"
     assert groups.lag(world, f"connect-{config['name']}", topic) == {topic: 0}
+    landing.drop(world, config)
+    assert f"connect-{config['name']}" not in groups.names(world)
+    topics.delete(world, f"{topic}.dlq")
+
+
+def test_what_is_ingested_of_a_killed_run_is_not_all(world, spark, sink):
+    """A file of the killed run was read: later messages are in other files."""
+    topic, table = sink["topics"], new_table(world)
+    produce(world, topic, *[change_record(n, 1) for n in range(2)])
+    with pytest.MonkeyPatch.context() as patch:
+        killed_at(3, patch)  # the plan and a file are written, the progress after it is not
+        with pytest.raises(Killed):
+            landing.run(world, sink)
+    try:
+        assert hudi.ingest(spark, world, hudi.Landed(topic), table, schema=SCHEMA).upserts == 2
+        produce(world, topic, change_record(2, 1))
+        landing.run(world, sink)
+        assert hudi.ingest(spark, world, hudi.Landed(topic), table, schema=SCHEMA).upserts == 1
+        assert hudi.read(spark, table).count() == 3
+    finally:
+        hudi.drop(spark, world, table)
+
+
+def test_messages_that_expired_before_they_were_landed_are_named(world, sink):
+    topic = sink["topics"]
+    produce(world, topic, *[change_record(n, 1) for n in range(5)])
+    admin = AdminClient(topics.settings(world))
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, 2)]).values()
+    deleted.result(20)
+    assert landing.run(world, sink).records == 3, "the first landing begins with what there is"
+    produce(world, topic, *[change_record(n, 1) for n in range(5, 8)])
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, 7)]).values()
+    deleted.result(20)
+    with pytest.raises(
+        LakeError, match="(?s)does not have the messages from offset 5 on.*hudi.drop"
+    ):
+        landing.run(world, sink)
+
+
+def test_partitions_are_landed_one_by_one_and_an_added_one_from_its_beginning(world):
+    topic = f"partitions_{uuid.uuid4().hex[:8]}"
+    topics.create(world, topic, partitions=2)
+    pattern = topic.replace("partitions", "part[a-z]*")
+    config = {**SINK, "topics.regex": pattern, "value.converter.schemas.enable": "false"}
+    del config["topics"]
+    row = json.dumps({"a": 1})
+    try:
+        topics.produce(world, topic, [("k", row, {"partition": n % 2}) for n in range(10)])
+        assert landing.run(world, config).records == 10
+        admin = AdminClient(topics.settings(world))
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+        topics.produce(world, topic, [("k", row, {"partition": 2})] * 3)
+        assert landing.run(world, config).records == 3
+        progress = job.read_progress(world, f"topics/{topic}")
+        assert progress["offsets"] == {"0": 5, "1": 5, "2": 3}
+        assert job._landed_topics(world, landing.parse(config)) == [topic], "and not its lock"
+    finally:
+        landing.drop(world, config)
+        topics.delete(world, topic)
 
 
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(world, spark, sink):

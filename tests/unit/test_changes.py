@@ -109,7 +109,7 @@ def topic(monkeypatch):
     monkeypatch.setattr(changes.topics, "consume", consume)
     monkeypatch.setattr(changes.topics, "open_consumer", known.open_consumer)
     monkeypatch.setattr(
-        changes._TopicReader, "_decode_in_memory", lambda self, messages, values: (messages, None)
+        changes._TopicReader, "_decode_in_memory", lambda self, messages: (messages, None)
     )
     spark = SimpleNamespace(createDataFrame=lambda rows, _: [row[3:5] for row in rows])
     table = hudi.Table("t", "file:/none", ("id",), "v")

@@ -190,19 +190,26 @@ def test_one_whose_state_cannot_be_saved_keeps_nobody_from_working(there, monkey
     assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
 
 
-def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there):
+def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there, monkeypatch):
     deploy(there, SOURCE, SINK)
     configs = {name: {"name": name, **connect.config(there.world, name)} for name in (SOURCE, SINK)}
-    offsets = polling._offsets_path(there.world, sources.parse(configs[SOURCE], there.world))
+    offsets = polling._offsets_path(there.world, configs[SOURCE])
     prefix = landing.parse(configs[SINK]).prefix_of("pagila.public.address")
     files.write_text(offsets, "{}")
-    progress = {"topic_id": "id", "offsets": {"0": 7}}
+    progress = {"topic_id": "id", "offsets": {"0": 7}, "planned": {"0": 9}}
     files.write_text(job.progress_path(there.world, prefix), json.dumps(progress))
+    groups = []
+    monkeypatch.setattr(job.groups, "delete", lambda world, group: groups.append(group))
     for name in (SOURCE, SINK, SOURCE):
         landing.delete(there.world, name)
+    assert groups == [f"connect-{SINK}"]
     assert landing.names(there.world) == ["outbox_source"]
     assert files.read_text(offsets) is None
-    assert job.read_progress(there.world, prefix) == {"topic_id": "id", "offsets": {}}
+    assert job.read_progress(there.world, prefix) == {
+        "topic_id": "id",
+        "offsets": {},
+        "planned": {},
+    }
     with pytest.raises(ConnectorError, match=f"there is no connector '{SOURCE}'"):
         landing.run_once(there.world, SOURCE)
 

@@ -241,7 +241,7 @@ def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_pat
 
 def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp_path, monkeypatch):
     path = job.progress_path(world, "cdc-events")
-    files.write_text(path, json.dumps({"topic_id": "id", "offsets": {"0": 7}}))
+    files.write_text(path, json.dumps({"topic_id": "id", "offsets": {"0": 7}, "planned": {}}))
     removed = []
 
     def remove(uri):
@@ -250,7 +250,7 @@ def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp
     monkeypatch.setattr(files, "remove", remove)
     landing.drop(world, GOOD)
     assert removed == [
-        (f"file:{tmp_path}/{place}", json.dumps({"topic_id": "id", "offsets": {}}))
+        (f"file:{tmp_path}/{place}", json.dumps({"topic_id": "id", "offsets": {}, "planned": {}}))
         for place in (
             "landing/cdc-events",
             "dead_letters/landing/cdc-events",

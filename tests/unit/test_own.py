@@ -308,6 +308,7 @@ def test_a_point_without_finite_coordinates_equals_that_of_the_lake():
         ("timestamp(3) without time zone", "timestamp without time zone"),
         ("interval day to second(0)", "interval"),
         ("elsewhere.vector(3)", "vector"),  # its schema is not in the search_path
+        ('"My Ext".vector(3)', "vector"),
         ("text[]", "text[]"),
     ],
 )

@@ -61,10 +61,10 @@ def test_what_is_published(world, good):
         {**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world
     ).tables == ["s.a", "b.c"]
     assert (source.settings.batch_max_rows, source.settings.validate_non_null) == (100, False)
-    assert polling._offsets_path(world, source).endswith("/polling/jdbc_source_01.json")
-    assert polling._offsets_path(world, sources.parse(good, world)).endswith(
-        "/polling/pagila.public..json"
+    assert polling._offsets_path(world, {"name": "jdbc source/01"}).endswith(
+        "/polling/jdbc_source_01.json"
     )
+    assert polling._offsets_path(world, good).endswith("/polling/pagila.public..json")
     assert said(source) == (
         'SELECT * FROM "public"."address" WHERE "last_update" > \'-infinity\' AND "last_update" < '
         "'2021-08-13 00:00:00' ORDER BY \"last_update\" ASC"

@@ -30,7 +30,7 @@ def libpq_variables(user_environment: Mapping[str, str]) -> Variables:
 def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path]) -> Variables:
     """Return the variables with which clients reach a lake in S3.
 
-    They are read by boto3, pyarrow (also in Spark's Python workers), the Java SDKs and hudi-rs.
+    They are read by boto3, pyarrow, the Java SDKs and hudi-rs.
 
     Args:
         endpoint: URL of an S3 service other than AWS; empty for AWS.

@@ -116,8 +116,7 @@ def write_bytes(filesystem: Any, path: str, data: bytes) -> None:
     """Write a small file atomically; its folder is created if it does not exist.
 
     Args:
-        filesystem: a pyarrow file system (see `open_filesystem`). The call runs in Spark tasks,
-            too.
+        filesystem: a pyarrow file system (see `open_filesystem`).
         path: the path in it.
         data: the content.
     """

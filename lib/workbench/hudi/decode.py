@@ -48,6 +48,7 @@ _CORRUPT = "_bad"
 PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
 # a value, or one in a list or map, that is a text
 QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
+BASE64_REASON = "column {} has a Decimal as BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
 HEX_DIGITS = "0123456789ABCDEF"
 # all digits of a time, in UTC
 ENCODED_KEY_FORMAT = {
@@ -138,11 +139,15 @@ def rows(
     )
     decoded = add_columns(raw, _text=wrapped)
     decoded = add_columns(decoded, _parsed=F.from_json("_text", envelope, PERMISSIVE))
+    base64_kind, base64_values = _base64_decimals(schema)
+    if base64_kind.fields:
+        decoded = add_columns(decoded, _base64=base64_values)
     decoded = decoded.select(
         "key",
         "text",
         *ORIGIN,
         "_text",
+        *(["_base64"] if base64_kind.fields else []),
         F.col("_parsed.payload").alias(SENT),
         F.col(f"_parsed.{_CORRUPT}").alias(_CORRUPT),
     )
@@ -160,7 +165,13 @@ def rows(
     errors = [
         (_is_not_utf8(F.when(can_cut, payload).otherwise(text)), F.lit(NOT_UTF8)),
         (is_malformed, F.lit("malformed JSON")),
-        *_base64_decimal_errors(schema),
+        *(
+            (
+                _has_bytes(F.col(f"_base64.`{f.name}`"), f.dataType),
+                F.lit(BASE64_REASON.format(f.name)),
+            )
+            for f in base64_kind
+        ),
         (is_corrupt, mismatch),
     ]
     classified = classify(decoded, converted.schema, is_tombstone, errors, table)
@@ -257,31 +268,54 @@ def _mismatches(
         yield F.when(value.isNull() & json_value.isNotNull(), reason)
 
 
-def _base64_decimal_errors(schema: T.StructType) -> list[tuple[Column, Column]]:
-    """Return (condition, reason) of a Decimal that JsonConverter wrote as BASE64, its default.
+def _base64_decimals(schema: T.StructType) -> tuple[T.StructType, Column]:
+    """Return the Decimals of a message that JsonConverter wrote as BASE64, its default, as bytes; else null.
 
-    Spark would read the digits of such a text as the number. A name that another column or field has, too,
-    is left out.
+    Spark would read the digits of such a text as the number.
+
+    Returns:
+        The columns with Decimals, and a record of them; null unless the message may have such a text.
     """
-    leaves = [
-        ([part for part in path if part not in ("[]", "{}")][-1], kind)
-        for path, kind in leaf_types(schema).items()
-    ]
-    others = {name for name, kind in leaves if not isinstance(kind, T.DecimalType)}
-    names = sorted({name for name, _ in leaves} - others)
-    if not names:
-        return []
-    pattern = QUOTED_PATTERN.format(names="|".join(f"\\Q{name}\\E" for name in names))
-    reason = F.concat(
-        F.lit("column "),
-        F.regexp_extract("_text", pattern, 1),
-        F.lit(
-            " is a Decimal as BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
-        ),
-    )
-    # the schema in the message marks a value as Connect's Decimal
-    is_marked = F.col("text").contains(DECIMAL)
-    return [(is_marked & F.col("_text").rlike(pattern), reason)]
+    kind = _struct_of_decimals(schema)
+    names = {[part for part in path if part not in ("[]", "{}")][-1] for path in leaf_types(kind)}
+    pattern = QUOTED_PATTERN.format(names="|".join(f"\\Q{name}\\E" for name in sorted(names)))
+    # the schema in the message marks a value as Connect's Decimal; the second parse is for few messages
+    may_be = F.col("text").contains(DECIMAL) & F.col("_text").rlike(pattern)
+    envelope = T.StructType().add("payload", kind).add(_CORRUPT, "string")
+    parsed = F.from_json("_text", envelope, PERMISSIVE)
+    return kind, F.when(may_be, parsed["payload"])
+
+
+def _struct_of_decimals(kind: T.StructType) -> T.StructType:
+    fields = ((f.name, _decimals_as_bytes(f.dataType)) for f in kind)
+    return T.StructType([T.StructField(name, part) for name, part in fields if part is not None])
+
+
+def _decimals_as_bytes(kind: T.DataType) -> Optional[T.DataType]:
+    """Return the part of a type that has Decimals, with bytes in their place; None without any."""
+    if isinstance(kind, T.StructType):
+        return _struct_of_decimals(kind) or None
+    if isinstance(kind, T.ArrayType):
+        element = _decimals_as_bytes(kind.elementType)
+        return None if element is None else T.ArrayType(element)
+    if isinstance(kind, T.MapType):
+        value = _decimals_as_bytes(kind.valueType)
+        return None if value is None else T.MapType(kind.keyType, value)
+    return T.BinaryType() if isinstance(kind, T.DecimalType) else None
+
+
+def _has_bytes(value: Column, kind: T.DataType) -> Column:
+    """Return whether a value of `_decimals_as_bytes` has bytes anywhere."""
+    if isinstance(kind, T.StructType):
+        values = F.array(*(_has_bytes(value[f.name], f.dataType) for f in kind))
+        return F.exists(values, lambda one: one)
+    if isinstance(kind, T.ArrayType):
+        has_bytes = F.exists(value, lambda one: _has_bytes(one, kind.elementType))
+    elif isinstance(kind, T.MapType):
+        has_bytes = F.exists(F.map_values(value), lambda one: _has_bytes(one, kind.valueType))
+    else:
+        return value.isNotNull()
+    return F.coalesce(has_bytes, F.lit(False))
 
 
 def from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:

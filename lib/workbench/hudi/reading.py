@@ -105,7 +105,8 @@ def to_pandas(rows: DataFrame) -> pd.DataFrame:
     texts = {"bigint": "string", "array<bigint>": "array<string>"}
     kinds = dict(rows.dtypes)
     columns = [
-        F.col(f"`{name}`").cast(texts.get(kind, kind)).alias(name) for name, kind in kinds.items()
+        F.col(f"`{name}`").cast(texts[kind]).alias(name) if kind in texts else F.col(f"`{name}`")
+        for name, kind in kinds.items()
     ]
     frame: pd.DataFrame = rows.select(*columns).toPandas()
     for name, kind in kinds.items():

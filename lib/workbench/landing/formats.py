@@ -113,7 +113,7 @@ class RecordEncoder:
 
         Raises:
             ValueError: the message becomes a dead letter with this reason. No message causes another
-                error.
+                error; StackError says that the registry does not respond.
         """
         if value is None:
             return None

@@ -2,9 +2,10 @@
 
 See sinks.py for the JSON. The landing is for environments whose Kafka Connect does not have the
 plugin. This process reads each topic partition in the order of the offsets, and writes files whose names
-contain topic, partition and first offset. A file in the lake has the next offset of each partition. It is
-written after the files, so a batch that is repeated after a crash starts at the same offset, and overwrites
-the same files (exactly once). Messages of a dead-letter topic may occur twice then, as in Kafka Connect.
+contain topic, partition and first offset. A file in the lake has the progress of each partition: the next
+offset, and the end of the batch that is being landed. So a batch that is repeated after a crash has the same
+messages, and overwrites the same files (exactly once). Messages of a dead-letter topic may occur twice then,
+as in Kafka Connect.
 """
 
 import contextlib
@@ -12,16 +13,16 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import ContextManager, Iterable, Optional, TypedDict
+from typing import ContextManager, Iterable, Optional, Sequence, TypedDict
 
 from confluent_kafka import Consumer
 from pyarrow import ArrowException
 from pyspark.sql import DataFrame, SparkSession
 
-from ..base import LakeError, World, did_you_mean, files
+from ..base import LakeError, StackError, World, did_you_mean, files
 from ..base.paths import join_uri
 from ..spark.batch import Counts, read_dead_letters
-from ..topic import dlq, groups, topics
+from ..topic import dlq, groups, registry, topics
 from ..topic.topics import Message
 from .formats import AvroContainer, FileFormat, JsonLines, MessageConverter, RecordEncoder
 from .messages import AvroConverter, JsonConverter
@@ -34,10 +35,17 @@ PROGRESS_SUFFIX = ".progress.json"
 
 
 class Progress(TypedDict):
-    """The progress of a landed topic: Kafka's id of the topic, and {partition: next offset}."""
+    """The progress of a landed topic.
+
+    Attributes:
+        topic_id: Kafka's id of the topic.
+        offsets: {partition: next offset}.
+        planned: {partition: end of the batch that begins there, exclusive}.
+    """
 
     topic_id: str
     offsets: dict[str, int]
+    planned: dict[str, int]
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +70,7 @@ def run(world: World, config: dict[str, str], *, batch: int = 50_000) -> Landing
     One run is one flush: at its end all messages are in files, whatever WITH_FLUSH_INTERVAL is.
     Another run lands later messages. If the sink has a DLQ topic, its dead letters are published there.
     If the JSON has a name, the offsets are also committed for the group `connect-<name>`, as by the
-    connector, so that `groups.lag` shows its lag.
+    connector, so that `groups.lag` shows its lag. A refusal of the broker is logged.
 
     Args:
         world: the environment profile.
@@ -77,9 +85,10 @@ def run(world: World, config: dict[str, str], *, batch: int = 50_000) -> Landing
         StackError: Kafka or the registry is down; the next run continues.
     """
     sink = parse(config, world)
-    encoder, counts = record_encoder(world, sink), LandingCounts()
+    landed, counts = require_topics(world, sink), LandingCounts()
+    encoder = record_encoder(world, sink, landed)
     with contextlib.closing(topics.open_consumer(world)) as consumer:
-        for topic in require_topics(world, sink):
+        for topic in landed:
             with _landing_lock(world, sink, topic):
                 counts += _land_topic(world, encoder, consumer, topic, batch)
     return counts
@@ -96,33 +105,64 @@ def _landing_lock(world: World, sink: Sink, topic: str) -> ContextManager[object
 def _land_topic(
     world: World, encoder: RecordEncoder, consumer: Consumer, topic: str, batch: int
 ) -> LandingCounts:
-    sink = encoder.sink
-    path = progress_path(world, sink.prefix_of(topic))
-    progress = read_progress(world, sink.prefix_of(topic)) or {
+    prefix, total = encoder.sink.prefix_of(topic), LandingCounts()
+    progress = read_progress(world, prefix) or {
         "topic_id": topics.topic_id(world, topic),
         "offsets": {},
+        "planned": {},
     }
-    total = LandingCounts()
-    for partition, (low, high) in topics.watermark_offsets(world, topic, consumer).items():
-        start = progress["offsets"].get(str(partition), low)
-        if not low <= start <= high:
+    ends = _plan(progress, topics.watermark_offsets(world, topic, consumer), batch, topic)
+    if any(progress["offsets"][p] < end for p, end in ends.items()):
+        _write_progress(world, prefix, progress)
+    for partition, end in ends.items():
+        while (start := progress["offsets"][partition]) < end:
+            stop = progress["planned"][partition]
+            span = {int(partition): start}, {int(partition): stop}
+            with contextlib.closing(topics.consume(world, topic, *span, consumer)) as messages:
+                total += _land_batch(world, encoder, topic, int(partition), start, messages)
+            progress["offsets"][partition] = stop
+            progress["planned"][partition] = min(stop + batch, end)
+            _write_progress(world, prefix, progress)
+    if encoder.sink.name:
+        _commit_offsets(world, encoder.sink, topic, progress)
+    return total
+
+
+def _plan(
+    progress: Progress, watermarks: dict[int, tuple[int, int]], batch: int, topic: str
+) -> dict[str, int]:
+    """Return {partition: end offset of this run, exclusive}; complete the progress with the first batches.
+
+    A batch that was planned before stays as it is: its files may be there, and have been read.
+
+    Raises:
+        LakeError: the topic does not have the next message to land.
+    """
+    is_new, ends = not progress["offsets"], {}
+    for number, (low, high) in watermarks.items():
+        partition = str(number)
+        # a partition that was added later has to be complete
+        start = progress["offsets"].setdefault(partition, low if is_new else 0)
+        planned = progress["planned"].get(partition, start)
+        stop = planned if planned > start else min(start + batch, high)
+        if not low <= start <= stop <= high:
             raise LakeError(
-                f"partition {partition} of {topic} does not have the message at offset {start}, the next to land",
-                location=path,
-                expected=f"one of the offsets {low} to {high} that the topic has",
-                hint="its retention is too short for the times between two landings. Start clean with "
+                f"partition {partition} of {topic} does not have the messages from offset {start} on, the next to land",
+                location=f"{topic}, offsets {low} to {high}",
+                expected="messages that stay until they are landed",
+                hint="the topic's retention is too short for the times between two landings. Start clean with "
                 "landing.drop(world, config) and hudi.drop of its tables",
             )
-        while start < high:
-            stop = min(start + batch, high)
-            span = {partition: start}, {partition: stop}
-            with contextlib.closing(topics.consume(world, topic, *span, consumer)) as messages:
-                total += _land_batch(world, encoder, topic, partition, start, messages)
-            progress["offsets"][str(partition)] = start = stop
-            files.write_text(path, json.dumps(progress))
-    if total.messages and sink.name:
-        groups.commit(world, f"connect-{sink.name}", topic, progress["offsets"])
-    return total
+        progress["planned"][partition], ends[partition] = stop, high
+    return ends
+
+
+def _commit_offsets(world: World, sink: Sink, topic: str, progress: Progress) -> None:
+    """Commit the offsets for the connector's group, which only shows them: the progress is in the lake."""
+    try:
+        groups.commit(world, sink.group, topic, progress["offsets"])
+    except StackError as e:
+        LOGGER.warning("%s does not show how far %s is landed: %s", sink.group, topic, e.message)
 
 
 def _land_batch(
@@ -166,11 +206,18 @@ def _land_batch(
     return counts
 
 
-def record_encoder(world: World, sink: Sink) -> RecordEncoder:
-    """Return the encoder of a sink's messages."""
+def record_encoder(world: World, sink: Sink, landed: Sequence[str] = ()) -> RecordEncoder:
+    """Return the encoder of a sink's messages.
+
+    Args:
+        world: the environment profile.
+        sink: the parsed sink configuration.
+        landed: names of its topics.
+    """
     converter: MessageConverter = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
     if sink.message_format == "avro":
-        converter = AvroConverter(world, use_connect_schema=sink.file_format != "avro")
+        known = registry.versions_by_schema_id(world, [f"{topic}-value" for topic in landed])
+        converter = AvroConverter(world, sink.file_format != "avro", known)
     formats: dict[str, FileFormat] = {
         "json": JsonLines(),
         "avro": AvroContainer(),
@@ -222,6 +269,10 @@ def read_progress(world: World, prefix: str) -> Optional[Progress]:
     return json.loads(text) if text else None
 
 
+def _write_progress(world: World, prefix: str, progress: Progress) -> None:
+    files.write_text(progress_path(world, prefix), json.dumps(progress))
+
+
 def dead_letters_path(world: World, sink: Sink) -> str:
     """Return the folder of the messages that could not be landed."""
     return join_uri(f"{world.lake.dead_letters}/landing", sink.state_path)
@@ -237,7 +288,9 @@ def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> D
 
 
 def reset_progress(world: World, config: dict[str, str]) -> None:
-    """Delete the offsets, so that the next run lands all messages again and overwrites the files.
+    """Delete the offsets, so that the next run lands all messages again.
+
+    It overwrites files with the same first offset; others stay.
 
     Raises:
         LakeError: a landing of these topics is running.
@@ -246,13 +299,21 @@ def reset_progress(world: World, config: dict[str, str]) -> None:
     for topic in _landed_topics(world, sink):
         with _landing_lock(world, sink, topic):
             _delete_offsets(world, sink.prefix_of(topic))
+    _delete_group(world, sink)
 
 
 def _delete_offsets(world: World, prefix: str) -> None:
     """Delete the offsets of a topic; its id stays as long as its files are there."""
     progress = read_progress(world, prefix)
     if progress:
-        files.write_text(progress_path(world, prefix), json.dumps({**progress, "offsets": {}}))
+        _write_progress(world, prefix, {**progress, "offsets": {}, "planned": {}})
+
+
+def _delete_group(world: World, sink: Sink) -> None:
+    """Delete the connector's group: a connector in Kafka Connect would continue where it ends."""
+    if sink.name:
+        with contextlib.suppress(StackError):  # the offsets in the lake count
+            groups.delete(world, sink.group)
 
 
 def drop(world: World, config: dict[str, str]) -> None:
@@ -272,17 +333,22 @@ def drop(world: World, config: dict[str, str]) -> None:
             locks.enter_context(_landing_lock(world, sink, topic))
         for topic in names:
             _delete_offsets(world, sink.prefix_of(topic))
-        for uri in folders(world, config):
+        for uri in _folders(world, sink, names):
             files.remove(uri)
         for topic in names:
             files.remove(progress_path(world, sink.prefix_of(topic)))
+    _delete_group(world, sink)
 
 
 def folders(world: World, config: dict[str, str]) -> list[str]:
     """Return the URIs of the folders of a landing: landed files and dead letters. They need not exist."""
     sink = parse(config)
-    prefixes = [sink.prefix_of(topic) for topic in _landed_topics(world, sink)]
-    landed = [join_uri(world.lake.landing, prefix) for prefix in dict.fromkeys(prefixes)]
+    return _folders(world, sink, _landed_topics(world, sink))
+
+
+def _folders(world: World, sink: Sink, names: Sequence[str]) -> list[str]:
+    prefixes = dict.fromkeys(sink.prefix_of(topic) for topic in names)
+    landed = [join_uri(world.lake.landing, prefix) for prefix in prefixes]
     return [*landed, dead_letters_path(world, sink)]
 
 
@@ -290,8 +356,13 @@ def _landed_topics(world: World, sink: Sink) -> list[str]:
     """Return the topics that this sink has landed, also deleted ones."""
     if not sink.is_confluent:
         return [*sink.topic_names]
-    # Files without progress exist if the checkpoints were removed.
-    roots = f"{world.lake.checkpoints}/landing", world.lake.landing
-    entries = [entry for root in roots for entry in files.list_dir(join_uri(root, sink.folder))]
-    names = {entry.base_name.removesuffix(PROGRESS_SUFFIX) for entry in entries}
+    recorded = files.list_dir(join_uri(f"{world.lake.checkpoints}/landing", sink.folder))
+    names = {
+        entry.base_name.removesuffix(PROGRESS_SUFFIX)
+        for entry in recorded
+        if entry.base_name.endswith(PROGRESS_SUFFIX)  # there are locks, too
+    }
+    # folders without progress exist if the checkpoints were removed
+    landed = files.list_dir(join_uri(world.lake.landing, sink.folder))
+    names |= {entry.base_name for entry in landed if not entry.is_file}
     return sink.matching_topics(sorted(names))

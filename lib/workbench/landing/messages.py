@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, Optional, Union
+from typing import Any, Collection, NamedTuple, NoReturn, Optional, Union
 
 from ..base import LakeError, World
 from ..topic import registry, wire
@@ -107,14 +107,15 @@ class JsonConverter:
 class AvroConverter:
     """Reads Avro. Each schema is fetched once."""
 
-    def __init__(self, world: World, use_connect_schema: bool):
+    def __init__(self, world: World, use_connect_schema: bool, known: Collection[str] = ()):
         """Create a converter for the environment's registry.
 
         Args:
             world: the environment profile.
             use_connect_schema: whether to return the Connect schema, else (id, Avro schema).
+            known: ids that the registry has, such as `globalId 7`.
         """
-        self.world, self.use_connect_schema = world, use_connect_schema
+        self.world, self.use_connect_schema, self.known = world, use_connect_schema, known
         self._prefix_size = wire.prefix_size(world)
         self._resolved: dict[bytes, Union[str, tuple[Any, Reader]]] = {}  # by the first bytes
         self._unknown: set[str] = set()
@@ -147,7 +148,7 @@ class AvroConverter:
         if message is None:
             return wire.not_avro_reason(self.world)
         id = message.schema
-        if len(self._unknown) >= MAX_UNKNOWN_SCHEMAS:
+        if id not in self.known and len(self._unknown) >= MAX_UNKNOWN_SCHEMAS:
             return f"schema {id} was not requested: the registry has none of {MAX_UNKNOWN_SCHEMAS} others"
         try:
             avsc = registry.find(self.world, message.schema_id, message.id_kind)

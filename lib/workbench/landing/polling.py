@@ -80,15 +80,15 @@ def poll(world: World, config: dict[str, str]) -> Polled:
         StackError: Kafka does not accept the messages. The next poll produces them again.
     """
     source, polled = parse(config, world), Polled()
-    path = _offsets_path(world, source)
-    with _poll_lock(world, source), open_snapshot(world, source.database) as snapshot:
+    path = _offsets_path(world, config)
+    with _poll_lock(path), open_snapshot(world, source.database) as snapshot:
         end = snapshot.time(source.settings.timestamp_delay_interval_ms)
         # {table ("" for a query): {"timestamp": …}}; this poll reads later rows
         offsets = json.loads(files.read_text(path) or "{}")
         columns = {table: _describe_columns(snapshot, source, table) for table in source.tables}
         for table, (schema, values) in columns.items():
             started, topic = time.monotonic(), topic_name(config, table)
-            last = offsets.get(table, {"timestamp": "-infinity"})["timestamp"]
+            last = offsets.get(table, {}).get("timestamp", "-infinity")
             statement = source.statement(table, last, end)
             summary = snapshot.summarize(
                 statement,
@@ -123,21 +123,19 @@ def reset_offsets(world: World, config: dict[str, str]) -> None:
     Raises:
         LakeError: a poll of this connector is running.
     """
-    source = parse(config, world)
-    with _poll_lock(world, source):
-        files.remove(_offsets_path(world, source))
+    path = _offsets_path(world, config)
+    with _poll_lock(path):
+        files.remove(path)
 
 
-def _offsets_path(world: World, source: Source) -> str:
-    name = source.settings.name or source.settings.topic_prefix
+def _offsets_path(world: World, config: dict[str, str]) -> str:
+    name = config.get("name") or config["topic.prefix"]
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", name) + ".json"
     return join_uri(f"{world.lake.checkpoints}/polling", file_name)
 
 
-def _poll_lock(world: World, source: Source) -> ContextManager[object]:
-    return files.exclusive_lock(
-        _offsets_path(world, source), f"poll of {source.location}", "wait until it is done"
-    )
+def _poll_lock(path: str) -> ContextManager[object]:
+    return files.exclusive_lock(path, "poll of this connector", "wait until it is done")
 
 
 def _describe_columns(snapshot: Snapshot, source: Source, table: str) -> TableColumns:

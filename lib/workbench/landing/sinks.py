@@ -71,8 +71,13 @@ class Sink:
         return ",".join(self.topic_names) or self.topic_pattern
 
     @property
+    def group(self) -> str:
+        """The consumer group of the connector in Kafka Connect."""
+        return f"connect-{self.name}"
+
+    @property
     def state_path(self) -> str:
-        """The path of the checkpoint and of the dead letters, each below its own folder."""
+        """The path of the dead letters, below their folder."""
         if not self.is_confluent:
             return self.folder
         return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]|^\.{1,2}$", "_", self.description)

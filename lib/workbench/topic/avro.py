@@ -3,8 +3,7 @@
 fastavro reads and writes records and files (Apache Avro specification 1.11.1, "Object Container
 Files"). The landing uses this module, because it must verify that a message is exactly one record
 before it writes the record to a file. Functions that show single messages use it, too.
-`create_reader` and `encode_container` are pickled by value into Spark tasks. Malformed data raises
-ValueError.
+Malformed data raises ValueError.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Sequence, Union
 
+import fastavro
 from pyspark.sql import types as T
 
 from ..base import LakeError, did_you_mean, yaml_files
@@ -61,8 +61,6 @@ def create_reader(avsc: Any, *, raw_values: bool = False) -> Reader:
     Raises:
         ValueError: the schema is not an Avro schema, or is unsafe (see `_has_empty_items`).
     """
-    import fastavro
-
     try:
         change = _without_logical_type if raw_values else _widen_decimals
         schema = fastavro.parse_schema(map_schema(avsc, change))
@@ -164,8 +162,6 @@ def encode_container(
         sync_marker: the 16 bytes after each block; the same marker gives the same file.
         metadata: further metadata of the file.
     """
-    import fastavro
-
     out = io.BytesIO()
     fastavro.writer(
         out, fastavro.parse_schema(avsc), values, sync_marker=sync_marker, metadata=metadata
@@ -179,8 +175,6 @@ def container_schema(data: bytes) -> str:
     Raises:
         ValueError: the data is not a container file, is truncated, or has no schema.
     """
-    import fastavro
-
     try:
         blocks = fastavro.block_reader(io.BytesIO(data))
         for _ in blocks:
@@ -305,8 +299,6 @@ def to_spark(avsc: Any) -> T.StructType:
         UnsafeSchema: the items of an array are encoded in zero bytes, or the names of two fields of
             a record differ only in case.
     """
-    import fastavro
-
     try:
         # expand_schema replaces each reference to a named type by its definition
         expanded: Any = fastavro.schema.expand_schema(avsc)
@@ -332,8 +324,6 @@ def connect_names(avsc: Any) -> list[str]:
 
     It is "" for a type without a name.
     """
-    import fastavro
-
     expanded: Any = fastavro.schema.expand_schema(avsc)
     return [_connect_name(field["type"]) for field in expanded["fields"]]
 

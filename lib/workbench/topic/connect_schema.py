@@ -3,14 +3,15 @@
 A schema is {"type": "struct", "fields": [{"field": …, "type": …, …}, …], "optional": …, "name": …}.
 The name may be that of a logical type, such as those below.
 
-The conversions from and to Avro follow AvroData of the Avro converters. This module is pickled by
-value into Spark tasks.
+The conversions from and to Avro follow AvroData of the Avro converters.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Any
+
+import fastavro
 
 from ..base import LakeError
 from .avro import MAX_DIGITS, TYPE_MAPPINGS
@@ -34,8 +35,6 @@ def from_avro(avsc: Any) -> dict[str, Any]:
     Raises:
         ValueError: the schema is recursive, or has a union of several types or an unknown type.
     """
-    import fastavro
-
     # expand_schema replaces each reference to a named type by its definition
     return _connect_type(fastavro.schema.expand_schema(avsc), "the record")
 

@@ -1,7 +1,7 @@
 """The schema registry: schemas, schema ids, and the encoding of records as messages.
 
 The registry has two backends, Apicurio Registry and the AWS Glue Schema Registry; the environment
-names one. Only this process queries the registry. Spark tasks do not.
+names one. Only this process queries the registry.
 """
 
 import io

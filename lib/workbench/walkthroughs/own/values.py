@@ -88,4 +88,4 @@ def base_type(kind: str) -> str:
 
     A type of an extension has its schema, if that is not in the database's search_path.
     """
-    return re.sub(r"^\w+\.|\(.*?\)|(?<=^interval) .*", "", kind)
+    return re.sub(r'^("[^"]*"|\w+)\.|\(.*?\)|(?<=^interval) .*', "", kind)
