@@ -184,3 +184,16 @@ def test_a_type_that_the_column_cannot_follow_is_recaptured(orders, spark, forma
     own.compare(orders, FLOW)
     table = own.load(orders, FLOW).flow.table(orders.source("bikes"), "orders")
     assert dict(hudi.read(spark, table).dtypes)["note"] == "int"
+
+
+def test_a_table_that_cannot_be_captured_stops_no_other(orders, spark, capsys):
+    execute(orders, "CREATE TABLE early (id int PRIMARY KEY, at timestamp)")
+    execute(orders, "INSERT INTO early VALUES (1, 'infinity'), (2, now())")
+    with pytest.raises(LakeError, match="(?s)early.*at.*is not a time from"):
+        own.capture(orders, "bikes", "early", "orders", flow=FLOW)
+    printed = capsys.readouterr().out
+    assert "public.early is not captured: " in printed and "public.orders: 100 rows" in printed
+    execute(orders, "UPDATE early SET at = now() WHERE id = 1; DELETE FROM orders WHERE id = 1")
+    assert own.follow(orders, FLOW)["orders"].deletes == 1
+    capture(orders, "early", "orders")
+    own.compare(orders, FLOW)

@@ -551,13 +551,13 @@ def drill(count):
     return pytest.param(chosen, marks=pytest.mark.drill, id="drill")
 
 
-@pytest.mark.parametrize("seeds", [pytest.param(range(7), id="7"), drill(300)])
+@pytest.mark.parametrize("seeds", [pytest.param(range(14), id="14"), drill(300)])
 def test_postgres(world, spark, seeds):
     with own_help.postgres_server(world, PORT) as changed:
         require_kept(run(changed, spark, "postgres", seeds), seeds)
 
 
-@pytest.mark.parametrize("seeds", [pytest.param(range(3), id="3"), drill(100)])
+@pytest.mark.parametrize("seeds", [pytest.param(range(6), id="6"), drill(100)])
 def test_mariadb(world, spark, seeds):
     stack.ensure_running(world, "mariadb")
     require_kept(run(world, spark, "mariadb", seeds), seeds)

@@ -302,6 +302,11 @@ def test_a_line_that_is_not_json_is_named_by_its_file(world):
         frames.landed_rows(f"{world.lake.landing}/cdc-events")
 
 
+def test_a_folder_in_which_nothing_has_landed_yet_is_named(world):
+    with pytest.raises(LakeError, match="(?s)nothing landed yet.*cdc-events.*land the topic"):
+        frames.landed_rows(f"{world.lake.landing}/cdc-events")
+
+
 def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
     monkeypatch.setattr(
         connect,
