@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from confluent_sink import SINK
+from killing import Killed, kill_before
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi, landing
 from workbench.base import files, paths
@@ -92,25 +93,14 @@ def test_objects_hold_each_message_once_and_no_more_than_the_flush_count(world, 
         hudi.drop(spark, world, table)
 
 
-class Killed(BaseException):
-    """Not an Exception: nothing recovers from it."""
-
-
-def killed_at(step, monkeypatch):
-    """Raise Killed before the step-th change of the lake or of a topic; count all of them."""
-    steps = itertools.count()
-    changes = [(files, "write_bytes"), (files, "write_text"), (files, "remove")]
-
-    def before(change):
-        def changed(*args, **options):
-            if next(steps) == step:
-                raise Killed
-            return change(*args, **options)
-
-        return changed
-
-    for module, name in [*changes, (topics, "produce"), (groups, "commit")]:
-        monkeypatch.setattr(module, name, before(getattr(module, name)))
+# what a landing changes of the lake and of topics
+CHANGES = [
+    (files, "write_bytes"),
+    (files, "write_text"),
+    (files, "remove"),
+    (topics, "produce"),
+    (groups, "commit"),
+]
 
 
 def test_killed_before_each_change_it_lands_each_message_once(world, sink, spark, monkeypatch):
@@ -133,7 +123,7 @@ def test_killed_before_each_change_it_lands_each_message_once(world, sink, spark
         more()
         before = objects(world, sink)
         with monkeypatch.context() as patch:
-            killed_at(step, patch)
+            kill_before(patch, step + 1, CHANGES)
             try:
                 landing.run(world, config, batch=4)
                 break
@@ -163,7 +153,9 @@ def test_what_is_ingested_of_a_killed_run_is_not_all(world, spark, sink):
     topic, table = sink["topics"], new_table(world)
     produce(world, topic, *[change_record(n, 1) for n in range(2)])
     with pytest.MonkeyPatch.context() as patch:
-        killed_at(3, patch)  # the plan and a file are written, the progress after it is not
+        kill_before(
+            patch, 4, CHANGES
+        )  # the plan and a file are written, the progress after it is not
         with pytest.raises(Killed):
             landing.run(world, sink)
     try:

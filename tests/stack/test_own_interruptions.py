@@ -5,6 +5,7 @@ import itertools
 
 import own_help
 import pytest
+from killing import Killed, kill_before
 from workbench import hudi, landing, operate
 from workbench.base.errors import LakeError, WorkbenchError
 from workbench.source import mariadb, postgres
@@ -54,10 +55,6 @@ CHANGES = [
     (hudi, "label"),
     (hudi, "drop"),
 ]
-
-
-class Killed(BaseException):
-    """Not an Exception: no command recovers from it."""
 
 
 class Orders:
@@ -115,19 +112,8 @@ def orders(world, request):
 
 def is_interrupted(monkeypatch, number, command):
     """Run a command until it is about to make its change of this number; return whether it got there."""
-    calls = itertools.count(1)
-
-    def counted(function):
-        def call(*args, **values):
-            if next(calls) == number:
-                raise Killed
-            return function(*args, **values)
-
-        return call
-
     with monkeypatch.context() as patched:
-        for owner, name in CHANGES:
-            patched.setattr(owner, name, counted(getattr(owner, name)))
+        kill_before(patched, number, CHANGES)
         try:
             command()
         except Killed:

@@ -139,15 +139,13 @@ def rows(
     )
     decoded = add_columns(raw, _text=wrapped)
     decoded = add_columns(decoded, _parsed=F.from_json("_text", envelope, PERMISSIVE))
-    base64_kind, base64_values = _base64_decimals(schema)
-    if base64_kind.fields:
-        decoded = add_columns(decoded, _base64=base64_values)
+    base64_columns, base64_errors = _base64_decimals(schema)
     decoded = decoded.select(
         "key",
         "text",
         *ORIGIN,
         "_text",
-        *(["_base64"] if base64_kind.fields else []),
+        *base64_columns,
         F.col("_parsed.payload").alias(SENT),
         F.col(f"_parsed.{_CORRUPT}").alias(_CORRUPT),
     )
@@ -165,13 +163,7 @@ def rows(
     errors = [
         (_is_not_utf8(F.when(can_cut, payload).otherwise(text)), F.lit(NOT_UTF8)),
         (is_malformed, F.lit("malformed JSON")),
-        *(
-            (
-                _has_bytes(F.col(f"_base64.`{f.name}`"), f.dataType),
-                F.lit(BASE64_REASON.format(f.name)),
-            )
-            for f in base64_kind
-        ),
+        *base64_errors,
         (is_corrupt, mismatch),
     ]
     classified = classify(decoded, converted.schema, is_tombstone, errors, table)
@@ -268,22 +260,34 @@ def _mismatches(
         yield F.when(value.isNull() & json_value.isNotNull(), reason)
 
 
-def _base64_decimals(schema: T.StructType) -> tuple[T.StructType, Column]:
-    """Return the Decimals of a message that JsonConverter wrote as BASE64, its default, as bytes; else null.
+def _base64_decimals(
+    schema: T.StructType,
+) -> tuple[list[Column], list[tuple[Column, Column]]]:
+    """Find the Decimals of a message that JsonConverter wrote as BASE64, its default.
 
     Spark would read the digits of such a text as the number.
 
     Returns:
-        The columns with Decimals, and a record of them; null unless the message may have such a text.
+        The column `_base64`, which has these Decimals as bytes, and (condition, reason) of each column
+        with Decimals. Both are empty for a schema without Decimals.
     """
     kind = _struct_of_decimals(schema)
+    if not kind.fields:
+        return [], []
     names = {[part for part in path if part not in ("[]", "{}")][-1] for path in leaf_types(kind)}
     pattern = QUOTED_PATTERN.format(names="|".join(f"\\Q{name}\\E" for name in sorted(names)))
     # the schema in the message marks a value as Connect's Decimal; the second parse is for few messages
     may_be = F.col("text").contains(DECIMAL) & F.col("_text").rlike(pattern)
     envelope = T.StructType().add("payload", kind).add(_CORRUPT, "string")
     parsed = F.from_json("_text", envelope, PERMISSIVE)
-    return kind, F.when(may_be, parsed["payload"])
+    errors = [
+        (
+            _has_bytes(F.col(f"_base64.`{f.name}`"), f.dataType),
+            F.lit(BASE64_REASON.format(f.name)),
+        )
+        for f in kind
+    ]
+    return [F.when(may_be, parsed["payload"]).alias("_base64")], errors
 
 
 def _struct_of_decimals(kind: T.StructType) -> T.StructType:

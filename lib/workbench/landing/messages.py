@@ -16,7 +16,7 @@ from ..topic import registry, wire
 from ..topic.avro import Reader, create_reader
 from ..topic.connect_schema import from_avro
 
-# Malformed messages may have any number of ids. After this many the registry is not queried any more.
+# Malformed messages may have any number of ids. After this many only known ids are requested.
 MAX_UNKNOWN_SCHEMAS = 100
 
 
@@ -117,7 +117,7 @@ class AvroConverter:
         """
         self.world, self.use_connect_schema, self.known = world, use_connect_schema, known
         self._prefix_size = wire.prefix_size(world)
-        self._resolved: dict[bytes, Union[str, tuple[Any, Reader]]] = {}  # by the first bytes
+        self._resolved: dict[bytes, Union[str, tuple[str, Any, Reader]]] = {}  # by the first bytes
         self._unknown: set[str] = set()
 
     def read(self, value: bytes) -> Converted:
@@ -133,17 +133,14 @@ class AvroConverter:
         resolved = self._resolved[prefix]
         if isinstance(resolved, str):
             raise ValueError(resolved)
-        schema, read = resolved
+        id, schema, read = resolved
         try:
             return Converted(schema, read(value[self._prefix_size :]), None)
         except ValueError as e:
-            message = wire.parse_wire_format(self.world, value)
-            raise ValueError(
-                f"the bytes are not Avro of schema {message and message.schema}: {e}"
-            ) from None
+            raise ValueError(f"the bytes are not Avro of schema {id}: {e}") from None
 
-    def _resolve(self, value: bytes) -> Union[str, tuple[Any, Reader]]:
-        """Return (schema, reader of its records), or the reason why such messages cannot be read."""
+    def _resolve(self, value: bytes) -> Union[str, tuple[str, Any, Reader]]:
+        """Return (id, schema, reader of its records), or the reason why such messages cannot be read."""
         message = wire.parse_wire_format(self.world, value)
         if message is None:
             return wire.not_avro_reason(self.world)
@@ -156,6 +153,6 @@ class AvroConverter:
                 self._unknown.add(id)
                 return wire.unknown_schema_reason(self.world).format(id)
             read = create_reader(avsc, raw_values=True)
-            return from_avro(avsc) if self.use_connect_schema else (id, avsc), read
+            return id, from_avro(avsc) if self.use_connect_schema else (id, avsc), read
         except (LakeError, ValueError, KeyError, TypeError) as e:
             return f"schema {id} cannot be read: {e}"

@@ -410,18 +410,16 @@ def publish(
         if line.get("topic")
     }
     origins = dict.fromkeys(origin for origin, _, _ in reasons)
-    records = []
+    dead_letters = []
     for origin in origins:
         positions = {(partition, offset) for name, partition, offset in reasons if name == origin}
         for message in _fetch(world, origin, positions, landed_topic_id(origin)):
-            reason = reasons[origin, message.partition(), message.offset()]
-            records.append(to_record(message, connector, worker_class, reason))
-    if records:
-        topics.create(world, topic, **TOPIC_SETTINGS)
-        topics.produce(world, topic, records, **PRODUCER_SETTINGS)
+            position = (origin, message.partition(), message.offset())
+            dead_letters.append((message, reasons[position]))
+    publish_messages(world, topic, dead_letters, connector, worker_class)
     if versions != published:
         files.write_text(state_uri, json.dumps(versions))
-    missing = len(reasons) - len(records)
+    missing = len(reasons) - len(dead_letters)
     if missing:
         raise LakeError(
             f"{missing} dead letters were not published to {topic}: their messages are gone from "
@@ -429,7 +427,7 @@ def publish(
             location=uri,
             hint="the files in this folder have their text, or the text as base64",
         )
-    return len(records)
+    return len(dead_letters)
 
 
 def publish_messages(

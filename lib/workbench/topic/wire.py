@@ -88,7 +88,7 @@ def prefix_size(world: World) -> int:
 def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
     """Return the parts of a message's value, None if it is not in the wire format."""
     magic, size, kind = WIRE_FORMATS[world.registry.wire]
-    end = len(magic) + size
+    end = prefix_size(world)
     if len(value) < end or not value.startswith(magic):
         return None
     raw = value[len(magic) : end]
