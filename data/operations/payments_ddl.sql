@@ -1,4 +1,4 @@
--- The payments of the track on operations. REPLICA IDENTITY FULL: the log has the old region of a payment that moves.
+-- The payments of the track on operations. REPLICA IDENTITY FULL: a delete has all values of the row, which notebook 86 compares.
 CREATE TABLE payments (
     id bigint PRIMARY KEY,
     account integer NOT NULL,

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import bench_explore
 import bench_landing
-import bench_moves
 import bench_peers
 import bench_reconcile
 import bench_setup
@@ -56,15 +55,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CAPTURES, ROWS, CHANGED, COMMITS, ROUNDS, SEED = 9, 200_000, 1_000, 50, 5, 7
-# The default table of this size: Merge-on-Read, BUCKET, a compaction in every fifth commit. The key holds
-# the partition field, because the outbox's events have no old rows.
+# The table of an own flow of this size: Merge-on-Read, BUCKET, a compaction in every fifth commit. The key
+# holds the partition field, because no index searches one partition for a row that may move.
 FRESH = {
     "key": ("order_id", "ship_country"),
-    "rows": ROWS,
-    "type": "",
-    "index": "",
-    "buckets": None,
-    "extra": {},
+    "type": "mor",
+    "index": "BUCKET",
+    "buckets": 1,
 }
 FRESH_SHOWN = "the default table of this size by country, with its compactions"
 NOTEBOOK = """
@@ -252,9 +249,10 @@ def upsert(world: World, spark: SparkSession) -> list[Line]:
     )
     deleted = gone.count()
     versions = rows.select("*", stays).union(newer.select("*", stays)).union(gone.select("*", goes))
-    ours = outbox.flow.table(world, name="bench_ours", index="SIMPLE")
+    # an index of one partition needs a key that holds the partition field
+    ours = outbox.flow.table(world, name="bench_ours", key=FRESH["key"], index="SIMPLE")
     shipped = outbox.flow.table(world, name="bench_shipped")
-    usual = outbox.flow.table(world, name="bench_defaults")
+    usual = outbox.flow.table(world, name="bench_defaults", key=FRESH["key"])
     mandatory = {
         "hoodie.table.name": usual.name,
         "hoodie.datasource.write.recordkey.field": ",".join(usual.key),
@@ -424,7 +422,6 @@ MEASURES = {
     "landing": bench_landing.landed,
     "snapshot": bench_snapshot.through,
     "sizes": bench_travel.sizes,
-    "moves": bench_moves.moved,
     "reconcile": bench_reconcile.reconciled,
     "peers": bench_peers.measured,
     "trace": bench_travel.traced,
@@ -471,7 +468,7 @@ def main() -> None:
         default=[m for m in MEASURES if m not in NOT_BY_DEFAULT],
         help=f"{' and '.join(NOT_BY_DEFAULT)}, which download files, are measured only when they are named",
     )
-    trial = "of sizes, moves and peers, to try these measures"
+    trial = "of sizes and peers, to try these measures"
     parser.add_argument(
         "--sizes", nargs="+", type=int, metavar="ROWS", help=f"rows of the tables {trial}"
     )
@@ -486,7 +483,7 @@ def main() -> None:
     # each round, and the one that warms up, changes 1,000 other rows
     if options.sizes and min(options.sizes) < CHANGED * ((options.rounds or ROUNDS) + 1):
         parser.error(f"a table needs {CHANGED:,} rows for each round, and {CHANGED:,} more")
-    for module in (bench_travel, bench_moves, bench_peers):
+    for module in (bench_travel, bench_peers):
         vars(module)["SIZES"] = tuple(sorted(set(options.sizes or module.SIZES)))
         vars(module)["ROUNDS"] = options.rounds or module.ROUNDS
     os.environ["WORKBENCH_INSTANCE"] = "bench"

@@ -21,7 +21,6 @@ DOCUMENT = ROOT / "docs" / "measured.md"
 BEGIN, END = "<!-- peers:begin -->", "<!-- peers:end -->"
 DEFAULT, COW, ICEBERG = "default", "copy-on-write", "Iceberg merge-on-read"
 DELTAS = ("Delta", "Delta deletion vectors")
-SHOWN = {"move": "upsert in which half of the rows move"}
 NOTHING = 'No figures are stored. `make bench ARGS="--only peers --write"` writes them here.'
 MIB = 1024 * 1024
 
@@ -57,11 +56,11 @@ def medians(figures: dict[str, Any]) -> list[list[str]]:
     """Return a table: the seconds of each operation and the sizes on disk, a column for each table."""
     names = list(figures["bytes"]["after the load"])
     lines = [["", *names]]
-    for operation in ("load", "upsert", "move", "delete", "read"):
+    for operation in ("load", "upsert", "delete", "read"):
         for size, operations in figures["seconds"].items():
             if operation not in operations:
                 continue
-            shown = f"{SHOWN.get(operation, operation)}, {int(size):,} rows, s"
+            shown = f"{operation}, {int(size):,} rows, s"
             each = (average_seconds(figures, int(size), operation, name) for name in names)
             lines.append([shown, *(f"{value:.2f}" for value in each)])
     for moment, each in figures["bytes"].items():
@@ -85,7 +84,7 @@ def goals(
 
     def beside(operation: str, size: int, goal: float, name: str = ICEBERG) -> None:
         ours, other = (average_seconds(figures, size, operation, n, average) for n in (table, name))
-        what = f"{SHOWN.get(operation, operation)}, {size:,} rows, against {name}"
+        what = f"{operation}, {size:,} rows, against {name}"
         add(what, ours, name, other, goal)
 
     for size in dict.fromkeys((middle, large)):
@@ -95,15 +94,13 @@ def goals(
             DELTAS, key=lambda name: average_seconds(figures, size, "upsert", name, average)
         )
         beside("upsert", size, 0.2, delta)
-        beside("move", size, 1.0)
-    for operation in ("upsert", "move"):
-        ours, other = (
-            average_seconds(figures, size, operation, table, average) for size in (large, small)
-        )
-        what = f"{SHOWN.get(operation, operation)}, {large:,} rows against {small:,}"
-        if figures["hudi"][str(small)][table] != figures["hudi"][str(large)][table]:
-            what += " of another type or index"
-        add(what, ours, f"{small:,} rows", other, 1.5)
+    ours, other = (
+        average_seconds(figures, size, "upsert", table, average) for size in (large, small)
+    )
+    what = f"upsert, {large:,} rows against {small:,}"
+    if figures["hudi"][str(small)][table] != figures["hudi"][str(large)][table]:
+        what += " of another type or index"
+    add(what, ours, f"{small:,} rows", other, 1.5)
     beside("read", middle, 2.0)
     beside("load", middle, 1.5)
     return lines
@@ -145,7 +142,7 @@ def part(figures: dict[str, Any]) -> str:
 All tables are in one Spark session, on {figures["processors"]} processors; the load average was {figures["load_average"]} at the start. Each
 figure is the median of {figures["rounds"]} rounds. A round changes the same {figures["changed"]:,} rows in {figures["partitions"]} partitions of every table, in
 shuffled order (seed {figures["seed"]}). After each operation all tables held the same rows. `{DEFAULT}` is the table of
-`hudi.table(…, rows=…)` ({kinds}), `{COW}` the same with `type="cow"`. Spark's writer writes both, with the options of the
+an own flow of this size ({kinds}), `{COW}` the same with `type="cow"`. Spark's writer writes both, with the options of the
 library. The steps of an ingest (topic, parsing, counts) are not measured. Every fifth commit compacts a Merge-on-Read table. The mean includes
 this cost, but the median does not show it. Iceberg and Delta are not compacted. They receive a batch by `MERGE` on the key alone; Hudi's writer
 gets the key and the partition. Hudi's files are compressed with snappy, those of the others with their defaults. `tests/bench/peers_spark.py` has all settings. By the median the default table meets {met[f"{DEFAULT}, median"]} goals, by the mean {met[f"{DEFAULT}, mean"]}.

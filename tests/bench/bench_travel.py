@@ -27,6 +27,7 @@ SIZES, CHANGED, ROUNDS = (10_000, 100_000, 1_000_000), 1_000, 3
 # reads none. The museum's own tables have GLOBAL_SIMPLE: a key is looked for in the files of all
 # partitions, so that its row may move.
 INDEX = {"ours": "SIMPLE", "global": "GLOBAL_SIMPLE", "bucket": "BUCKET"}
+KEY = ("id", "part")  # an index of one partition needs a key that holds the partition field
 PARTITIONS = 7  # no divisor of a power of ten: the rows of one upsert lie in all of them
 
 TRACE = """
@@ -66,15 +67,13 @@ def cases(world: World, size: int) -> list[Case]:
     made = []
     for kind in ("cow", "mor"):
         ours = hudi.table(
-            world, f"bench_{kind}_{size}", key=("id",), ordering="v", partition=("part",), type=kind
+            world, f"bench_{kind}_{size}", key=KEY, ordering="v", partition=("part",), type=kind
         )
-        usual = hudi.table(
-            world, f"bench_{kind}_{size}_defaults", key=("id",), ordering="v", type=kind
-        )
+        usual = hudi.table(world, f"bench_{kind}_{size}_defaults", key=KEY, ordering="v", type=kind)
         mandatory = {
             "hoodie.table.name": usual.name,
             "hoodie.datasource.write.table.type": TABLE_TYPES[kind],
-            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.recordkey.field": ",".join(KEY),
             "hoodie.datasource.write.partitionpath.field": "part",
             "hoodie.datasource.write.precombine.field": "v",
         }

@@ -3,8 +3,7 @@ and Delta Lake, in turns. `bench_peers` starts this as a process.
 
 All tables are in one classic session with the settings of the workbench's own Spark: the same memory,
 class path and parallelism. A Hudi table is written by Spark's DataFrame writer with the options that
-the library makes (Table.options, bulk_insert_options), from what its ingest makes of a batch
-(moves.delete_old_rows). The rest of an ingest is left out, as the others have none: the topic,
+the library makes (Table.options, bulk_insert_options), from what its ingest makes of a batch. The rest of an ingest is left out, as the others have none: the topic,
 parsing, counts, dead letters. Iceberg and Delta get the same batches by MERGE on the key.
 """
 
@@ -24,10 +23,12 @@ from unittest import mock
 import bench
 from bench_line import say, seconds
 from workbench import hudi
-from workbench.hudi import decode, loading, moves
+from workbench.hudi import decode, loading
 from workbench.run.run_record import checkout_commit
 from workbench.spark import server, settings
 from workbench.stack import artifacts, services
+from workbench.walkthroughs.own.files import OwnTable
+from workbench.walkthroughs.own.tables import layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +46,7 @@ COLUMNS = {
     "v": "bigint",
 }
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-OPERATIONS = ("upsert", "move", "delete")
+OPERATIONS = ("upsert", "delete")
 # What the three require of a session: their extensions, a catalog. Delta's snapshot has 50 partitions
 # by default, however small a table is.
 SETTINGS = {
@@ -111,18 +112,14 @@ def start(world: World, folder: Path) -> SparkSession:
 def prepare(spark: SparkSession, folder: Path, size: int, planned: list[str]) -> None:
     """Write the rows, and a batch for each of the planned operations, as Parquet.
 
-    A batch has 1,000 rows from all over the table and from all partitions; every second row of a
-    `move` goes to the next partition. A batch repeats the rows of an earlier one where the table is
-    too small for new ones.
+    A batch has 1,000 rows from all over the table and from all partitions. It repeats the rows of an
+    earlier one where the table is too small for new ones.
     """
     every = size // CHANGED
 
-    def part(moved: int) -> str:
-        return f"concat('p', pmod(hash(id) + (id div {every} % 2) * {moved}, {PARTITIONS}))"
-
-    def values(partition: str, version: int) -> str:
+    def values(version: int) -> str:
         return (
-            f"cast(id as int) id, {partition} part, concat('Artist ', id) name, "
+            f"cast(id as int) id, concat('p', pmod(hash(id), {PARTITIONS})) part, concat('Artist ', id) name, "
             f"cast(pmod(hash(id, {version}), 1000000) / 100 as decimal(10,2)) price, "
             f"timestamp_seconds(1700000000 + id + {version}) changed_at, "
             f"concat(sha1(cast(id as string)), ' {version}') note, {version}L v"
@@ -133,18 +130,13 @@ def prepare(spark: SparkSession, folder: Path, size: int, planned: list[str]) ->
         made = spark.sql(f"SELECT {columns} FROM made")
         made.coalesce(files).write.parquet(f"file:{folder}/{name}")
 
-    write(spark.range(size), "rows", 4, values(part(0), 1))
-    moved: dict[int, int] = {}
+    write(spark.range(size), "rows", 4, values(1))
     for number, operation in enumerate(planned):
-        chosen = number % every
-        before = moved.get(chosen, 0)
-        moved[chosen] = before + (operation == "move")
         write(
-            spark.range(size).where(f"id % {every} = {chosen}"),
+            spark.range(size).where(f"id % {every} = {number % every}"),
             f"batch{number}",
             1,
-            f"{values(part(moved[chosen]), number + 2)}, '{operation[0]}' __op, "
-            f"cast(id as int) __before_id, {part(before)} __before_part",
+            f"{values(number + 2)}, '{operation[0]}' __op",
         )
 
 
@@ -189,14 +181,9 @@ class HudiTable:
 
     def change(self, batch: DataFrame, operation: str) -> None:
         outcome = decode.DELETE if operation == "delete" else decode.UPSERT
-        rows = batch.selectExpr(
-            f"struct({', '.join(batch.columns)}) row", "id offset", f"'{outcome}' outcome"
-        )
+        rows = batch.selectExpr(f"struct({', '.join(batch.columns)}) row", f"'{outcome}' outcome")
         columns = batch.select(*COLUMNS).schema
-        may_move = moves.is_tracked(batch.schema, self.table)
-        # unique_keys: the ingest knows it of a batch of this size, whose rows it has counted itself.
-        changes = loading.to_changes(rows, self.table, columns, may_move, unique_keys=True)
-        self._write(changes, self.table.options())
+        self._write(loading.to_changes(rows, self.table, columns), self.table.options())
 
     def _write(self, rows: DataFrame, options: dict[str, str]) -> None:
         rows.write.format("hudi").options(**options).mode("append").save(self.table.base)
@@ -246,12 +233,15 @@ class SqlTable:
 
 
 def tables(spark: SparkSession, world: World, folder: Path, size: int) -> list[Any]:
-    """Return the table that this library chooses, a Copy-on-Write one, and two of each of the others."""
-    fields: dict[str, Any] = {"key": ("id",), "ordering": "v", "partition": ("part",), "rows": size}
-    made: list[Any] = [
-        HudiTable(spark, name, hudi.table(world, f"{name}_{size}", type=kind, **fields))
-        for name, kind in (("default", ""), ("copy-on-write", "cow"))
-    ]
+    """Return the table of an own flow, a Copy-on-Write one, and two of each of the others."""
+    # an index of one partition needs a key that holds the partition field
+    fields: dict[str, Any] = {"key": ("id", "part"), "partition": ("part",)}
+    made: list[Any] = []
+    for name, kind in (("default", ""), ("copy-on-write", "cow")):
+        own = OwnTable.model_construct(type=kind, rows=size, columns={}, **fields)
+        chosen = layout(own).model_dump()
+        table = hudi.table(world, f"{name}_{size}", ordering="v", **fields, **chosen)
+        made.append(HudiTable(spark, name, table))
     for mode in ("merge-on-read", "copy-on-write"):
         name = f"{mode.replace('-', '_')}_{size}"
         modes = {f"write.{operation}.mode": mode for operation in ("merge", "update", "delete")}
@@ -289,7 +279,7 @@ class Run:
         """
         say(f"peers: {size:,} rows")
         folder = self.folder / str(size)
-        operations = OPERATIONS if detailed else OPERATIONS[:2]
+        operations = OPERATIONS if detailed else OPERATIONS[:1]
         planned = [name for name in operations for _ in range(self.rounds)]
         prepare(self.spark, folder, size, planned)
         made = tables(self.spark, self.world, self.folder, size)

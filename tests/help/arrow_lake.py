@@ -38,6 +38,7 @@ def new_table(world, name, key=("id",), partition=(), path=""):
         key or ("?",),
         "v",
         partition=partition,
+        index="GLOBAL_SIMPLE",
     )
     properties = {
         "hoodie.table.name": name,

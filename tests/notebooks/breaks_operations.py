@@ -66,7 +66,7 @@ FAULTS = [
         ),
         # nothing changed while the offsets were lost
         Break(
-            'change(4)\ncluster.call("PUT"',
+            'change(4, 200)\ncluster.call("PUT"',
             "_change = change\nchange = lambda *args: None",
             {"lost offsets leave rows that differ": "no difference"},
             undo="change = _change",

@@ -6,7 +6,6 @@ import own_help
 import pytest
 from lake_help import (
     SCHEMA,
-    TRACKED_SCHEMA,
     new_table,
     new_topic,
     produce,
@@ -31,8 +30,7 @@ def lake(world, spark):
 
         def go(*messages, run=hudi.ingest, **knobs):
             produce(world, topic, *messages)
-            schema = TRACKED_SCHEMA if table.index == "BUCKET" else SCHEMA
-            return run(spark, world, hudi.Topic(topic), table, schema=schema, **knobs)
+            return run(spark, world, hudi.Topic(topic), table, schema=SCHEMA, **knobs)
 
         return SimpleNamespace(
             topic=topic, table=table, go=go, rows=lambda: table_content(spark, table)

@@ -24,14 +24,6 @@ SCHEMA = T.StructType(
         )
     ]
 )
-# with the old key and partition of each update, as a table with the index BUCKET needs them
-TRACKED_SCHEMA = T.StructType(
-    [
-        *SCHEMA,
-        T.StructField("__before_id", T.IntegerType()),
-        T.StructField("__before_part", T.StringType()),
-    ]
-)
 
 
 def new_topic(world, name=""):
@@ -71,11 +63,10 @@ INLINE_COMPACTION = {
 
 
 def new_table(world, **fields):
-    return hudi.table(
-        world,
-        f"t_{uuid.uuid4().hex[:8]}",
-        **{"key": ("id",), "ordering": "__lsn", "partition": ("part",), **fields},
-    )
+    """Return a new table, by default partitioned, with an index that searches all partitions."""
+    fields = {"key": ("id",), "ordering": "__lsn", "partition": ("part",), **fields}
+    index = "GLOBAL_SIMPLE" if fields["partition"] else "SIMPLE"
+    return hudi.table(world, f"t_{uuid.uuid4().hex[:8]}", **{"index": index, **fields})
 
 
 def table_content(spark, table):

@@ -429,7 +429,7 @@ def test_key_ordering_and_partition_become_wider(bench):
             + [{"name": "title", "type": "string"}],
         }
 
-    it = replace(bench.table, ordering="n", partition=("p",))
+    it = replace(bench.table, ordering="n", partition=("p",), index="GLOBAL_SIMPLE")
 
     def go(avsc, *rows):
         bench.send(avsc, *[dict(zip(("id", "n", "title"), row), p=1) for row in rows])

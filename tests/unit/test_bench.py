@@ -24,9 +24,7 @@ def figures(**of_default):
         str(size): {
             operation: {t: [1.0, 9.0, 0.5] for t in TABLES} for operation in operations.split()
         }
-        for size, operations in zip(
-            SIZES, ("upsert move", "load upsert move delete read", "upsert move")
-        )
+        for size, operations in zip(SIZES, ("upsert", "load upsert delete read", "upsert"))
     }
     for name, value in of_default.items():
         operation, _, size = name.partition("_")
@@ -52,7 +50,7 @@ def figures(**of_default):
 
 def test_every_measure_can_be_chosen():
     assert set(bench.NOT_BY_DEFAULT) | bench.WITHOUT_STACK <= set(bench.MEASURES)
-    for module in (bench.bench_travel, bench.bench_moves, bench.bench_peers):
+    for module in (bench.bench_travel, bench.bench_peers):
         assert list(module.SIZES) == sorted(module.SIZES)  # --sizes replaces them
 
 
@@ -89,12 +87,11 @@ def test_publish_replaces_only_the_part_between_the_markers(tmp_path, monkeypatc
         ({"upsert_20": 0.2, "upsert_30": 0.2, "upsert_10": 0.1}, "upsert"),
         ({"upsert_20": 0.2, "upsert_30": 0.2, "read_20": 2.1}, "read"),
         ({"upsert_20": 0.2, "upsert_30": 0.2, "load_20": 1.6}, "load"),
-        ({"upsert_20": 0.2, "upsert_30": 0.2, "move_20": 1.1}, "upsert"),
     ],
 )
 def test_goals(took, missed):
     lines = bench_peers.goals(figures(**took), "default")
-    assert len(lines) == 10
+    assert len(lines) == 7
     assert [re.match(r"\w+", line.what)[0] for line in lines if not line.met] == missed.split()
 
 

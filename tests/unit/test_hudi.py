@@ -3,7 +3,6 @@ table."""
 
 import contextlib
 import dataclasses
-import functools
 import json
 from types import SimpleNamespace
 
@@ -12,8 +11,9 @@ import pytest
 from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
+from workbench.base.added_columns import is_data
 from workbench.base.errors import LakeError
-from workbench.hudi import changes, ddl, decode, evolution, ingesting, loading, moves, timeline
+from workbench.hudi import changes, ddl, decode, evolution, ingesting, loading, timeline
 from workbench.hudi.tables import dead_letters_path, key_options, table_lock, table_state_dir
 from workbench.spark import settings
 
@@ -33,10 +33,6 @@ def table(**fields):
         ({"ordering": "a,,b"}, "ordering of table t is 'a,,b'"),
         ({"type": "mro"}, "did you mean 'mor'"),
         ({"index": "SIMPEL"}, "did you mean 'SIMPLE'"),
-        (
-            {"index": "BUCKET", "partition": ("a",), "deletes": "soft"},
-            '(?s)deletes of table t is \'soft\'.*"hard".*no partitions.*index="GLOBAL_SIMPLE"',
-        ),
     ],
 )
 def test_a_table_that_cannot_be(fields, says):
@@ -55,7 +51,7 @@ def test_a_table_that_cannot_be(fields, says):
 )
 def test_key_generators(fields, generator):
     assert (
-        table(**fields)
+        table(index="GLOBAL_SIMPLE", **fields)
         .options()["hoodie.datasource.write.keygenerator.class"]
         .endswith("." + generator)
     )
@@ -79,36 +75,19 @@ def test_options_can_be_overridden_and_say_what_matters():
     )
 
 
-def test_a_bucket_table_whose_rows_may_move_unseen_is_refused():
-    def schema(*names):
-        return T.StructType([T.StructField(name, T.StringType()) for name in names])
-
-    it = table(index="BUCKET", partition=("id", "a"))
-    before = ["__op", "__before_id", "__before_a"]
-    moves.check(schema("id", "a", *before), it)
-    assert moves.is_tracked(schema("id", "a", *before), it)
-    for missing in before:
-        columns = schema("id", "a", *(name for name in before if name != missing))
-        assert not moves.is_tracked(columns, it)
-        with pytest.raises(
-            LakeError,
-            match="(?s)index BUCKET, and its partition field a can change.*__op, __before_id, __before_a.*"
-            'REPLICA IDENTITY FULL.*before.id,before.a"\\).*without partitions.*index="GLOBAL_SIMPLE"',
-        ):
-            moves.check(columns, it)
-    of_another_type = schema("id", "a", *before[:2]).add("__before_a", "double")
-    for index in ("BUCKET", "SIMPLE"):  # '1' and 1.0 may be one partition, or two
-        with pytest.raises(LakeError, match=f"(?s)the index {index}, .*of the type of the new one"):
-            moves.check(of_another_type, table(index=index, partition=("id", "a")))
-    for fields in (
-        {"index": "BUCKET"},
-        {"index": "BUCKET", "partition": ("id",)},
-        {"partition": ("a",)},
-        {"index": "GLOBAL_SIMPLE", "partition": ("a",)},
-    ):
-        moves.check(schema("id", "a"), table(**fields))
-    for fields in ({"index": "GLOBAL_SIMPLE"}, {"deletes": "soft"}):
-        assert not moves.is_tracked(schema("id", "a", *before), table(partition=("a",), **fields))
+@pytest.mark.parametrize("index", ["SIMPLE", "BLOOM", "BUCKET"])
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+def test_a_table_whose_rows_may_move_needs_a_global_index(index, deletes):
+    refused = (
+        f"(?s)table t has the index {index}, and its partition field a is no key field.*in both partitions.*"
+        'without partitions.*index="BUCKET".*index="GLOBAL_SIMPLE"'
+    )
+    with pytest.raises(LakeError, match=refused):
+        table(index=index, partition=("id", "a"), deletes=deletes)
+    table(index=index, partition=("id",), deletes=deletes)
+    table(index=index, deletes=deletes)
+    for other in ("GLOBAL_SIMPLE", "GLOBAL_BLOOM"):
+        table(index=other, partition=("id", "a"), deletes=deletes)
 
 
 BINLOG = "__source_file, __source_pos,__source_row"
@@ -199,9 +178,9 @@ def test_an_encoded_key_is_one_column_for_hudi_and_no_column_of_the_source():
     source = T.StructType([T.StructField(name, T.StringType()) for name in ("id", "a", "__note")])
     assert decode.classified_schema(source, it).fieldNames() == ["id", "a", "__note", "__key"]
     assert it.key == ("id", "a") and table().record_key == ("id",)
-    hidden = {"__key", "__op", "__source_ts_ms", "__before_id", "_hoodie_commit_time"}
-    columns = {"id", "__note", "__Key", "_note", "__before_b", *hidden}
-    assert columns - {name for name in columns if hudi.is_data(it, name)} == hidden
+    hidden = {"__key", "__op", "__source_ts_ms", "_hoodie_commit_time"}
+    columns = {"id", "__note", "__Key", "_note", *hidden}
+    assert columns - {*filter(is_data, columns)} == hidden
 
 
 @pytest.mark.parametrize("count", [0, "2", True])
@@ -210,74 +189,10 @@ def test_buckets_are_a_number(count):
         table(buckets=count)
 
 
-@pytest.mark.parametrize(
-    "fields, kind, index, buckets",
-    [
-        ({}, "cow", "SIMPLE", 2),
-        ({"rows": 99_999}, "cow", "SIMPLE", 2),
-        ({"rows": 100_000}, "mor", "BUCKET", 1),
-        ({"rows": 500_001}, "mor", "BUCKET", 2),
-        ({"rows": 4_000_001}, "mor", "BUCKET", 9),
-        ({"rows": 4_000_001, "partition": ("a",)}, "mor", "BUCKET", 2),
-        ({"rows": 10**6, "index": "GLOBAL_SIMPLE"}, "mor", "GLOBAL_SIMPLE", 2),
-        ({"rows": 10**6, "index": "BUCKET", "buckets": 7}, "mor", "BUCKET", 7),
-        ({"rows": 10**6, "type": "cow"}, "cow", "BUCKET", 2),
-        ({"index": "BUCKET"}, "cow", "BUCKET", 2),
-    ],
-)
-def test_the_expected_rows_choose_the_type_and_the_index(fields, kind, index, buckets):
-    it = table(**fields)
-    assert (it.type, it.index) == (kind, index)
-    if index == "BUCKET":
-        assert it.buckets == buckets
-        assert it.options()["hoodie.bucket.index.num.buckets"] == str(buckets)
-
-
-@pytest.mark.parametrize("count", [-1, "2", 1.5])
-def test_rows_are_a_number(count):
-    with pytest.raises(LakeError, match=f"rows of table t is {count!r}"):
-        table(rows=count)
-
-
 def commit_in(base, number, *file_ids, **metadata):
     stats = {"partitionToWriteStats": {"p": [{"fileId": file_id} for file_id in file_ids]}}
     text = json.dumps({"extraMetadata": metadata, **stats})
     files.write_text(f"{base}/.hoodie/2026010112000000{number}.commit", text)
-
-
-def test_an_existing_table_keeps_its_index_and_buckets(tmp_path):
-    base = f"file:{tmp_path}/tables/t"
-    commit = functools.partial(commit_in, base)
-
-    def stored(**fields):
-        it = timeline.with_stored_index(table(base=base, **fields))
-        return it.index, it.buckets
-
-    assert stored(rows=10**6) == ("BUCKET", 2)
-    commit(1, _workbench_progress="{}")
-    assert stored(rows=10**6)[0] == "SIMPLE", "it was made for fewer rows"
-    assert stored(rows=10**6, index="BUCKET") == ("BUCKET", 2), "named"
-    commit(2, _workbench_buckets="3", _workbench_progress="{}")
-    commit(3)  # of a compaction
-    for rows in (None, 10, 10**6, 10**8):
-        assert stored(rows=rows) == ("BUCKET", 3)
-    assert stored(index="SIMPLE")[0] == "SIMPLE"
-    commit(4, _workbench_progress="{}", _workbench_index="GLOBAL_SIMPLE")
-    for rows in (None, 10**6):
-        assert stored(rows=rows)[0] == "GLOBAL_SIMPLE", (
-            "its rows may have moved to other partitions"
-        )
-
-
-def test_a_table_that_has_no_ingests_commit_is_known_by_its_file_ids(tmp_path):
-    base = f"file:{tmp_path}/tables/t"
-    commit_in(base, 1, "00000000-2f3a-4a0e", "00000001-77aa-4d2e", _workbench_buckets="2")
-    with pytest.raises(LakeError, match="(?s)no commit says how many buckets.*buckets=…"):
-        timeline.with_stored_index(table(base=base, rows=10**6))
-    named = table(base=base, index="BUCKET", buckets=2)
-    assert timeline.with_stored_index(named) == named
-    commit_in(base, 2, "8f3a2f3a-2f3a-4a0e")
-    assert timeline.with_stored_index(table(base=base, rows=10**6)).index == "SIMPLE"
 
 
 @pytest.mark.parametrize(
@@ -290,18 +205,17 @@ def test_a_table_that_has_no_ingests_commit_is_known_by_its_file_ids(tmp_path):
             r'with index="BUCKET", buckets=3, not "BUCKET", buckets=2',
         ),
         (
-            {"_workbench_buckets": "3", "_workbench_index": "BUCKET"},
+            {"_workbench_buckets": "3"},
             {"index": "BUCKET", "buckets": 3},
             {"index": "SIMPLE"},
             r'with index="BUCKET", buckets=3, not "SIMPLE"',
         ),
         (
-            {"_workbench_index": "SIMPLE"},
+            {},
             {"index": "GLOBAL_SIMPLE"},
             {"index": "BUCKET"},
-            r'with index="SIMPLE", not "BUCKET", buckets=2',
+            r'with another index than "BUCKET", not "BUCKET", buckets=2',
         ),
-        ({}, {"index": "BLOOM"}, {"index": "BUCKET"}, r'with index="SIMPLE", not "BUCKET"'),
     ],
 )
 def test_a_table_has_buckets_or_not(tmp_path, written, same, other, expected):
@@ -315,39 +229,14 @@ def test_a_table_has_buckets_or_not(tmp_path, written, same, other, expected):
 
 
 @pytest.mark.parametrize(
-    "fields, is_refused",
-    [
-        ({"rows": 10**6}, True),
-        ({"rows": 10**6, "type": "mor"}, False),
-        ({"rows": 10**6, "deletes": "soft"}, False),
-        ({}, False),
-    ],
+    "keys, unique", [((1, 2), True), ((1, 1), False), (("None", "none"), True)]
 )
-def test_lists_beside_small_decimals_do_not_become_merge_on_read_unasked(fields, is_refused):
-    price = T.StructField("price", T.DecimalType(10, 2))
-    columns = T.StructType([price, T.StructField("tags", T.ArrayType(T.IntegerType()))])
-    with pytest.raises(LakeError, match="late") if is_refused else contextlib.nullcontext():
-        ingesting.check_chosen_type(table(**fields), columns)
-    ingesting.check_chosen_type(table(**fields), T.StructType([price]))
-
-
-@pytest.mark.parametrize(
-    "rows, counts, unique",
-    [
-        ([(1, 1), (2, 2)], {"upserts": 2}, True),
-        ([(1, None), (2, 1)], {"upserts": 2}, False),  # 1 became 2, and there is a new 1
-        ([(2, 1), (3, 2)], {"upserts": 2}, False),
-        ([(1, 1), (1, 1)], {"upserts": 2}, False),
-        ([(1, None), (2, None)], {"upserts": 2}, True),  # without old rows
-        ([("None", None), ("None", None)], {"upserts": 2}, False),
-    ],
-)
-def test_a_key_and_the_old_key_of_another_change_are_one_key(rows, counts, unique):
-    rows = [{"row": {"id": new, "__before_id": old}, "outcome": decode.UPSERT} for new, old in rows]
+def test_the_keys_of_a_batch_are_compared(keys, unique):
+    rows = [{"row": {"id": key}, "outcome": decode.UPSERT} for key in keys]
     dead = {"row": None, "outcome": decode.DEAD}
     batch = pyarrow.Table.from_pylist([*rows, dead])
-    found = loading._count_in_memory(batch, table(), True)
-    assert found == ({**counts, "dead_letters": 1}, unique)
+    counts = {"upserts": 2, "dead_letters": 1}
+    assert loading._count_in_memory(batch, table()) == (counts, unique)
 
 
 def test_the_partitions_of_all_new_commits_are_registered(tmp_path, monkeypatch):
@@ -375,11 +264,10 @@ def test_a_table_keeps_its_type(tmp_path):
     base = f"file:{tmp_path}"
     timeline.check_type(table(base=base, type="mor"))
     files.write_text(f"{base}/.hoodie/hoodie.properties", "hoodie.table.type=COPY_ON_WRITE\n")
-    timeline.check_type(table(base=base, rows=10))
+    timeline.check_type(table(base=base))
     expected = '(?s)table t is COPY_ON_WRITE, not MERGE_ON_READ.*type="cow"'
-    for fields in ({"type": "mor"}, {"rows": 10**6}):
-        with pytest.raises(LakeError, match=expected):
-            timeline.check_type(table(base=base, **fields))
+    with pytest.raises(LakeError, match=expected):
+        timeline.check_type(table(base=base, type="mor"))
 
 
 def test_no_table_is_said_so(tmp_path):

@@ -548,11 +548,46 @@ def test_other_options_for_a_table_of_the_flow_are_refused(world, described, opt
         describe(world, ["trips"], **options)
 
 
-def test_a_table_whose_rows_may_move_has_a_global_index(world):
-    declare(world, tables=[{**TABLE, "partition": ["region"]}])
-    assert own.load(world, "bikes").flow.table(world).index == "GLOBAL_SIMPLE"
-    declare(world, tables=[{**TABLE, "partition": ["id"]}])
-    assert own.load(world, "bikes").flow.table(world).index == "SIMPLE"
+@pytest.mark.parametrize(
+    "fields, layout",
+    [
+        ({"rows": 0}, ("cow", "SIMPLE", 1)),
+        ({"rows": 99_999}, ("cow", "SIMPLE", 1)),
+        ({"rows": 100_000}, ("mor", "BUCKET", 1)),
+        ({"rows": 500_001}, ("mor", "BUCKET", 2)),
+        ({"rows": 10**6, "type": "cow"}, ("cow", "BUCKET", 2)),
+        ({"rows": 10, "type": "mor"}, ("mor", "SIMPLE", 1)),
+        ({"rows": 10, "partition": ["region"]}, ("cow", "GLOBAL_SIMPLE", 1)),
+        ({"rows": 10**6, "partition": ["region"]}, ("mor", "GLOBAL_SIMPLE", 1)),
+        ({"rows": 10, "partition": ["id"]}, ("cow", "SIMPLE", 1)),  # no row moves
+        ({"rows": 10**7, "partition": ["id"]}, ("mor", "BUCKET", 3)),
+        # a late delete could remove a newer row in a compaction
+        ({"rows": 10**6, "columns": {"a": "text[]", "b": "numeric(8,2)"}}, ("cow", "BUCKET", 2)),
+        ({"rows": 10**6, "columns": {"a": "numeric(8,2)[]"}}, ("cow", "BUCKET", 2)),
+        ({"rows": 10**6, "columns": {"a": "vector(3)", "b": "numeric"}}, ("mor", "BUCKET", 2)),
+        ({"rows": 10**6, "columns": {"b": "numeric(8,2)"}}, ("mor", "BUCKET", 2)),
+    ],
+)
+def test_the_rows_and_the_partition_choose_the_layout(world, fields, layout):
+    """Also of a flow.yaml of an earlier release, which has no layout."""
+    table = own.OwnTable.model_validate({**TABLE, **fields})
+    assert (*own_tables.layout(table).model_dump().values(),) == layout
+    if "columns" not in fields:
+        declare(world, tables=[{**TABLE, **fields}])
+        lake = own.load(world, "bikes").flow.table(world)
+        assert (lake.type, lake.index, lake.buckets) == layout
+
+
+def test_a_table_keeps_the_layout_of_its_capture(world):
+    layout = {"type": "mor", "index": "BUCKET", "buckets": 3}
+    declare(world, tables=[{**TABLE, "layout": layout}])
+    lake = own.load(world, "bikes").flow.table(world)
+    assert (lake.type, lake.index, lake.buckets) == ("mor", "BUCKET", 3)
+    files.write_declaration("bikes", files.declaration("bikes"))
+    assert (
+        yaml.safe_load((own.folder("bikes") / "flow.yaml").read_text())["tables"][0]["layout"]
+        == layout
+    )
 
 
 @pytest.mark.parametrize(

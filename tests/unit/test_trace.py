@@ -190,7 +190,7 @@ def lake(tmp_path, world, monkeypatch):
     """A Merge-on-Read table: a load, an update into a log, a compaction; what its commits have
     read, and what hudi-rs shows of record 1 as of each."""
     table = hudi.Table(
-        name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v", partition=("p",), type="mor"
+        "t", f"file:{tmp_path}/t", ("id",), "v", partition=("p",), type="mor", index="GLOBAL_SIMPLE"
     )
 
     def commit(instant, action, path, progress, **stat):

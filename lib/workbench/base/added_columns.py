@@ -6,8 +6,6 @@ COMBINED_ORDERING_COLUMN = "__position"
 ENCODED_KEY_COLUMN = "__key"
 # The columns that an ingest adds to those of the source.
 DERIVED_COLUMNS = (COMBINED_ORDERING_COLUMN, ENCODED_KEY_COLUMN)
-# Prefix of Debezium's fields with the old values of a row.
-BEFORE = "__before_"
 # Prefix of Hudi's columns.
 HUDI = "_hoodie_"
 # Fields of Debezium's envelope and of its block `source`, which a connector can add to a row
@@ -33,4 +31,9 @@ _FOLDED = frozenset(name.lower() for name in ADDED_COLUMNS)
 def is_reserved(name: str) -> bool:
     """Return whether a column of the source cannot have this name, because the lake may add such a column."""
     folded = name.lower()
-    return folded in _FOLDED or folded.startswith((BEFORE, HUDI))
+    return folded in _FOLDED or folded.startswith(HUDI)
+
+
+def is_data(name: str) -> bool:
+    """Return whether a column of the lake is one of the source: neither Hudi nor the capture adds it."""
+    return name not in ADDED_COLUMNS and not name.startswith(HUDI)

@@ -86,7 +86,8 @@ def lake_tables(world: World) -> Iterator[hudi.Table]:
     """Yield all tables of the lake, as their `hoodie.properties` describe them."""
     for base in _table_folders(world.lake.tables, MAX_FOLDER_DEPTH):
         *_, database, name = base.split("/")
-        table = hudi.Table(name, base, KEYLESS, "_hoodie_commit_time")
+        # which index it has is not known, and only a writer needs it
+        table = hudi.Table(name, base, KEYLESS, "_hoodie_commit_time", index="GLOBAL_SIMPLE")
         if hudi.exists(table):  # otherwise another process is creating it
             stored = hudi.properties(table)
             key, partition = (  # of a field with a type, such as `day:TIMESTAMP`, the name

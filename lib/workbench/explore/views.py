@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from .. import hudi
 from ..base import LakeError, World
+from ..base.added_columns import is_data
 from ..base.errors import first_line
 from ..hudi.labeling import resolve_instant
 from ..hudi.timeline import HistoryRemoved
@@ -106,7 +107,7 @@ def open_views(
     columns = {
         field.name: field.type
         for field in schema
-        if field.name in (*table.key, *table.partition) or hudi.is_data(table, field.name)
+        if field.name in (*table.key, *table.partition) or is_data(field.name)
     }
     if not columns:
         raise LakeError(f"table {table.name} had no row at that time", location=table.base)

@@ -13,7 +13,6 @@ from .tables import (
     Table,
     catalog_names,
     dead_letters_path,
-    is_data,
     scratch_copy,
     spark_reader,
     table,

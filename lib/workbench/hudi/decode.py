@@ -24,15 +24,12 @@ from ..base.added_columns import COMBINED_ORDERING_COLUMN, ENCODED_KEY_COLUMN
 from ..base.paths import join_uri
 from ..topic import avro
 from ..topic.connect_schema import DECIMAL
-from . import moves
 from .evolution import leaf_types
 from .tables import (
     OP_COLUMN,
     ORDERING_DIGITS,
     SNAPSHOT_OP,
     Table,
-    changeable_partition,
-    is_data,
 )
 
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
@@ -60,9 +57,6 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hudi's name of the partition fo
 MAX_FOLDER_BYTES = 255
 ESCAPED_PATTERN = r"[\x00-\x7F&&[^A-Za-z0-9_.-]]"
 MAX_VALUE_CHARS = 100  # of a value in the reason of a dead letter
-# The placeholder, as text, that Debezium writes into a NOT NULL column of a delete event without its
-# value.
-DEFAULT_VALUE_PATTERN = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?|00:00:00\.000000)?$"
 
 
 class ConvertedRow(NamedTuple):
@@ -413,25 +407,14 @@ def classify(
         table: the table that the rows are for.
 
     Raises:
-        LakeError: the schema lacks a key, ordering or partition field; or as moves.check.
+        LakeError: the schema lacks a key, ordering or partition field.
     """
     _require_fields(schema, table)
-    moves.check(schema, table)
     is_delete = _is_delete(schema)
     unusable = _unusable_partitions(schema, table)
     # a delete needs its key only
     errors = [*errors, (~is_delete, F.col("lost")), *_null_field_errors(table)]
     errors += [(~is_delete, reason) for reason in unusable.values()]
-    errors += moves.errors(schema, table, is_delete)
-    partition = changeable_partition(table)
-    if partition:
-        # A source table without REPLICA IDENTITY FULL sends deletes that hold nothing but the key.
-        # Without the partition the row cannot be found, and the delete would be lost silently.
-        reason = (
-            f"the delete holds its key only, not {partition[0]} (REPLICA IDENTITY FULL, or a GLOBAL_ index, "
-            "cures it)"
-        )
-        errors.append((is_delete & _has_key_only(schema, table), F.lit(reason)))
     missing_key_reason = F.when(F.col("key").isNull(), "no value and no key")
     error_reason = F.coalesce(*(F.when(condition, reason) for condition, reason in errors))
     outcome = (
@@ -501,17 +484,6 @@ def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, Column
                 ),
             )
     return reasons
-
-
-def _has_key_only(schema: T.StructType, table: Table) -> Column:
-    """Return whether all columns but the key are null or have Debezium's placeholder."""
-    conditions = [
-        F.coalesce(F.col(f"row.{name}").cast("string").rlike(DEFAULT_VALUE_PATTERN), F.lit(True))
-        for name in schema.fieldNames()
-        if name not in table.key and is_data(table, name)
-    ]
-    # one list of conditions: a chain of a hundred is too deep an expression for Spark Connect
-    return F.forall(F.array(F.lit(True), *conditions), lambda one: one)
 
 
 def _combined_ordering_value(schema: T.StructType, table: Table) -> Column:

@@ -28,17 +28,15 @@ from pyspark.sql import types as T
 from ..base import LakeError, World, files
 from ..spark import innermost_cause, is_session_lost, java_stacktraces, translate_errors
 from ..spark.batch import Counts
-from . import changes, ddl, evolution, moves
+from . import changes, ddl, evolution
 from .changes import SourceProgress
 from .loading import write_batch
 from .rewriting import finish_interrupted_rewrite, rewrite
 from .tables import (
-    INDEX_KEY,
     Table,
     commit_lock,
     dead_letters_path,
     key_options,
-    needs_record_writer,
     spark_reader,
     table_lock,
 )
@@ -54,7 +52,6 @@ from .timeline import (
     completed_actions,
     extra_metadata,
     stored_index,
-    with_stored_index,
     write_stats,
 )
 
@@ -212,7 +209,6 @@ class IngestJob:
 
     def __post_init__(self) -> None:
         """Create the reader of the source."""
-        self.table = with_stored_index(self.table)
         check_type(self.table)
         self._reader = changes.create_reader(
             self.spark, self.world, self.source, self.table, self.batch, self.schema
@@ -314,11 +310,9 @@ class IngestJob:
                 explain=batch.explain,
                 is_first_commit=not actions,
                 columns=columns,
-                tracks_moves=moves.is_tracked(self._reader.schemas[0], self.table),
                 options={
                     PROGRESS_KEY: json.dumps({**progress, self.source.id: current}),
                     SCHEMA_CHANGE_KEY: change,
-                    INDEX_KEY: self.table.index,
                 },
             )
 
@@ -364,7 +358,6 @@ class IngestJob:
         if old is None:
             columns = evolution.merge_schemas(self.table.name, rows_schema)
             check_ordering(self.table, columns)
-            check_chosen_type(self.table, columns)
             return columns, ""
         columns = evolution.evolve(
             self.table.name, old, rows_schema, self.schema is not None, self.table.key
@@ -465,16 +458,17 @@ def check_index(table: Table, actions: list[CompletedAction], location: str) -> 
     A key would be looked for in another file, not found, and inserted again. The other indexes can
     replace each other.
     """
-    index, buckets = stored_index(actions) or (table.index, None)
-    is_same_number = buckets in (None, table.buckets) or index != "BUCKET"
-    if (index == "BUCKET") == (table.index == "BUCKET") and is_same_number:
+    has_buckets = table.index == "BUCKET"
+    had_buckets, number = stored_index(actions) or (has_buckets, None)
+    if had_buckets == has_buckets and number in (None, table.buckets):
         return
-    number = "" if buckets is None else f", buckets={buckets}"
-    own_number = f", buckets={table.buckets}" if table.index == "BUCKET" else ""
+    written = 'index="BUCKET"' if had_buckets else 'another index than "BUCKET"'
+    written += f", buckets={number}" if number else ""
+    own = f'"{table.index}"' + (f", buckets={table.buckets}" if has_buckets else "")
     raise LakeError(
-        f'table {table.name} was written with index="{index}"{number}, not "{table.index}"{own_number}',
+        f"table {table.name} was written with {written}, not {own}",
         location=location,
-        expected=f'index="{index}"{number}',
+        expected=written,
         hint="write it as it was made, or drop it and ingest it anew",
     )
 
@@ -498,22 +492,6 @@ def check_ordering(table: Table, columns: T.StructType) -> None:
             expected="a whole number, a text, a time, a double",
             hint="another ordering field, such as the position in the source's log; or "
             'type="cow". A table that has rows already: hudi.drop, and ingest anew',
-        )
-
-
-def check_chosen_type(table: Table, columns: T.StructType) -> None:
-    """Raise LakeError if `rows` chose Merge-on-Read, and a compaction would ignore the order of deletes.
-
-    See "compaction by records" in options.yaml.
-    """
-    is_chosen = table.type == "mor" and "type" in table.chosen
-    if is_chosen and table.deletes == "hard" and needs_record_writer(columns):
-        raise LakeError(
-            f"table {table.name} has a list or a map beside a decimal of at most 18 digits: in a Merge-on-Read "
-            "table, which `rows` chooses, a delete that arrives late could remove a newer row",
-            location=table.base,
-            expected="a type that is named",
-            hint='type="cow"; or type="mor", if the source sends its events in order',
         )
 
 

@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import files
-from ..base.added_columns import BEFORE
 from ..spark.local_rows import run_once
-from . import decode, moves
+from . import decode
 from .tables import OPTION_GROUPS, Table, key_options, needs_record_writer
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ def write_batch(
     explain: Optional[Callable[[], DataFrame]] = None,
     is_first_commit: bool,
     columns: T.StructType,
-    tracks_moves: bool,
     options: dict[str, str],
 ) -> dict[str, int]:
     """Write a batch.
@@ -56,7 +54,6 @@ def write_batch(
         explain: returns the rows for the dead letters (see changes.Batch); by default `rows`.
         is_first_commit: whether the table has no commit yet.
         columns: the columns of the table from now on; those that the rows lack are null.
-        tracks_moves: as moves.is_tracked of the rows' schema.
         options: Hudi options, which take precedence over the table's own.
 
     Returns:
@@ -74,7 +71,7 @@ def write_batch(
     try:
         if in_memory:
             rows, result = run_once(rows)
-            counts, unique_keys = _count_in_memory(result, table, tracks_moves)
+            counts, unique_keys = _count_in_memory(result, table)
         else:
             key = F.struct(*[f"row.{name}" for name in table.record_key])
             counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
@@ -86,12 +83,10 @@ def write_batch(
         else:
             files.remove(dead_letters)  # of a failed attempt
         is_change = F.col("outcome").isin(decode.UPSERT, decode.DELETE)
-        changes = rows.where(is_change)
-        may_move = tracks_moves and (in_memory or moves.occur(changes, table))
-        changes = to_changes(changes, table, columns, may_move, in_memory and unique_keys)
+        changes = to_changes(rows.where(is_change), table, columns)
         hudi_options = {**table.options(), **key_options(table, columns)}
         if is_first_commit:
-            if may_move or not unique_keys or counts.get("deletes"):
+            if not unique_keys or counts.get("deletes"):
                 changes = deduplicate(changes, table)
             hudi_options.update(bulk_insert_options(counts.get("upserts", 0), columns))
         if needs_record_writer(columns):
@@ -110,17 +105,13 @@ def _drop_decoded_text(rows: DataFrame) -> DataFrame:
     return rows.select("row", "outcome", "reason", *decode.ORIGIN, text.alias("text"))
 
 
-def to_changes(
-    changes: DataFrame, table: Table, columns: T.StructType, may_move: bool, unique_keys: bool
-) -> DataFrame:
+def to_changes(changes: DataFrame, table: Table, columns: T.StructType) -> DataFrame:
     """Return upserts and deletes with the columns of the table, and Hudi's flag of hard deletes.
 
     Args:
         changes: the upserts and deletes.
         table: the table.
         columns: the columns of the table.
-        may_move: whether a row may have moved to another partition.
-        unique_keys: whether all changes are of different keys, the old keys included.
     """
     if table.deletes != "hard":
         return changes.select("row.*").to(columns)
@@ -128,12 +119,7 @@ def to_changes(
     is_deleted = F.when(F.col("outcome") == decode.DELETE, True).when(
         F.col("outcome") == decode.UPSERT, False
     )
-    changes = changes.select("row", "offset", is_deleted.alias("is_deleted"))
-    if may_move and unique_keys:
-        changes = moves.delete_old_rows(changes, table)
-    elif may_move:
-        changes = moves.resolve(changes, table)
-    return changes.select("row.*", F.col("is_deleted").alias(decode.DELETED)).to(
+    return changes.select("row.*", is_deleted.alias(decode.DELETED)).to(
         T.StructType([*columns]).add(decode.DELETED, "boolean")
     )
 
@@ -156,37 +142,26 @@ def _count_in_spark(rows: DataFrame, key: Column, count_keys: bool) -> tuple[dic
     return counts, is_unique
 
 
-def _count_in_memory(
-    rows: pyarrow.Table, table: Table, tracks_moves: bool
-) -> tuple[dict[str, int], bool]:
+def _count_in_memory(rows: pyarrow.Table, table: Table) -> tuple[dict[str, int], bool]:
     """Count the rows of a batch that is here.
 
     Args:
         rows: the batch, as `write_batch` has it.
         table: the table.
-        tracks_moves: whether updates hold the old key.
 
     Returns:
-        The counts, and whether all upserts and deletes are of different keys, the old keys included.
+        The counts, and whether all upserts and deletes are of different keys.
     """
     import pyarrow.compute
 
-    def keys(prefix: str) -> list[tuple[Optional[str], ...]]:
-        # Only the keys: Python has no value for some times that a column may hold.
-        columns = (pyarrow.compute.struct_field(rows["row"], prefix + name) for name in fields)
-        values = zip(*(column.to_pylist() for column in columns))
-        return [tuple(None if v is None else str(v) for v in key) for key in values]
-
-    fields = table.key if tracks_moves else table.record_key
+    # Only the keys: Python has no value for some times that a column may hold.
+    columns = [pyarrow.compute.struct_field(rows["row"], name) for name in table.record_key]
+    keys = zip(*(column.to_pylist() for column in columns))
     outcomes = rows["outcome"].to_pylist()
-    new = keys("")
-    old = keys(BEFORE) if tracks_moves else new
-    no_key = (None,) * len(fields)
     changed = [
-        key
-        for outcome, *both in zip(outcomes, new, old)
+        tuple(map(str, key))
+        for outcome, key in zip(outcomes, keys)
         if outcome in (decode.UPSERT, decode.DELETE)
-        for key in {*both} - {no_key}
     ]
     counts = Counter(OUTCOMES[outcome] for outcome in outcomes)
     return dict(counts), len({*changed}) == len(changed)
@@ -210,15 +185,10 @@ def bulk_insert_options(rows: int, schema: T.StructType | None = None) -> dict[s
 def deduplicate(rows: DataFrame, table: Table) -> DataFrame:
     """Return the row with the greatest ordering value of each key; none if that is a hard delete.
 
-    As in an upsert, a key in two partitions counts as two unless the index is global.
-
     Hudi can do this, too (hoodie.combine.before.insert), but then with its record writer in place of
     the row writer, which takes twice as long.
     """
-    fields = list(table.record_key)
-    if not table.index.startswith("GLOBAL_"):
-        fields += [name for name in table.partition if name not in fields]
-    versions = Window.partitionBy(*fields).orderBy(F.col(table.ordering_column).desc())
+    versions = Window.partitionBy(*table.record_key).orderBy(F.col(table.ordering_column).desc())
     numbered = rows.withColumn("_version", F.row_number().over(versions))
     latest = numbered.where("_version = 1").drop("_version")
     return latest.where(~F.col(decode.DELETED)) if decode.DELETED in rows.columns else latest

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from ..base import LakeError, wait_until
 from . import catalog, ddl
-from .tables import INDEX_KEY, OPTION_GROUPS, Table, commit_lock, key_options
+from .tables import OPTION_GROUPS, Table, commit_lock, key_options
 from .timeline import (
     CompletedAction,
     check_clock,
@@ -23,7 +23,6 @@ from .timeline import (
     completed_actions,
     pending_compactions,
     timeline_files,
-    with_stored_index,
 )
 
 REWRITE_OPERATION = "INSERT_OVERWRITE_TABLE"  # in the commit's metadata
@@ -51,11 +50,10 @@ def rewrite(
     Raises:
         LakeError: the table has another type.
     """
-    table = with_stored_index(table)
     check_type(table)
     own_options = {**table.options(), **key_options(table, columns), **OPTION_GROUPS["rewrite"]}
     own_options.update(table.extra)
-    options = {**own_options, INDEX_KEY: table.index, **options}
+    options = {**own_options, **options}
     while not _try_commit(table, rows.to(columns), options):
         _run_compactions(spark, table)
     finish_rewrite(spark, table)

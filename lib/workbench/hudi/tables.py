@@ -5,24 +5,17 @@ if a writer omits the version. Therefore each ingest checks it afterwards (timel
 """
 
 import hashlib
-import math
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
-from typing import Any, ContextManager, Mapping, Optional
+from typing import Any, ContextManager, Mapping
 
 from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql import types as T
 
 from ..base import LakeError, World, did_you_mean, files, yaml_files
-from ..base.added_columns import (
-    ADDED_COLUMNS,
-    BEFORE,
-    COMBINED_ORDERING_COLUMN,
-    ENCODED_KEY_COLUMN,
-    HUDI,
-)
+from ..base.added_columns import COMBINED_ORDERING_COLUMN, ENCODED_KEY_COLUMN
 from ..base.paths import join_uri
 
 TABLE_TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
@@ -31,19 +24,13 @@ ALLOWED_VALUES = {
     "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
     "deletes": ("hard", "soft"),
 }
-# Tables with at least this many expected rows are Merge-on-Read and have the index BUCKET: their upserts
-# do not slow down.
-LARGE_TABLE_ROWS = 100_000
-# Expected rows for each bucket. Every partition has all buckets, so partitioned tables need fewer.
-ROWS_PER_BUCKET, ROWS_PER_BUCKET_OF_ALL_PARTITIONS = 500_000, 4_000_000
 TABLE_VERSION = "6"
 # Digits of a number in COMBINED_ORDERING_COLUMN, so that texts sort as the numbers do.
 ORDERING_DIGITS = 20
 # Debezium's column with the operation, and its value for a row of a snapshot.
 OP_COLUMN, SNAPSHOT_OP = "__op", "r"
-# Keys in a commit's extra metadata, where Hudi keeps options that begin with _: the table's index, and
-# its number of buckets
-INDEX_KEY = "_workbench_index"
+# Key in a commit's extra metadata, where Hudi keeps options that begin with _: the number of buckets of a
+# table with the index BUCKET
 BUCKETS_KEY = "_workbench_buckets"
 # {group: {Hudi option: value}}, all text
 OPTION_GROUPS: dict[str, dict[str, str]] = yaml_files.load(
@@ -58,9 +45,9 @@ class Table:
     Limits. Hudi has one partition for null and for an empty text, and Spark takes the value from
     the partition's name: an empty text in a partition field reads as null. A delete that was
     committed to a "cow" table leaves no trace, so an older event of the same key in a later batch
-    restores the row; of a row that moved, in its old partition. A "mor" table keeps the delete
-    until it is compacted. Within one batch the order does not matter, and a topic and landed files
-    are read in the order of their offsets. So only a source that sends out of order is affected.
+    restores the row. A "mor" table keeps the delete until it is compacted. Within one batch the order
+    does not matter, and a topic and landed files are read in the order of their offsets. So only a
+    source that sends out of order is affected.
 
     Attributes:
         name: name of the table.
@@ -74,36 +61,27 @@ class Table:
             is older than any change: a change of a transaction that was open during the snapshot has
             an earlier position ("__op,__lsn"). The ordering field of a "mor" table
             is no decimal and no date.
-        partition: partition fields.
+        partition: partition fields. Those that are no key fields need a GLOBAL_ index.
         database: database of its catalog entry.
         catalog: name of its catalog entry, the table's name by default (see `catalog_names`).
-        type: "cow" (Copy-on-Write) or "mor" (Merge-on-Read). By default "mor" if `rows` is at least
-            100,000, because a Copy-on-Write table writes all of a file again to change one row; else
-            "cow". A table keeps the type that it was made with, and the ingest refuses another one.
-        index: how the file of a key is found. By default an existing table keeps its own, and a new
-            one has BUCKET if `rows` is at least 100,000, else SIMPLE. GLOBAL_SIMPLE and GLOBAL_BLOOM
-            search the files of all partitions, so that a row may move to another one. The others
-            cover the key's own partition: a row that moves leaves the old one if each update has
-            the old key and partition (see moves.py). Without them a BUCKET table whose partition
-            can change is refused. SIMPLE and BLOOM search the files of the partition. BUCKET
-            computes the file from the key and reads none: an upsert into a large table stays quick.
-        buckets: files in a partition with index BUCKET; by default as `rows` needs them, or 2. It
-            cannot be changed later: the ingest refuses another number, unless it was chosen by
-            `rows`.
+        type: "cow" (Copy-on-Write) or "mor" (Merge-on-Read). A Copy-on-Write table writes all of a file
+            again to change one row. The ingest refuses another type than that of the existing table.
+        index: how the file of a key is found. GLOBAL_SIMPLE and GLOBAL_BLOOM search the files of all
+            partitions, so that a row may move to another one. SIMPLE and BLOOM search those of the
+            row's partition. BUCKET computes the file from the key and reads none: an upsert into a
+            large table stays quick. The ingest refuses a change from or to BUCKET.
+        buckets: files in a partition with index BUCKET. The ingest refuses another number later.
         parallelism: tasks of a shuffle.
         deletes: "hard" removes the row of a key. "soft" keeps it as the delete event has it (S5:
             the key, `__deleted` "true" and nulls, in Hudi's partition for null), so that it can
             still be read.
         extra: Hudi options that take precedence over the ones made here.
-        rows: the expected number of rows, if known. It chooses the type, the index and the buckets of
-            a new table. An existing one keeps its index and buckets.
         encodes_key: whether Hudi finds a row by the column `__key`, which the ingest adds, in place of the
             key fields. Their values are in it as JSON. Hudi's own text of a key is ambiguous but for one
             whole number or uuid: ('x,b:y', 'z') and ('x', 'y,b:z') are one key, an empty text is none, and
             bytes have one text in the first load and another one in an upsert.
         checks_partition: whether a row is a dead letter if the name of its partition cannot have its text: an
             empty text reads as null, and the name of a folder has at most 255 bytes.
-        chosen: the fields of these that were not named, and are chosen here: type, index.
     """
 
     name: str
@@ -113,16 +91,14 @@ class Table:
     partition: tuple[str, ...] = ()
     database: str = "datalake"
     catalog: str = ""
-    type: str = ""
-    index: str = ""
-    buckets: Optional[int] = None
+    type: str = "cow"
+    index: str = "SIMPLE"
+    buckets: int = 2
     parallelism: int = 2
     deletes: str = "hard"
     extra: Mapping[str, str] = field(default_factory=dict)
-    rows: Optional[int] = None
     encodes_key: bool = False
     checks_partition: bool = False
-    chosen: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise LakeError if a field is invalid."""
@@ -132,21 +108,21 @@ class Table:
             raise _invalid(self, "partition", "a tuple of field names")
         if not all(self.ordering_fields):
             raise _invalid(self, "ordering", "the name of a field, or several with commas between")
-        if self.rows is not None and (type(self.rows) is not int or self.rows < 0):
-            raise _invalid(self, "rows", "a whole number, or None")
-        _choose_layout(self)
         if type(self.buckets) is not int or self.buckets < 1:
             raise _invalid(self, "buckets", "a whole number from 1 on")
         for name, allowed in ALLOWED_VALUES.items():
             value = getattr(self, name)
             if value not in allowed:
                 raise _invalid(self, name, did_you_mean(str(value), allowed))
-        if self.index == "BUCKET" and self.deletes == "soft" and changeable_partition(self):
-            raise _invalid(
-                self,
-                "deletes",
-                '"hard" with index BUCKET and partitions (a key that is inserted again, into another '
-                'partition, would be there twice); or no partitions; or index="GLOBAL_SIMPLE"',
+        changeable = [name for name in self.partition if name not in self.key]
+        if changeable and not self.index.startswith("GLOBAL_"):
+            raise LakeError(
+                f"table {self.name} has the index {self.index}, and its partition field {changeable[0]} is no key "
+                "field: a row whose partition changes would be in both partitions",
+                location=self.base,
+                expected=f"an index that searches all partitions, or {changeable[0]} in the key",
+                hint='a table without partitions, whose upserts stay quick with index="BUCKET"; or '
+                'index="GLOBAL_SIMPLE", whose upserts take longer the larger the table is',
             )
 
     @property
@@ -211,31 +187,8 @@ class Table:
         return {**options, **self.extra}
 
 
-def _choose_layout(table: Table) -> None:
-    """Set the type, the index and the number of buckets that were not named."""
-    is_large = table.rows is not None and table.rows >= LARGE_TABLE_ROWS
-    defaults = (
-        {"type": "mor", "index": "BUCKET"} if is_large else {"type": "cow", "index": "SIMPLE"}
-    )
-    chosen = frozenset(name for name in defaults if not getattr(table, name))
-    object.__setattr__(table, "chosen", chosen)
-    for name in chosen:
-        object.__setattr__(table, name, defaults[name])
-    if table.buckets is None:
-        size = ROWS_PER_BUCKET_OF_ALL_PARTITIONS if table.partition else ROWS_PER_BUCKET
-        buckets = math.ceil((table.rows or 0) / size) if is_large else 2
-        object.__setattr__(table, "buckets", buckets)
-
-
 def _invalid(table: Table, name: str, expected: str) -> LakeError:
     return LakeError(f"{name} of table {table.name} is {getattr(table, name)!r}", expected=expected)
-
-
-def changeable_partition(table: Table) -> list[str]:
-    """Return the partition fields that are no key fields, unless the index follows a row that moves."""
-    if table.index.startswith("GLOBAL_"):
-        return []
-    return [name for name in table.partition if name not in table.key]
 
 
 def _is_tuple_of_names(value: Any) -> bool:
@@ -251,12 +204,6 @@ def needs_record_writer(schema: T.StructType) -> bool:
     text = schema.simpleString()
     has_small_decimal = any(int(digits) <= 18 for digits in re.findall(r"decimal\((\d+),", text))
     return has_small_decimal and ("array<" in text or "map<" in text)
-
-
-def is_data(table: Table, name: str) -> bool:
-    """Return whether a column has values of the source's columns: neither Hudi nor the capture adds it."""
-    old_values = {BEFORE + field for field in (*table.key, *table.partition)}
-    return name not in ADDED_COLUMNS | old_values and not name.startswith(HUDI)
 
 
 def key_options(table: Table, columns: T.StructType) -> dict[str, str]:

@@ -12,7 +12,7 @@ import datetime as dt
 import json
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Iterator, NamedTuple, Optional, TypedDict
 
@@ -20,7 +20,7 @@ import pandas as pd
 from pyarrow.fs import FileInfo
 
 from ..base import LakeError, files, wait_until
-from .tables import BUCKETS_KEY, INDEX_KEY, TABLE_TYPES, TABLE_VERSION, Table
+from .tables import BUCKETS_KEY, TABLE_TYPES, TABLE_VERSION, Table
 
 # Key in a commit's extra metadata, where Hudi keeps options that begin with _: an ingest's progress.
 PROGRESS_KEY = "_workbench_progress"
@@ -97,36 +97,11 @@ class FileSlice:
     archived_base: Optional[str] = None
 
 
-def with_stored_index(table: Table) -> Table:
-    """Return the table with the index and the buckets that it has, unless an index was named.
-
-    They were chosen by the number of rows that was expected when the table was new.
-
-    Raises:
-        LakeError: the table has buckets, and no commit says how many.
-    """
-    stored = stored_index(completed_actions(table)) if "index" in table.chosen else None
-    if stored is None:
-        return table
-    index, buckets = stored
-    if index != "BUCKET":
-        return replace(table, index=index)
-    if buckets is None:
-        raise LakeError(
-            f"table {table.name} has the index BUCKET, and no commit says how many buckets",
-            location=f"{table.base}/.hoodie",
-            expected="an ingest's own commit on the timeline",
-            hint='name them: index="BUCKET", buckets=… (the file names in a partition begin with the '
-            "numbers of its buckets, from 00000000 on); or drop the table and ingest it anew",
-        )
-    return replace(table, index=index, buckets=buckets)
-
-
-def stored_index(actions: list[CompletedAction]) -> Optional[tuple[str, Optional[int]]]:
-    """Return the index of a table and its number of buckets; None if nothing was written to it.
+def stored_index(actions: list[CompletedAction]) -> Optional[tuple[bool, Optional[int]]]:
+    """Return whether a table has the index BUCKET, and its number of buckets; None if nothing was written to it.
 
     The last commit by an ingest says so. Without one (another tool made the table, or the commit was
-    archived) the file ids tell BUCKET from another index, which is SIMPLE then.
+    archived) the file ids do, and the number is unknown.
 
     Args:
         actions: as `completed_actions` returns them.
@@ -135,13 +110,9 @@ def stored_index(actions: list[CompletedAction]) -> Optional[tuple[str, Optional
         metadata = extra_metadata(action.metadata)
         if PROGRESS_KEY in metadata:
             buckets = metadata.get(BUCKETS_KEY)
-            # commits of an earlier release have no INDEX_KEY
-            index = metadata.get(INDEX_KEY, "BUCKET" if buckets else "SIMPLE")
-            return index, int(buckets) if buckets else None
+            return (True, int(buckets)) if buckets else (False, None)
     file_ids = [stat["fileId"] for a in actions for _, stat in write_stats(a.metadata)]
-    if not file_ids:
-        return None
-    return ("BUCKET" if all(map(BUCKET_FILE_ID.match, file_ids)) else "SIMPLE"), None
+    return (all(map(BUCKET_FILE_ID.match, file_ids)), None) if file_ids else None
 
 
 def check_readable(table: Table, instant: str) -> bool:

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from .. import hudi, stack, walkthroughs
 from ..base import LakeError, World, wait_until
+from ..base.added_columns import is_data
 from ..explore.views import DELETED, quoted
 from ..hudi import changes
 from ..hudi.decode import NULL_PARTITION
@@ -176,7 +177,7 @@ class _Comparison:
         dialect = DIALECTS["mariadb" if flow.db is mariadb else "postgres"]
         columns = {name: lake.get(name, pyarrow.string()) for name in names}
         columns = {name: kind for name, kind in columns.items() if kind_name(kind) in dialect}
-        self.not_compared = [n for n in {*lake, *names} - {*columns} if hudi.is_data(self.table, n)]
+        self.not_compared = [n for n in {*lake, *names} - {*columns} if is_data(n)]
         self.source = Side(dialect, source, columns, capture.keys, run_in_source)
         self.lake = in_memory(
             rows, columns, capture.keys, f"max({VERSION})", _wrong_partition(self.table, columns)
@@ -194,7 +195,7 @@ class _Comparison:
 
     def is_read(self, name: str) -> bool:
         """Return whether a column of the lake table is needed."""
-        return hudi.is_data(self.table, name) or name in (*self.table.key, *TECHNICAL)
+        return is_data(name) or name in (*self.table.key, *TECHNICAL)
 
     def different_ranges(self) -> tuple[Condition, tuple[int, int]]:
         """Return a condition for the keys in ranges that differ, and the numbers of rows."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ..base import LakeError, World
-from ..base.added_columns import ADDED_COLUMNS, BEFORE
+from ..base.added_columns import ADDED_COLUMNS
 from ..hudi import Table
 from ..landing import messages
 from ..landing.formats import JsonLines
@@ -187,7 +187,7 @@ def describe_change(before: Optional[dict[str, Any]], record: dict[str, Any]) ->
     changed = [
         f"{name} {_truncate(before.get(name))} → {_truncate(value)}"
         for name, value in record.items()
-        if name not in ADDED_COLUMNS and not name.startswith(BEFORE) and value != before.get(name)
+        if name not in ADDED_COLUMNS and value != before.get(name)
     ]
     return ", ".join(changed) or "nothing"
 

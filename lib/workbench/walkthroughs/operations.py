@@ -40,11 +40,9 @@ CHANGES = (
     "INSERT INTO payments SELECT max(id) + 1, %(id)s, %(region)s, 1, 'open', NULL, now() FROM payments",
     "DELETE FROM payments WHERE id = %(id)s",
 )
-# With the old region in the log, a table with buckets stays correct when a payment moves.
 PAYMENTS = {
     "name": "payments",
     "database": DATABASE,
-    "partition": ("region",),
     "ordering": "__lsn",
     "type": "mor",
     "index": "BUCKET",
@@ -155,8 +153,8 @@ def change_payments(
 ) -> int:
     """Make random changes in the source, each in a transaction of its own.
 
-    Of ten changes, seven set an amount, one moves a payment to another region, one adds a payment,
-    and one deletes a payment, if it still exists.
+    Of ten changes, seven set an amount, one sets a region, one adds a payment, and one deletes a
+    payment, if it still exists.
 
     Args:
         world: the world.

@@ -72,6 +72,4 @@ walkthrough = Walkthrough(
 
 def table_by_order(world: World) -> hudi.Table:
     """Return a table of the same rows with the reference's layout: one partition per order."""
-    return flow.table(
-        world, name="cdc_events_by_order", partition=("customer_id", "order_id"), index="SIMPLE"
-    )
+    return flow.table(world, name="cdc_events_by_order", partition=("customer_id", "order_id"))

@@ -322,6 +322,7 @@ def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable
     derived = {
         "scales": _scales(at, declared, table),
         "encodes_key": tables.encodes_key(table),
+        "layout": tables.layout(table),
     }
     return table.model_copy(update=derived)
 

@@ -9,7 +9,7 @@ import re
 import shlex
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Literal, TypeVar, cast
+from typing import Any, Callable, Literal, Optional, TypeVar, cast
 
 import yaml
 from pydantic import Field, ValidationError
@@ -27,6 +27,14 @@ OVERRIDES = "snapshot.select.statement.overrides"
 FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
 
+class Layout(ConfigModel):
+    """The fields of a lake table that are chosen when it is captured (see hudi.Table)."""
+
+    type: Literal["cow", "mor"]
+    index: str
+    buckets: int
+
+
 class OwnTable(ConfigModel):
     """A captured table.
 
@@ -36,8 +44,9 @@ class OwnTable(ConfigModel):
         key: the columns that identify a row.
         declares_key: whether the connector must be told the key.
         partition: partition columns of the lake table.
-        type: "cow", "mor", or "" for the default.
+        type: "cow" or "mor" if one was requested, else "".
         rows: number of rows when it was captured.
+        layout: how the lake table is made; None in the file of an earlier release (see `tables.layout`).
         excluded: columns that are not captured.
         joined: whether the table was added to a running flow.
         oid: PostgreSQL's number of the table, which another table of the same name does not have; 0 if unknown.
@@ -55,6 +64,7 @@ class OwnTable(ConfigModel):
     partition: list[str]
     type: Literal["", "cow", "mor"]
     rows: int
+    layout: Optional[Layout] = None
     excluded: list[str]
     joined: bool
     oid: int = 0

@@ -383,12 +383,9 @@ def _capture(connector: str, declared: Declaration, table: OwnTable) -> Capture:
         "database": connector.removeprefix(OWN_PREFIX),
         "ordering": declared.poll or TEMPLATES["ordering"][declared.engine],
         "partition": tuple(table.partition),
-        "type": table.type,
-        "rows": table.rows,
         "encodes_key": table.encodes_key,
         "checks_partition": True,
-        # a row may move to another partition
-        "index": "" if {*table.partition} <= {*table.key} else "GLOBAL_SIMPLE",
+        **(table.layout or tables.layout(table)).model_dump(),
     }
     return Capture(
         table.source,

@@ -1,5 +1,6 @@
 """The user's own tables: what a capture needs to know of them. `readiness.check` says which are refused."""
 
+import math
 import shlex
 
 from psycopg import sql
@@ -10,7 +11,7 @@ from ...source import mariadb
 from ...source.names import identifier, length_problem
 from ...source.queries import QUERIES
 from . import files
-from .files import Declaration, OwnTable
+from .files import Declaration, Layout, OwnTable
 from .values import base_type
 
 # Types of a single key column whose text identifies a row of a Hudi table as it is.
@@ -20,6 +21,12 @@ PLAIN_KEY_TYPES = {"smallint", "integer", "bigint", "uuid", "tinyint", "mediumin
 PARTITION_TYPES = PLAIN_KEY_TYPES | {
     *("text", "character varying", "character", "citext", "char", "varchar", "date"),
 }
+# A lake table of at least this many rows is Merge-on-Read and has the index BUCKET: its upserts do not slow down.
+LARGE_TABLE_ROWS = 100_000
+# Rows for each bucket. Every partition has all buckets, so partitioned tables need fewer.
+ROWS_PER_BUCKET, ROWS_PER_BUCKET_OF_ALL_PARTITIONS = 500_000, 4_000_000
+# Types that are lists or maps in the lake, besides those that end with [].
+LIST_TYPES = {"vector", "halfvec", "sparsevec"}
 # Spark plans a query of JSON messages in a time that grows with the square of their columns; with Avro it is a few
 # seconds for 300 columns.
 MAX_JSON_COLUMNS = 100
@@ -155,3 +162,27 @@ def encodes_key(table: OwnTable) -> bool:
     """Return whether the lake table of a described table needs the column `__key` (see hudi.Table)."""
     kinds = [base_type(table.columns.get(column, "")) for column in table.key]
     return len(kinds) > 1 or not {*kinds} <= PLAIN_KEY_TYPES
+
+
+def layout(table: OwnTable) -> Layout:
+    """Return how the lake table of a described table is made, by the number of rows in the source.
+
+    A key is looked for in all partitions, unless the partition columns belong to it: a row may move.
+    """
+    is_large = table.rows >= LARGE_TABLE_ROWS
+    index, buckets = "SIMPLE", 1
+    if not {*table.partition} <= {*table.key}:
+        index = "GLOBAL_SIMPLE"
+    elif is_large:
+        index = "BUCKET"
+        size = ROWS_PER_BUCKET_OF_ALL_PARTITIONS if table.partition else ROWS_PER_BUCKET
+        buckets = math.ceil(table.rows / size)
+    is_mor = is_large and not _has_list_beside_decimal(table)
+    return Layout(type=table.type or ("mor" if is_mor else "cow"), index=index, buckets=buckets)
+
+
+def _has_list_beside_decimal(table: OwnTable) -> bool:
+    """Return whether a compaction of a Merge-on-Read table could apply a late delete (see docs/limits.md)."""
+    kinds = table.columns.values()
+    has_list = any(kind.endswith("[]") or base_type(kind) in LIST_TYPES for kind in kinds)
+    return has_list and any(kind.startswith("numeric(") for kind in kinds)
