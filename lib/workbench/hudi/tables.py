@@ -45,9 +45,9 @@ class Table:
     Limits. Hudi has one partition for null and for an empty text, and Spark takes the value from
     the partition's name: an empty text in a partition field reads as null. A delete that was
     committed to a "cow" table leaves no trace, so an older event of the same key in a later batch
-    restores the row. A "mor" table keeps the delete until it is compacted. Within one batch the order
-    does not matter, and a topic and landed files are read in the order of their offsets. So only a
-    source that sends out of order is affected.
+    restores the row. A "mor" table without a GLOBAL_ index keeps the delete until it is compacted.
+    Within one batch the order does not matter, and a topic and landed files are read in the order of
+    their offsets. So only a source that sends out of order is affected.
 
     Attributes:
         name: name of the table.
