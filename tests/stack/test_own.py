@@ -12,6 +12,7 @@ from workbench.base.errors import (
 from workbench.source import mariadb, postgres
 from workbench.topic import topics
 from workbench.walkthroughs import own
+from workbench.walkthroughs.own import files
 
 
 def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsys):
@@ -83,6 +84,8 @@ def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
     assert not kinds & {"source_down", "not_observed"}, "the capital is part of the name"
     table = own.load(bikes, "their_sales").flow.table(bikes)
     assert (table.type, table.partition, table.key) == ("mor", ("region",), ("id", "region"))
+    [written] = files.declaration("their_sales").tables
+    assert written.layout.model_dump() == {"type": "mor", "index": "SIMPLE", "buckets": 1}
 
 
 def test_a_table_without_key_is_refused_or_captured_by_a_declared_key(bikes, spark):
