@@ -206,7 +206,7 @@ class FlowReader:
                 yield self._problem(
                     "ingest_interrupted", table=name, instant=instant, seconds=seconds
                 )
-            reasons = Counter(dlq.reasons(dead_letters_path(self.world, lake.table)))
+            reasons = dlq.reasons(dead_letters_path(self.world, lake.table))
             figures["dead_letters"][name] = dict(reasons)
             for reason, count in reasons.items():
                 yield self._problem("dead_letters", table=name, count=count, reason=reason)
