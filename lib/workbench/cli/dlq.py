@@ -64,13 +64,13 @@ def _show_files(world: World, folder: str, limit: int) -> None:
     """
     from ..topic import dlq
 
-    letters = dlq.read_files(dlq.folder_uri(world, folder))
-    if not letters:
+    records = dlq.read_files(dlq.folder_uri(world, folder))
+    if not records:
         raise _nothing_found(folder)
-    for letter in letters[:limit]:
-        echo(f"{escape_unprintable(dlq.describe_origin(letter))}: {letter['reason']!r}")
-        echo(f"    {dlq.decode_text(world, letter.get('text'))!r:.2000}")
-    echo(f"{min(limit, len(letters))} of {len(letters)} dead letters")
+    for record in records[:limit]:
+        echo(f"{escape_unprintable(dlq.describe_origin(record))}: {record['reason']!r}")
+        echo(f"    {dlq.decode_text(world, record.get('text'))!r:.2000}")
+    echo(f"{min(limit, len(records))} of {len(records)} dead letters")
 
 
 def _nothing_found(folder: str) -> LakeError:

@@ -155,17 +155,17 @@ def read_files(uri: str) -> list[dict[str, Any]]:
         Dicts with reason and text (the message; its base64 if it is not text); with topic, partition
         and offset, or with the landed file.
     """
-    return [letter for path in _list_files(uri) for letter in _read_lines(f"{uri}/{path}")]
+    return [record for path in _list_files(uri) for record in _read_lines(f"{uri}/{path}")]
 
 
 def reasons(uri: str) -> Counter[str]:
     """Return {reason: number of dead letters} of the files in a folder."""
-    return Counter(letter["reason"] for letter in read_files(uri))
+    return Counter(record["reason"] for record in read_files(uri))
 
 
-def describe_origin(letter: dict[str, Any]) -> str:
+def describe_origin(record: dict[str, Any]) -> str:
     """Return the origin of a dead letter of `read_files` as text."""
-    return letter.get("file") or "{topic}, partition {partition}, offset {offset}".format(**letter)
+    return record.get("file") or "{topic}, partition {partition}, offset {offset}".format(**record)
 
 
 def remove_files(uri: str) -> int:
@@ -186,7 +186,7 @@ def folder_uri(world: World, folder: str) -> str:
 
 
 def decode_text(world: World, text: Any) -> Any:
-    """Return the text of a dead letter, or the record if it is an Avro message in base64."""
+    """Return the text of a dead letter, or its record if it is an Avro message in base64."""
     try:
         return registry.inspect_message(world, base64.b64decode(text, validate=True))["record"]
     except (WorkbenchError, TypeError, ValueError):
@@ -377,12 +377,12 @@ def publish(world: World, topic: str, uri: str, connector: str, worker_class: st
         The number of published dead letters.
     """
     found: dict[Any, Record] = {}
-    for letter in sorted(read_files(uri), key=lambda letter: letter.get("offset", -1)):
-        if "value" in letter:
-            key = base64.b64decode(letter["key"]) if "key" in letter else None
-            value = base64.b64decode(letter["value"])
-            origin = letter["topic"], letter["partition"], letter["offset"]
-            headers = _error_headers(*origin, connector, worker_class, letter["reason"])
+    for record in sorted(read_files(uri), key=lambda record: record.get("offset", -1)):
+        if "value" in record:
+            key = base64.b64decode(record["key"]) if "key" in record else None
+            value = base64.b64decode(record["value"])
+            origin = record["topic"], record["partition"], record["offset"]
+            headers = _error_headers(*origin, connector, worker_class, record["reason"])
             found[_identity(key, value, headers)] = key, value, {"headers": headers}
     for known in topics.read_all(world, topic) if topic in topics.names(world) else ():
         found.pop(_identity(known.key(), known.value(), known.headers()), None)

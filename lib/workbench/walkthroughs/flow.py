@@ -337,8 +337,8 @@ class CaptureFlow(CaptureSet):
             if not count:
                 continue
             uri = hudi.dead_letters_path(world, table)
-            letters = dlq.read_files(uri)[:count]
-            by_reason = {each["reason"]: dlq.describe_origin(each) for each in letters}
+            records = dlq.read_files(uri)[:count]
+            by_reason = {each["reason"]: dlq.describe_origin(each) for each in records}
             reasons = "; ".join(f"{reason} ({origin})" for reason, origin in by_reason.items())
             found.append(f"{count} of {table.name}, {reasons:.1000}")
             folder = uri.removeprefix(f"{world.lake.dead_letters}/")
