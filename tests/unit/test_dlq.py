@@ -12,7 +12,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME
 from confluent_sink import SINK
 from typer.testing import CliRunner
 from workbench import connect, landing
-from workbench.base import params, paths
+from workbench.base import files, params, paths
 from workbench.base.errors import ConnectorError, LakeError, ServiceLost
 from workbench.cli import main as cli
 from workbench.stack import artifacts
@@ -243,91 +243,79 @@ def test_a_topic_that_was_made_anew_has_other_messages_at_the_same_offsets(kafka
     assert publish(tmp_path) == 1 and publish(tmp_path) == 0
 
 
-@pytest.mark.parametrize(
-    "partitions, says",
-    [(1, "from nowhere"), (2, "dead has several partitions.*select by `transform`")],
-)
-def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(
-    monkeypatch, tmp_path, partitions, says
-):
-    def stops(letter):
-        raise LakeError("from nowhere")
+# --- replay
+# -----------------------------------------------------------------------------------------
 
-    letters = [dlq._to_dead_letter(Message(4, b"x"))]
-    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
-    monkeypatch.setattr(dlq, "replay_folder", lambda world, topic: f"file:{tmp_path}/replays")
-    monkeypatch.setattr(
-        topics, "watermark_offsets", lambda world, topic: dict.fromkeys(range(partitions), (0, 5))
+
+def dead_message(offset, topic="movies", partition="0", number="1"):
+    headers = {"topic": topic, "partition": partition, "offset": number}
+    return Message(
+        offset, b"x", [(dlq.HEADER_PREFIX + name, said.encode()) for name, said in headers.items()]
     )
-    with pytest.raises(LakeError, match=f"(?s){says}"):
-        dlq.replay(WORLD, "dead", offsets=[4], transform=stops)
-    with pytest.raises(LakeError, match="from nowhere"):
-        dlq.replay(WORLD, "dead", transform=stops)
 
 
-@pytest.mark.parametrize("said", [b"none", b"-3", b"1e3", "\u0663".encode(), b"9" * 30])
+@pytest.fixture
+def replay(monkeypatch, tmp_path):
+    """A replay of `messages`; `sent` has the offsets of those that were sent back, in order."""
+    lake = WORLD.lake.model_copy(update={"checkpoints": f"file:{tmp_path}"})
+    world = WORLD.model_copy(update={"lake": lake})
+
+    def run(**options):
+        return dlq.replay(world, "dead", **options)
+
+    run.messages, run.partitions, run.sent = [], 1, []
+
+    def send(world, topic, records, **more):
+        marks = [dict(options["headers"])[dlq.REPLAYED_HEADER] for *_, options in records]
+        run.sent.extend(int(mark.split(b"/")[-1]) for mark in marks)
+
+    def watermarks(world, topic):
+        return dict.fromkeys(range(run.partitions), (0, 5))
+
+    monkeypatch.setattr(topics, "read_all", lambda world, topic: run.messages)
+    monkeypatch.setattr(topics, "watermark_offsets", watermarks)
+    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "an id")
+    monkeypatch.setattr(topics, "produce", send)
+    return run
+
+
+def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(replay):
+    replay.messages, replay.partitions = [dead_message(4)], 2
+    with pytest.raises(LakeError, match="(?s)dead has several partitions.*select by `transform`"):
+        replay(offsets=[4])
+    assert replay() == 1
+
+
+@pytest.mark.parametrize("said", ["none", "-3", "1e3", "\u0663", "9" * 30])
 def test_a_header_that_is_no_number_hides_no_other_letter(said):
-    headers = [(dlq.HEADER_PREFIX + name, said) for name in ("partition", "offset")]
-    letter = dlq._to_dead_letter(Message(0, b"x", headers))
+    letter = dlq._to_dead_letter(dead_message(0, partition=said, number=said))
     assert (letter.origin_partition, letter.origin_offset) == (-1, -1)
 
 
-def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
-    def letter(offset, partition):
-        said = {"topic": b"movies", "partition": partition, "offset": b"1"}
-        return dlq._to_dead_letter(
-            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()])
-        )
-
-    sent = []
-    letters = [letter(4, b"0"), letter(5, b"7")]
-    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
-    monkeypatch.setattr(dlq, "replay_folder", lambda world, topic: f"file:{tmp_path}/replays")
-    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
-    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
-    monkeypatch.setattr(
-        topics, "produce", lambda world, topic, messages, **more: sent.extend(messages)
-    )
-    with pytest.raises(LakeError, match="(?s)offset 5: topic 'movies', partition 7"):
-        dlq.replay(WORLD, "dead")
-    assert not sent
-    assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1
-
-
 @pytest.mark.parametrize(
-    "origin",
+    "origin, partition",
     [
-        "connect-configs",
-        "connect-offsets",
-        "connect-status",
-        "__consumer_offsets",
-        "__amazon_msk_connect_configs_x",
-        "dbhistory.demo1",
-        "dbhistory.demo1_r2",
-        "schema-history.x",
-        "dead",
+        ("movies", "7"),
+        ("movies", "none"),
+        ("", "0"),
+        ("connect-configs", "0"),
+        ("connect-offsets", "0"),
+        ("connect-status", "0"),
+        ("__consumer_offsets", "0"),
+        ("__amazon_msk_connect_configs_x", "0"),
+        ("dbhistory.demo1", "0"),
+        ("dbhistory.demo1_r2", "0"),
+        ("schema-history.x", "0"),
+        ("dead", "0"),
     ],
 )
-def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin):
-    def letter(offset, topic):
-        said = {"topic": topic.encode(), "partition": b"0", "offset": b"1"}
-        return dlq._to_dead_letter(
-            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()])
-        )
-
-    sent = []
-    letters = [letter(4, "movies"), letter(5, origin)]
-    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
-    monkeypatch.setattr(dlq, "replay_folder", lambda world, topic: f"file:{tmp_path}/replays")
-    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
-    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
-    monkeypatch.setattr(
-        topics, "produce", lambda world, topic, messages, **more: sent.extend(messages)
-    )
+def test_one_letter_that_cannot_go_back_and_nothing_is_sent(replay, origin, partition):
+    """Also none to a topic that configures."""
+    replay.messages = [dead_message(4), dead_message(5, origin, partition)]
     with pytest.raises(LakeError, match=f"(?s)1 dead letters .*offset 5: topic '{origin}'"):
-        dlq.replay(WORLD, "dead")
-    assert not sent
-    assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1
+        replay()
+    assert not replay.sent
+    assert replay(offsets=[4]) == 1 and replay.sent == [4]
 
 
 def test_the_topics_that_configure_are_those_of_our_connects():
@@ -345,79 +333,34 @@ def test_the_topics_that_configure_are_those_of_our_connects():
     ) and not dlq.INTERNAL_TOPICS.fullmatch("connect-orders")
 
 
-@pytest.fixture
-def many(monkeypatch, tmp_path):
-    """A dead-letter topic of 3,500 letters from two topics, with replays recorded below tmp_path;
-    gives the world and the offsets of the letters that were sent back, in order."""
-
-    def letter(offset):
-        headers = {
-            "topic": b"movies" if offset % 5 else b"people",
-            "partition": b"0",
-            "offset": b"%d" % offset,
-        }
-        return Message(
-            offset, b"x", [(dlq.HEADER_PREFIX + name, value) for name, value in headers.items()]
-        )
-
-    sent = []
-    world = WORLD.model_copy(
-        update={"lake": WORLD.lake.model_copy(update={"checkpoints": f"file:{tmp_path}"})}
-    )
-    monkeypatch.setattr(topics, "read_all", lambda world, topic: [letter(n) for n in range(3_500)])
-    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
-    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "an id")
-
-    def send(world, topic, messages, **more):
-        sent.extend(
-            int(dict(told["headers"])[dlq.REPLAYED_HEADER].split(b"/")[-1])
-            for _, _, told in messages
-        )
-
-    monkeypatch.setattr(topics, "produce", send)
-    return world, sent
-
-
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, ServiceLost("the service kafka died")])
-@pytest.mark.parametrize("batches", [0, 1, 2, 3])
-def test_an_interrupted_replay_sends_at_most_one_batch_twice(
-    many, monkeypatch, batches, interruption
+@pytest.mark.parametrize("step", range(16))
+def test_a_replay_that_is_interrupted_at_any_step_sends_at_most_one_batch_twice(
+    replay, monkeypatch, tmp_path, step, interruption
 ):
-    world, sent = many
-    real, done = topics.produce, []
+    """Before and after each request and each write of the journal."""
+    count = 35
+    monkeypatch.setattr(dlq, "REPLAY_BATCH_SIZE", 10)
+    replay.messages = [dead_message(n, "movies" if n % 5 else "people") for n in range(count)]
+    steps, done = [(topics, "produce"), (files, "write_text")], []
+    for module, name in steps:
 
-    def interrupted(*arguments, **more):
-        real(*arguments, **more)
-        if len(done) == batches:
-            raise interruption
-        done.append(1)
+        def interrupted(*arguments, real=getattr(module, name), **more):
+            for call in (None, real):
+                if len(done) == step:
+                    raise interruption
+                done.append(call and call(*arguments, **more))
 
-    monkeypatch.setattr(topics, "produce", interrupted)
+        monkeypatch.setattr(module, name, interrupted)
     with pytest.raises(type(interruption) if isinstance(interruption, Exception) else interruption):
-        dlq.replay(world, "dead")
-    assert len(sent) > batches * dlq.REPLAY_BATCH_SIZE * 0.5
-    monkeypatch.setattr(topics, "produce", real)
-    dlq.replay(world, "dead")
-    assert set(sent) == {*range(3_500)} and len(sent) - 3_500 <= dlq.REPLAY_BATCH_SIZE
-    assert dlq.replay(world, "dead") == 0
-
-
-@pytest.mark.parametrize("other", ["dead.lock", "dead.json"])
-def test_records_of_topics_whose_names_end_alike_are_kept_apart(many, tmp_path, other):
-    world, sent = many
-    for topic in ("dead", other):
-        sent.clear()
-        assert dlq.replay(world, topic) == len(sent) == 3_500
-    assert dlq.replay(world, "dead") == dlq.replay(world, other) == 0
-    assert dlq.replay_folder(world, other) == f"file:{tmp_path}/replayed/{other}"
-
-
-def test_an_unfinished_file_of_the_journal_is_no_part_of_it(many, tmp_path):
-    world, sent = many
-    folder = tmp_path / "replayed" / "dead" / "an id"
-    folder.mkdir(parents=True)
-    (folder / ".uuid.123").write_text("[[0,")
-    assert dlq.replay(world, "dead") == len(sent) == 3_500
+        replay()
+    step = None
+    (tmp_path / "replayed/dead/an id").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "replayed/dead/an id/.uuid.123").write_text("[[0,")  # a write that was killed
+    replay()
+    assert {*replay.sent} == {*range(count)}
+    assert len(replay.sent) - count <= dlq.REPLAY_BATCH_SIZE
+    assert replay() == 0
 
 
 # --- the command line
