@@ -565,7 +565,7 @@ def sync_table(monkeypatch, tmp_path):
         if count:
             files.write_text(f"{uri}/{uuid.uuid4()}.json", f"{json.dumps(letter)}\n" * count)
 
-    def sync(world, before, dead_letters=0, new=0, unlanded=False, **options):
+    def sync(world, before, *more, dead_letters=0, new=0, unlanded=False, **options):
         calls = []
         world = with_settings(world, lake={"dead_letters": f"file:{tmp_path}"})
         table = museum.flow.table(world, "artists", "cow")
@@ -590,7 +590,7 @@ def sync_table(monkeypatch, tmp_path):
             return hudi.Ingested(dead_letters=new)
 
         monkeypatch.setattr(flows.hudi, "ingest", ingest)
-        museum.flow.sync(None, world, table, **options)
+        museum.flow.sync(None, world, table, *more, **options)
         return calls
 
     return sync
@@ -614,6 +614,12 @@ def test_an_unreadable_message_stops_the_sync_with_its_reason(world, sync_table)
     with pytest.raises(LakeError, match=f"(?s){decoded}"):
         sync_table(world, {}, dead_letters=1, new=2)
     assert sync_table(world, {}, dead_letters=3), "only new ones stop it"
+    other = museum.flow.table(world, "artworks", "cow")
+    several = (
+        "1 of moma_artists_cow, .*; 1 of moma_artworks_cow, .*moma/artists_cow, .*moma/artworks_cow"
+    )
+    with pytest.raises(LakeError, match=f"(?s){several}"):
+        sync_table(world, {}, other, new=1)
     landed = "could not be landed.*landing/topics.sink[^ ]*, such as: column price.*connectors"
     with pytest.raises(LakeError, match=f"(?s){landed}"):
         sync_table(world, {}, kind="landed", unlanded=True)
