@@ -246,19 +246,19 @@ class Lab:
                 schema = named_schema(captured, text, self.lake_name)
                 if not schema:
                     raise
-                if (
-                    UNREAD in text
-                ):  # a dead letter, never the placeholder: the next change settles it
-                    self.outcome.counts["not read in time"] += 1
-                    with self.login() as c:
-                        c.execute(f"UPDATE {schema.quoted(schema.name)} SET n = n")
-                elif refused.get(schema.source):
+                is_unread = UNREAD in text  # a dead letter, never the placeholder
+                self.outcome.counts["not read in time"] += is_unread
+                if refused.get(schema.source) or (is_unread and refused):
                     self.outcome.counts["with dead letters"] += 1
                     for each in captured:
                         if columns := refused.pop(each.source, None):
                             self.correct(each, columns)
                             corrected.append(each)
-                else:
+                if is_unread:  # the next change of a row has all its values
+                    with self.login() as c:
+                        for each in captured:
+                            c.execute(f"UPDATE {each.quoted(each.name)} SET n = n")
+                elif schema not in corrected or "could not be decoded" not in text:
                     self.outcome.violate(schema, f"follow says {text[:1500]}")
                     self.leave(schema)
                     captured.remove(schema)

@@ -1,6 +1,7 @@
 """Dead letters without a broker: what a sink's JSON may say of them, what a letter says, and what
 people are shown."""
 
+import base64
 import json
 import re
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME
 from confluent_sink import SINK
 from typer.testing import CliRunner
 from workbench import connect, landing
-from workbench.base import params, paths
+from workbench.base import files, params, paths
 from workbench.base.errors import ConnectorError, LakeError, ServiceLost
 from workbench.cli import main as cli
 from workbench.stack import artifacts
@@ -26,6 +27,20 @@ ERRORS = {
     "errors.log.enable": "true",
     "producer.override.max.request.size": "2097152",
 }
+
+
+def published(monkeypatch, *messages):
+    """Publish messages as dead letters; return what was sent: (topic, key, value, options)."""
+    sent = []
+    monkeypatch.setattr(topics, "create", lambda *_, **__: None)
+    monkeypatch.setattr(
+        topics,
+        "produce",
+        lambda world, topic, records, **_: sent.extend((topic, *r) for r in records),
+    )
+    letters = [(message, "malformed JSON") for message in messages]
+    dlq.publish_messages(WORLD, "dead", letters, "sink", "workbench.landing.run")
+    return sent
 
 
 class Message:
@@ -85,10 +100,10 @@ def test_what_a_sink_may_not_say_of_them(change, says):
 # ----------------------------------------------------------------------------------------------
 
 
-def test_a_letter_of_ours_has_the_headers_of_connects():
-    origin = Message(7, b"x", topic="movies")
-    headers = dlq.to_record(origin, "sink", "workbench.landing.run", "malformed JSON")[2]["headers"]
-    assert [name for name, _ in headers] == [
+def test_a_letter_of_ours_has_the_headers_of_connects(monkeypatch):
+    [(topic, key, value, options)] = published(monkeypatch, Message(7, b"x", topic="movies"))
+    assert (topic, key, value, options["timestamp"]) == ("dead", b"k", b"x", 1_000)
+    assert [name for name, _ in options["headers"]] == [
         "__connect.errors." + name
         for name in (
             "topic",
@@ -103,7 +118,7 @@ def test_a_letter_of_ours_has_the_headers_of_connects():
             "exception.stacktrace",
         )
     ]
-    letter = dlq._to_dead_letter(Message(0, b"x", headers))
+    letter = dlq._to_dead_letter(Message(0, b"x", options["headers"]))
     assert {name: getattr(letter, name) for name in letter._fields[3:9]} == {
         "topic": "movies",
         "origin_partition": 0,
@@ -124,12 +139,10 @@ def test_a_message_without_such_headers_came_from_nowhere():
     )
 
 
-def test_a_message_goes_back_as_it_was_with_one_header_more():
-    origin = Message(7, b"x", [("own", b"1")], topic="movies")
-    headers = [
-        *dlq.to_record(origin, "s", "by", "why")[2]["headers"],
-        (dlq.REPLAYED_HEADER, b"dead/0/1"),
-    ]  # it was sent back once, and could not be read again
+def test_a_message_goes_back_as_it_was_with_one_header_more(monkeypatch):
+    [(*_, options)] = published(monkeypatch, Message(7, b"x", [("own", b"1")], topic="movies"))
+    headers = [*options["headers"], (dlq.REPLAYED_HEADER, b"dead/0/1")]
+    # it was sent back once, and could not be read again
     letter = dlq._to_dead_letter(Message(4, b"x", headers))
     assert dlq._to_original("dead", letter, b"mended") == (
         b"k",
@@ -145,217 +158,164 @@ def test_a_message_goes_back_as_it_was_with_one_header_more():
 # --- from files to the topic
 # -----------------------------------------------------------------------------------------
 
-KNOWN = {"movies": "id of movies", "anew": "the id that it had"}  # of another nobody knows
-
 
 @pytest.fixture
 def kafka(monkeypatch):
-    """A topic `movies` of ten messages; what is sent is noted: (topic, key, value, headers,
-    settings)."""
-    sent = []
-    there = [Message(n, b"%d" % n, topic="movies") for n in range(10)]
+    """The messages of the topic `dead`; a process is killed after `limit` messages of one call."""
+    there = SimpleNamespace(messages=[], limit=None)
 
-    def send(world, topic, messages, **more):
-        sent.extend(
-            (topic, key, value, dict(told["headers"]), more) for key, value, told in messages
-        )
+    def send(world, topic, records, **settings):
+        assert settings == dlq.PRODUCER_SETTINGS
+        for key, value, options in records[: there.limit]:
+            number = len(there.messages)
+            there.messages.append(Message(number, value, options["headers"], topic, key))
+        if there.limit is not None:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(topics, "names", lambda world: ["anew", "movies"])
-    monkeypatch.setattr(topics, "topic_id", lambda world, topic: f"id of {topic}")
-    monkeypatch.setattr(
-        topics, "watermark_offsets", lambda world, topic: {0: (2, 10)}
-    )  # two have expired
-    monkeypatch.setattr(
-        topics,
-        "consume",
-        lambda world, topic, start, stop: (m for m in there[start[0] : stop[0]] if m.offset() != 5),
-    )  # one was compacted away
-    monkeypatch.setattr(
-        topics, "create", lambda world, topic, **config: sent.append((topic, config))
-    )
+    def create(world, topic, **settings):
+        assert (topic, settings) == ("dead", {"max.message.bytes": "2097152"})
+
+    monkeypatch.setattr(topics, "names", lambda world: ["dead"] if there.messages else [])
+    monkeypatch.setattr(topics, "read_all", lambda world, topic: there.messages)
+    monkeypatch.setattr(topics, "create", create)
     monkeypatch.setattr(topics, "produce", send)
-    return sent
+    return there
 
 
-def put(folder, name, *offsets, **more):
+def put(folder, name, *offsets, value="", **more):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(
-        "".join(
-            json.dumps(
-                {"reason": f"why {n}", "topic": "movies", "partition": 0, "offset": n, **more}
-            )
-            + "\n"
-            for n in offsets
-        )
-    )
+    lines = [
+        {
+            "reason": f"why {n}",
+            "topic": "movies",
+            "partition": 0,
+            "offset": n,
+            "key": base64.b64encode(b"\xff%d" % n).decode(),
+            "value": value or base64.b64encode(b"\0%d" % n).decode(),
+            **more,
+        }
+        for n in offsets
+    ]
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def publish(folder):
+    return dlq.publish(WORLD, "dead", f"file:{folder}", "sink", "by")
 
 
 def test_what_is_new_in_the_files_is_sent_once(kafka, tmp_path):
-    def send():
-        kafka.clear()
-        n = dlq.publish(
-            WORLD,
-            "dead",
-            f"file:{tmp_path}/letters",
-            f"file:{tmp_path}/noted.json",
-            "sink",
-            "by",
-            KNOWN.get,
-        )
-        assert n == len(kafka) - bool(kafka) and kafka[:1] in (
-            [],
-            [("dead", {"max.message.bytes": "2097152"})],
-        )
-        return [
-            (value, headers["__connect.errors.exception.message"])
-            for _, _, value, headers, _ in kafka[1:]
-        ]
-
-    assert send() == []
-    letters = tmp_path / "letters"
-    put(letters / "a", "1.json", 3, 8)
-    put(letters, "_SUCCESS", 4)
-    put(letters / "_temporary", "2.json", 4)
-    put(letters, ".2.json.crc", 4)
-    put(letters, "landed.json", 6, topic=None, file="x.avro")
-    assert send() == [(b"3", b"why 3"), (b"8", b"why 8")]
-    assert kafka[1][4] == {"message.max.bytes": 2097152}
-    assert send() == []
-    put(letters / "a", "2.json", 9)
-    put(letters, "_heartbeat-0-6.json", 6)  # of a topic whose name begins so
-    assert send() == [(b"6", b"why 6"), (b"9", b"why 9")]
-    put(letters / "a", "2.json", 9, 7)  # a batch was done again
-    assert send() == [(b"7", b"why 7"), (b"9", b"why 9")]
-
-
-def test_those_whose_messages_are_gone_are_told_once(kafka, tmp_path):
-    put(tmp_path / "letters", "1.json", 1, 3, 5)
-    for _ in range(2):
-        try:
-            dlq.publish(
-                WORLD,
-                "dead",
-                f"file:{tmp_path}/letters",
-                f"file:{tmp_path}/noted.json",
-                "sink",
-                "by",
-                KNOWN.get,
-            )
-        except Exception as e:  # noqa: BLE001 - looked at below
-            assert "2 dead letters were not published to dead" in str(e) and str(tmp_path) in str(e)
-            kafka.append("told")
-    assert [each[2] if each[0] == "dead" and len(each) == 5 else each for each in kafka[1:]] == [
-        b"3",
-        "told",
+    assert publish(tmp_path) == 0
+    put(tmp_path / "a", "1.json", 8, 3)
+    put(tmp_path, "_SUCCESS", 4)
+    put(tmp_path / "_temporary", "2.json", 4)
+    put(tmp_path, ".2.json.crc", 4)
+    landed = {"reason": "why 6", "file": "x.avro", "text": "no message, so it has no value"}
+    (tmp_path / "landed.json").write_text(json.dumps(landed))
+    assert publish(tmp_path) == 2
+    letters = [dlq._to_dead_letter(message) for message in kafka.messages]
+    assert [(x.origin_offset, x.key, x.value, x.reason) for x in letters] == [
+        (3, b"\xff3", b"\x003", "LakeError: why 3"),
+        (8, b"\xff8", b"\x008", "LakeError: why 8"),
     ]
+    assert publish(tmp_path) == 0
+    put(tmp_path / "a", "2.json", 9)
+    put(tmp_path, "_heartbeat-0-6.json", 6)  # of a topic whose name begins so
+    assert publish(tmp_path) == 2
+    put(tmp_path / "a", "2.json", 9, 7)  # a batch was done again
+    assert publish(tmp_path) == 1 and len(kafka.messages) == 5
 
 
-def test_a_topic_that_is_gone_or_made_anew_has_none_of_them(kafka, tmp_path):
-    put(
-        tmp_path / "letters", "1.json", 3, 4, topic="anew"
-    )  # what stands there now is another message
-    put(tmp_path / "letters", "2.json", 6, topic="gone")
-    put(tmp_path / "letters", "3.json", 8)
-    with pytest.raises(
-        LakeError, match="3 dead letters were not published to dead: .* gone from anew, gone"
-    ):
-        dlq.publish(
-            WORLD,
-            "dead",
-            f"file:{tmp_path}/letters",
-            f"file:{tmp_path}/noted.json",
-            "sink",
-            "by",
-            KNOWN.get,
-        )
-    assert [each[2] for each in kafka[1:]] == [b"8"]
+def test_a_killed_publication_continues_after_what_it_has_sent(kafka, tmp_path):
+    put(tmp_path, "1.json", *range(10))
+    for kafka.limit in (0, 3, 6):
+        with pytest.raises(KeyboardInterrupt):
+            publish(tmp_path)
+    kafka.limit = None
+    assert publish(tmp_path) == 1
+    offsets = [dlq._to_dead_letter(message).origin_offset for message in kafka.messages]
+    assert offsets == [*range(10)]
 
 
-@pytest.mark.parametrize(
-    "partitions, says",
-    [(1, "from nowhere"), (2, "dead has several partitions.*select by `transform`")],
-)
-def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(
-    monkeypatch, tmp_path, partitions, says
-):
-    def stops(letter):
-        raise LakeError("from nowhere")
+def test_a_topic_that_was_made_anew_has_other_messages_at_the_same_offsets(kafka, tmp_path):
+    put(tmp_path, "1.json", 3)
+    assert publish(tmp_path) == 1
+    put(tmp_path, "1.json", 3, value="AAAA")
+    assert publish(tmp_path) == 1 and publish(tmp_path) == 0
 
-    letters = [dlq._to_dead_letter(Message(4, b"x"))]
-    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
-    monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted.json")
-    monkeypatch.setattr(
-        topics, "watermark_offsets", lambda world, topic: dict.fromkeys(range(partitions), (0, 5))
+
+# --- replay
+# -----------------------------------------------------------------------------------------
+
+
+def dead_message(offset, topic="movies", partition="0", number="1"):
+    headers = {"topic": topic, "partition": partition, "offset": number}
+    return Message(
+        offset, b"x", [(dlq.HEADER_PREFIX + name, said.encode()) for name, said in headers.items()]
     )
-    with pytest.raises(LakeError, match=f"(?s){says}"):
-        dlq.replay(WORLD, "dead", offsets=[4], transform=stops)
-    with pytest.raises(LakeError, match="from nowhere"):
-        dlq.replay(WORLD, "dead", transform=stops)
 
 
-@pytest.mark.parametrize("said", [b"none", b"-3", b"1e3", "\u0663".encode(), b"9" * 30])
+@pytest.fixture
+def replay(monkeypatch, tmp_path):
+    """A replay of `messages`; `sent` has the offsets of those that were sent back, in order."""
+    lake = WORLD.lake.model_copy(update={"checkpoints": f"file:{tmp_path}"})
+    world = WORLD.model_copy(update={"lake": lake})
+
+    def run(**options):
+        return dlq.replay(world, "dead", **options)
+
+    run.messages, run.partitions, run.sent = [], 1, []
+
+    def send(world, topic, records, **more):
+        marks = [dict(options["headers"])[dlq.REPLAYED_HEADER] for *_, options in records]
+        run.sent.extend(int(mark.split(b"/")[-1]) for mark in marks)
+
+    def watermarks(world, topic):
+        return dict.fromkeys(range(run.partitions), (0, 5))
+
+    monkeypatch.setattr(topics, "read_all", lambda world, topic: run.messages)
+    monkeypatch.setattr(topics, "watermark_offsets", watermarks)
+    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "an id")
+    monkeypatch.setattr(topics, "produce", send)
+    return run
+
+
+def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(replay):
+    replay.messages, replay.partitions = [dead_message(4)], 2
+    with pytest.raises(LakeError, match="(?s)dead has several partitions.*select by `transform`"):
+        replay(offsets=[4])
+    assert replay() == 1
+
+
+@pytest.mark.parametrize("said", ["none", "-3", "1e3", "\u0663", "9" * 30])
 def test_a_header_that_is_no_number_hides_no_other_letter(said):
-    headers = [(dlq.HEADER_PREFIX + name, said) for name in ("partition", "offset")]
-    letter = dlq._to_dead_letter(Message(0, b"x", headers))
+    letter = dlq._to_dead_letter(dead_message(0, partition=said, number=said))
     assert (letter.origin_partition, letter.origin_offset) == (-1, -1)
 
 
-def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
-    def letter(offset, partition):
-        said = {"topic": b"movies", "partition": partition, "offset": b"1"}
-        return dlq._to_dead_letter(
-            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()])
-        )
-
-    sent = []
-    letters = [letter(4, b"0"), letter(5, b"7")]
-    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
-    monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted.json")
-    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
-    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
-    monkeypatch.setattr(
-        topics, "produce", lambda world, topic, messages, **more: sent.extend(messages)
-    )
-    with pytest.raises(LakeError, match="(?s)offset 5: movies, partition 7"):
-        dlq.replay(WORLD, "dead")
-    assert not sent
-    assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1
-
-
 @pytest.mark.parametrize(
-    "origin",
+    "origin, partition",
     [
-        "connect-configs",
-        "connect-offsets",
-        "connect-status",
-        "__consumer_offsets",
-        "__amazon_msk_connect_configs_x",
-        "dbhistory.demo1",
-        "dbhistory.demo1_r2",
-        "schema-history.x",
-        "dead",
+        ("movies", "7"),
+        ("movies", "none"),
+        ("", "0"),
+        ("connect-configs", "0"),
+        ("connect-offsets", "0"),
+        ("connect-status", "0"),
+        ("__consumer_offsets", "0"),
+        ("__amazon_msk_connect_configs_x", "0"),
+        ("dbhistory.demo1", "0"),
+        ("dbhistory.demo1_r2", "0"),
+        ("schema-history.x", "0"),
+        ("dead", "0"),
     ],
 )
-def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin):
-    def letter(offset, topic):
-        said = {"topic": topic.encode(), "partition": b"0", "offset": b"1"}
-        return dlq._to_dead_letter(
-            Message(offset, b"x", [(dlq.HEADER_PREFIX + n, v) for n, v in said.items()])
-        )
-
-    sent = []
-    letters = [letter(4, "movies"), letter(5, origin)]
-    monkeypatch.setattr(dlq, "_read", lambda world, topic: letters)
-    monkeypatch.setattr(dlq, "_state_path", lambda world, topic: f"file:{tmp_path}/noted")
-    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
-    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
-    monkeypatch.setattr(
-        topics, "produce", lambda world, topic, messages, **more: sent.extend(messages)
-    )
-    with pytest.raises(LakeError, match=f"(?s)that a replay rejects: {origin}.*offset 5: {origin}"):
-        dlq.replay(WORLD, "dead")
-    assert not sent
-    assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1
+def test_one_letter_that_cannot_go_back_and_nothing_is_sent(replay, origin, partition):
+    """Also none to a topic that configures."""
+    replay.messages = [dead_message(4), dead_message(5, origin, partition)]
+    with pytest.raises(LakeError, match=f"(?s)1 dead letters .*offset 5: topic '{origin}'"):
+        replay()
+    assert not replay.sent
+    assert replay(offsets=[4]) == 1 and replay.sent == [4]
 
 
 def test_the_topics_that_configure_are_those_of_our_connects():
@@ -373,89 +333,34 @@ def test_the_topics_that_configure_are_those_of_our_connects():
     ) and not dlq.INTERNAL_TOPICS.fullmatch("connect-orders")
 
 
-@pytest.fixture
-def many(monkeypatch, tmp_path):
-    """A dead-letter topic of 3,500 letters from two topics, with replays recorded below tmp_path;
-    gives the world and the offsets of the letters that were sent back, in order."""
-
-    def letter(offset):
-        headers = {
-            "topic": b"movies" if offset % 5 else b"people",
-            "partition": b"0",
-            "offset": b"%d" % offset,
-        }
-        return Message(
-            offset, b"x", [(dlq.HEADER_PREFIX + name, value) for name, value in headers.items()]
-        )
-
-    sent = []
-    world = WORLD.model_copy(
-        update={"lake": WORLD.lake.model_copy(update={"checkpoints": f"file:{tmp_path}"})}
-    )
-    monkeypatch.setattr(topics, "read_all", lambda world, topic: [letter(n) for n in range(3_500)])
-    monkeypatch.setattr(topics, "watermark_offsets", lambda world, topic: {0: (0, 5)})
-    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "an id")
-
-    def send(world, topic, messages, **more):
-        sent.extend(
-            int(dict(told["headers"])[dlq.REPLAYED_HEADER].split(b"/")[-1])
-            for _, _, told in messages
-        )
-
-    monkeypatch.setattr(topics, "produce", send)
-    return world, sent
-
-
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, ServiceLost("the service kafka died")])
-@pytest.mark.parametrize("batches", [0, 1, 2, 3])
-def test_an_interrupted_replay_sends_at_most_one_batch_twice(
-    many, monkeypatch, batches, interruption
+@pytest.mark.parametrize("step", range(16))
+def test_a_replay_that_is_interrupted_at_any_step_sends_at_most_one_batch_twice(
+    replay, monkeypatch, tmp_path, step, interruption
 ):
-    world, sent = many
-    real, done = topics.produce, []
+    """Before and after each request and each write of the journal."""
+    count = 35
+    monkeypatch.setattr(dlq, "REPLAY_BATCH_SIZE", 10)
+    replay.messages = [dead_message(n, "movies" if n % 5 else "people") for n in range(count)]
+    steps, done = [(topics, "produce"), (files, "write_text")], []
+    for module, name in steps:
 
-    def interrupted(*arguments, **more):
-        real(*arguments, **more)
-        if len(done) == batches:
-            raise interruption
-        done.append(1)
+        def interrupted(*arguments, real=getattr(module, name), **more):
+            for call in (None, real):
+                if len(done) == step:
+                    raise interruption
+                done.append(call and call(*arguments, **more))
 
-    monkeypatch.setattr(topics, "produce", interrupted)
+        monkeypatch.setattr(module, name, interrupted)
     with pytest.raises(type(interruption) if isinstance(interruption, Exception) else interruption):
-        dlq.replay(world, "dead")
-    assert len(sent) > batches * dlq.REPLAY_BATCH_SIZE * 0.5
-    monkeypatch.setattr(topics, "produce", real)
-    dlq.replay(world, "dead")
-    assert set(sent) == {*range(3_500)} and len(sent) - 3_500 <= dlq.REPLAY_BATCH_SIZE
-    assert dlq.replay(world, "dead") == 0
-
-
-def test_a_replay_of_a_former_version_is_not_repeated(many, tmp_path):
-    world, sent = many
-    (tmp_path / "replayed").mkdir()
-    former = {"an id": [[0, n] for n in range(3_000)]}
-    (tmp_path / "replayed" / "dead.json").write_text(json.dumps(former))
-    assert dlq.replay(world, "dead") == 500 and min(sent) == 3_000
-    folder = f"file:{tmp_path}/replayed"
-    assert dlq.replay_state_dirs(world) == {f"{folder}/dead": "dead", f"{folder}/dead.json": "dead"}
-
-
-def test_an_empty_file_of_a_former_version_says_nothing(many, tmp_path):
-    world, sent = many
-    (tmp_path / "replayed").mkdir()
-    (tmp_path / "replayed" / "dead.json").write_text("")
-    assert dlq.replay(world, "dead") == len(sent) == 3_500
-
-
-@pytest.mark.parametrize("other", ["dead.lock", "dead.json"])
-def test_records_of_topics_whose_names_end_alike_are_kept_apart(many, tmp_path, other):
-    world, sent = many
-    for topic in ("dead", other):
-        sent.clear()
-        assert dlq.replay(world, topic) == len(sent) == 3_500
-    assert dlq.replay(world, "dead") == dlq.replay(world, other) == 0
-    folder = f"file:{tmp_path}/replayed"
-    assert dlq.replay_state_dirs(world) == {f"{folder}/dead": "dead", f"{folder}/{other}": other}
+        replay()
+    step = None
+    (tmp_path / "replayed/dead/an id").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "replayed/dead/an id/.uuid.123").write_text("[[0,")  # a write that was killed
+    replay()
+    assert {*replay.sent} == {*range(count)}
+    assert len(replay.sent) - count <= dlq.REPLAY_BATCH_SIZE
+    assert replay() == 0
 
 
 # --- the command line
@@ -463,10 +368,11 @@ def test_records_of_topics_whose_names_end_alike_are_kept_apart(many, tmp_path, 
 
 
 def test_the_command_line(monkeypatch):
-    headers = dlq.to_record(Message(7, b"x", topic="movies"), "sink", "by", "not Avro \x1b[2J")[2][
-        "headers"
+    headers = [
+        (dlq.HEADER_PREFIX + "topic", b"movies"),
+        (dlq.HEADER_PREFIX + "exception.stacktrace", b"LakeError: not Avro \x1b[2J"),
+        ("a\x1b]0;title\x07\n\u202ename", b"x"),
     ]
-    headers = [*headers, ("a\x1b]0;title\x07\n\u202ename", b"x")]
     frame = pandas.DataFrame(
         [dlq._to_dead_letter(Message(n, b"\0x", headers), {(0, 0)}) for n in range(3)],
         columns=dlq.DeadLetter._fields,
@@ -478,10 +384,10 @@ def test_the_command_line(monkeypatch):
         "summary",
         lambda world: pandas.DataFrame(
             [
-                ("topic dead", "movies\x1b[8m\nforged: 9", "not Avro", 3, 1, 0),
-                ("files landing/x", "movies", "not Avro", 3, 0, 2),
+                ("topic dead", "movies\x1b[8m\nforged: 9", "not Avro", 3, 1),
+                ("files landing/x", "movies", "not Avro", 3, 0),
             ],
-            columns=["location", "origin", "reason", "dead_letters", "replayed", "settled"],
+            columns=["location", "origin", "reason", "dead_letters", "replayed"],
         ),
     )
 
@@ -492,7 +398,7 @@ def test_the_command_line(monkeypatch):
 
     assert call("list") == (
         "topic dead: 3 from movies\\x1b[8m\\nforged: 9, 1 replayed\n    'not Avro'\n"
-        "files landing/x: 3 from movies, 0 replayed, 2 settled\n    'not Avro'\n"
+        "files landing/x: 3 from movies, 0 replayed\n    'not Avro'\n"
     )
     said = call("show", "dead", "--limit", "2")
     assert said.startswith(
@@ -505,22 +411,35 @@ def test_the_command_line(monkeypatch):
     assert call("replay", "dead", "--offset", "0") == "dead letters replayed: 1\n"
 
 
-def test_dead_letters_of_a_lake_table_are_shown(monkeypatch, tmp_path):
+def test_dead_letters_of_a_lake_table_are_shown_until_they_are_removed(monkeypatch, tmp_path):
     record = {"reason": "too long", "topic": "t", "partition": 0, "offset": 7, "text": '{"id": 1}'}
     folder = tmp_path / "bikes" / "trips" / "topic-t" / "00000000"
     folder.mkdir(parents=True)
     second = {**record, "offset": 8, "text": "AAAA"}  # as base64, but no Avro message
     (folder / "part.json").write_text(f"{json.dumps(record)}\n{json.dumps(second)}\n")
-    (tmp_path / "bikes/trips" / dlq.SETTLED_FILE).write_text('[["t", 0, 8]]')
+    (folder / ".part.json.crc").write_text("of Spark")
     world = params.load("local")
     lake = world.lake.model_copy(update={"dead_letters": f"file:{tmp_path}"})
     monkeypatch.setattr(params, "load", lambda name: world.model_copy(update={"lake": lake}))
+    monkeypatch.setattr(topics, "names", lambda world: [])
+
+    def call(*arguments, **more):
+        done = CliRunner().invoke(cli.app, ["dlq", *arguments], **more)
+        assert done.exit_code == (1 if more.get("input") == "n\n" else 0), done
+        return done.output
+
+    listed = "files bikes/trips/topic-t: 2 from t, 0 replayed\n    'too long'\n"
     for shown in ("bikes/trips", "bikes/trips/topic-t"):
-        done = CliRunner().invoke(cli.app, ["dlq", "show", shown])
-        assert done.exit_code == 0, done
-        assert "t, offset 7: 'too long'" in done.output and '{"id": 1}' in done.output
-        assert "t, offset 8, settled: 'too long'\n    'AAAA'" in done.output
-        assert done.output.endswith("2 of 2 dead letters\n")
+        output = call("show", shown)
+        assert "t, partition 0, offset 7: 'too long'" in output and '{"id": 1}' in output
+        assert "t, partition 0, offset 8: 'too long'\n    'AAAA'" in output
+        assert output.endswith("2 of 2 dead letters\n")
+    assert "2 with the reason 'too long'" in call("remove", "bikes/trips", input="n\n")
+    assert call("list") == listed
+    assert call("remove", "bikes/trips", "--yes").endswith("dead letters removed: 2\n")
+    assert call("list") == "" and dlq.reasons(f"file:{tmp_path}/bikes/trips") == {}
+    done = CliRunner().invoke(cli.app, ["dlq", "remove", "bikes/trips", "--yes"])
+    assert str(done.exception).startswith("folder bikes/trips has no dead letters")
 
 
 @pytest.mark.parametrize(

@@ -646,7 +646,7 @@ def test_the_remedy_of_dead_letters_names_the_commands(world):
     declare(world)
     flow = own.load(world, "bikes").flow
     remedy = flow.dead_letter_remedy(world, flow.captures[0])
-    assert remedy.startswith("update the row")
+    assert remedy.startswith("correct the row")
     assert "`workbench forget bikes public.trips --world local`" in remedy
 
 

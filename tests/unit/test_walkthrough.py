@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import uuid
 from types import SimpleNamespace
 
 import pandas as pd
@@ -559,13 +560,19 @@ def sync_table(monkeypatch, tmp_path):
     Its last commit has read `before`. The function returns what was landed and read.
     """
 
-    def sync(world, before, dead_letters=0, unlanded=False, **options):
+    def write_dead_letters(uri, count, reason="column price is Dw==, which is no decimal(6,1)"):
+        letter = {"reason": reason, "topic": "t", "partition": 0, "offset": 7}
+        if count:
+            files.write_text(f"{uri}/{uuid.uuid4()}.json", f"{json.dumps(letter)}\n" * count)
+
+    def sync(world, before, *more, dead_letters=0, new=0, unlanded=False, **options):
         calls = []
         world = with_settings(world, lake={"dead_letters": f"file:{tmp_path}"})
         table = museum.flow.table(world, "artists", "cow")
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))
-            files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
+            write_dead_letters(landing.dead_letters_path(world, sink), 1)
+        write_dead_letters(hudi.dead_letters_path(world, table), dead_letters, "before")
         monkeypatch.setattr(postgres, "log_position", lambda *_: "0/0")
         monkeypatch.setattr(
             flows,
@@ -579,16 +586,11 @@ def sync_table(monkeypatch, tmp_path):
 
         def ingest(spark, world, source, table, stop):
             calls.append(source.id)
-            return hudi.Ingested()  # a later try: the letters lie there since an earlier one
+            write_dead_letters(hudi.dead_letters_path(world, table), new)
+            return hudi.Ingested(dead_letters=new)
 
         monkeypatch.setattr(flows.hudi, "ingest", ingest)
-        reason = {"reason": "column price is Dw==, which is no decimal(6,1)"}
-        monkeypatch.setattr(
-            flows, "read_dead_letters", lambda *_: SimpleNamespace(take=lambda n: [reason] * n)
-        )
-        dead = [reason] * dead_letters
-        monkeypatch.setattr(flows.hudi, "unsettled_dead_letters", lambda *_: dead)
-        museum.flow.sync(None, world, table, **options)
+        museum.flow.sync(None, world, table, *more, **options)
         return calls
 
     return sync
@@ -604,9 +606,20 @@ def test_a_table_is_synced_from_its_earlier_source(world, sync_table):
 
 
 def test_an_unreadable_message_stops_the_sync_with_its_reason(world, sync_table):
-    decoded = "messages could not be decoded.*moma/artists_cow, such as: column price is Dw==.*hudi.dead_letters"
+    decoded = (
+        r"messages could not be decoded: 2 of moma_artists_cow, column price is Dw==, which is no decimal\(6,1\) "
+        r"\(t, partition 0, offset 7\)\n.*moma/artists_cow\n.*`workbench dlq show moma/artists_cow --world local`; "
+        "fix the cause, then run hudi.ingest"
+    )
     with pytest.raises(LakeError, match=f"(?s){decoded}"):
-        sync_table(world, {}, dead_letters=2)
+        sync_table(world, {}, dead_letters=1, new=2)
+    assert sync_table(world, {}, dead_letters=3), "only new ones stop it"
+    other = museum.flow.table(world, "artworks", "cow")
+    several = (
+        "1 of moma_artists_cow, .*; 1 of moma_artworks_cow, .*moma/artists_cow, .*moma/artworks_cow"
+    )
+    with pytest.raises(LakeError, match=f"(?s){several}"):
+        sync_table(world, {}, other, new=1)
     landed = "could not be landed.*landing/topics.sink[^ ]*, such as: column price.*connectors"
     with pytest.raises(LakeError, match=f"(?s){landed}"):
         sync_table(world, {}, kind="landed", unlanded=True)
@@ -706,7 +719,6 @@ def test_a_reset_removes_files_of_further_sinks_and_connectors(world, tmp_path, 
                 f"checkpoints/landing/topics/{movies.POISONED_TOPIC}.progress.json",
                 f"dead_letters/landing/{sink.state_path}/0.json",
                 f"checkpoints/replayed/{movies.DLQ_TOPICS['lake']}/an id/0-0.json",
-                f"checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
             )
         ),
     ]
@@ -719,7 +731,6 @@ def test_a_reset_removes_files_of_further_sinks_and_connectors(world, tmp_path, 
     assert remaining == {
         "files": [
             f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['lake']}",
-            f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
             f"file:{tmp_path}/landing/topics/{movies.POISONED_TOPIC}",
             f"file:{tmp_path}/dead_letters/landing/{sink.state_path}",
             paths[0],

@@ -77,7 +77,12 @@ def test_the_texts_of_each_problem_can_be_formatted():
 
 def test_the_commands_of_each_step_name_the_flow_and_the_world(world):
     reader = FlowReader("payments", world, CaptureFlow([]))
-    fields = {"hint": "see the docs", "remedy": "see the docs", "command": "forget payments"}
+    fields = {
+        "hint": "see the docs",
+        "remedy": "see the docs",
+        "command": "forget payments",
+        "folder": "a/b",
+    }
     numbers = dict.fromkeys(("to_topic", "to_lake"), 1.0)
     for kind, known in PROBLEMS.items():
         step = known["step"].format(**{**reader._values, **fields, **numbers})

@@ -3,13 +3,11 @@
 Modules that are slow to import are imported when their command runs.
 """
 
-from typing import Any
-
 import typer
 
-from ..base import LakeError
+from ..base import LakeError, World
 from ..base.terminal import echo, escape_unprintable
-from .options import WORLD, open_world
+from .options import WORLD, YES, open_world
 
 app = typer.Typer(
     no_args_is_help=True, help="Show messages that could not be decoded, and replay them."
@@ -27,8 +25,7 @@ def list_(world: str = WORLD) -> None:
     for row in dlq.summary(open_world(world)).itertuples():
         echo(
             f"{escape_unprintable(row.location)}: {row.dead_letters} from "
-            f"{escape_unprintable(row.origin)}, {row.replayed} replayed"
-            f"{f', {row.settled} settled' * bool(row.settled)}\n    {row.reason!r}"
+            f"{escape_unprintable(row.origin)}, {row.replayed} replayed\n    {row.reason!r}"
         )
 
 
@@ -43,7 +40,7 @@ def show(
 
     loaded = open_world(world)
     if "/" in topic:
-        _show_files(topic, dlq.read_files(loaded, topic), limit)
+        _show_files(loaded, topic, limit)
         return
     rows = dlq.read(loaded, topic)
     if len(rows) and not any(rows["topic"]):
@@ -59,23 +56,48 @@ def show(
     echo(f"{min(limit, len(rows))} of {len(rows)} dead letters")
 
 
-def _show_files(folder: str, letters: list[dict[str, Any]], limit: int) -> None:
+def _show_files(world: World, folder: str, limit: int) -> None:
     """Show the dead letters of a folder in the lake.
 
     Raises:
         LakeError: it has none.
     """
-    if not letters:
-        raise LakeError(
-            f"folder {folder} has no dead letters",
-            expected="a folder or topic that `workbench dlq list` names",
-        )
-    for letter in letters[:limit]:
-        origin = letter.get("file") or f"{letter.get('topic')}, offset {letter.get('offset')}"
-        settled = ", settled" * letter["is_settled"]
-        echo(f"{escape_unprintable(origin)}{settled}: {letter['reason']!r}")
-        echo(f"    {letter['text']!r:.2000}")
-    echo(f"{min(limit, len(letters))} of {len(letters)} dead letters")
+    from ..topic import dlq
+
+    records = dlq.read_files(dlq.folder_uri(world, folder))
+    if not records:
+        raise _nothing_found(folder)
+    for record in records[:limit]:
+        echo(f"{escape_unprintable(dlq.describe_origin(record))}: {record['reason']!r}")
+        echo(f"    {dlq.decode_text(world, record.get('text'))!r:.2000}")
+    echo(f"{min(limit, len(records))} of {len(records)} dead letters")
+
+
+def _nothing_found(folder: str) -> LakeError:
+    return LakeError(
+        f"folder {folder} has no dead letters",
+        expected="a folder or topic that `workbench dlq list` names",
+    )
+
+
+@app.command()
+def remove(
+    folder: str = typer.Argument(..., help="A folder that `dlq list` names."),
+    yes: bool = YES,
+    world: str = WORLD,
+) -> None:
+    """Remove the dead letters of a folder after their cause was removed: `watch` reports them until then."""
+    from ..topic import dlq
+
+    uri = dlq.folder_uri(open_world(world), folder)
+    reasons = dlq.reasons(uri)
+    if not reasons:
+        raise _nothing_found(folder)
+    for reason, count in reasons.items():
+        echo(f"{count} with the reason {reason!r}")
+    if not yes:
+        typer.confirm("Remove these dead letters?", default=False, abort=True)
+    echo(f"dead letters removed: {dlq.remove_files(uri)}")
 
 
 @app.command()

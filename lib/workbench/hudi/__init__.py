@@ -8,7 +8,6 @@ from .ingesting import Ingested, Stream, ingest, next_offsets, stream
 from .labeling import label, labels
 from .lifecycle import dead_letters, drop, publish_dead_letters
 from .reading import as_of, between, read, read_arrow, read_independent, read_with_all_engines
-from .settling import unsettled_dead_letters
 from .tables import (
     Table,
     catalog_names,

@@ -108,7 +108,7 @@ def rows(
 
     Returns:
         `raw` plus `row`, `outcome` (upsert, delete, tombstone, dead) and `reason` (null unless
-        dead). The `text` of a message that is not UTF-8 is its base64.
+        dead).
 
     Raises:
         LakeError: the schema lacks a key, ordering or partition field.
@@ -155,15 +155,13 @@ def rows(
     if explain:
         mismatch = _mismatch_reason(F.col("_text"), F.col(SENT), schema)
     errors = [
-        (_is_not_utf8(F.when(can_cut, payload).otherwise(text)), F.lit(NOT_UTF8)),
+        (is_not_utf8(F.when(can_cut, payload).otherwise(text)), F.lit(NOT_UTF8)),
         (is_malformed, F.lit("malformed JSON")),
         *base64_errors,
         (is_corrupt, mismatch),
     ]
     classified = classify(decoded, converted.schema, is_tombstone, errors, table)
-    base64 = F.base64(text.cast("binary"))
-    printable = F.when(F.col("reason") == NOT_UTF8, base64).otherwise(text)
-    return output(classified, printable)
+    return classified.select(*OUTPUT_COLUMNS)
 
 
 def _can_cut_schema() -> Column:
@@ -185,16 +183,6 @@ def add_columns(rows: DataFrame, **columns: Column) -> DataFrame:
         columns: {name: value}.
     """
     return rows.select("*", *(value.alias(name) for name, value in columns.items()))
-
-
-def output(classified: DataFrame, text: Column) -> DataFrame:
-    """Return the columns that every decoder returns.
-
-    Args:
-        classified: as `classify` returns it.
-        text: the message as printable text.
-    """
-    return classified.select(*OUTPUT_COLUMNS[:-1], text.alias("text"))
 
 
 def _mismatch_reason(text: Column, row: Column, schema: T.StructType) -> Column:
@@ -380,7 +368,7 @@ def null_message_columns() -> list[Column]:
     return [F.lit(None).cast(kind).alias(name) for name, kind in kinds.items()]
 
 
-def _is_not_utf8(text: Column) -> Column:
+def is_not_utf8(text: Column) -> Column:
     """Return whether a string is not UTF-8.
 
     Spark takes any bytes for a string; a conversion to Java's strings changes them if they are not

@@ -225,17 +225,18 @@ def rows(raw: DataFrame, ids: Iterable[str], resolver: SchemaResolver, table: Ta
 
     Returns:
         `key`, `topic`, `partition`, `offset`, `file`, plus `row`, `outcome`, `reason` and `text` as
-        decode.rows returns them. The text is the base64 of the message.
+        decode.rows returns them. The text has the bytes of the message.
 
     Raises:
         LakeError: the reader schema lacks a key, ordering or partition field; and as
             SchemaResolver.resolve.
         StackError: the registry does not respond.
     """
-    decoded, errors = decode_messages(raw, ids, resolver)
+    messages = decode.add_columns(raw, text=F.col("value").cast("string"))
+    decoded, errors = decode_messages(messages, ids, resolver)
     is_tombstone = F.col("value").isNull()
     classified = decode.classify(decoded, resolver.row_schema, is_tombstone, errors, table)
-    return decode.output(classified, F.base64("value"))
+    return classified.select(*decode.OUTPUT_COLUMNS)
 
 
 def decode_messages(

@@ -7,9 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..base import World, files
 from ..spark.batch import read_dead_letters
 from ..topic import dlq
-from .changes import Topic
 from .ddl import catalog_synced, unregister
-from .ingesting import last_ingest_commit, read_progress
 from .tables import (
     Table,
     all_catalog_names,
@@ -61,7 +59,8 @@ def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
 def publish_dead_letters(world: World, table: Table, topic: str) -> int:
     """Publish the dead letters of a table in the format of a Kafka Connect sink.
 
-    Dead letters that were published before, and those of landed files, are skipped.
+    Dead letters that the topic has, and those of landed files, are skipped. A dead letter of an ingest has
+    key and value of its message, but neither its headers nor its time.
 
     Args:
         world: the world.
@@ -70,18 +69,7 @@ def publish_dead_letters(world: World, table: Table, topic: str) -> int:
 
     Returns:
         The number of published dead letters.
-
-    Raises:
-        LakeError: messages are no longer in their topic, or the topic was deleted or recreated. All
-            other dead letters are published.
     """
-    progress = read_progress(last_ingest_commit(table))
     return dlq.publish(
-        world,
-        topic,
-        dead_letters_path(world, table),
-        f"{table_state_dir(world, table)}/dead_letters.json",
-        table.name,
-        "workbench.hudi.ingest",
-        lambda origin: progress.get(Topic(origin).id, {}).get("topic_id"),
+        world, topic, dead_letters_path(world, table), table.name, "workbench.hudi.ingest"
     )

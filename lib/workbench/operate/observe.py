@@ -206,10 +206,14 @@ class FlowReader:
                 yield self._problem(
                     "ingest_interrupted", table=name, instant=instant, seconds=seconds
                 )
-            reasons = Counter(dlq.reasons(dead_letters_path(self.world, lake.table)))
+            uri = dead_letters_path(self.world, lake.table)
+            folder = uri.removeprefix(f"{self.world.lake.dead_letters}/")
+            reasons = dlq.reasons(uri)
             figures["dead_letters"][name] = dict(reasons)
             for reason, count in reasons.items():
-                yield self._problem("dead_letters", table=name, count=count, reason=reason)
+                yield self._problem(
+                    "dead_letters", table=name, count=count, reason=reason, folder=folder
+                )
             if lake.small_files() > self.limits.small_files:
                 yield self._problem("small_files", table=name, files=lake.small_files())
             ratio = lake.log_bytes / max(1, sum(lake.base_files.values()))

@@ -73,7 +73,7 @@ class Observation:
         unread: {table: {partition: number of messages that are not in the lake}}.
         retained: {slot: bytes of log that the server retains}.
         states: {connector: its states}.
-        dead_letters: {table: {reason: number of dead letters that are not settled}}.
+        dead_letters: {table: {reason: number of dead letters}}.
         reconciled: {table: time of its last comparison with the source (UTC, ISO 8601)}.
         commits_per_hour: of all tables.
         files: base files of all tables.

@@ -103,12 +103,8 @@ class EventConsumer:
             )
         except NON_RETRYABLE_ERRORS:  # caused by one event: apply the events one by one
             outcomes = [self._apply_single(message, event, dead) for message, event in events]
-        if dead:  # published after the commit, because a failed batch is retried
-            records = [
-                dlq.to_record(message, self.context.group, __name__, reason)
-                for message, reason in dead
-            ]
-            topics.produce(self.world, DLQ_TOPIC, records, **dlq.PRODUCER_SETTINGS)
+        # after the commit, because a failed batch is retried
+        dlq.publish_messages(self.world, DLQ_TOPIC, dead, self.context.group, __name__)
         seconds = (time.monotonic() - started) / len(messages)
         for (_, event), outcome in zip(events, outcomes):
             metrics.EVENTS_CONSUMED.labels(event.topic, outcome).inc()

@@ -3,15 +3,15 @@
 A dead letter has the unchanged key and value of a message that could not be read. Its headers have
 the origin of the message (topic, partition, offset) and the reason.
 
-Kafka Connect writes dead letters itself (errors.deadletterqueue.topic.name). The jobs of the
-workbench write them to files, and `publish` produces them to a topic. `read` and `summary` show dead
-letters, and `replay` produces them to their original topics.
+Kafka Connect and the landing write dead letters to a topic (errors.deadletterqueue.topic.name). The
+jobs of the workbench write them to files in the lake, and `publish` produces those of an ingest to a
+topic. `read` and `summary` show dead letters, and `replay` produces them to their original topics.
 """
 
 import base64
-import contextlib
 import json
 import re
+from collections import Counter
 from typing import Any, Callable, Collection, Iterable, NamedTuple, Optional, Sequence, Union
 
 import pandas
@@ -37,10 +37,6 @@ INTERNAL_TOPICS = re.compile(
 )
 REPLAY_BATCH_SIZE = 1_000  # dead letters; a replay records its progress after each batch
 
-# of the dead letters of a table that were settled (see hudi/settling.py); hidden from Spark
-SETTLED_FILE = ".settled.json"
-POSITION = ("topic", "partition", "offset")
-Position = tuple[str, int, int]
 # (key, value, options) of a message for `topics.produce`
 Record = tuple[Optional[bytes], Optional[bytes], dict[str, Any]]
 Transform = Callable[["DeadLetter"], Optional[bytes]]
@@ -85,10 +81,9 @@ def read(world: World, topic: str) -> pandas.DataFrame:
 
 
 def _read(world: World, topic: str) -> list[DeadLetter]:
-    messages = topics.read_all(
-        world, topic
-    )  # first, because it raises an error for a missing topic
-    replayed = _replayed_offsets(world, topic)
+    # first, because it raises an error for a missing topic
+    messages = topics.read_all(world, topic)
+    replayed = _replayed_positions(_journal(world, topic))
     return [_to_dead_letter(message, replayed) for message in messages]
 
 
@@ -131,11 +126,10 @@ def summary(world: World) -> pandas.DataFrame:
     letters are in both.
 
     Returns:
-        Columns location, origin, reason, dead_letters (count), replayed (count; 0 for a folder), settled
-        (count; 0 for a topic): a later message of the same record key is in the table.
+        Columns location, origin, reason, replayed (count; 0 for a folder), dead_letters (count).
     """
     rows = [
-        (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed, False)
+        (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed)
         for topic in topics.names(world)
         if _has_dead_letters(world, topic)
         for dead_letter in _read(world, topic)
@@ -143,48 +137,60 @@ def summary(world: World) -> pandas.DataFrame:
     root = world.lake.dead_letters
     for path in _list_files(root):
         folder = re.sub(r"(/\d{8})?/[^/]+$", "", path)  # without the folder of a batch
-        settled = settled_positions(f"{root}/{folder.rpartition('/')[0]}")
-        for record in _read_lines(root, path):
-            is_settled = _is_settled(record, settled)
+        for record in _read_lines(f"{root}/{path}"):
             origin = record.get("topic") or record["file"]
-            rows.append((f"files {folder}", origin, record["reason"], False, is_settled))
+            rows.append((f"files {folder}", origin, record["reason"], False))
     keys = ["location", "origin", "reason"]
-    frame = pandas.DataFrame(rows, columns=[*keys, "replayed", "settled"]).groupby(keys)
-    counts = frame[["replayed", "settled"]].sum()
-    return counts.assign(dead_letters=frame.size()).reset_index()
+    frame = pandas.DataFrame(rows, columns=[*keys, "replayed"]).groupby(keys)
+    return frame[["replayed"]].sum().assign(dead_letters=frame.size()).reset_index()
 
 
-def read_files(world: World, folder: str) -> list[dict[str, Any]]:
-    """Return the dead letters in a folder below `dead_letters` of the environment, such as `summary` names.
+def read_files(uri: str) -> list[dict[str, Any]]:
+    """Return the dead letters in the files of a folder, those of the newest file first.
+
+    Args:
+        uri: URI of the folder, as `hudi.dead_letters_path` or `folder_uri` returns it.
 
     Returns:
-        Dicts with reason, topic, partition, offset, file, text (the message; an Avro message as a dict),
-        is_settled.
+        Dicts with reason and text (the message; its base64 if it is not text); with topic, partition
+        and offset, or with the landed file.
     """
-    root, folder = world.lake.dead_letters, folder.strip("/")
-    records = []
-    for path in _list_files(f"{root}/{folder}"):
-        settled = settled_positions(f"{root}/{folder}") | settled_positions(
-            f"{root}/{folder.rpartition('/')[0]}"
-        )
-        for record in _read_lines(f"{root}/{folder}", path):
-            text = _readable(world, record.get("text"))
-            records.append({**record, "text": text, "is_settled": _is_settled(record, settled)})
-    return records
+    return [record for path in _list_files(uri) for record in _read_lines(f"{uri}/{path}")]
 
 
-def _readable(world: World, text: Any) -> Any:
-    """Return the text of a dead letter, or the record if it is an Avro message in base64."""
+def reasons(uri: str) -> Counter[str]:
+    """Return {reason: number of dead letters} of the files in a folder."""
+    return Counter(record["reason"] for record in read_files(uri))
+
+
+def describe_origin(record: dict[str, Any]) -> str:
+    """Return the origin of a dead letter of `read_files` as text."""
+    return record.get("file") or "{topic}, partition {partition}, offset {offset}".format(**record)
+
+
+def remove_files(uri: str) -> int:
+    """Remove the dead letters in a folder, after their cause was removed; return their number.
+
+    Dead letters that a job writes meanwhile stay.
+    """
+    count = 0
+    for path in _list_files(uri):
+        count += len(_read_lines(f"{uri}/{path}"))
+        files.remove(f"{uri}/{path}")
+    return count
+
+
+def folder_uri(world: World, folder: str) -> str:
+    """Return the URI of a folder that `summary` names."""
+    return join_uri(world.lake.dead_letters, folder.strip("/"))
+
+
+def decode_text(world: World, text: Any) -> Any:
+    """Return the text of a dead letter, or its record if it is an Avro message in base64."""
     try:
         return registry.inspect_message(world, base64.b64decode(text, validate=True))["record"]
     except (WorkbenchError, TypeError, ValueError):
         return text
-
-
-def settled_positions(uri: str) -> set[Position]:
-    """Return the positions of the settled dead letters in a table's folder of dead letters."""
-    positions = json.loads(files.read_text(f"{uri}/{SETTLED_FILE}") or "[]")
-    return {(topic, partition, offset) for topic, partition, offset in positions}
 
 
 def _has_dead_letters(world: World, topic: str) -> bool:
@@ -192,9 +198,24 @@ def _has_dead_letters(world: World, topic: str) -> bool:
     watermarks = topics.watermark_offsets(world, topic).items()
     start = {partition: low for partition, (low, high) in watermarks if low < high}
     stop = {partition: low + 1 for partition, low in start.items()}
-    with contextlib.closing(topics.consume(world, topic, start, stop)) as messages:
-        headers = [name for message in messages for name, _ in message.headers() or []]
-    return any(name.startswith(HEADER_PREFIX) for name in headers)
+    return any([_to_dead_letter(each).topic for each in topics.consume(world, topic, start, stop)])
+
+
+def _list_files(uri: str) -> list[str]:
+    """Return the paths of the files of dead letters below a URI, the newest first.
+
+    Unfinished files are skipped.
+    """
+    found = {
+        path: info.mtime_ns
+        for path, info in files.list_files(uri).items()
+        if path.endswith(".json") and "_temporary/" not in path
+    }
+    return sorted(found, key=lambda path: (found[path], path), reverse=True)
+
+
+def _read_lines(uri: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in files.read_bytes(uri).splitlines()]
 
 
 # --- replay
@@ -230,12 +251,13 @@ def replay(
             given for a topic with several partitions; another replay is running. In these cases,
             and if `transform` raises an error, nothing is published.
     """
-    lock = f"{_state_path(world, topic)}/replay"
-    with files.exclusive_lock(lock, f"replay of {topic}", "wait until it is done"):
+    with files.exclusive_lock(
+        f"{replay_folder(world, topic)}/replay", f"replay of {topic}", "wait until it is done"
+    ):
         selected = _select(world, topic, set(offsets), transform)
-        _check_origins(world, topic, [dead_letter for dead_letter, _ in selected])
-        for origin in dict.fromkeys(dead_letter.topic for dead_letter, _ in selected):
-            _publish_batches(world, topic, origin, [s for s in selected if s[0].topic == origin])
+        _require_origins(world, topic, [dead_letter for dead_letter, _ in selected])
+        for first in range(0, len(selected), REPLAY_BATCH_SIZE):
+            _replay_batch(world, topic, selected[first : first + REPLAY_BATCH_SIZE])
     return len(selected)
 
 
@@ -259,56 +281,41 @@ def _select(
     return selected
 
 
-def _check_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -> None:
-    """Raise LakeError if the original topic and partition of a dead letter are unknown or rejected."""
+def _require_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -> None:
+    """Raise LakeError if the original topic or partition of a dead letter is unknown or rejected."""
     origins = {dead_letter.topic for dead_letter in dead_letters}
-    if "" in origins:
-        raise LakeError(
-            f"a dead letter of {topic} does not name its original topic",
-            expected=f"headers {HEADER_PREFIX}…",
-            hint="configure the sink to write them: errors.deadletterqueue.context.headers.enable=true",
-        )
-    rejected = sorted(o for o in origins if o == topic or INTERNAL_TOPICS.fullmatch(o))
-    if rejected:
-        named = [
-            f"offset {dead_letter.offset}: {dead_letter.topic}"
-            for dead_letter in dead_letters
-            if dead_letter.topic in rejected
-        ]
-        raise LakeError(
-            f"dead letters of {topic} name original topics that a replay rejects: {', '.join(rejected)}",
-            location="; ".join(named[:5]),
-            expected="topics of a source; every producer can write headers",
-            hint="find out who wrote these dead letters; select the others by offset, or by `transform`",
-        )
+    rejected = {o for o in origins if o in ("", topic) or INTERNAL_TOPICS.fullmatch(o)}
     # raises if a topic is missing: producing would create it
-    partitions = {origin: topics.watermark_offsets(world, origin) for origin in origins}
-    invalid = {
-        f"offset {dead_letter.offset}: {dead_letter.topic}, partition {dead_letter.origin_partition}"
+    partitions = {o: topics.watermark_offsets(world, o) for o in origins - rejected}
+    invalid = [
+        f"offset {dead_letter.offset}: topic {dead_letter.topic!r}, partition {dead_letter.origin_partition}"
         for dead_letter in dead_letters
-        if dead_letter.origin_partition not in partitions[dead_letter.topic]
-    }
+        if dead_letter.origin_partition not in partitions.get(dead_letter.topic, ())
+    ]
     if invalid:
         raise LakeError(
-            f"dead letters of {topic} name a partition that their topic does not have",
-            location="; ".join(sorted(invalid)[:5]),
-            expected="existing partitions",
-            hint="select the others by offset, or by `transform`",
+            f"{len(invalid)} dead letters of {topic} have an origin to which nothing is replayed",
+            location="; ".join(invalid[:5]),
+            expected=f"an existing partition of a topic of a source, in the headers {HEADER_PREFIX}…; no topic of "
+            "Kafka, Kafka Connect or a schema history",
+            hint="find out who wrote these dead letters (a sink needs "
+            "errors.deadletterqueue.context.headers.enable=true); select the others by offset, or by `transform`",
         )
 
 
-def _publish_batches(
-    world: World, topic: str, origin: str, selected: list[tuple[DeadLetter, Optional[bytes]]]
+def _replay_batch(
+    world: World, topic: str, batch: Sequence[tuple[DeadLetter, Optional[bytes]]]
 ) -> None:
-    """Publish dead letters to one topic, and record the progress after each batch."""
-    folder = f"{_state_path(world, topic)}/{topics.topic_id(world, topic)}"
-    for first in range(0, len(selected), REPLAY_BATCH_SIZE):
-        batch = selected[first : first + REPLAY_BATCH_SIZE]
-        records = [_to_original(topic, dead_letter, value) for dead_letter, value in batch]
-        topics.produce(world, origin, records, **PRODUCER_SETTINGS)
-        positions = [(dead_letter.partition, dead_letter.offset) for dead_letter, _ in batch]
-        name = "{}-{}.json".format(*positions[0])
-        files.write_text(f"{folder}/{name}", json.dumps(positions))
+    """Publish dead letters to their topics, and record them in the journal."""
+    records: dict[str, list[Record]] = {}
+    for dead_letter, value in batch:
+        record = _to_original(topic, dead_letter, value)
+        records.setdefault(dead_letter.topic, []).append(record)
+    for origin, of_origin in records.items():
+        topics.produce(world, origin, of_origin, **PRODUCER_SETTINGS)
+    positions = [(dead_letter.partition, dead_letter.offset) for dead_letter, _ in batch]
+    name = "{}-{}.json".format(*positions[0])
+    files.write_text(f"{_journal(world, topic)}/{name}", json.dumps(positions))
 
 
 def _to_original(topic: str, dead_letter: DeadLetter, value: Optional[bytes]) -> Record:
@@ -328,106 +335,64 @@ def _to_original(topic: str, dead_letter: DeadLetter, value: Optional[bytes]) ->
     return dead_letter.key, value, options
 
 
-def _state_path(world: World, topic: str) -> str:
-    """Return the folder that records which dead letters of a topic were replayed.
+def replay_folder(world: World, topic: str) -> str:
+    """Return the folder with the lock and the journal of the replays of a dead-letter topic.
 
-    The folder contains the lock and, below the id of the topic, one file for each batch: [[partition,
-    offset], …]. (A committed offset could not record single messages, and Kafka deletes the offsets
-    of an inactive group after a week.)
+    The journal is a folder with the id of the topic. It has one file for each batch: [[partition,
+    offset], …]. (The committed offset of a consumer group could not hold chosen dead letters, and by
+    default Kafka deletes the offsets of an inactive group after a week.)
     """
     return join_uri(f"{world.lake.checkpoints}/replayed", topic)
 
 
-def _replayed_offsets(world: World, topic: str) -> set[tuple[int, int]]:
+def _journal(world: World, topic: str) -> str:
+    return f"{replay_folder(world, topic)}/{topics.topic_id(world, topic)}"
+
+
+def _replayed_positions(journal: str) -> set[tuple[int, int]]:
     """Return (partition, offset) of the dead letters that were replayed."""
-    folder, topic_id = _state_path(world, topic), topics.topic_id(world, topic)
-    positions = []
-    # Earlier versions wrote one file for all batches. A folder may have the same name.
-    root, _, former = f"{folder}.json".rpartition("/")
-    if any(info.is_file and info.base_name == former for info in files.list_dir(root)):
-        positions += json.loads(files.read_text(f"{root}/{former}") or "{}").get(topic_id, [])
-    for name in files.list_files(f"{folder}/{topic_id}"):
-        if name.endswith(".json"):
-            positions += json.loads(files.read_bytes(f"{folder}/{topic_id}/{name}"))
-    return {(partition, offset) for partition, offset in positions}
-
-
-def replay_state_dirs(world: World) -> dict[str, str]:
-    """Return {URI of a replay's state: dead-letter topic}, also for deleted topics."""
-    folder = f"{world.lake.checkpoints}/replayed"
-    topic_by_uri = {}
-    for info in files.list_dir(folder):
-        name = info.base_name
-        # earlier versions wrote a file for each topic, and locks beside it
-        if not info.is_file or name.endswith(".json"):
-            topic_by_uri[f"{folder}/{name}"] = name[:-5] if info.is_file else name
-    return topic_by_uri
+    names = [name for name in files.list_files(journal) if name.endswith(".json")]
+    batches = [json.loads(files.read_bytes(f"{journal}/{name}")) for name in names]
+    return {(partition, offset) for batch in batches for partition, offset in batch}
 
 
 # --- publishing
 
 
-def publish(
-    world: World,
-    topic: str,
-    uri: str,
-    state_uri: str,
-    connector: str,
-    worker_class: str,
-    landed_topic_id: Callable[[str], Optional[str]],
-) -> int:
-    """Publish the dead letters in a job's files to a dead-letter topic.
+def publish(world: World, topic: str, uri: str, connector: str, worker_class: str) -> int:
+    """Publish the dead letters in the files of an ingest to a dead-letter topic, each once.
 
-    A missing topic is created. The messages are read from their topics again, because a file has the
-    text of a message, not its bytes. After an interruption the next call publishes the same dead
-    letters again. Topic, partition and offset in the headers identify a duplicate.
+    A missing topic is created. The topic itself shows which dead letters it has, so a call after an
+    interruption publishes only the others.
 
     Args:
         world: the environment profile.
         topic: name of the dead-letter topic.
-        uri: folder of the files (see spark.batch.DEAD_LETTER_COLUMNS). Records that come from a
-            landed file are not published.
-        state_uri: the file that lists which files were published. A file that was rewritten since
-            is published again.
+        uri: folder of the files. Dead letters without a value are not published: they are of landed files, or
+            have no key either.
         connector: name of the job, for the headers.
         worker_class: name of the function that runs the job, for the headers.
-        landed_topic_id: returns the id that a topic had when its dead letters were written, None
-            if it is unknown. After a topic was recreated, its offsets have other messages.
 
     Returns:
         The number of published dead letters.
-
-    Raises:
-        LakeError: messages are no longer in their topics, or a topic was deleted or recreated. All
-            other dead letters are published. A later call does not try the missing ones again.
     """
-    versions, published = _list_files(uri), json.loads(files.read_text(state_uri) or "{}")
-    reasons = {
-        (line["topic"], line["partition"], line["offset"]): line["reason"]
-        for path in sorted(versions)
-        if versions[path] != published.get(path)
-        for line in _read_lines(uri, path)
-        if line.get("topic")
-    }
-    origins = dict.fromkeys(origin for origin, _, _ in reasons)
-    dead_letters = []
-    for origin in origins:
-        positions = {(partition, offset) for name, partition, offset in reasons if name == origin}
-        for message in _fetch(world, origin, positions, landed_topic_id(origin)):
-            position = (origin, message.partition(), message.offset())
-            dead_letters.append((message, reasons[position]))
-    publish_messages(world, topic, dead_letters, connector, worker_class)
-    if versions != published:
-        files.write_text(state_uri, json.dumps(versions))
-    missing = len(reasons) - len(dead_letters)
-    if missing:
-        raise LakeError(
-            f"{missing} dead letters were not published to {topic}: their messages are gone from "
-            f"{', '.join(origins)}",
-            location=uri,
-            hint="the files in this folder have their text, or the text as base64",
-        )
-    return len(dead_letters)
+    found: dict[Any, Record] = {}
+    for record in sorted(read_files(uri), key=lambda record: record.get("offset", -1)):
+        if "value" in record:
+            key = base64.b64decode(record["key"]) if "key" in record else None
+            value = base64.b64decode(record["value"])
+            origin = record["topic"], record["partition"], record["offset"]
+            headers = _error_headers(*origin, connector, worker_class, record["reason"])
+            found[_identity(key, value, headers)] = key, value, {"headers": headers}
+    for known in topics.read_all(world, topic) if topic in topics.names(world) else ():
+        found.pop(_identity(known.key(), known.value(), known.headers()), None)
+    _produce(world, topic, [*found.values()])
+    return len(found)
+
+
+def _identity(key: Optional[bytes], value: Optional[bytes], headers: Any) -> tuple[Any, ...]:
+    """Return what two copies of a dead letter have in common, and no other one."""
+    return key, value, tuple(headers or ())
 
 
 def publish_messages(
@@ -446,23 +411,35 @@ def publish_messages(
         connector: name of the job, for the headers.
         worker_class: name of the function that runs the job, for the headers.
     """
-    if dead_letters:
+    records: list[Record] = []
+    for message, reason in dead_letters:
+        origin = message.topic(), message.partition(), message.offset()
+        headers = _error_headers(*origin, connector, worker_class, reason)
+        options = {
+            "timestamp": message.timestamp()[1],
+            "headers": [*(message.headers() or []), *headers],
+        }
+        records.append((message.key(), message.value(), options))
+    _produce(world, topic, records)
+
+
+def _produce(world: World, topic: str, records: list[Record]) -> None:
+    if records:
         topics.create(world, topic, **TOPIC_SETTINGS)
-        records = [
-            to_record(message, connector, worker_class, reason) for message, reason in dead_letters
-        ]
         topics.produce(world, topic, records, **PRODUCER_SETTINGS)
 
 
-def to_record(message: topics.Message, connector: str, worker_class: str, reason: str) -> Record:
-    """Return the dead letter of a message that could not be read, for `topics.produce`.
+def _error_headers(
+    topic: str, partition: int, offset: int, connector: str, worker_class: str, reason: str
+) -> list[tuple[str, bytes]]:
+    """Return the headers of a dead letter.
 
     The stage is VALUE_CONVERTER, because the jobs of the workbench fail only when they read a value.
     """
     errors: dict[str, Union[str, int]] = {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
         "connector.name": connector,
         "task.id": 0,
         "stage": "VALUE_CONVERTER",
@@ -471,55 +448,4 @@ def to_record(message: topics.Message, connector: str, worker_class: str, reason
         "exception.message": reason,
         "exception.stacktrace": f"LakeError: {reason}",
     }
-    headers = [(HEADER_PREFIX + name, str(value).encode()) for name, value in errors.items()]
-    options = {
-        "timestamp": message.timestamp()[1],
-        "headers": [*(message.headers() or []), *headers],
-    }
-    return message.key(), message.value(), options
-
-
-def _fetch(
-    world: World, topic: str, positions: Collection[tuple[int, int]], id: Optional[str]
-) -> list[topics.Message]:
-    """Return the messages of a topic at these positions (partition, offset) that still exist.
-
-    The result is empty if the topic is missing or has another id. All messages of a partition
-    between the first and the last position are read.
-    """
-    if topic not in topics.names(world) or id not in (None, topics.topic_id(world, topic)):
-        return []
-    start, stop = {}, {}
-    for partition, (low, high) in topics.watermark_offsets(world, topic).items():
-        offsets = [n for p, n in positions if p == partition and low <= n < high]
-        if offsets:
-            start[partition], stop[partition] = min(offsets), max(offsets) + 1
-    with contextlib.closing(topics.consume(world, topic, start, stop)) as messages:
-        return [m for m in messages if (m.partition(), m.offset()) in positions]
-
-
-def _list_files(uri: str) -> dict[str, str]:
-    """Return {path: modification time and size} of the files of dead letters below a URI.
-
-    Spark's own files and unfinished files are skipped.
-    """
-    return {
-        path: f"{info.mtime_ns} {info.size}"
-        for path, info in files.list_files(uri).items()
-        if not re.search(r"(^|/)(\.|_SUCCESS$|_temporary/)", path)
-    }
-
-
-def reasons(uri: str) -> list[str]:
-    """Return the reasons of the dead letters in a table's folder that are not settled."""
-    paths, settled = _list_files(uri), settled_positions(uri)
-    records = [record for path in paths for record in _read_lines(uri, path)]
-    return [record["reason"] for record in records if not _is_settled(record, settled)]
-
-
-def _is_settled(record: dict[str, Any], settled: set[Position]) -> bool:
-    return tuple(map(record.get, POSITION)) in settled and not record.get("file")
-
-
-def _read_lines(uri: str, path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in files.read_bytes(f"{uri}/{path}").splitlines()]
+    return [(HEADER_PREFIX + name, str(value).encode()) for name, value in errors.items()]

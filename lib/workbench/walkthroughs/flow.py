@@ -9,16 +9,15 @@ from typing import Any, Callable, Iterable, Optional, cast
 
 import pandas
 from psycopg import sql
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
-from ..base import LakeError, SourceError, World, files, wait_until
+from ..base import LakeError, SourceError, World, wait_until
 from ..checks import check
 from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
 from ..source.names import identifier
-from ..spark.batch import read_dead_letters
-from ..topic import registry, topics
+from ..topic import dlq, registry, topics
 from .capture import Capture, CaptureSet
 
 
@@ -221,14 +220,13 @@ class CaptureFlow(CaptureSet):
             landing.run(world, config)
             sink = landing.parse(config)
             uri = landing.dead_letters_path(world, sink)
-            # with a DLQ topic, that topic has them
-            if not sink.dlq_topic and files.list_files(uri):
-                _raise_on_dead_letters(
-                    read_dead_letters(spark, uri).take(1),
-                    uri,
-                    "landed",
-                    "landing.dead_letters(spark, world, config)",
-                    "run the notebook on connectors: it lands all messages again",
+            reasons = dlq.reasons(uri)
+            if reasons and not sink.dlq_topic:  # otherwise that topic has them
+                raise LakeError(
+                    "messages could not be landed",
+                    location=f"{uri}, such as: {next(iter(reasons))}",
+                    hint="landing.dead_letters(spark, world, config) shows them with their reasons; fix the cause, "
+                    "then run the notebook on connectors: it lands all messages again",
                 )
 
     def source_kind(self, world: World, table: hudi.Table) -> str:
@@ -302,6 +300,10 @@ class CaptureFlow(CaptureSet):
             *into: as for `sync`.
             kind: as for `sync`.
             stop: called between two batches; the ingest ends when it returns true.
+
+        Raises:
+            LakeError: messages could not be decoded. The error is raised once, after all tables were ingested: the next
+                call continues after these messages.
         """
         into = into or tuple(self.tables(world))
         kinds = {table.name: kind or self.source_kind(world, table) for table in into}
@@ -312,14 +314,6 @@ class CaptureFlow(CaptureSet):
             capture = self._capture_for(world, table)
             source = self.source(world, capture.name, kinds[table.name])
             counts = hudi.ingest(spark, world, source, table, stop=stop)
-            # this also finds dead letters of an earlier ingest
-            _raise_on_dead_letters(
-                hudi.unsettled_dead_letters(spark, world, table, source),
-                hudi.dead_letters_path(world, table),
-                "decoded",
-                "hudi.dead_letters(spark, world, table)",
-                self.dead_letter_remedy(world, capture),
-            )
             # this also repairs an earlier run that stopped before the registration
             if not hudi.is_registered(spark, table) and hudi.exists(table):
                 hudi.register(spark, table)
@@ -327,11 +321,39 @@ class CaptureFlow(CaptureSet):
 
         with ThreadPoolExecutor(2) as pool:  # the embedded Spark has two cores
             names = (table.name for table in into)
-            return dict(zip(names, pool.map(ingest_table, into)))
+            counts = dict(zip(names, pool.map(ingest_table, into)))
+        self.require_no_dead_letters(world, [(t, counts[t.name].dead_letters) for t in into])
+        return counts
+
+    def require_no_dead_letters(self, world: World, counts: list[tuple[hudi.Table, int]]) -> None:
+        """Raise LakeError with reasons and origins if tables have dead letters.
+
+        Args:
+            world: the world.
+            counts: each table, with the number of its newest dead letters that count.
+        """
+        found, commands = [], []
+        for table, count in counts:
+            if not count:
+                continue
+            uri = hudi.dead_letters_path(world, table)
+            records = dlq.read_files(uri)[:count]
+            by_reason = {each["reason"]: dlq.describe_origin(each) for each in records}
+            reasons = "; ".join(f"{reason} ({origin})" for reason, origin in by_reason.items())
+            found.append(f"{count} of {table.name}, {reasons:.1000}")
+            folder = uri.removeprefix(f"{world.lake.dead_letters}/")
+            remedy = self.dead_letter_remedy(world, self._capture_for(world, table))
+            commands.append(f"`workbench dlq show {folder} --world {world.name}`; {remedy}")
+        if found:
+            raise LakeError(
+                f"messages could not be decoded: {'; '.join(found)}",
+                location=", ".join(hudi.dead_letters_path(world, t) for t, n in counts if n),
+                hint=", ".join(commands),
+            )
 
     def dead_letter_remedy(self, world: World, capture: Capture) -> str:
-        """Return what removes a table's dead letters after their cause was fixed."""
-        return "run hudi.ingest(…, replay=True)"
+        """Return what brings the rows of dead letters into the lake."""
+        return "fix the cause, then run hudi.ingest(…, replay=True)"
 
     def compare(self, spark: SparkSession, world: World, *tables: hudi.Table) -> None:
         """Check that lake tables equal the source in every column of every row.
@@ -420,15 +442,3 @@ def _records(world: World, capture: Capture, values: Iterable[Any]) -> list[dict
     if capture.format == "avro":
         return [registry.inspect_message(world, value)["record"] for value in values]
     return [body.get("payload", body) for body in map(json.loads, values)]
-
-
-def _raise_on_dead_letters(
-    dead: list[Row], uri: str, action: str, inspect: str, remedy: str
-) -> None:
-    """Raise LakeError with the reason of the first dead letter if there are some."""
-    if dead:
-        raise LakeError(
-            f"messages could not be {action}",
-            location=f"{uri}, such as: {dead[0]['reason']}",
-            hint=f"{inspect} shows them with their reasons; fix the cause, then {remedy}",
-        )

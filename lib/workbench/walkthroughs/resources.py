@@ -289,10 +289,10 @@ def _groups(owned: OwnedResources, world: World) -> list[str]:
     return _existing(world, names, groups.names)
 
 
-def _replay_records(owned: OwnedResources, world: World) -> list[str]:
-    """Return the URIs of the records of replays (see `dlq.replay`) of the topics."""
-    names = owned.topics(world)
-    return [uri for uri, topic in dlq.replay_state_dirs(world).items() if topic in names]
+def _replay_journals(owned: OwnedResources, world: World) -> Iterable[str]:
+    """Return the URIs of the journals of replays (see `dlq.replay`) of the topics."""
+    folders = (dlq.replay_folder(world, topic) for topic in sorted(owned.topics(world)))
+    return filter(files.list_files, folders)
 
 
 def _landed(owned: OwnedResources, world: World) -> Iterable[str]:
@@ -439,7 +439,7 @@ KINDS = (
     Kind(
         "consumer groups", Product.TOPICS, _groups, lambda world, name: groups.delete(world, name)
     ),
-    Kind(FILES, Product.TOPICS, _replay_records, _remove_file),
+    Kind(FILES, Product.TOPICS, _replay_journals, _remove_file),
     Kind(FILES, Product.TOPICS, _landed, remove=_remove_landed),
     Kind(FILES, Product.TOPICS, _local_sink_files, lambda world, path: Path(path).unlink()),
     Kind(SOURCE_TABLES, Product.TOPICS, _created_tables, remove=_drop_created_tables),

@@ -10,6 +10,7 @@ from ...base import SourceError, World, paths
 from ...base.errors import CheckFailed
 from ...checks import check, check_values
 from ...spark import session
+from ...topic import dlq
 from . import files, tables, values
 from .files import OwnTable
 from .flow import LABEL, OwnFlow, open_flow
@@ -67,6 +68,7 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> Ow
 
     Raises:
         CheckFailed: they differ, also after COMPARISONS attempts.
+        LakeError: messages could not be decoded; or earlier ones could not, and not all values can be compared.
     """
     table = flow.table(at, own.name)
     storage = tables.storage(at, flow.declared, own.source)
@@ -78,6 +80,9 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, is_first: bool) -> Ow
         if _is_same(at, flow, described, claim, is_last=attempt == COMPARISONS):
             break
         time.sleep(1)
+    if len(_comparable_columns(at, flow, described)) < len(described.columns):
+        reasons = dlq.reasons(hudi.dead_letters_path(at, table))
+        flow.require_no_dead_letters(at, [(table, sum(reasons.values()))])
     files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     if is_first and hudi.exists(table):
         hudi.label(at, table, LABEL, position)

@@ -277,10 +277,10 @@ class OwnFlow(CaptureFlow):
             connect.wait_running(world, self.connector)
 
     def dead_letter_remedy(self, world: World, capture: Capture) -> str:
-        """Return the remedy. A replay would read the same messages again."""
+        """Return what brings the rows of dead letters into the lake. A replay would read the same messages again."""
         command = f"workbench forget {self.name} {capture.source} --world {world.name}"
         return (
-            "update the row: a later message of its key settles the dead letter. Or run "
+            "correct the row in the source: its next message has the complete row. Or run "
             f"`{command}`, then `{self.capture_command(capture.source)}`"
         )
 
