@@ -27,3 +27,11 @@ CREATE TABLE artworks (
     -- Invented, for its logical type, timestamp: what is published is a yes or no, "Cataloged". NULL for published rows.
     cataloged_at timestamp
 );
+
+-- Types of columns of the published files (see files.yaml). PostgreSQL's error of a value has the name of its constraint.
+CREATE DOMAIN pg_temp.artist_keys AS text  -- the numbers of all artists of a work
+    CONSTRAINT "a number, or several with commas" CHECK (split_part(VALUE, ',', 1)::integer > 0);
+CREATE DOMAIN pg_temp.iso_date AS text
+    CONSTRAINT "a date such as 2009-04-15" CHECK (VALUE ~ '^\d{4}-\d\d-\d\d$' AND isfinite(VALUE::date));
+CREATE DOMAIN pg_temp.height AS numeric(10, 4)
+    CONSTRAINT "a number below 1,000,000" CHECK (VALUE < 1000000);  -- NaN is greater

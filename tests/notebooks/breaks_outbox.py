@@ -549,6 +549,7 @@ TEARDOWN = [
             "first = walkthroughs.ALL[0]",
             """
 from workbench.connect import rest
+from workbench.storefront import databases
 one = walkthroughs.ALL[0]
 def stop(*asked):
     type(one).ensure(one, *asked)
@@ -586,7 +587,7 @@ http.call("the registry", "POST", f"{world.registry.url}/apis/registry/v2/groups
           headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
 topics.create(world, sales.SALES_TOPIC)
 # of the storefront a store, a process and a consumer group: few enough that its line names all of them
-postgres.create_service_database(world, "accounts")
+databases.create(world, "accounts")
 storefront.start(world, "accounts")
 group = Consumer(topics.settings(world, **{"group.id": "storefront.orders"}))
 group.commit(offsets=[TopicPartition(sales.SALES_TOPIC, 0, 0)], asynchronous=False)

@@ -12,7 +12,7 @@ from workbench import connect, stack
 from workbench.base import files, secrets
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
-from workbench.source import loading, mariadb
+from workbench.source import mariadb
 from workbench.stack import process
 from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
@@ -369,22 +369,6 @@ def test_the_user_of_connectors_reads_the_databases_it_is_given_and_changes_noth
 def test_rights_are_given_for_databases_that_are_named(lab, tables):
     with pytest.raises(SourceError, match="a list such as"):
         mariadb.grant_replication(lab, tables)
-
-
-def test_a_script_runs_statement_by_statement_and_what_is_wrong_is_named(lab, database, tmp_path):
-    name, script = database("scripts"), tmp_path / "movies.sql"
-    script.write_text(
-        "-- a; comment\nCREATE TABLE t (a varchar(20));\nINSERT INTO t VALUES ('x;y'), ('it''s');\n"
-    )
-    with mariadb.session(lab, name) as c:
-        loading.run_script(c, loading.Script(script))
-        assert c.execute("SELECT a FROM t").fetchall() == (("x;y",), ("it's",))
-        script.write_text("INSERT INTO t VALUES ('z');\n\nINSERT INTO u VALUES (1);\n")
-        with pytest.raises(
-            SourceError, match="(?s)scripts.u.*doesn't exist.*movies.sql, line 3: INSERT INTO u"
-        ):
-            loading.run_script(c, loading.Script(script))
-        assert len(c.execute("SELECT a FROM t").fetchall()) == 3, "each commits by itself"
 
 
 # --- its changes

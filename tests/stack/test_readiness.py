@@ -94,7 +94,7 @@ def bikes(world):
     execute(world, "CREATE DATABASE {}", DATABASE)
     execute(world, "CREATE ROLE {} LOGIN", USER)
     with postgres.connect(world, "postgres") as connection:
-        postgres._set_password(connection, "ALTER ROLE {} PASSWORD ", USER, PASSWORD)
+        postgres.set_password(connection, "ALTER ROLE {} PASSWORD ", USER, PASSWORD)
     try:
         postgres.execute(world, TABLES, database=DATABASE)
         yield with_source(world)

@@ -10,6 +10,7 @@ from workbench.cli import main as cli
 from workbench.source import capture_health, postgres
 from workbench.topic import topics
 from workbench.walkthroughs import log_based, museum, outbox, storefront
+from worlds import with_settings
 
 QUIET, FOREIGN = "slots_test", "slots_test_foreign"
 LIMIT = 32 << 20  # bytes
@@ -96,37 +97,29 @@ def test_a_slot_moves_on_while_its_table_does_not_change(world, quiet, foreign, 
     }
 
 
-def test_status_and_doctor_report_what_a_slot_retains(world, foreign, monkeypatch, capsys):
+def test_status_and_doctor_report_what_a_slot_retains(world, foreign, capsys):
     statement = "SELECT pg_create_logical_replication_slot('slots_test_idle', 'pgoutput')"
     postgres.execute(world, statement, database=foreign)
+
+    def finding(at):
+        [found] = [f for f in capture_health.examine(at) if "slots_test_idle" in f.subject]
+        return found
+
     try:
         write(world, foreign)
         cli.status("local")
-        (line,) = [
-            line
-            for line in capsys.readouterr().out.splitlines()
-            if line.startswith("slots_test_idle")
-        ]
-        assert line.split()[1:3] == [foreign, "inactive"] and 15 < float(line.split()[3]) < 2_000, (
-            line
+        title = (
+            f"replication slot slots_test_idle (database {foreign}): inactive, the server retains "
         )
-        assert not [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject], (
-            "not much yet"
-        )
-        monkeypatch.setattr(capture_health, "RETAINED_WARNING_MIB", 10)
-        (found,) = [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject]
-        assert (
-            found.level == "warning"
-            and "no connector reads it" in found.remedy
-            and "retains" in found.detail
-        )
+        [line] = [x for x in capsys.readouterr().out.splitlines() if x.startswith(title)]
+        assert 15 < float(line.removeprefix(title).split()[0]) < 2_000, line
+        assert finding(world).level == "ok", "not much yet"
+        strict = with_settings(world, watch={"retained_mib": (10.0, 20.0)})
+        assert finding(strict).level == "warning"
+        assert f"drop_slot(world, 'slots_test_idle', '{foreign}')" in finding(strict).remedy
     finally:
         postgres.drop_slot(world, "slots_test_idle", foreign)
-    assert not [
-        f
-        for f in capture_health.examine(world)
-        if f.level != "ok" and "slots_test_idle" in f.subject
-    ]
+    assert not [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject]
 
 
 @pytest.mark.drill

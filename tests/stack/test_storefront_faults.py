@@ -25,7 +25,7 @@ from workbench.checks import check
 from workbench.source import postgres
 from workbench.source.names import format_sql
 from workbench.stack import process
-from workbench.storefront import client, consumer, domain, faults, load
+from workbench.storefront import client, consumer, databases, domain, faults, load
 from workbench.topic import dlq, groups, topics
 from workbench.walkthroughs import storefront
 
@@ -214,8 +214,8 @@ def test_databases_of_others_and_irreplaceable_stores_stay(shop):
         with pytest.raises(
             SourceError, match="there is a database 'somebodys', owned by 'workbench'"
         ):
-            postgres.create_service_database(shop, "somebodys")
-        postgres.drop_service_databases(shop, "somebodys")
+            databases.create(shop, "somebodys")
+        databases.drop(shop, "somebodys")
         assert "somebodys" in postgres.databases(shop)
     finally:
         postgres.execute(shop, "DROP DATABASE somebodys", database="postgres")

@@ -3,16 +3,17 @@
 import re
 
 import pytest
+from workbench.base import params
 from workbench.base.errors import SourceError
 from workbench.walkthroughs import bikeshare, pagila
 
 
 def test_it_has_one_size_and_no_files_of_the_user(tmp_path):
-    scripts = [step.path.name for step in bikeshare.loader.steps(1, None)]
+    scripts = [step.path.name for step in bikeshare.loader.steps(None)]
     assert scripts == ["01_bikeshare_ddl.sql", "02_bikeshare_rows.sql"]
-    for scale, from_dir in ((2, None), (1, tmp_path)):
-        with pytest.raises(SourceError, match="has one size"):
-            bikeshare.loader.steps(scale, from_dir)
+    for values, says in (({"scale": 2}, "scale is 2"), ({"from_dir": tmp_path}, "only generated")):
+        with pytest.raises(SourceError, match=says):
+            bikeshare.loader.validate(params.load("local"), **values)
 
 
 def test_every_time_in_the_scripts_has_its_offset():

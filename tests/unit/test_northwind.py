@@ -1,15 +1,10 @@
-"""The generator: counts, named rows, the dashboard's findings, and the same rows every time."""
-
-import hashlib
-import itertools
+"""The bundled rows: counts, named rows, the dashboard's findings."""
 
 import pandas
 import pytest
-from workbench.base.errors import SourceError
-from workbench.source import csv_files
+from workbench.source.row_files import read_dicts
 from workbench.walkthroughs import northwind
 
-DIGEST = "4086d862e97f4632b41ffdece381a9b01c449317f4ac489b68de0d68603cdc20"  # of scale 2
 BIG = ["ERNSH", "QUICK", "SAVEA"]
 RICSU_11075 = [(11075, 2, 19.0, 10, 0.15), (11075, 46, 12.0, 30, 0.15), (11075, 76, 18.0, 2, 0.15)]
 
@@ -26,22 +21,20 @@ NUMBERS = [
 ]
 
 
-def frames(scale=1):
+@pytest.fixture(scope="module")
+def data():
     """The tables; of orders and their details, numbers as PostgreSQL would have them."""
-    made = {
-        t.name: pandas.DataFrame(t.rows(), columns=t.columns)
-        for t in northwind.sample_tables(scale)
-    }
+    made = {}
+    for name in northwind.TABLES:
+        rows = read_dicts(northwind.DATA / f"{name}.csv")
+        made[name] = pandas.DataFrame(
+            [{column: value or None for column, value in row.items()} for row in rows]
+        )
     for table in (made["orders"], made["order_details"]):
         table[table.columns.intersection(NUMBERS)] = table[
             table.columns.intersection(NUMBERS)
         ].apply(pandas.to_numeric)
     return made
-
-
-@pytest.fixture(scope="module")
-def data():
-    return frames()
 
 
 def per_customer(orders, details):
@@ -106,11 +99,9 @@ def test_references_hold(data):
     assert (shipped.shipped_date > shipped.order_date).all() and len(shipped) < 829
 
 
-@pytest.mark.parametrize("variant", ["before", "after", "scale 3"])
+@pytest.mark.parametrize("variant", ["before", "after"])
 def test_findings_of_the_dashboard(data, variant):
     """S2, section 7: Q3 and Q4, before and after order 11075 is inserted."""
-    if variant == "scale 3":
-        data = frames(3)
     pair = with_11075(data) if variant == "after" else (data["orders"], data["order_details"])
     by = per_customer(*pair)
     ranked = by.sort_values("revenue", ascending=False)
@@ -129,46 +120,9 @@ def test_profiles_are_met(data):
     profile."""
     orders, details = with_11075(data)
     by = per_customer(data["orders"], data["order_details"])
-    for profile in csv_files.read_rows(northwind.DATA, "customer_profiles"):
+    for profile in read_dicts(northwind.DATA / "customer_profiles.csv"):
         if int(profile["orders"]):
             assert by["item"][profile["customer_id"]] == pytest.approx(
                 float(profile["item_revenue"]), rel=0.0011
             )
     assert per_customer(orders, details).orders["RICSU"] == 10
-
-
-def test_same_rows_every_time():
-    """Rows may change only on purpose: readers keep charts and figures made of them."""
-
-    def digest():
-        rows = itertools.chain.from_iterable(t.rows() for t in northwind.sample_tables(2))
-        return hashlib.sha256("\n".join(map(repr, rows)).encode()).hexdigest()
-
-    assert digest() == digest() == DIGEST
-
-
-def test_a_larger_scale_begins_with_the_smaller_one():
-    small, large = ({t.name: t for t in northwind.sample_tables(n)} for n in (1, 3))
-    for name in ("orders", "order_details"):
-        first = list(small[name].rows())
-        assert list(itertools.islice(large[name].rows(), len(first))) == first
-
-
-def test_scale_three():
-    data = frames(3)
-    assert len(data["orders"]) == 3 * 829 and len(data["order_details"]) == 3 * 2152
-    assert data["orders"].order_id.is_unique and data["orders"].order_id.max() == 11077 + 2 * 830
-    assert 11075 not in set(data["orders"].order_id)
-
-
-def test_rows_stream():
-    """The first rows of a thousandfold come without making the rest."""
-    orders = {t.name: t for t in northwind.sample_tables(1000)}["orders"].rows()
-    assert iter(orders) is orders
-    assert len(list(itertools.islice(orders, 2000))) == 2000
-
-
-@pytest.mark.parametrize("scale", [0, -1, 1001, 1.5, "2", True, None])
-def test_wrong_scale(scale):
-    with pytest.raises(SourceError, match="1 to 1000"):
-        northwind.sample_tables(scale)

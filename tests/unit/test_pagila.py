@@ -1,19 +1,15 @@
-"""Pagila's rows: counts, those that walkthroughs state, the same rows every time; the blocks of a
-dump."""
+"""Pagila's bundled rows: counts, those that walkthroughs state; random changes."""
 
-import hashlib
 import itertools
-import tracemalloc
 
 import nbformat
 import pandas
 import pytest
 from workbench.base import paths
 from workbench.base.errors import SourceError
-from workbench.source import dumps
+from workbench.source.row_files import read_dicts
 from workbench.walkthroughs import pagila
 
-DIGEST = "f04bc402a9905a97a7e776399b875c0ec810e9fb0a8a67d638cbdb8bf241e202"  # of scale 2
 COUNTS = {
     "language": 6,
     "category": 16,
@@ -104,30 +100,25 @@ FILMS = {
 }  # S7, section 2
 
 
-def rows(scale):
-    return {t.name: list(t.rows()) for t in pagila.sample_tables(scale)}
-
-
 @pytest.fixture(scope="module")
 def data():
     """The tables; keys as numbers, all else as the files have it."""
-    made = {
-        t.name: pandas.DataFrame(t.rows(), columns=t.columns, dtype=object)
-        for t in pagila.sample_tables()
-    }
-    for table in made.values():
+    made = {}
+    for name in pagila.TABLES:
+        rows = read_dicts(pagila.DATA / f"{name}.csv")
+        made[name] = table = pandas.DataFrame(rows, dtype=object)
+        table[table == r"\N"] = None
         keys = [c for c in table.columns if c.endswith("_id") and table[c].notna().all()]
         table[keys] = table[keys].astype(int)
     return made
 
 
-def test_counts_and_keys():
-    made = rows(1)
-    assert {name: len(table) for name, table in made.items()} == COUNTS
-    for name, table in made.items():
-        keys = [tuple(map(int, row[: 2 if name == "film_actor" else 1])) for row in table]
+def test_counts_and_keys(data):
+    assert {name: len(table) for name, table in data.items()} == COUNTS
+    for name, table in data.items():
+        keys = list(table.iloc[:, : 2 if name == "film_actor" else 1].itertuples(index=False))
         assert keys == sorted(set(keys)), name
-    assert {int(row[0]) for row in made["address"]} == set(range(1, 606)) - {257, 518}
+    assert set(data["address"]["address_id"]) == set(range(1, 606)) - {257, 518}
 
 
 def test_addresses_that_are_stated(data):
@@ -206,39 +197,6 @@ def test_references_hold(data):
         )
 
 
-def test_same_rows_every_time():
-    """Rows may change only on purpose: readers keep figures made of them."""
-
-    def digest():
-        made = itertools.chain.from_iterable(t.rows() for t in pagila.sample_tables(2))
-        return hashlib.sha256("\n".join(map(repr, made)).encode()).hexdigest()
-
-    assert digest() == digest() == DIGEST
-
-
-def test_a_larger_scale_has_the_rows_of_the_smaller_one():
-    small, large = rows(1), rows(3)
-    for name, table in small.items():
-        assert large[name][: len(table)] == table
-    assert [len(large[name]) for name in ("film", "address", "inventory")] == [3000, 1809, 4581]
-
-
-def test_rows_stream():
-    """The first rows of a thousandfold come without making the rest."""
-    tracemalloc.start()
-    films = {t.name: t for t in pagila.sample_tables(1000)}["film"].rows()
-    assert len(list(itertools.islice(films, 5_000, 5_100))) == 100
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 10_000_000, "those of one block"
-
-
-@pytest.mark.parametrize("scale", [0, -1, 1001, 1.5, "2", True, None])
-def test_wrong_scale(scale):
-    with pytest.raises(SourceError, match="1 to 1000"):
-        pagila.sample_tables(scale)
-
-
 # --- random changes
 # --------------------------------------------------------------------------------------------------
 
@@ -264,76 +222,6 @@ def test_random_changes_of_some_tables():
     assert pagila._CHANGED_TABLE.match(statements[0][0])[1] == "city"
     with pytest.raises(SourceError, match="no changes of"):
         next(pagila.random_changes(7, 5, ["rental"]))
-
-
-# --- a dump
-# ----------------------------------------------------------------------------------------------------------
-
-DUMP = """\
-SET x = 1;
-ALTER TABLE public.b DISABLE TRIGGER ALL;
-COPY public.b (b_id, "text") FROM stdin;
-1\t\\N
-2\ta\\tb\\\\
-\\.
-COPY public.other (x) FROM stdin;
-DROP TABLE a;
-\\.
-COPY a (a_id) FROM stdin;
-\\.
-SELECT pg_catalog.setval('public.b_b_id_seq', 2, true);
-"""
-
-
-@pytest.fixture
-def dump(tmp_path):
-    def written(text=DUMP, encoding="utf-8"):
-        (tmp_path / "dump.sql").write_bytes(text.encode(encoding))
-        return tmp_path / "dump.sql"
-
-    return written
-
-
-@pytest.mark.parametrize("text", [DUMP, "\ufeff" + DUMP, DUMP.replace("\n", "\r\n")])
-def test_blocks_of_a_dump(dump, text):
-    path = dump(text)
-    a, b = dumps.read_tables(path, ["a", "b"])
-    assert (a.name, a.columns, list(a.rows())) == ("a", ("a_id",), [])
-    assert (b.name, b.columns, b.source_location) == ("b", ("b_id", "text"), (path, 3))
-    assert list(b.rows()) == list(b.rows()) == ["1\t\\N\n", "2\ta\\tb\\\\\n"], (
-        "from the first one, each time"
-    )
-
-
-@pytest.mark.parametrize(
-    "text, says",
-    [
-        (DUMP.replace("COPY a (a_id) FROM stdin;\n\\.\n", ""), "no rows of a\n"),
-        ("INSERT INTO a VALUES (1);", "(?s)no rows of a, b.*without --inserts"),
-        (DUMP[: DUMP.index("2\ta")], r"(?s)no rows of a, b.*a line \\\. at their end"),
-        (DUMP[: DUMP.rindex("\\.")], r"no rows of a\n"),
-        (DUMP + DUMP, "(?s)table b occurs twice.*line 15"),
-        ("", "no rows of a, b"),
-    ],
-)
-def test_a_bad_dump(dump, text, says):
-    with pytest.raises(SourceError, match=says):
-        dumps.read_tables(dump(text), ["a", "b"])
-
-
-def test_a_dump_that_cannot_be_read(dump):
-    with pytest.raises(SourceError, match="(?s)cannot be read.*utf-8"):
-        dumps.read_tables(dump(DUMP.replace("a\\tb", "\xe9"), "latin-1"), ["b"])
-    with pytest.raises(SourceError, match="cannot be read"):
-        dumps.read_tables(dump().parent, ["b"])
-
-
-def test_missing_dump(tmp_path):
-    (tmp_path / "pagila-data.sql.gz").touch()
-    with pytest.raises(
-        SourceError, match="(?s)pagila-data.sql does not exist.*unpack pagila-data.sql.gz"
-    ):
-        pagila.loader.steps(1, str(tmp_path))
 
 
 def test_the_answer_of_the_exercise_on_partitions(data):

@@ -15,18 +15,16 @@ from workbench.base.errors import LakeError, ServiceLost
 from workbench.checks import check
 from workbench.display import draw
 from workbench.query import streams
-from workbench.source import csv_files
+from workbench.source.row_files import read_dicts
 from workbench.spark import sessions
 from workbench.topic import avro
 from workbench.walkthroughs import sales
 
-REGIONS = {
-    row["country"]: row["region"] for row in csv_files.read_rows(sales.DATA, "sales_regions")
-}
+REGIONS = {row["country"]: row["region"] for row in read_dicts(sales.DATA / "sales_regions.csv")}
 
 
 def test_the_files():
-    rows = csv_files.read_rows(sales.DATA, "sales_incremental_large", "|")
+    rows = read_dicts(sales.DATA / "sales_incremental_large.csv", "|")
     assert len(rows) == len({row["payment_id"] for row in rows}) == 1_800
     assert [row["payment_date"] for row in rows] == sorted(row["payment_date"] for row in rows)
     assert [*rows[0].values()][:3] == ["16666", "204", "3.99"]
@@ -47,7 +45,7 @@ def test_the_files():
 def test_the_published_windows_follow_from_the_files():
     """The table of the reference, reckoned from rows and pace alone."""
     sums = defaultdict(lambda: [Decimal(), 0])
-    for n, row in enumerate(csv_files.read_rows(sales.DATA, "sales_incremental_large", "|")):
+    for n, row in enumerate(read_dicts(sales.DATA / "sales_incremental_large.csv", "|")):
         newest = int(sales.event_time(n).timestamp()) // 300 * 300
         for begin in (newest - 300, newest):
             mine = sums[REGIONS.get(row["country"], sales.UNASSIGNED_REGION), begin]

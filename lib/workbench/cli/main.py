@@ -149,8 +149,8 @@ def status(world: str = WORLD) -> None:
 
     loaded = open_world(world)
     _print_status(stack.status(loaded))
-    for line in capture_health.describe_slots(loaded):
-        echo(line)
+    for finding in capture_health.examine(loaded):
+        echo(f"{finding.subject}: {finding.detail}")
     message = process.disk_full_message()
     if message:
         echo(message, "red")
@@ -221,7 +221,7 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
 
 @app.command()
 def doctor(world: str = WORLD) -> None:
-    """Check the machine, the effect of capture on the source database, and your own sources.
+    """Check the machine, the replication slots of the source database, and your own sources.
 
     Every problem is reported at once, with its remedy.
     """

@@ -1,20 +1,21 @@
 """Load the tables of a source database.
 
-A loader requests a confirmation, and runs its steps in one transaction. A step is a script, or a
-table whose rows are streamed into COPY. The user's own files can be validated before. Walkthroughs
-may share a database, so a loader unloads only its own tables.
+A loader requests a confirmation, and runs its steps in one transaction. A step is a script, or the
+rows of a file. The user's own files can be validated before. Walkthroughs may share a database, so a
+loader unloads only its own tables.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import psycopg
-import pymysql
+from psycopg import sql
 
 from ..base import ROOT, SourceError, World, first_line
-from . import mariadb, postgres
+from . import postgres
+from .names import format_sql
+from .row_files import Rows
 
 # The statements of a public dump. COMMIT, COPY FROM STDIN or psql's \commands would break the
 # single transaction.
@@ -29,24 +30,6 @@ DUMP_STATEMENTS = (
     "COMMENT ON",
 )
 ORIGIN_COMMENT_PREFIX = "own data, loaded from "
-FIX_FILE_HINT = "fix the file or fetch it again; nothing was changed"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table to load.
-
-    Attributes:
-        name: name of the table.
-        columns: names of the columns.
-        rows: returns an iterator over all rows, as tuples or as lines of COPY's text format.
-        source_location: for lines: (file, number of the line before the first row).
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    rows: Callable[[], Iterator[Union[tuple[Any, ...], str]]]
-    source_location: Optional[tuple[Path, int]] = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +37,7 @@ class Script:
     """A file of SQL to run.
 
     Attributes:
-        path: the file.
+        path: the file. The setting workbench.repetitions has the number of repetitions (see `Loader`).
         allowed: for a user's own file: the permitted first words of a statement.
     """
 
@@ -62,7 +45,7 @@ class Script:
     allowed: tuple[str, ...] = ()
 
 
-Steps = Sequence[Union[Script, Table]]
+Steps = Sequence[Union[Script, Rows]]
 
 
 @dataclass(frozen=True)
@@ -73,21 +56,24 @@ class Loader:
         name: name of the data, for `workbench load`.
         schema: schema of the tables.
         tables: names of the tables.
-        steps: takes a scale and the folder of the user's own files, and returns the steps to run;
-            raises SourceError for an invalid file.
+        steps: takes the folder of the user's own files, and returns the steps to run; raises
+            SourceError for an invalid file.
         database: name of the database, by default the world's.
         owns_schema: whether the schema is created and removed with the tables, and is the search
             path of new sessions.
         scale: the default scale.
+        scales: the smallest scale, which is that of the bundled rows, and the largest one. A larger
+            scale repeats the bundled rows with other keys.
     """
 
     name: str
     schema: str
     tables: tuple[str, ...]
-    steps: Callable[[Any, Any], Steps]
+    steps: Callable[[Any], Steps]
     database: Optional[str] = None
     owns_schema: bool = False
     scale: float = 1
+    scales: tuple[float, float] = (1, 1000)
 
     def load(
         self,
@@ -102,7 +88,7 @@ class Loader:
 
         Args:
             world: the world of the database.
-            scale: how many rows are generated; the generator documents the meaning of 1.
+            scale: how many rows are generated; 1 is the size of the published data.
             from_dir: load the user's own files from this folder instead. The database stores its
                 path (see `loaded_from`).
             confirm: called before anything is done; False leaves everything unchanged.
@@ -119,7 +105,7 @@ class Loader:
         server, database = world.postgres, self.database or world.postgres.database
         address = f"{server.host}:{server.port}"
         scale = self.scale if scale is None else scale
-        steps = self.steps(scale, from_dir)
+        repetitions, steps = self._repetitions(scale), self.steps(from_dir)
         names = ", ".join(self.tables)
         if self.owns_schema:
             names = f"schema {self.schema} with {names}"
@@ -131,7 +117,7 @@ class Loader:
             progress(f"connection created: {address}/{database}")
             with connection.transaction():
                 self._prepare_target(connection)
-                _run_steps(connection, self.schema, steps)
+                _run_steps(connection, self.schema, steps, 1 if from_dir else repetitions)
                 if from_dir:
                     self._record_origin(connection, Path(from_dir))
                 counts = {table: _count_rows(connection, table) for table in self.tables}
@@ -156,9 +142,10 @@ class Loader:
             from_dir: as for `load`.
 
         Raises:
-            SourceError: a file is missing or damaged, or values cannot be loaded.
+            SourceError: the scale is invalid, a file is missing or damaged, or values cannot be loaded.
         """
-        steps = self.steps(self.scale if scale is None else scale, from_dir)
+        self._repetitions(self.scale if scale is None else scale)
+        steps = self.steps(from_dir)
         if from_dir:
             schema = f"{self.schema}_trial"
             postgres.create_database(world, self.database)
@@ -166,8 +153,18 @@ class Loader:
                 postgres.session(world, self.database) as connection,
                 connection.transaction(force_rollback=True),
             ):
-                connection.execute(postgres.format_sql("CREATE SCHEMA {}", schema))
-                _run_steps(connection, schema, steps)
+                connection.execute(format_sql("CREATE SCHEMA {}", schema))
+                _run_steps(connection, schema, steps, 1)
+
+    def _repetitions(self, scale: Any) -> int:
+        """Return how often the bundled rows are loaded."""
+        smallest, largest = self.scales
+        is_valid = type(scale) in (int, float) and smallest <= scale <= largest
+        repetitions = round(scale / smallest) if is_valid else 0
+        if not is_valid or abs(repetitions * smallest - scale) > 1e-6:
+            expected = f"a multiple of {smallest} from {smallest} to {largest}"
+            raise SourceError(f"scale is {scale!r}", expected=expected)
+        return repetitions
 
     def _prepare_target(self, connection: psycopg.Connection) -> None:
         """Check that no table exists, and create the schema if it is owned."""
@@ -185,16 +182,14 @@ class Loader:
             )
         if self.owns_schema:
             search_path = "ALTER DATABASE {} SET search_path TO {}"
-            connection.execute(postgres.format_sql("CREATE SCHEMA {}", self.schema))
-            connection.execute(
-                postgres.format_sql(search_path, connection.info.dbname, self.schema)
-            )
+            connection.execute(format_sql("CREATE SCHEMA {}", self.schema))
+            connection.execute(format_sql(search_path, connection.info.dbname, self.schema))
 
     def _record_origin(self, connection: psycopg.Connection, folder: Path) -> None:
         """Store the folder of the files as a comment, in the transaction that loads the table."""
         origin = f"{ORIGIN_COMMENT_PREFIX}{folder.expanduser().absolute()}"
-        statement = postgres.format_sql("COMMENT ON TABLE {} IS ", self.tables[0])
-        connection.execute(statement + psycopg.sql.Literal(origin))
+        statement = format_sql("COMMENT ON TABLE {} IS ", self.tables[0])
+        connection.execute(statement + sql.Literal(origin))
 
     def unload(self, world: World) -> None:
         """Remove the tables, or the schema if it is owned; they need not exist.
@@ -207,15 +202,13 @@ class Loader:
         postgres.create_database(world, self.database)
         with postgres.session(world, self.database) as connection, connection.transaction():
             if self.owns_schema:
-                connection.execute(
-                    postgres.format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema)
-                )
+                connection.execute(format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
                 reset = "ALTER DATABASE {} RESET search_path"
-                connection.execute(postgres.format_sql(reset, connection.info.dbname))
+                connection.execute(format_sql(reset, connection.info.dbname))
             else:  # in one statement, because the tables may refer to each other
                 drop = "DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables)
                 names = ((self.schema, table) for table in self.tables)
-                connection.execute(postgres.format_sql(drop, *names))
+                connection.execute(format_sql(drop, *names))
 
     def loaded_from(self, world: World) -> str:
         """Return the folder from whose files the tables were loaded.
@@ -225,53 +218,29 @@ class Loader:
         """
         comment = postgres.query(
             world,
-            "SELECT obj_description(to_regclass(%s), 'pg_class') AS text",
+            "SELECT coalesce(obj_description(to_regclass(%s), 'pg_class'), '') AS text",
             [f"{self.schema}.{self.tables[0]}"],
             self.database,
         ).loc[0, "text"]
-        if comment and comment.startswith(ORIGIN_COMMENT_PREFIX):
-            return str(comment[len(ORIGIN_COMMENT_PREFIX) :])
-        return ""
+        is_origin = comment.startswith(ORIGIN_COMMENT_PREFIX)
+        return comment[len(ORIGIN_COMMENT_PREFIX) :] if is_origin else ""
 
 
 def _count_rows(connection: psycopg.Connection, table: str) -> int:
-    (row,) = connection.execute(postgres.format_sql("SELECT count(*) FROM {}", table)).fetchall()
-    return int(row[0])
+    [(count,)] = connection.execute(format_sql("SELECT count(*) FROM {}", table)).fetchall()
+    return int(count)
 
 
-def _run_steps(connection: psycopg.Connection, schema: str, steps: Steps) -> None:
+def _run_steps(connection: psycopg.Connection, schema: str, steps: Steps, repetitions: int) -> None:
     # only this schema, not public, so that a DROP TABLE in a dump cannot affect other tables
-    connection.execute(postgres.format_sql("SET LOCAL search_path TO {}", schema))
+    connection.execute(format_sql("SET LOCAL search_path TO {}", schema))
+    setting = "SELECT set_config('workbench.repetitions', %s, true)"
+    connection.execute(setting, [str(repetitions)])
     for step in steps:
         if isinstance(step, Script):
-            run_script(connection, step)
+            _run_script(connection, step)
         else:
-            _copy_rows(connection, step)
-
-
-def _copy_rows(connection: psycopg.Connection, table: Table) -> None:
-    columns = ", ".join("{}" for _ in table.columns)
-    statement = postgres.format_sql(f"COPY {{}} ({columns}) FROM STDIN", table.name, *table.columns)
-    try:
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in table.rows():
-                if isinstance(row, str):
-                    copy.write(row)
-                else:
-                    copy.write_row(row)
-    except psycopg.Error as e:
-        if not table.source_location:
-            raise
-        path, lines_before = table.source_location
-        # PostgreSQL counts the lines of the COPY, from 1
-        position = re.search(r"^COPY .*?, line (\d+)(.*)", e.diag.context or "")
-        location = f"{path}, the rows from line {lines_before + 1} on"
-        if position:
-            location = f"{path}, line {lines_before + int(position[1])}{position[2]}"
-        problem = ". ".join(filter(None, (first_line(e), e.diag.message_detail)))
-        raise SourceError(
-            f"table {table.name}: {problem}", location=location, hint=FIX_FILE_HINT
-        ) from None
+            step.copy(connection)
 
 
 def split_statements(text: str) -> Iterator[tuple[int, str]]:
@@ -294,7 +263,7 @@ def split_statements(text: str) -> Iterator[tuple[int, str]]:
             start = None
 
 
-def run_script(connection: Union[psycopg.Connection, mariadb.Connection], script: Script) -> None:
+def _run_script(connection: psycopg.Connection, script: Script) -> None:
     """Run the statements of a script, one by one.
 
     Raises:
@@ -319,42 +288,15 @@ def run_script(connection: Union[psycopg.Connection, mariadb.Connection], script
         try:
             # binary=True selects the extended protocol, which accepts only one statement
             connection.execute(statement, binary=True)
-        except (psycopg.Error, pymysql.Error) as e:
-            # only PostgreSQL reports the position of the error
-            diagnostics = getattr(e, "diag", None)
-            position = int((diagnostics and diagnostics.statement_position) or 1)
-            line += statement.count("\n", 0, position - 1)
+        except psycopg.Error as e:
+            line += statement.count("\n", 0, int(e.diag.statement_position or 1) - 1)
             raise SourceError(
                 f"the script failed: {first_line(e)}",
                 location=f"{script.path}, line {line}: {beginning[:80]}",
-                hint="fix the script and load again; nothing was changed",
+                hint=f"{e.diag.message_hint or 'fix the script and load again'}; nothing was changed",
             ) from None
 
 
 def sql_file(name: str) -> str:
     """Return the SQL in a file of data/, such as `northwind/queries/revenue`."""
     return (ROOT / "data" / f"{name}.sql").read_text(encoding="utf-8")
-
-
-def find_file(folder: Union[str, Path], name: str, expected: str) -> Path:
-    """Return the absolute path of a user's own file.
-
-    Args:
-        folder: the folder of the file.
-        name: name of the file.
-        expected: the files that the folder should contain, for the error.
-
-    Raises:
-        SourceError: the file does not exist. If a compressed file exists, the error names it.
-    """
-    path = Path(folder).expanduser().absolute() / name
-    if path.is_file():
-        return path
-    packed = sorted(file.name for file in path.parent.glob(f"{name}.*"))
-    hint = "correct the folder, or leave it out to load generated data"
-    raise SourceError(
-        f"{name} does not exist",
-        location=str(path),
-        expected=f"a folder with {expected}",
-        hint=f"unpack {packed[0]}" if packed else hint,
-    )

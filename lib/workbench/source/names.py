@@ -17,8 +17,7 @@ def role_credentials(section: Union[Postgres, MySql], role: str) -> tuple[str, S
 
     Args:
         section: the `postgres` or `mysql` section of a world.
-        role: "admin", "replication", or a role with its own database (see
-            `postgres.create_service_database`).
+        role: "admin", "replication", or the role of an application, whose password is a secret.
 
     Raises:
         SourceError: there is no such role.
@@ -34,7 +33,7 @@ def role_credentials(section: Union[Postgres, MySql], role: str) -> tuple[str, S
 
 
 def role_secret(role: str) -> str:
-    """Return the name of the secret of a role with its own database."""
+    """Return the name of the secret of an application's role."""
     return f"own.{role}"
 
 

@@ -9,7 +9,6 @@ otherwise, a function raises SourceError if the server does not respond or rejec
 import json
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Iterator, Optional, Sequence
 
 import pandas
@@ -23,7 +22,7 @@ from ..stack.databases import libpq_defaults
 from . import column_types
 from .names import format_sql as format_sql
 from .names import identifier as identifier
-from .names import require_result, role_credentials, role_secret
+from .names import require_result, role_credentials
 from .queries import QUERIES
 
 OPEN_TRANSACTIONS_TIMEOUT = 300  # seconds
@@ -204,76 +203,13 @@ def existing_tables(
     return list(query(world, QUERIES["existing_objects"], values, database)["name"])
 
 
-def create_service_database(world: World, name: str) -> None:
-    """Create a database, and a role of the same name that owns it, unless they exist.
-
-    Only this role and administrators can connect to the database. The role's password is a secret of
-    the instance, which is created, too.
-
-    Args:
-        world: the world of the server.
-        name: name of the database and the role.
-
-    Raises:
-        SourceError: a database of this name exists, but has another owner.
-    """
-    owner = _database_owner(world, name)
-    if owner not in ("", name):
-        rename = format_sql("ALTER DATABASE {} RENAME TO …", name).as_string(None)
-        raise SourceError(
-            f"there is a database {name!r}, owned by {owner!r}",
-            expected="no such database",
-            hint=f"rename it: {rename}",
-        )
-    with session(world, "postgres") as connection:
-        if not _role_exists(connection, name):
-            password = secrets.get_or_create(secrets.Secret(role_secret(name)))
-            _set_password(connection, "CREATE ROLE {} LOGIN PASSWORD ", name, password)
-    create_database(world, name)
-    for statement in (
-        "ALTER DATABASE {0} OWNER TO {0}",
-        "REVOKE CONNECT ON DATABASE {0} FROM PUBLIC",
-    ):
-        execute(world, format_sql(statement, name), database="postgres")
-
-
-def _database_owner(world: World, name: str) -> str:
-    """Return the owner of a database; empty if the database does not exist."""
-    statement = "SELECT pg_get_userbyid(datdba) AS owner FROM pg_database WHERE datname = %s"
-    return "".join(query(world, statement, [name], "postgres")["owner"])
-
-
-def _role_exists(connection: psycopg.Connection, name: str) -> bool:
+def role_exists(connection: psycopg.Connection, name: str) -> bool:
+    """Return whether the server has a role."""
     rows = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name])
     return rows.fetchone() is not None
 
 
-def drop_service_databases(world: World, *names: str) -> None:
-    """Drop databases of `create_service_database` with their roles and passwords.
-
-    Open connections to the databases are closed.
-
-    Args:
-        world: the world of the server.
-        *names: the databases. A missing database, and one with another owner, is ignored.
-
-    Raises:
-        SourceError: a replication slot uses one of the databases.
-    """
-    stored = secrets.read()
-    owned_databases = [
-        name
-        for name in names
-        if role_secret(name) in stored and _database_owner(world, name) in ("", name)
-    ]
-    for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "DROP ROLE IF EXISTS {}"):
-        for name in owned_databases:
-            execute(world, format_sql(statement, name), database="postgres")
-    for name in owned_databases:
-        secrets.delete(role_secret(name))
-
-
-def _set_password(connection: psycopg.Connection, statement: str, user: str, password: str) -> None:
+def set_password(connection: psycopg.Connection, statement: str, user: str, password: str) -> None:
     """Complete a CREATE or ALTER ROLE statement with the password, and execute it.
 
     The statement contains the SCRAM verifier of the password instead of the password. So the
@@ -321,13 +257,13 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     user = world.postgres.replication_user
     password = secrets.get_or_create(world.postgres.replication_password)
     with session(world, database) as connection, connection.transaction():
-        names = [(table.schema, table.name) for table in _find_tables(connection, tables)]
+        names = [(schema, table) for schema, table, _ in _find_tables(connection, tables)]
         # On RDS and Aurora the attribute REPLICATION cannot be set. They have the role
         # rds_replication instead (their guides, "Logical replication").
-        is_rds = _role_exists(connection, "rds_replication")
-        verb = "ALTER" if _role_exists(connection, user) else "CREATE"
+        is_rds = role_exists(connection, "rds_replication")
+        verb = "ALTER" if role_exists(connection, user) else "CREATE"
         attribute = "" if is_rds else "REPLICATION "
-        _set_password(connection, f"{verb} ROLE {{}} LOGIN {attribute}PASSWORD ", user, password)
+        set_password(connection, f"{verb} ROLE {{}} LOGIN {attribute}PASSWORD ", user, password)
         if is_rds:
             connection.execute(format_sql("GRANT rds_replication TO {}", user))
         schemas = sorted({schema for schema, _ in names})
@@ -373,7 +309,7 @@ def create_publication(
     location = f"publication {name}"
     with session(world, database) as connection, connection.transaction():
         selected = _find_tables(connection, tables)
-        without_identity = [name for table in selected for name in table.without_identity]
+        without_identity = [each for *_, members in selected for each in members]
         if without_identity:
             raise SourceError(
                 f"{', '.join(without_identity)} has neither primary key nor replica identity",
@@ -382,7 +318,8 @@ def create_publication(
                 hint="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL; for a partitioned "
                 "table also to each partition, because partitions do not inherit it",
             )
-        _reject_unsupported_columns(connection, location, selected, excluded_columns)
+        names = [f"{schema}.{table}" for schema, table, _ in selected]
+        _reject_unsupported_columns(connection, location, names, excluded_columns)
         publication = connection.execute(
             "SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]
         ).fetchone()
@@ -395,7 +332,7 @@ def create_publication(
         verb = "ALTER PUBLICATION {} SET" if publication else "CREATE PUBLICATION {} FOR"
         statement = f"{verb} TABLE {', '.join('{}' for _ in selected)}"
         connection.execute(
-            format_sql(statement, name, *((table.schema, table.name) for table in selected))
+            format_sql(statement, name, *((schema, table) for schema, table, _ in selected))
         )
         connection.execute(
             format_sql("ALTER PUBLICATION {} SET (publish_via_partition_root = true)", name)
@@ -405,14 +342,13 @@ def create_publication(
 def _reject_unsupported_columns(
     connection: psycopg.Connection,
     location: str,
-    tables: Sequence["_Table"],
+    tables: Sequence[str],
     excluded: Sequence[str],
 ) -> None:
     """Raise SourceError if a column is not excluded and has a type that Debezium does not support."""
-    names = [f"{table.schema}.{table.name}" for table in tables]
     unsupported = {
         column: type_name
-        for column, type_name in connection.execute(QUERIES["unsupported_columns"], [names])
+        for column, type_name in connection.execute(QUERIES["unsupported_columns"], [tables])
         if column not in excluded
     }
     if unsupported:
@@ -431,23 +367,14 @@ def drop_publication(world: World, name: str, database: Optional[str] = None) ->
     execute(world, format_sql("DROP PUBLICATION IF EXISTS {}", name), database=database)
 
 
-@dataclass
-class _Table:
-    """A table of the source database.
-
-    Attributes:
-        schema: name of its schema.
-        name: name without the schema.
-        without_identity: names of the table or its partitions that have no replica identity.
-    """
-
-    schema: str
-    name: str
-    without_identity: list[str]
-
-
-def _find_tables(connection: psycopg.Connection, names: Sequence[str]) -> list[_Table]:
+def _find_tables(
+    connection: psycopg.Connection, names: Sequence[str]
+) -> list[tuple[str, str, list[str]]]:
     """Return the tables with these names.
+
+    Returns:
+        For each table its schema, its name, and the names of the table or its partitions that have no
+        replica identity.
 
     Raises:
         SourceError: a table does not exist, or `names` is not a list.
@@ -464,7 +391,7 @@ def _find_tables(connection: psycopg.Connection, names: Sequence[str]) -> list[_
                 location=f"database {connection.info.dbname}",
                 hint="load the data first (`workbench load`), or correct the name",
             )
-        tables.append(_Table(*row))
+        tables.append(row)
     return tables
 
 
@@ -491,21 +418,19 @@ def tables_published_by_partition(world: World, database: Optional[str] = None) 
 
 
 def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
-    """Return the replication slots of a database.
-
-    Returns:
-        One row per slot: slot_name, plugin, active (bool), active_pid, wal_status, confirmed (LSN),
-        confirmed (position up to which it was read), bytes_behind (WAL that the server retains for it).
-    """
-    return query(world, QUERIES["slots"], database=database)
+    """Return the replication slots of a database, as `all_slots` does, without the database."""
+    rows = all_slots(world)
+    is_of_database = rows["database"] == (database or world.postgres.database)
+    return rows[is_of_database].drop(columns="database").reset_index(drop=True)
 
 
 def all_slots(world: World) -> pandas.DataFrame:
     """Return the replication slots of all databases.
 
     Returns:
-        One row per slot: slot_name, database ("" for a physical slot), active (bool), wal_status,
-        confirmed (position up to which it was read), bytes_behind (WAL that the server retains for it).
+        One row per slot: slot_name, plugin, database ("" for a physical slot), active (bool),
+        wal_status, confirmed (position up to which it was read), bytes_behind (WAL that the server
+        retains for it).
     """
     return query(world, QUERIES["all_slots"], database=_catalog_database(world))
 

@@ -64,14 +64,9 @@ JOIN pg_class t ON t.relnamespace = m.oid AND t.relname = s.tablename AND t.reli
 JOIN pg_class r ON r.oid = pg_partition_root(t.oid) JOIN pg_namespace n ON n.oid = r.relnamespace
 WHERE NOT p.pubviaroot ORDER BY 1, 2
 
--- name: slots
-SELECT slot_name, plugin, active, active_pid, wal_status, confirmed_flush_lsn::text AS confirmed,
-       pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS bytes_behind
-FROM pg_replication_slots WHERE database = current_database() ORDER BY 1
-
 -- name: all_slots
 -- A slot whose log was removed (lost) retains nothing.
-SELECT slot_name, coalesce(database, '') AS database, active, wal_status,
+SELECT slot_name, plugin, coalesce(database, '') AS database, active, wal_status,
        coalesce(confirmed_flush_lsn::text, '') AS confirmed,
        coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint AS bytes_behind
 FROM pg_replication_slots ORDER BY 1

@@ -23,11 +23,11 @@ from . import mariadb, postgres
 from .names import length_problem
 from .queries import QUERIES
 
-HINTS = yaml_files.load(Path(__file__).with_suffix(".yaml"))
+CONNECTION_FAILURES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 SEPARATOR = "\x1e"  # between the statements of a row of readiness.sql
 COLUMNS = ["item", "value", "problem", "statements"]
 # topics and Avro schemas have these names only; Debezium would replace other characters, so that two could become one
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME, NAME_RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "only English letters, digits and _"
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
 LAST_LOG_FILE = 990_000
@@ -50,14 +50,12 @@ class Report:
             replication identifies a row), attention (values that may not arrive, such as numbers that are
             too long for the lake; for those without precision the digits of at most 10,000 rows), problem
             (why `capture` refuses the table), statements.
-        note: how the provider of the server differs, if its host is recognised; else "".
     """
 
     world: str
     source: str
     server: pandas.DataFrame
     tables: pandas.DataFrame
-    note: str = ""
 
     @property
     def obstacles(self) -> pandas.DataFrame:
@@ -76,7 +74,7 @@ class Report:
             size = f"{rows}, {format_size(row.bytes)}"
             summary = f"{row.kind}, {size}, key {row.key or '(none)'}, identity {row.identity}"
             findings.append(_finding(row, summary, str(row.attention)))
-        return findings + [Finding("provider", self.note)] * bool(self.note)
+        return findings
 
     def summary(self) -> Finding:
         """Return one Finding for the whole source."""
@@ -146,66 +144,47 @@ def check(
     Raises:
         ParamsError: the world has no such source.
     """
-    source = world.source(name)
-    engine = world.source_engine(name)
-    server = source.server(engine)
-    note = _first_match("providers", server.host)
+    source, engine = world.source(name), world.source_engine(name)
     names = None if tables is None else list(tables)
     try:
-        query = _query_postgres if engine == "postgres" else _query_mariadb
-        frames = query(source, names, [*options.excluded])
-        missing = [each for each in tables or () if f"table {each}" not in {*frames[1]["item"]}]
-        reasons = _other_kinds(source, engine, missing)
-        unknown = [each for each in missing if each not in reasons]
-        known = _table_names(source, engine) if unknown else []
+        read = _read_postgres if engine == "postgres" else _read_mariadb
+        server, rows = read(source, names, [*options.excluded])
+        missing = [each for each in names or () if f"table {each}" not in {*rows["item"]}]
+        if missing:
+            server = pandas.concat([server, _missing_tables(source, engine, missing)])
     except WorkbenchError as e:
-        return Report(
-            world.name,
-            name,
-            _connection_failure(server, e),
-            pandas.DataFrame(columns=COLUMNS),
-            note,
-        )
-    rows = [_missing_row(engine, each, reasons.get(each, ""), known) for each in missing]
-    frames[0] = pandas.concat([frames[0], pandas.DataFrame(rows, columns=COLUMNS)])
+        failure = _connection_failure(source.server(engine), e)
+        return Report(world.name, name, failure, pandas.DataFrame(columns=COLUMNS))
     command = f"workbench capture {name} {{}} --world {world.name}"
-    return Report(world.name, name, frames[0], _judged(frames[1], options, command), note)
+    return Report(world.name, name, server, _judged(rows, options, command))
 
 
-def _missing_row(
-    engine: str, name: str, reason: str, known: Sequence[str]
-) -> tuple[str, str, str, list[str]]:
-    """Return the row of a report for a name that is no table to capture.
-
-    Args:
-        engine: kind of the database.
-        name: the name.
-        reason: what it is instead; "" if there is nothing of this name.
-        known: the tables of the database.
-    """
-    is_view = reason.startswith(("a view", "a materialized view"))
-    steps = [CAPTURE_TABLES if is_view else CORRECT_NAME]
-    suggestion = did_you_mean(name, known) if known and not reason else ""
-    if suggestion:  # a line break in a name would end the comment
-        steps.append(escape_unprintable(f"-- {suggestion}"))
-    problem = reason or length_problem(engine, name) or "there is no such table"
-    return f"table {name}", "", problem, steps
-
-
-def _table_names(world: World, engine: str) -> list[str]:
-    """Return the tables of the source's database, without those of the system."""
+def _missing_tables(source: World, engine: str, names: list[str]) -> pandas.DataFrame:
+    """Return the rows of `Report.server` for names that are no tables to capture."""
+    reasons = {}
     if engine == "postgres":
-        return [*postgres.query(world, QUERIES["postgres_table_names"])["name"]]
-    values = [world.mysql.database] * 2
-    return [*mariadb.query(world, QUERIES["mariadb_table_names"], values)["name"]]
+        kinds = postgres.query(source, QUERIES["postgres_other_kinds"], [names])
+        reasons = dict(kinds.itertuples(index=False))
+    known: list[str] = []
+    if {*names} - {*reasons}:
+        known = [*_all_tables(source, engine)["name"]]
+    rows = []
+    for name in names:
+        reason = reasons.get(name, "")
+        is_view = reason.startswith(("a view", "a materialized view"))
+        steps = [CAPTURE_TABLES if is_view else CORRECT_NAME]
+        suggestion = did_you_mean(name, known) if known and not reason else ""
+        if suggestion:  # a line break in a name would end the comment
+            steps.append(escape_unprintable(f"-- {suggestion}"))
+        problem = reason or length_problem(engine, name) or "there is no such table"
+        rows.append((f"table {name}", "", problem, steps))
+    return pandas.DataFrame(rows, columns=COLUMNS)
 
 
-def _other_kinds(world: World, engine: str, names: list[str]) -> dict[str, str]:
-    """Return {name: what it is} of names that are no tables to capture."""
-    if not names or engine != "postgres":
-        return {}
-    found = postgres.query(world, QUERIES["postgres_other_kinds"], [names])
-    return dict(found.itertuples(index=False))
+def _all_tables(source: World, engine: str) -> pandas.DataFrame:
+    if engine == "postgres":
+        return postgres.query(source, QUERIES["postgres_table_names"])
+    return mariadb.query(source, QUERIES["mariadb_table_names"], [source.mysql.database] * 2)
 
 
 def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.DataFrame:
@@ -219,122 +198,113 @@ def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.
     rows = []
     for row in tables.to_dict("records"):
         facts = json.loads(row.pop("facts"))
-        found = [*filter(None, row["problem"].split("; "))]
-        if options.polled:
-            found = [each for each in found if each in READING_PROBLEMS]
         name = f"{row['schema']}.{row['table']}"
+        problems = [*filter(None, row["problem"].split("; "))]
+        if options.polled:
+            problems = [each for each in problems if each in READING_PROBLEMS]
         for problem, statement in (
-            *_name_problems(row, facts, options),
-            *_column_problems(facts, options, command.format(name)),
+            *_name_problems([row["schema"], row["table"]], facts, options),
+            *_type_problems(facts, options, command.format(name)),
             *_key_problems(facts, options),
         ):
-            found.append(problem)
+            problems.append(problem)
             if statement.startswith("--"):  # a line break in a name would end the comment
                 statement = escape_unprintable(statement)
             row["statements"] = [*row["statements"], *filter(None, [statement])]
-        rows.append({**row, "problem": "; ".join(found)})
+        rows.append({**row, "problem": "; ".join(problems)})
     return pandas.DataFrame(rows, columns=tables.columns.drop("facts"))
 
 
 def _name_problems(
-    row: dict[str, Any], facts: dict[str, Any], options: Options
+    names: Sequence[str], facts: dict[str, Any], options: Options
 ) -> Iterator[tuple[str, str]]:
-    """Yield each problem of names, with the way out."""
+    """Yield each problem of the names of a table, and of its columns, with the way out."""
+    rename = f"-- rename it: ALTER TABLE {facts['quoted']} RENAME"
+    for name in names:
+        if not NAME.fullmatch(name):
+            yield f"topics cannot have the name {name!r}: {NAME_RULE}", f"{rename} TO …"
     columns = [each for each in facts["columns"] if each not in options.excluded]
     folded = Counter(map(str.lower, columns))
-    rename = f"-- rename it: ALTER TABLE {facts['quoted']} RENAME"
-    quote = _quoting(facts)
-    for name in (row["schema"], row["table"]):
-        if not NAME.fullmatch(name):
-            yield (
-                f"topics cannot have the name {name!r}: only English letters, digits and _",
-                f"{rename} TO …",
-            )
     for name in columns:
-        remedy = (
-            f"{rename} COLUMN {quote(name)} TO …; or capture with --exclude {shlex.quote(name)}"
-        )
+        problem = ""
         if not NAME.fullmatch(name):
-            yield (
-                f"topics cannot have the column name {name!r}: only English letters, digits and _",
-                remedy,
-            )
+            problem = f"topics cannot have the column name {name!r}: {NAME_RULE}"
         elif is_reserved(name):
             problem = f"the column name {name!r} is one that the lake adds, and that queries hide"
-            yield problem, remedy
         elif folded[name.lower()] > 1:
-            yield f"the column name {name!r} differs from another one in case only", remedy
+            problem = f"the column name {name!r} differs from another one in case only"
+        if problem:
+            exclusion = f"capture with --exclude {shlex.quote(name)}"
+            yield problem, f"{rename} COLUMN {_quoted([name], facts)} TO …; or {exclusion}"
 
 
-def _quoting(facts: dict[str, Any]) -> Callable[[str], str]:
-    """Return the function that quotes a name as the server of a table does."""
-    if facts["quoted"].startswith("`"):
-        return lambda name: f"`{name.replace('`', '``')}`"
-    return lambda name: sql.Identifier(name).as_string(None)
+def _quoted(names: Sequence[str], facts: dict[str, Any]) -> str:
+    """Return names as the server of a table quotes them, separated by commas."""
+    mark = "`" if facts["quoted"].startswith("`") else '"'
+    return ", ".join(mark + name.replace(mark, mark * 2) + mark for name in names)
 
 
-def _column_problems(
+def _type_problems(
     facts: dict[str, Any], options: Options, command: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the problem of columns whose type cannot be captured, with the way out."""
     columns = [each for each in facts["unsupported"] if each[0] not in options.excluded]
-    if columns:
-        names = ", ".join(f"{name} ({kind})" for name, kind in columns)
-        left_out = [*options.excluded, *(name for name, _ in columns)]
-        flags = " ".join(f"--exclude {shlex.quote(name)}" for name in left_out)
-        remedy = f"-- leave them out: {command} {flags}"
-        in_key = [name for name in left_out if name in ([*options.key] or facts["key"])]
-        if in_key:
-            remedy = f"-- give the table a key without {', '.join(in_key)}, then name its columns: {command} --key …"
-        yield f"not supported (docs/types.md): {names}", remedy
+    if not columns:
+        return
+    left_out = [*options.excluded, *(name for name, _ in columns)]
+    flags = " ".join(f"--exclude {shlex.quote(name)}" for name in left_out)
+    remedy = f"-- leave them out: {command} {flags}"
+    in_key = [name for name in left_out if name in (options.key or facts["key"])]
+    if in_key:
+        remedy = f"-- give the table a key without {', '.join(in_key)}, then name its columns: {command} --key …"
+    types = ", ".join(f"{name} ({kind})" for name, kind in columns)
+    yield f"not supported (docs/types.md): {types}", remedy
 
 
 def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str, str]]:
     """Yield each problem of the key by which the lake finds a row, with the way out."""
     key, table = [*options.key] or facts["key"], facts["quoted"]
-    columns = {*facts["columns"]} - {*options.excluded}
-    quoted = ", ".join(map(_quoting(facts), key))
-    if not key and facts.get("is_deferrable"):
-        return  # a problem of its own
     if not key:
-        statement = f"-- add a key: ALTER TABLE {table} ADD PRIMARY KEY (…);"
-        prefixes = ", ".join(facts.get("prefixes", ()))
-        problem = f"no primary key of whole values, only of a prefix: {prefixes}"
-        yield (
-            problem if prefixes else "no primary key",
-            "" if "identities" not in facts else statement,
-        )  # MariaDB has its own
-    elif not {*key} <= columns:
-        yield (
-            f"no captured column {', '.join(each for each in key if each not in columns)} for the key",
-            "-- capture the columns of the key, or give other ones: --key …",
-        )
-    elif unsuited := ", ".join(each for each in key if each in facts["no_keys"]):
+        yield from _missing_key_problems(facts)
+        return
+    names, add_key = ", ".join(key), f"ALTER TABLE {table} ADD PRIMARY KEY ({_quoted(key, facts)});"
+    captured = {*facts["columns"]} - {*options.excluded}
+    missing = ", ".join(each for each in key if each not in captured)
+    unsuited = ", ".join(each for each in key if each in facts["no_keys"])
+    if missing:
+        remedy = "-- capture the columns of the key, or give other ones: --key …"
+        yield f"no captured column {missing} for the key", remedy
+    elif unsuited:
         problem = f"two different keys may arrive as one, by the type of key column {unsuited}"
         yield problem, "-- give the table a key of another type (docs/your_own.md)"
     elif not any({*each} <= {*key} for each in facts["unique"]):
-        problem = f"no constraint ensures that {', '.join(key)} is not null and identifies a row after each statement"
-        statement = (
-            f"-- without NULL and duplicates: ALTER TABLE {table} ADD PRIMARY KEY ({quoted});"
-        )
-        yield problem, statement
+        problem = f"no constraint ensures that {names} is not null and identifies a row after each statement"
+        yield problem, f"-- without NULL and duplicates: {add_key}"
     elif not options.polled:
         for each in facts.get("identities", ()):
             if not each["is_full"] and not {*key} <= {*(each["columns"] or ())}:
-                problem = f"the replica identity of {each['table']} lacks the key {', '.join(key)}"
+                problem = f"the replica identity of {each['table']} lacks the key {names}"
                 yield problem, f"ALTER TABLE {each['table']} REPLICA IDENTITY FULL;"
 
 
-def _first_match(section: str, text: str) -> Any:
-    """Return the entry of a section of readiness.yaml whose pattern is the first one in the text."""
-    entries = HINTS[section].items()
-    return next(entry for pattern, entry in entries if re.search(pattern, text))
+def _missing_key_problems(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the problem of a table without a key; a deferrable key is a problem of its own."""
+    prefixes = ", ".join(facts.get("prefixes", ()))
+    if prefixes:
+        yield f"no primary key of whole values, only of a prefix: {prefixes}", ""
+    elif "identities" not in facts:  # MariaDB, whose statement readiness.sql has
+        yield "no primary key", ""
+    elif not facts.get("is_deferrable"):
+        statement = f"-- add a key: ALTER TABLE {facts['quoted']} ADD PRIMARY KEY (…);"
+        yield "no primary key", statement
 
 
 def _connection_failure(server: Union[Postgres, MySql], error: WorkbenchError) -> pandas.DataFrame:
     """Return the only row of `Report.server` if the server cannot be queried."""
     problem = f"{error.message}: {error.location}"
-    texts = _first_match("connection_failures", problem)
+    texts = next(
+        text for pattern, text in CONNECTION_FAILURES.items() if re.search(pattern, problem)
+    )
     values = {
         "user": sql.Identifier(server.admin_user),
         "database": sql.Identifier(server.database),
@@ -344,36 +314,33 @@ def _connection_failure(server: Union[Postgres, MySql], error: WorkbenchError) -
     return pandas.DataFrame([("connection", "failed", problem, statements)], columns=COLUMNS)
 
 
-def _query_postgres(
+def _read_postgres(
     world: World, names: Optional[list[str]], excluded: list[str]
-) -> list[pandas.DataFrame]:
+) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return `Report.server`, and the tables with their facts."""
     reader = world.postgres.replication_user
-    return _frames(
-        postgres.query(world, QUERIES["postgres_server"], [reader]),
-        postgres.query(
-            world, QUERIES["postgres_tables"], [names, reader, names, excluded, excluded]
-        ),
-        partial(postgres.query, world),
-    )
+    server = postgres.query(world, QUERIES["postgres_server"], [reader])
+    values = [names, reader, names, excluded, excluded]
+    tables = postgres.query(world, QUERIES["postgres_tables"], values)
+    return _split_statements(server), _count_rows(tables, partial(postgres.query, world))
 
 
-def _query_mariadb(
-    world: World, tables: Optional[list[str]], excluded: list[str]
-) -> list[pandas.DataFrame]:
-    name = world.mysql.database
+def _read_mariadb(
+    world: World, names: Optional[list[str]], excluded: list[str]
+) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return `Report.server`, and the tables with their facts."""
+    database = world.mysql.database
     schema = "information" if world.mysql.kind == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
-    values = [name, name, tables is None, tables or [""], excluded or [""]]
-    server = mariadb.query(world, statement, [name])
-    shows_periods = not mariadb.query(world, QUERIES["mariadb_shows_periods"]).empty
-    overlaps = QUERIES["mariadb_overlaps" if shows_periods else "mariadb_no_overlaps"]
+    server = mariadb.query(world, statement, [database])
     if "ON" in server.loc[server["item"] == "log_bin", "value"].values:
         server = pandas.concat([server, _binary_log(world)], ignore_index=True)
-    return _frames(
-        server,
-        mariadb.query(world, QUERIES["mariadb_tables"].replace("{overlaps}", overlaps), values),
-        partial(mariadb.query, world),
-    )
+    shows_periods = not mariadb.query(world, QUERIES["mariadb_shows_periods"]).empty
+    overlaps = QUERIES["mariadb_overlaps" if shows_periods else "mariadb_no_overlaps"]
+    statement = QUERIES["mariadb_tables"].replace("{overlaps}", overlaps)
+    values = [database, database, names is None, names or [""], excluded or [""]]
+    tables = mariadb.query(world, statement, values)
+    return _split_statements(server), _count_rows(tables, partial(mariadb.query, world))
 
 
 def _binary_log(world: World) -> pandas.DataFrame:
@@ -397,17 +364,15 @@ def _binary_log(world: World) -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 
-def _frames(
-    server: pandas.DataFrame, tables: pandas.DataFrame, query: Callable[[str], pandas.DataFrame]
-) -> list[pandas.DataFrame]:
-    """Return `server` and `tables` of a report, with what a query of the rows adds.
+def _split_statements(rows: pandas.DataFrame) -> pandas.DataFrame:
+    statements = rows["statements"].map(lambda text: [*filter(None, text.split(SEPARATOR))])
+    return rows.assign(statements=statements)
 
-    This is the number of rows of small tables, and the digits of numbers without precision.
-    """
-    for frame in (server, tables):
-        frame["statements"] = [
-            [*filter(None, text.split(SEPARATOR))] for text in frame["statements"]
-        ]
+
+def _count_rows(
+    tables: pandas.DataFrame, query: Callable[[str], pandas.DataFrame]
+) -> pandas.DataFrame:
+    """Return tables with the number of rows of small ones, and the digits of numbers without precision."""
     cells = [
         (row, column, expression)
         for column, expressions in (("rows", "counting"), ("attention", "sampling"))
@@ -418,4 +383,4 @@ def _frames(
         values = query("SELECT " + ", ".join(expression for *_, expression in cells)).iloc[0]
         for (row, column, _), value in zip(cells, values):
             tables.loc[row, column] = value
-    return [server, tables.drop(columns=["counting", "sampling"])]
+    return _split_statements(tables).drop(columns=["counting", "sampling"])

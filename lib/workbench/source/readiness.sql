@@ -11,24 +11,15 @@ me AS (
         quote_ident(d.datname) AS database, coalesce(c.rolreplication OR c.rolsuper OR EXISTS (
             SELECT FROM pg_roles g WHERE g.rolname IN ('rds_replication', 'neon_superuser')
             AND pg_has_role(c.oid, g.oid, 'MEMBER')), false) AS replicates,
-        CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_superuser') THEN 'Amazon'
-             WHEN EXISTS (SELECT FROM pg_database WHERE datname = 'cloudsqladmin') THEN 'Cloud SQL'
-             WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'azure_pg_admin') THEN 'Azure'
-             WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'neon_superuser') THEN 'Neon'
-             WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'supabase_admin') THEN 'Supabase' ELSE '' END AS provider
+        EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_superuser') AS is_rds
     FROM asked JOIN pg_roles r ON r.rolname = current_user JOIN pg_database d ON d.datname = current_database()
     LEFT JOIN pg_roles c ON c.rolname = CASE WHEN r.rolsuper THEN r.rolname ELSE asked.reader END),
 setting AS (
     SELECT name, setting AS value, CASE
-        WHEN provider = 'Amazon' THEN format('-- in the parameter group: %%s; then restart the server', CASE name
+        WHEN is_rds THEN format('-- in the parameter group: %%s; then restart the server', CASE name
             WHEN 'wal_level' THEN 'rds.logical_replication = 1' ELSE name || ' = ' || wanted END)
-        WHEN provider = 'Cloud SQL' THEN format('-- flag of the instance: %%s; the instance restarts', CASE name
-            WHEN 'wal_level' THEN 'cloudsql.logical_decoding = on' ELSE name || ' = ' || wanted END)
-        WHEN provider = 'Azure' THEN format('-- server parameter: %%s = %%s; then restart the server', name, wanted)
-        WHEN provider = 'Neon' THEN '-- in the project''s settings: enable logical replication; all computes restart'
-        WHEN provider = 'Supabase' THEN format('-- in the project''s Postgres configuration: %%s = %%s; then restart it', name, wanted)
-        ELSE format('ALTER SYSTEM SET %%I = %%L; -- takes effect after a restart of the server', name, wanted)
-        END AS statement
+        ELSE format('ALTER SYSTEM SET %%I = %%L; -- takes effect after a restart of the server; a managed one has a setting '
+            'for it (docs/your_own.md)', name, wanted) END AS statement
     FROM me, (SELECT name, setting, CASE name WHEN 'wal_level' THEN 'logical' ELSE (setting::int + 10)::text END AS wanted
         FROM pg_settings WHERE name IN ('wal_level', 'max_replication_slots', 'max_wal_senders')) s),
 slots AS (SELECT count(*) AS used, count(*) FILTER (WHERE NOT active) AS idle,
@@ -41,9 +32,6 @@ UNION ALL
 SELECT 'TLS', CASE WHEN ssl THEN format('%%s, %%s', version, cipher) WHEN inet_client_addr() IS NULL
     OR inet_client_addr() = inet_server_addr() THEN 'none, on this machine' ELSE 'none: the connection is not encrypted' END,
     '', '' FROM pg_stat_ssl WHERE pid = pg_backend_pid()
-UNION ALL
-SELECT 'provider', 'Cloud SQL: the flag cloudsql.logical_decoding takes the place of wal_level', '', '' FROM me
-    WHERE provider = 'Cloud SQL'
 UNION ALL
 SELECT 'encoding', 'SQL_ASCII', 'a text that is not UTF-8 stops the connector, and nothing tells which bytes a text has',
     '-- restore a dump of the database into one with ENCODING ''UTF8''' FROM pg_database
@@ -81,7 +69,7 @@ SELECT 'replication', CASE WHEN replicates THEN 'granted' ELSE 'not granted' END
         ELSE format('role %%I may not replicate', reader) END,
     CASE WHEN replicates THEN '' ELSE concat_ws(E'\x1e', CASE WHEN connector IS NULL
         THEN format(E'CREATE ROLE %%I LOGIN;\x1e\\password %%I', reader, reader) END,
-        format(CASE WHEN provider = 'Amazon' THEN 'GRANT rds_replication TO %%I;' ELSE 'ALTER ROLE %%I REPLICATION;' END,
+        format(CASE WHEN is_rds THEN 'GRANT rds_replication TO %%I;' ELSE 'ALTER ROLE %%I REPLICATION;' END,
             reader)) END FROM me
 UNION ALL
 SELECT 'publication', CASE WHEN granted THEN 'may be created' ELSE 'may not be created' END,

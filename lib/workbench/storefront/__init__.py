@@ -2,6 +2,7 @@
 
 domain     the services accounts, orders and fulfillment: what each owns, publishes and subscribes to
 events     a change of a document as a Kafka message
+databases  creates and drops the services' databases and roles
 store      a service's own database: documents, published events (outbox), consumed events (inbox)
 consumer   applies the events of the subscribed topics to the store
 service    commands and metrics of a service; its process is `python -m workbench.storefront`

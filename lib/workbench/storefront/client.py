@@ -13,6 +13,7 @@ from ..base import StackError, World, http, wait_until
 from ..source import postgres
 from ..source.names import format_sql
 from ..topic import groups, topics
+from . import databases
 from .domain import ALL, PUBLICATION, TOPICS, Document
 from .instances import address, service_name
 from .store import Store
@@ -64,7 +65,7 @@ def up(world: World, instances: int = 1) -> None:
     require_embedded(world)
     stack.ensure_running(world, "postgres", "kafka")
     for context in ALL.values():
-        postgres.create_service_database(world, context.name)
+        databases.create(world, context.name)
         Store(world, context).create_tables()
         topics.create(world, context.topic, PARTITIONS)
         if connector_publishes(world, context.name):

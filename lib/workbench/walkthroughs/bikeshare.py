@@ -22,11 +22,11 @@ CHANGES = DATA / "changes.sql"
 FLOW = "bikeshare"  # the own flow of notebook 91, named as its source
 
 
-def _steps(scale: Any, from_dir: Any) -> loading.Steps:
-    if from_dir or scale != 1:
+def _steps(from_dir: Any) -> loading.Steps:
+    if from_dir:
         raise SourceError(
-            "the bike-share database has one size, and only generated rows",
-            expected="scale 1, and no folder",
+            "the bike-share database has only generated rows",
+            expected="no folder",
             hint="capture a database of your own instead: notebooks/90_your_own/91_capture",
         )
     return [loading.Script(DATA / f"0{n}.sql") for n in ("1_bikeshare_ddl", "2_bikeshare_rows")]
@@ -49,7 +49,7 @@ class BikeshareWalkthrough(Walkthrough):
         super().reset(world, name)
 
 
-loader = loading.Loader("bikeshare", "public", TABLES, _steps, "bikeshare")
+loader = loading.Loader("bikeshare", "public", TABLES, _steps, "bikeshare", scales=(1, 1))
 # without captures: those belong to the own flow that notebook 91 makes
 flow = CaptureFlow((), "bikeshare", loader=loader)
 walkthrough = BikeshareWalkthrough(

@@ -25,41 +25,21 @@ free text; genders are not normalized. `height_cm` is the first of `dimensions`,
 
 from typing import Any
 
-from ..base import ROOT, SourceError
-from ..source import csv_files, loading
+from ..base import ROOT, yaml_files
+from ..source import loading, row_files
 
 DATA = ROOT / "data" / "moma"
-DDL = DATA / "01_moma_ddl.sql"
-PICASSO, PICADOR = 4609, 128447
-FILES = csv_files.load_declarations(DATA / "files.yaml", "columns")
-BUNDLED_FILES = csv_files.load_declarations(DATA / "files.yaml", "columns", "stored")
-# {table: {column: what each repetition of the rows adds to its numbers}}
-ID_STEPS = {
-    "artists": {"artist_id": 5_000},
-    "artworks": {"artwork_id": 130_000, "artist_id": 5_000},
-}
+DDL, ROWS = DATA / "01_moma_ddl.sql", DATA / "02_moma_rows.sql"
+PICADOR, PICASSO = 128447, 4609
 
 
-def _steps(scale: Any, from_dir: Any) -> loading.Steps:
-    tables = csv_files.read_tables(from_dir, FILES) if from_dir else sample_tables(scale)
-    return [loading.Script(DDL), *tables]
+def _steps(from_dir: Any) -> loading.Steps:
+    files = yaml_files.load(DATA / "files.yaml")
+    paths = [row_files.find_file(from_dir or DATA, name, " and ".join(files)) for name in files]
+    rows = [row_files.csv_rows(path, path.name, types=files[path.name]) for path in paths]
+    return [loading.Script(DDL), *rows, loading.Script(ROWS)]
 
 
-loader = loading.Loader("moma", "public", tuple(FILES), _steps, "moma", scale=0.02)
-
-
-def sample_tables(scale: float = 1) -> list[loading.Table]:
-    """Return the two tables, artists and artworks, in the order to load them.
-
-    Args:
-        scale: 1 gives the published size, 15,000 artists and 138,000 artworks; 0.02 gives a
-            fiftieth of both.
-
-    Raises:
-        SourceError: the scale is not a number of hundredths from 0.01 to 10.
-    """
-    times = round(100 * scale) if type(scale) in (int, float) and 0.01 <= scale <= 10 else 0
-    if not times or abs(times - 100 * scale) > 1e-6:
-        raise SourceError(f"scale is {scale!r}", expected="a number of hundredths from 0.01 to 10")
-    tables = csv_files.read_tables(DATA, BUNDLED_FILES)
-    return [csv_files.scaled(table, times, ID_STEPS[table.name]) for table in tables]
+loader = loading.Loader(
+    "moma", "public", ("artists", "artworks"), _steps, "moma", scale=0.02, scales=(0.01, 10)
+)

@@ -31,7 +31,6 @@ NOTIFICATIONS = "operations.notifications"  # topic of the notifications of its 
 ROWS = 20_000  # payments at scale 1
 REGIONS = ("north", "east", "south", "west")
 STATES = ("open", "paid", "refunded")
-COLUMNS = ("id", "account", "region", "amount", "status", "note", "paid_at")
 PUBLISHED = ("public.payments", "public.debezium_signal")
 LABEL = "after_load"
 CHANGES = (
@@ -50,20 +49,9 @@ PAYMENTS = {
 }
 
 
-def _rows(count: int) -> Iterator[tuple[Any, ...]]:
-    """Yield payments; a number always gives the same one."""
-    for number in range(1, count + 1):
-        mixed = number * 7919 % 100_003
-        note = f"invoice {mixed}" if mixed % 3 else None
-        paid = f"2026-01-{1 + mixed % 28:02} {mixed % 24:02}:{mixed % 60:02}:{mixed % 59:02}.{mixed:06}+00"
-        amount = f"{mixed % 5000}.{mixed % 100:02}"
-        region, status = REGIONS[mixed % 4], STATES[mixed % 3]
-        yield number, mixed % 997, region, amount, status, note, paid
-
-
-def _steps(scale: Any, from_dir: Any) -> loading.Steps:
-    table = loading.Table("payments", COLUMNS, lambda: _rows(round(ROWS * scale)))
-    return [loading.Script(ROOT / "data" / DATABASE / "payments_ddl.sql"), table]
+def _steps(from_dir: Any) -> loading.Steps:
+    folder = ROOT / "data" / DATABASE
+    return [loading.Script(folder / f"payments_{name}.sql") for name in ("ddl", "rows")]
 
 
 loader = loading.Loader(
@@ -72,6 +60,7 @@ loader = loading.Loader(
     ("payments", "debezium_signal", "refunds", "heartbeat"),
     _steps,
     database=DATABASE,
+    scales=(0.01, 1000),
 )
 flow = CaptureFlow(
     captures=(

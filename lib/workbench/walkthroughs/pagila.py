@@ -5,9 +5,9 @@ other. Tables and triggers are always those of data/pagila. Only pagila-data.sql
 read, not pagila-schema.sql; 01_pagila_ddl.sql lists the differences.
 
 The bundled rows are CSV files in data/pagila, one for each table. Names and numbers are invented;
-they were drawn at random once. The facts of the reference walkthroughs are exact at every scale:
-the numbers of rows, the ids, and the rows that they name. These facts make their changes show what
-they should (a test ensures all of it):
+they were drawn at random once. A scale of n repeats the addresses and films n times, with new ids.
+The facts of the reference walkthroughs are exact at every scale: the ids, and the rows that they
+name. These facts make their changes show what they should (a test ensures all of it):
 
 * each country has an address, and only customer 100 lives at address 104;
 * films 5 and 100 have no actor and no category in common: references to film 5 can be moved to
@@ -27,7 +27,7 @@ from typing import Any, Iterable, Iterator, Sequence
 import psycopg
 
 from ..base import ROOT, SourceError, wait
-from ..source import csv_files, dumps, loading
+from ..source import loading, row_files
 
 DATA = ROOT / "data" / "pagila"
 DUMP = "pagila-data.sql"
@@ -48,30 +48,14 @@ TABLES = (
 _CHANGED_TABLE = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 
 
-def sample_tables(scale: int = 1) -> list[loading.Table]:
-    """Return the tables of Pagila in the order to load them.
-
-    Args:
-        scale: multiplies the 603 addresses and 1,000 films, with new ids. The other tables do not
-            grow.
-
-    Raises:
-        SourceError: the scale is not a whole number from 1 to 1000.
-    """
-    steps = {"address": 605, "film": 1000}
-    return csv_files.bundled_tables(DATA, TABLES, scale, steps, null=r"\N")
-
-
-def _steps(scale: Any, from_dir: Any) -> loading.Steps:
+def _steps(from_dir: Any) -> loading.Steps:
     if from_dir:
-        dump = loading.find_file(from_dir, DUMP, f"the public dump, of which {DUMP} is read")
-        tables = dumps.read_tables(dump, TABLES)
+        dump = row_files.find_file(from_dir, DUMP, f"the public dump, of which {DUMP} is read")
+        rows = row_files.dump_rows(dump, TABLES)
     else:
-        tables = sample_tables(scale)
-    ddl, sequences = (
-        loading.Script(DATA / f"{name}.sql") for name in ("01_pagila_ddl", "02_pagila_sequences")
-    )
-    return [ddl, *tables, sequences]
+        rows = [row_files.csv_rows(DATA / f"{name}.csv", name, r"\N") for name in TABLES]
+    ddl, end = (loading.Script(DATA / f"{name}.sql") for name in ("01_pagila_ddl", "02_pagila_end"))
+    return [ddl, *rows, end]
 
 
 def random_changes(
@@ -102,7 +86,7 @@ def random_changes(
     if not kinds:
         raise SourceError(f"there are no changes of {tables!r}", location=str(path))
     rng, kind, row = Random(seed), kinds[0], 0
-    names = [actor["last_name"] for actor in csv_files.read_rows(DATA, "actor")]
+    names = [actor["last_name"] for actor in row_files.read_dicts(DATA / "actor.csv")]
 
     def random_below(limit: int) -> int:
         # only random() has the same sequence for a seed in every version of Python

@@ -15,6 +15,7 @@ from ..query import streams
 from ..source import postgres
 from ..source.names import format_sql
 from ..spark import session
+from ..storefront import databases
 from ..topic import dlq, groups, registry, topics
 from .baseline import Baseline
 from .flow import CaptureFlow
@@ -47,7 +48,7 @@ class OwnedResources:
         services: the services of the stack that only this walkthrough uses.
         consumer_groups: its consumer groups.
         service_databases: its databases with a role of the same name each (see
-            `postgres.create_service_database`).
+            `storefront.databases.create`).
         own: the source of a flow of the user's own tables, which are never removed.
     """
 
@@ -432,9 +433,7 @@ KINDS = (
         "stores of its services",
         Product.TOPICS,
         lambda owned, world: _existing(world, owned.service_databases, postgres.databases),
-        remove=lambda owned, world: postgres.drop_service_databases(
-            world, *owned.service_databases
-        ),
+        remove=lambda owned, world: databases.drop(world, *owned.service_databases),
     ),
     Kind(
         "consumer groups", Product.TOPICS, _groups, lambda world, name: groups.delete(world, name)

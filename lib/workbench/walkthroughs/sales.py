@@ -20,7 +20,7 @@ from .. import hudi
 from ..base import ROOT, LakeError, World
 from ..base.paths import join_uri
 from ..query import streams
-from ..source import csv_files
+from ..source.row_files import read_dicts
 from ..spark import translate_errors
 from ..topic import avro, registry, topics
 from .resources import OwnedResources
@@ -88,7 +88,7 @@ def read_csv(spark: SparkSession, world: World, artifact: str) -> DataFrame:
 
     rows = [
         tuple(parse(row[field.name], field.dataType) for field in columns)
-        for row in csv_files.read_rows(DATA, name, separator)
+        for row in read_dicts(DATA / f"{name}.csv", separator)
     ]
     return spark.createDataFrame(rows, columns)
 
@@ -109,7 +109,7 @@ def read_sales() -> list[dict[str, Any]]:
             "city": row["city"] or None,
             "district": row["district"] or None,
         }
-        for n, row in enumerate(csv_files.read_rows(DATA, name, separator))
+        for n, row in enumerate(read_dicts(DATA / f"{name}.csv", separator))
     ]
 
 
@@ -331,7 +331,7 @@ def expected_summary(world: World, topic: str = SALES_TOPIC) -> pandas.DataFrame
     windows of its event time.
     """
     decode = registry.Decoder(world)
-    regions = {row["country"]: row["region"] for row in csv_files.read_rows(DATA, "sales_regions")}
+    regions = {row["country"]: row["region"] for row in read_dicts(DATA / "sales_regions.csv")}
     totals: dict[tuple[str, int], tuple[Decimal, int]] = {}
     messages = topics.read(world, topic)
     for message in messages[messages["value"].notna()].itertuples():
