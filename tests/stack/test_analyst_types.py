@@ -158,16 +158,23 @@ def test_values_at_the_limits(decoded):
 
 
 def test_what_a_column_cannot_hold_is_a_dead_letter_with_its_reason(decoded):
-    for schema, sent, reason in REFUSED:
-        of_list = {"type": "array", "items": {**schema, "optional": True}}
-        alone = decoded(
-            message({"x": schema}, 1, x=sent),
-            message({"x": schema}, 1, lsn=2, op="d", __deleted="true", x=sent),
-        )
-        listed = decoded(message({"x": of_list}, 1, x=[None, sent, None]))
-        assert [row["outcome"] for row in (*alone, *listed)] == ["dead", "delete", "dead"], sent
-        for row in (alone[0], *listed):
-            assert row["reason"].startswith('{"x":') and reason in row["reason"], row["reason"]
+    fields, messages = {}, []
+    for n, (schema, _, _) in enumerate(REFUSED):
+        fields[f"one{n}"] = schema
+        fields[f"many{n}"] = {"type": "array", "items": {**schema, "optional": True}}
+    for n, (_, sent, _) in enumerate(REFUSED):
+        messages += [
+            message(fields, 1, **{f"one{n}": sent}),
+            message(fields, 1, lsn=2, op="d", __deleted="true", **{f"one{n}": sent}),
+            message(fields, 1, **{f"many{n}": [None, sent, None]}),
+        ]
+    found = decoded(*messages)
+    for n, (_, sent, reason) in enumerate(REFUSED):
+        alone, deleted, listed = found[3 * n : 3 * n + 3]
+        outcomes = [row["outcome"] for row in (alone, deleted, listed)]
+        assert outcomes == ["dead", "delete", "dead"], sent
+        for row, column in ((alone, f"one{n}"), (listed, f"many{n}")):
+            assert row["reason"].startswith(f'{{"{column}":') and reason in row["reason"], row
 
 
 UNAVAILABLE = "__debezium_unavailable_value"

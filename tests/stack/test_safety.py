@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import socketserver
 import ssl
 import stat
 import threading
@@ -236,9 +237,13 @@ def test_a_page_that_is_let_in_and_a_listener_that_nobody_knows_would_be_seen():
             fault[:4] for fault in web_page.find_accepted_requests(port)
         }
         server.shutdown()
-    with socket.create_server(("127.0.0.1", 0)) as mute:
+    # it closes each connection without a word: a listener that says nothing takes the time of each look
+    mute = socketserver.ThreadingTCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+    with mute:
+        threading.Thread(target=mute.serve_forever, daemon=True).start()
         with pytest.raises(AssertionError, match="unknown protocol at port"):
-            web_page.detect_protocol(psutil.Process(), mute.getsockname()[1])
+            web_page.detect_protocol(psutil.Process(), mute.server_address[1])
+        mute.shutdown()
 
 
 def test_a_browser_would_not_trust_the_registry(busy):

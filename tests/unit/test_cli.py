@@ -207,9 +207,10 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
 
 
 @pytest.fixture
-def going_on(folders):
-    """Start a run in another process that is still running; return its pid."""
-    lock = paths.state_dir() / "run.lock"
+def going_on(folders, request):
+    """Start a run of an instance, by default of this one, in another process that is still running; return its pid."""
+    lock = paths.VAR_DIR / getattr(request, "param", paths.instance_name()) / "run.lock"
+    lock.parent.mkdir(exist_ok=True)
     code = f"""import time; from pathlib import Path; from workbench.base.wait import file_lock
 with file_lock(Path({str(lock)!r})):"""
     run = subprocess.Popen(
@@ -240,6 +241,15 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
         and len(done) == 2
     )
     assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
+
+
+@pytest.mark.parametrize("going_on", ["another"], indirect=True)
+def test_clean_asks_under_a_run_of_another_instance(monkeypatch, folders, going_on):
+    """All instances share runs/."""
+    module(monkeypatch, "stack", running=list)
+    refused = call("clean", input="\n")
+    assert refused.exit_code == 1 and f"(process {going_on})" in refused.output
+    assert (folders / "runs/one").exists()
 
 
 def test_down_lists_the_slots_that_stay(monkeypatch, folders):

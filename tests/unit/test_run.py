@@ -540,7 +540,7 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=project, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
     with pytest.raises(WorkbenchError, match=f"process {process.pid} holds"):

@@ -356,7 +356,11 @@ def test_metrics_are_no_page_of_another_site():
             metrics.serve(port)
     metrics.serve(port).observed = observed(DISK)
     url = f"http://127.0.0.1:{port}/metrics"
-    for headers in ({"Host": f"evil.example:{port}"}, {"Origin": "http://evil.example"}):
+    for headers in (
+        {"Host": f"evil.example:{port}"},
+        {"Host": f"localhost:{port + 1}"},
+        {"Origin": "http://evil.example"},
+    ):
         answer = requests.get(url, headers=headers, timeout=5)
         assert answer.status_code == 403 and "workbench_flow_state" not in answer.text
     for headers in ({}, {"Host": f"localhost:{port}"}):
