@@ -577,11 +577,11 @@ def sync_table(monkeypatch, tmp_path):
         monkeypatch.setattr(flows.landing, "run", lambda *_: calls.append("landed"))
         monkeypatch.setattr(flows.hudi, "is_registered", lambda *_: True)
 
-        def ingest(spark, world, source, table, stop):
-            calls.append(source.id)
+        def run(job, stop):
+            calls.append(job.source.id)
             return hudi.Ingested()  # a later try: the letters lie there since an earlier one
 
-        monkeypatch.setattr(flows.hudi, "ingest", ingest)
+        monkeypatch.setattr(flows.hudi.IngestJob, "run", run)
         reason = {"reason": "column price is Dw==, which is no decimal(6,1)"}
         monkeypatch.setattr(
             flows, "read_dead_letters", lambda *_: SimpleNamespace(take=lambda n: [reason] * n)
