@@ -316,6 +316,14 @@ def test_a_batch_that_fails_stops_the_run_and_the_next_one_does_it_again(lake, w
     assert it.go().upserts == 1 and it.rows() == [(1, "p", "x", 1)]
 
 
+def test_a_topic_without_messages(lake, world, spark):
+    it = lake()
+    assert it.go() == hudi.Ingested() and not hudi.exists(it.table)
+    with it.go(run=following) as stream:
+        produce(world, it.topic, change_record(1, 1))
+        wait_until(lambda: stream.counts().upserts == 1, "the first row", timeout=60)
+
+
 def test_a_topic_that_is_not_there(world, spark):
     with pytest.raises(LakeError, match="(?s)there is no topic 'no_such_topic'.*connect.status"):
         hudi.ingest(spark, world, hudi.Topic("no_such_topic"), new_table(world), schema=SCHEMA)

@@ -390,7 +390,7 @@ class CaptureFlow(CaptureSet):
                 self.dead_letter_remedy(world, self._capture_for(world, table)),
             )
             # this also repairs an earlier run that stopped before the registration
-            if not hudi.is_registered(spark, table) and hudi.exists(table):
+            if hudi.exists(table) and not hudi.is_registered(spark, table):
                 hudi.register(spark, table)
             return counts
 
