@@ -36,7 +36,7 @@ from workbench import connect, hudi, stack
 from workbench.base import params
 from workbench.base.params import World
 from workbench.base.paths import state_dir
-from workbench.base.wait import wait_until
+from workbench.base.wait import background, wait_until
 from workbench.hudi.decode import DELETED
 from workbench.hudi.ingesting import PROGRESS_KEY
 from workbench.hudi.loading import bulk_insert_options, deduplicate
@@ -161,8 +161,8 @@ def many_rows(world: World, spark: SparkSession) -> DataFrame:
 def freshness(
     world: World, spark: SparkSession, how: Optional[dict] = None, shown: str = FRESH_SHOWN
 ) -> list[Line]:
-    """Commit in PostgreSQL → visible in a table of 200,000 rows that a stream from the topic keeps
-    up to date."""
+    """Commit in PostgreSQL → visible in a table of 200,000 rows that a continuous ingest of the topic
+    keeps up to date."""
     table = outbox.flow.table(world, **{"name": "fresh", **(FRESH if how is None else how)})
     topic = hudi.Topic(outbox.flow.topic(world))
     rows = many_rows(world, spark)
@@ -178,19 +178,22 @@ def freshness(
         table,
         {**table.options(), **bulk_insert_options(ROWS), PROGRESS_KEY: json.dumps(reached)},
     )
-    stream = hudi.stream(spark, world, topic, table, schema=hudi.reader_schema("cdc_events"))
+    job = hudi.IngestJob(spark, world, topic, table, hudi.reader_schema("cdc_events"))
+
+    def follow(stop: threading.Event) -> None:
+        for due in hudi.wait_for_changes(world, [job], stop):
+            for each in due:
+                each.run(stop.is_set)
+
     ids = postgres.query(world, "SELECT order_id, ship_country FROM cdc_events ORDER BY order_id")
     random, between, waited, stages = Random(SEED), threading.Event(), [], []
-    try:
-        with postgres.connect(world) as source:
-            for n in range(COMMITS + 5):
-                at = int(random.random() * len(ids))
-                between.wait(random.random())  # at no fixed distance from the stream's last batch
-                times = _visible(spark, table, stream, source, *ids.iloc[at], freight=1000 + n)
-                waited.append(times[1] - times[0])
-                stages.append(fresh_stages.stage_seconds(world, table, topic.name, *times))
-    finally:
-        stream.stop()
+    with background(follow) as result, postgres.connect(world) as source:
+        for n in range(COMMITS + 5):
+            at = int(random.random() * len(ids))
+            between.wait(random.random())  # at no fixed distance from the ingest's last batch
+            times = _visible(spark, table, result, source, *ids.iloc[at], freight=1000 + n)
+            waited.append(times[1] - times[0])
+            stages.append(fresh_stages.stage_seconds(world, table, topic.name, *times))
     print(fresh_stages.picture(stages[5:]))
     waited = sorted(waited[5:])  # the first five warm up
     p50, p95 = statistics.median(waited), waited[int(0.95 * len(waited))]
@@ -202,7 +205,7 @@ def freshness(
 
 
 def _visible(
-    spark: Any, table: hudi.Table, stream: Any, source: Any, order: Any, country: str, freight: int
+    spark: Any, table: hudi.Table, ingest: Any, source: Any, order: Any, country: str, freight: int
 ) -> tuple[float, float]:
     """Change one row. Return the time of its commit, and the time from which a query sees it, in
     seconds since 1970.
@@ -215,10 +218,10 @@ def _visible(
     while True:
         seen = seen | wait_until(
             lambda known=seen: _instants(table) - known,
-            "a commit of the stream",
+            "a commit of the ingest",
             timeout=60,
             interval=0.02,
-            failure_reason=stream.failure,
+            failure_reason=lambda: str(ingest.exception()) if ingest.done() else None,
         )
         visible = time.time()
         row = (

@@ -399,7 +399,7 @@ museum.flow.sync(spark, world, cow, mor)""",
             },
         ),
         Break(
-            "stream = hudi.stream(",
+            "with museum.flow.following(",
             TRIGGERS,
             {
                 "u5 is in the real-time view without a call of the ingest": "not yet",

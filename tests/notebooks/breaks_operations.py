@@ -13,14 +13,14 @@ slow_ingest, slow_connector = (part.head(1).assign(to_topic_s=-1.0, to_lake_s=-1
             {
                 **{
                     f"{name}: changes were sampled": "1 changes"
-                    for name in ("every 0.2 s", "ingest every 4 s", "connector every 2 s")
+                    for name in ("no pause", "pause of 4 s", "connector every 2 s")
                 },
                 **{
                     f"{name}: no change is visible before its message": "-1.000"
-                    for name in ("every 0.2 s", "ingest every 4 s", "connector every 2 s")
+                    for name in ("no pause", "pause of 4 s", "connector every 2 s")
                 },
                 "connector every 2 s: to_topic_s is longer": "0.00 s more",
-                "ingest every 4 s: the first change waits for the ingest": "-1.0 s",
+                "pause of 4 s: a change waits for the ingest": "-1.0 s",
             },
         ),
         # the ingest runs, so only the message of `wait_until_captured` is unread, and newer samples move the freshness

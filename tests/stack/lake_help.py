@@ -1,13 +1,16 @@
 """Small topics and tables for the tests of the lake."""
 
+import contextlib
 import json
 import threading
 import uuid
+from types import SimpleNamespace
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import types as T
 from workbench import hudi, stack
+from workbench.base.wait import background
 from workbench.checks import check
 from workbench.topic import topics
 
@@ -71,6 +74,26 @@ def new_table(world, **fields):
 
 def table_content(spark, table):
     return sorted((r.id, r.part, r.text, r["__lsn"]) for r in hudi.read(spark, table).collect())
+
+
+@contextlib.contextmanager
+def following(spark, world, source, table, schema=None):
+    """Ingest what arrives in a thread while the block runs.
+
+    Yields:
+        counts(), the counts so far, and failure(), the error that ended the ingest. The block raises it at its end.
+    """
+    job, counts = hudi.IngestJob(spark, world, source, table, schema), [hudi.Ingested()]
+
+    def ingest(stop):
+        for due in hudi.wait_for_changes(world, [job], stop):
+            counts.extend(each.run(stop.is_set) for each in due)
+
+    with background(ingest) as result:
+        yield SimpleNamespace(
+            counts=lambda: sum(counts[1:], counts[0]),
+            failure=lambda: str(result.exception() or "") if result.done() else "",
+        )
 
 
 def kill_service_during(job, under_way, what, service="spark"):

@@ -11,6 +11,7 @@ from decimal import Decimal
 import avro_help
 import pytest
 import requests
+from lake_help import following
 from workbench import connect, hudi, stack
 from workbench.base.errors import CheckFailed, ConnectorError, StackError
 from workbench.base.registries import AVRO_CONVERTER
@@ -235,9 +236,9 @@ def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, sp
             ):
                 hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
         assert not hudi.exists(it) and hudi.dead_letters(spark, lab, it).count() == 0
-        stream = hudi.stream(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
-        wait_until(stream.failure, "the stream to end", timeout=60)
-        assert "registry does not answer" in stream.failure()
+        with pytest.raises(StackError, match="registry does not answer"):
+            with following(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it) as stream:
+                wait_until(stream.failure, "the ingest to end", timeout=60)
     finally:
         stack.ensure_running(lab, "apicurio")
     done = hudi.ingest(

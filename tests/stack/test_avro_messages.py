@@ -9,7 +9,7 @@ import avro_help
 import pytest
 from avro_bytes import encode_long, encode_string, record_schema, wire_message
 from confluent_kafka import Producer
-from lake_help import new_topic
+from lake_help import following, new_topic
 from workbench import hudi, stack
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
@@ -308,22 +308,22 @@ def test_a_reader_schema_that_is_given_stays(bench, spark):
 def test_a_continuous_ingest_takes_a_new_schema_up(bench):
     old = bench.register(V1)
     bench.send(wire_message(old.glob, v1(1, 1)))
-    stream = bench.go(run=hudi.stream)
-    wait_until(
-        lambda: stream.counts().upserts == 1,
-        "the first batch",
-        timeout=60,
-        failure_reason=stream.failure,
-    )
-    new = bench.register(V2)
-    bench.send(wire_message(new.glob, v2(2, 2, "more")), wire_message(old.glob, v1(3, 3)))
-    wait_until(
-        lambda: stream.counts().messages == 3,
-        "the other two",
-        timeout=60,
-        failure_reason=stream.failure,
-    )
-    assert stream.stop().upserts == 3
+    with bench.go(run=following) as stream:
+        wait_until(
+            lambda: stream.counts().upserts == 1,
+            "the first batch",
+            timeout=60,
+            failure_reason=stream.failure,
+        )
+        new = bench.register(V2)
+        bench.send(wire_message(new.glob, v2(2, 2, "more")), wire_message(old.glob, v1(3, 3)))
+        wait_until(
+            lambda: stream.counts().messages == 3,
+            "the other two",
+            timeout=60,
+            failure_reason=stream.failure,
+        )
+    assert stream.counts().upserts == 3
     assert {i: r.extra for i, r in bench.rows().items()} == {1: None, 2: "more", 3: None}
 
 

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from lake_help import (
     SCHEMA,
     change_record,
+    following,
     new_table,
     new_topic,
     produce,
@@ -18,7 +19,9 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files, paths
 from workbench.base.errors import LakeError
-from workbench.hudi import decode, ingesting, rewriting
+from workbench.base.wait import wait_until
+from workbench.hudi import decode, rewriting
+from workbench.hudi.tables import table_lock
 from workbench.query import readcost
 from workbench.topic import topics
 
@@ -171,12 +174,8 @@ def test_a_replay_that_fails_keeps_the_dead_letters(lake, world, spark):
 def test_a_replay_that_ends_half_way_keeps_the_dead_letters(lake, world, spark):
     it = lake()
     it.go(change_record(1, 1), change_record(2, 1), ("k", "{broken"))
-    job = ingesting.IngestJob(
-        spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True
-    )
-    looks = []
-    job.run(lambda more: looks.append(more) or True)
-    assert looks == [True]
+    job = hudi.IngestJob(spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True)
+    assert job.run(stop=lambda: True).batches == 1
     assert [r["offset"] for r in hudi.dead_letters(spark, world, it.table).collect()] == [2], (
         "not read again yet"
     )
@@ -315,6 +314,14 @@ def test_a_batch_that_fails_stops_the_run_and_the_next_one_does_it_again(lake, w
     assert it.go().upserts == 1 and it.rows() == [(1, "p", "x", 1)]
 
 
+def test_a_topic_without_messages(lake, world, spark):
+    it = lake()
+    assert it.go() == hudi.Ingested() and not hudi.exists(it.table)
+    with it.go(run=following) as stream:
+        produce(world, it.topic, change_record(1, 1))
+        wait_until(lambda: stream.counts().upserts == 1, "the first row", timeout=60)
+
+
 def test_a_topic_that_is_not_there(world, spark):
     with pytest.raises(LakeError, match="(?s)there is no topic 'no_such_topic'.*connect.status"):
         hudi.ingest(spark, world, hudi.Topic("no_such_topic"), new_table(world), schema=SCHEMA)
@@ -330,18 +337,20 @@ def test_large_messages_make_smaller_batches(lake, monkeypatch):
 
 def test_two_ingests_into_one_table(lake, world):
     it = lake()
-    stream = it.go(change_record(1, 1), run=hudi.stream)
-    from workbench.base.wait import wait_until
-
-    wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
-    with pytest.raises(
-        LakeError, match=r"(?s)another ingest into .* is running.*process \d+ holds"
-    ):
-        it.go(change_record(2, 1))
-    with pytest.raises(LakeError, match="another ingest into .* is running"):
-        hudi.drop(None, world, it.table)
-    wait_until(lambda: stream.counts().upserts == 2, "the second batch", timeout=60)
-    stream.stop()
+    with table_lock(world, it.table):  # which an ingest holds until it has nothing new
+        with pytest.raises(
+            LakeError, match=r"(?s)another ingest into .* is running.*process \d+ holds"
+        ):
+            it.go(change_record(1, 1))
+        with pytest.raises(LakeError, match="another ingest into .* is running"):
+            hudi.drop(None, world, it.table)
+    with it.go(run=following) as stream:
+        wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
+        with table_lock(world, it.table):  # one that waits for messages does not hold it
+            pass
+        assert it.go().messages == 0
+        produce(world, it.topic, change_record(2, 1))
+        wait_until(lambda: stream.counts().upserts == 2, "the second batch", timeout=60)
     assert it.go() == hudi.Ingested()
 
 
@@ -395,13 +404,11 @@ def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, s
 
 def test_continuous_stops_between_batches(lake, spark):
     it = lake()
-    stream = it.go(change_record(1, 1), run=hudi.stream)
-    from workbench.base.wait import wait_until
-
-    wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
-    time.sleep(0.5)  # it waits for a message
-    begun = time.monotonic()
-    assert stream.stop().upserts == 1
+    with it.go(change_record(1, 1), run=following) as stream:
+        wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
+        time.sleep(1)  # it waits for a message
+        begun = time.monotonic()
+    assert stream.counts().upserts == 1
     assert time.monotonic() - begun < 0.3
     assert it.go(change_record(2, 1)).messages == 1
     assert [r[0] for r in it.rows()] == [1, 2]
@@ -409,16 +416,13 @@ def test_continuous_stops_between_batches(lake, spark):
 
 def test_a_stream_that_waits_notices_that_the_topic_was_made_anew(lake, world):
     it = lake()
-    stream = it.go(change_record(1, 1), run=hudi.stream)
-    from workbench.base.wait import wait_until
-
-    wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
-    topics.delete(world, it.topic)
-    new_topic(world, it.topic)
-    produce(world, it.topic, change_record(2, 1), change_record(3, 1))
-    wait_until(stream.failure, "the stream to end", timeout=20)
     with pytest.raises(LakeError, match="(was deleted and recreated|there is no topic)"):
-        stream.stop()
+        with it.go(change_record(1, 1), run=following) as stream:
+            wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
+            topics.delete(world, it.topic)
+            new_topic(world, it.topic)
+            produce(world, it.topic, change_record(2, 1), change_record(3, 1))
+            wait_until(stream.failure, "the ingest to end", timeout=20)
     assert [r[0] for r in it.rows()] == [1]
 
 

@@ -71,6 +71,9 @@ def test_it_listens_on_loopback_and_wants_the_key(lake, tmp_path):
     assert files.read_text("s3a://lake/a b/c=ä+*~.txt") == "text" and list(
         files.list_files("s3a://lake/a b")
     )
+    files.move("s3a://lake/a b", "s3a://lake/moved")
+    assert {*files.list_files("s3a://lake/moved")} == {"c=ä+*~.txt"}
+    assert not files.list_files("s3a://lake/a b")
     key = secrets.read()[services.S3_KEY]
     for kept in (secrets.secrets_dir() / services.S3_KEY, secrets.s3_credentials_file()):
         assert key in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600

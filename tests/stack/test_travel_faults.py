@@ -13,6 +13,7 @@ from lake_help import (
     INLINE_COMPACTION,
     SCHEMA,
     change_record,
+    following,
     kill_service_during,
     new_table,
     new_topic,
@@ -382,17 +383,18 @@ def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark, monkeypa
     monkeypatch.setattr(ingesting, "write_batch", noting)
     count = 300
     it.go("loaded", *[change_record(n, 1, "one") for n in range(count)])
-    stream = hudi.stream(session(world), world, hudi.Topic(it.topic), it.table, schema=SCHEMA)
-    for lsn in range(2, 6):
-        produce(world, it.topic, *[change_record(n, lsn, str(lsn), op="u") for n in range(count)])
-        hudi.compact(session(world), it.table)
-    wait_until(
-        lambda: stream.counts().messages == 4 * count,
-        "the ingest",
-        failure_reason=stream.failure,
-        timeout=120,
-    )
-    stream.stop()
+    source = hudi.Topic(it.topic)
+    with following(session(world), world, source, it.table, SCHEMA) as stream:
+        for lsn in range(2, 6):
+            changed = [change_record(n, lsn, str(lsn), op="u") for n in range(count)]
+            produce(world, it.topic, *changed)
+            hudi.compact(session(world), it.table)
+        wait_until(
+            lambda: stream.counts().messages == 4 * count,
+            "the ingest",
+            failure_reason=stream.failure,
+            timeout=120,
+        )
     assert held[0] == "" and set(held[1:]) == {str(os.getpid())}, (
         "a plan must wait for every commit but the first"
     )

@@ -1,14 +1,14 @@
 """Which landed files are new, and how often their lists are opened to know it; which messages of a
 topic a batch has."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import types as T
 from workbench import hudi
-from workbench.base import files
+from workbench.base import files, paths
 from workbench.base.errors import LakeError
+from workbench.base.state import State
 from workbench.hudi import changes
 
 
@@ -32,14 +32,19 @@ def landing(tmp_path, monkeypatch):
     )
     (tmp_path / "landing" / "topic").mkdir(parents=True)
 
-    def reader():
+    def reader(max_records=1):
         source = hudi.Landed("topic", format="avro")
-        return changes.create_reader(None, SimpleNamespace(lake=lake), source, table, 1)
+        return changes.create_reader(None, SimpleNamespace(lake=lake), source, table, max_records)
 
-    def land(number):
-        (tmp_path / "landing" / "topic" / f"topic+0+{number:010d}.avro").write_text("x")
+    def land(number, kilobytes=0):
+        folder = paths.local_path(lake.landing) / "topic"
+        (folder / f"topic+0+{number:010d}.avro").write_text("x" * (1024 * kilobytes or 1))
 
-    return SimpleNamespace(reader=reader, land=land, opened=opened, written=written)
+    def move():
+        (tmp_path / "landing").rename(tmp_path / "moved")
+        lake.landing = f"file:{tmp_path}/moved"
+
+    return SimpleNamespace(reader=reader, land=land, move=move, opened=opened, written=written)
 
 
 @pytest.mark.parametrize("anew", [True, False])
@@ -51,15 +56,15 @@ def test_a_batch_writes_its_own_list_only_and_opens_each_other_once(landing, ane
         landing.land(number)
         reader = landing.reader() if anew else reader
         landing.opened.clear()
-        batch = reader.next(mine, number)
+        batch = reader.next({**mine, "since": 0}, number)
         assert [f[-9:-5] for f in batch.rows] == [f"{number:04d}"]
         assert len(landing.opened) == len(set(landing.opened)) == (number if anew else 0)
         mine = batch.progress
-    assert reader.next(mine, 130) is None
+    assert reader.next({**mine, "since": 0}, 130) is None
     assert len(landing.written) == 130 and len(set(landing.written)) == 1, "not more and more"
     reader = landing.reader()
     assert (
-        reader.next({}, 130).rows and reader.next({"first": 130}, 131).rows
+        reader.next({}, 130).rows and reader.next({"since": 130}, 131).rows
     )  # a replay reads everything again
 
 
@@ -70,7 +75,26 @@ def test_a_list_that_is_gone_is_not_taken_for_an_empty_one(landing):
         LakeError,
         match="(?s)files that were read .* does not exist.*landed-topic/00000000.json.*replay=True",
     ):
-        landing.reader().next({"first": 0, "topic_id": None}, 1)
+        landing.reader().next({"since": 0, "topic_id": None}, 1)
+
+
+def test_the_files_of_a_lake_that_was_moved_are_not_read_again(landing, tmp_path):
+    landing.land(1)
+    progress = {**landing.reader().next({}, 0).progress, "since": 0}
+    landing.move()
+    landing.land(2)
+    assert [f[-9:] for f in landing.reader().next(progress, 1).rows] == ["0002.avro"]
+
+
+def test_a_batch_of_landed_files_has_about_as_many_messages_as_one_of_a_topic(landing):
+    """A file counts as one message for each kilobyte, so large files make more commits; one is a batch at least."""
+    for number, kilobytes in enumerate((0, 3, 2, 9, 1)):
+        landing.land(number, kilobytes)
+    reader, progress, batches = landing.reader(5), {}, []
+    while batch := reader.next({**progress, "since": 0}, len(batches)):
+        batches.append([int(f[-6]) for f in batch.rows])
+        progress = batch.progress
+    assert batches == [[0, 1], [2], [3], [4]]
 
 
 # --- a topic
@@ -89,13 +113,11 @@ class Message:
 def topic(monkeypatch):
     """A reader of a topic of two partitions; its batches are lists of (partition, offset)."""
     known = SimpleNamespace(watermarks={0: (5, 9), 1: (0, 3)}, id="one", consumed=[], consumers=[])
+    known.world = SimpleNamespace(state=State())
 
     def open_consumer(world):
-        known.consumers.append(SimpleNamespace(is_open=True))
-        known.consumers[-1].close = lambda one=known.consumers[-1]: setattr(one, "is_open", False)
+        known.consumers.append(SimpleNamespace())
         return known.consumers[-1]
-
-    known.open_consumer = open_consumer
 
     def consume(world, name, start, stop, consumer):
         known.consumed.append((start, stop))
@@ -107,7 +129,7 @@ def topic(monkeypatch):
     monkeypatch.setattr(changes.topics, "topic_id", lambda *_: known.id)
     monkeypatch.setattr(changes.topics, "settings", lambda *_: {})
     monkeypatch.setattr(changes.topics, "consume", consume)
-    monkeypatch.setattr(changes.topics, "open_consumer", known.open_consumer)
+    monkeypatch.setattr(changes.topics, "open_consumer", open_consumer)
     monkeypatch.setattr(
         changes._TopicReader, "_decode_in_memory", lambda self, messages: (messages, None)
     )
@@ -116,7 +138,7 @@ def topic(monkeypatch):
 
     def reader(max_records):
         return changes.create_reader(
-            spark, None, hudi.Topic("topic"), table, max_records, T.StructType()
+            spark, known.world, hudi.Topic("topic"), table, max_records, T.StructType()
         )
 
     known.reader = reader
@@ -155,23 +177,23 @@ def test_large_messages_make_a_smaller_batch(topic, monkeypatch):
     assert batch.rows == [(0, 5), (0, 6)] and batch.progress["offsets"] == {"0": 7, "1": 0}
 
 
-def test_a_reader_has_one_consumer_until_it_is_closed(topic):
-    reader = topic.reader(3)
-    reader.close()
-    assert reader.next({}, 0) and reader.next({"offsets": {"0": 9, "1": 3}}, 1) is None
-    assert len(topic.consumers) == 1 and topic.consumers[0].is_open
-    reader.close()
-    assert not topic.consumers[0].is_open
-    assert reader.next({}, 0) and len(topic.consumers) == 2
+def test_readers_use_a_consumer_again_unless_another_thread_has_it_or_it_failed(topic):
+    assert topic.reader(3).next({}, 0)
+    assert topic.reader(3).next({"offsets": {"0": 9, "1": 3}}, 1) is None
+    assert len(topic.consumers) == 1
+    with changes.borrow_consumer(topic.world) as first:
+        assert topic.reader(3).next({}, 0) and first is topic.consumers[0]
+    assert len(topic.consumers) == 2
+    for _ in range(2):
+        with pytest.raises(LakeError, match="expired"):
+            topic.reader(3).next({"offsets": {"0": 4}}, 1)
+    assert topic.reader(3).next({}, 0) and len(topic.consumers) == 3
 
 
-def test_a_reader_waits_at_the_end_of_the_topic(topic, monkeypatch):
-    waits = []
-    monkeypatch.setattr(changes.topics, "wait_for_message", lambda *args: waits.append(args))
-    reader, stop = topic.reader(9), threading.Event()
+def test_a_reader_knows_the_end_that_it_has_read(topic):
+    reader = topic.reader(9)
     assert reader.next({"offsets": {"0": 9, "1": 3}}, 1) is None
-    reader.wait(stop)
-    assert waits == [(topic.consumers[0], "topic", {0: 9, 1: 3}, stop, changes.MAX_WAIT_S)]
+    assert reader.end_offsets == {0: 9, 1: 3}
 
 
 def test_types_of_a_source():

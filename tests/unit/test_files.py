@@ -27,3 +27,10 @@ def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):
     files.write_text(address, "new")
     assert files.read_text(address) == "new"
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["labels.json"]
+
+
+def test_a_moved_folder_replaces_its_target(tmp_path):
+    for name in ("source/a/1", "source/2", "target/3"):
+        files.write_text(f"file:{tmp_path}/{name}", name)
+    files.move(f"file:{tmp_path}/source", f"file:{tmp_path}/target")
+    assert {*files.list_files(f"file:{tmp_path}")} == {"target/a/1", "target/2"}

@@ -4,6 +4,7 @@ table."""
 import contextlib
 import dataclasses
 import json
+import threading
 from types import SimpleNamespace
 
 import pyarrow
@@ -16,6 +17,7 @@ from workbench.base.errors import LakeError
 from workbench.hudi import changes, ddl, decode, evolution, ingesting, loading, timeline
 from workbench.hudi.tables import dead_letters_path, key_options, table_lock, table_state_dir
 from workbench.spark import settings
+from workbench.topic import dlq
 
 
 def table(**fields):
@@ -375,13 +377,16 @@ def job(world, tmp_path, monkeypatch):
     reader = SimpleNamespace(
         next=lambda progress, batch_id: dict(enumerate(batches)).get(batch_id),
         schemas=(rows, rows),
-        close=lambda: None,
     )
 
     def write_batch(spark, rows, table, dead_letters, *, options, **_):
+        files.write_text(f"{dead_letters}/part-0.json", dead_letters[-1])
+        if killed_before_commit:
+            killed_before_commit.clear()
+            raise KeyboardInterrupt
         name = f"{table.base}/.hoodie/2026010112000000{dead_letters[-1]}.commit"
         files.write_text(name, json.dumps({"extraMetadata": options}))
-        return {"upserts": 2}
+        return {"upserts": 1, "dead_letters": 1}
 
     for name in ("translate_errors", "java_stacktraces"):
         monkeypatch.setattr(ingesting, name, lambda *_: contextlib.nullcontext())
@@ -389,14 +394,19 @@ def job(world, tmp_path, monkeypatch):
     monkeypatch.setattr(changes, "create_reader", lambda *_: reader)
     it = table(base=f"file:{tmp_path}/tables/t", database="lake")
     source = changes.Topic("t")
-    return lambda: ingesting.IngestJob(None, world, source, it)
+    killed_before_commit = []
+
+    def create(killed=False):
+        killed_before_commit.extend([killed] * killed)
+        return ingesting.IngestJob(None, world, source, it)
+
+    return create
 
 
 def test_an_ingest_logs_one_line_for_each_batch(job, caplog, capsys):
     with caplog.at_level("INFO", logger="workbench.hudi"):
-        it = job()
-        it.run(lambda had_batch: not had_batch)
-    assert (it.ingested.messages, it.ingested.batches) == (4, 2)
+        done = job().run()
+    assert (done.messages, done.batches) == (4, 2)
     lines = [record.getMessage().rpartition(",")[0] for record in caplog.records]
     assert lines == [
         "lake.t: 2 records, instant 20260101120000000",
@@ -408,9 +418,7 @@ def test_an_ingest_logs_one_line_for_each_batch(job, caplog, capsys):
 def test_the_next_ingest_continues_after_the_last_batch(job):
     it = job()
     assert ingesting.next_offsets(it.table, "t") == {}
-    it.run(lambda had_batch: True)
-    it = job()
-    it.run(lambda had_batch: not had_batch)
+    assert it.run(lambda: True).batches == it.run().batches == 1
     assert ingesting.next_offsets(it.table, "t") == {0: 5}
     assert ingesting.next_offsets(it.table, "other") == {}
     progress = ingesting.read_progress(ingesting.last_ingest_commit(it.table))
@@ -423,7 +431,81 @@ def test_the_next_ingest_continues_after_the_last_batch(job):
             "fields": {"id": "bigint", "__lsn": "bigint"},
         }
     }
-    assert it.ingested.batches == 1
+
+
+def shown_dead_letters(world, it):
+    """The texts of the dead letters that Spark and `dlq` see."""
+    uri = dead_letters_path(world, it.table)
+    return sorted(files.read_text(f"{uri}/{path}") for path in dlq._list_files(uri))
+
+
+def test_dead_letters_are_shown_with_their_commit_only(world, job):
+    with pytest.raises(KeyboardInterrupt):
+        job(killed=True).run()
+    it = job()
+    assert len(files.list_files(dead_letters_path(world, it.table))) == 1
+    assert shown_dead_letters(world, it) == []
+    it.run(lambda: True)
+    assert shown_dead_letters(world, it) == ["0"]
+    with pytest.raises(KeyboardInterrupt):
+        job(killed=True).run()
+    assert shown_dead_letters(world, it) == ["0"]
+    job().run()
+    assert shown_dead_letters(world, it) == ["0", "1"]
+
+
+def test_dead_letters_of_a_commit_after_which_the_process_was_killed_are_not_lost(
+    world, job, monkeypatch
+):
+    def kill(progress):
+        raise KeyboardInterrupt
+
+    it = job()
+    monkeypatch.setattr(it, "_find_commit", kill)
+    with pytest.raises(KeyboardInterrupt):
+        it.run()
+    assert ingesting.next_offsets(it.table, "t") == {0: 3} and shown_dead_letters(world, it) == []
+    assert job().run().batches == 1
+    assert shown_dead_letters(world, it) == ["0", "1"]
+
+
+def test_dead_letters_of_a_commit_that_was_restored_go(world, job, tmp_path):
+    it = job()
+    it.run()
+    (tmp_path / "tables" / "t" / ".hoodie" / "20260101120000001.commit").unlink()
+    job(killed=True)
+    with pytest.raises(KeyboardInterrupt):
+        it.run()
+    assert shown_dead_letters(world, it) == ["0"]
+
+
+def test_an_ingest_goes_on_when_its_topic_has_a_message(world, monkeypatch):
+    """Two tables of one topic wait for the one that has read less; landed files for the next check."""
+    waits, stop, now = [], threading.Event(), [0.0]
+    jobs = [
+        SimpleNamespace(source=source, reader=SimpleNamespace(end_offsets=ends))
+        for source, ends in (
+            (changes.Topic("a"), {0: 5, 1: 7}),
+            (changes.Topic("a"), {0: 6, 1: 2}),
+            (changes.Topic("b"), {0: 1}),
+            (changes.Landed("c"), {}),
+        )
+    ]
+    results = [{"a"}, set(), {"b"}, set()]
+
+    def wait_for_message(consumer, start, event, timeout):
+        waits.append(start)
+        now[0] += 4
+        return results.pop(0)
+
+    monkeypatch.setattr(changes, "borrow_consumer", contextlib.nullcontext)
+    monkeypatch.setattr(ingesting.topics, "wait_for_message", wait_for_message)
+    monkeypatch.setattr(ingesting.time, "monotonic", lambda: now[0])
+    rounds = ingesting.wait_for_changes(world, jobs, stop)
+    assert [next(rounds) for _ in range(5)] == [jobs, jobs[:2], [], jobs, []]
+    assert waits == [{("a", 0): 5, ("a", 1): 2, ("b", 0): 1}] * 4
+    stop.set()
+    assert next(rounds, None) is None
 
 
 def test_reads_and_writes_have_the_same_buffer():

@@ -584,13 +584,12 @@ def sync_table(monkeypatch, tmp_path):
         monkeypatch.setattr(flows.landing, "run", lambda *_: calls.append("landed"))
         monkeypatch.setattr(flows.hudi, "is_registered", lambda *_: True)
 
-        def ingest(spark, world, source, table, stop):
-            calls.append(source.id)
-            write_dead_letters(hudi.dead_letters_path(world, table), new)
+        def run(job, stop):
+            calls.append(job.source.id)
+            write_dead_letters(hudi.dead_letters_path(world, job.table), new)
             return hudi.Ingested(dead_letters=new)
 
-        monkeypatch.setattr(flows.hudi, "ingest", ingest)
-        museum.flow.sync(None, world, table, *more, **options)
+        monkeypatch.setattr(flows.hudi.IngestJob, "run", run)
         return calls
 
     return sync

@@ -107,6 +107,18 @@ def remove(uri: str) -> None:
             filesystem.delete_dir(path)
 
 
+def move(uri: str, target: str) -> None:
+    """Move a folder. The target is replaced; after an interruption the folder is still complete."""
+    from pyarrow import fs
+
+    remove(target)
+    filesystem, path = open_filesystem(uri)
+    _, target_path = open_filesystem(target)
+    filesystem.create_dir(target_path)
+    fs.copy_files(path, target_path, filesystem, filesystem)
+    remove(uri)
+
+
 def write_text(uri: str, text: str) -> None:
     """Write a small file atomically; its folder is created if it does not exist."""
     write_bytes(*open_filesystem(uri), text.encode("utf-8"))

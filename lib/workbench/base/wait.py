@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Callable, Iterator, Optional, Sequence, TextIO, TypeVar
@@ -135,6 +136,26 @@ def stop_on_signal(*, raise_interrupt: bool = False) -> Iterator[threading.Event
     finally:
         for number, handler in original.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def background(work: Callable[[threading.Event], T]) -> Iterator["Future[T]"]:
+    """Run a function in a thread while the block runs, and raise its error at the end of the block.
+
+    Args:
+        work: the function; its event is set at the end of the block.
+
+    Yields:
+        Its result.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(work, stop)
+        try:
+            yield result
+        finally:
+            stop.set()
+            result.result()  # its error is the cause of a timeout in the block
 
 
 @contextlib.contextmanager

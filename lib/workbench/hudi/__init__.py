@@ -4,7 +4,7 @@ from .catalog import call_procedure, compact
 from .changes import Landed, Topic
 from .ddl import is_registered, register
 from .decode import reader_schema
-from .ingesting import Ingested, Stream, ingest, next_offsets, stream
+from .ingesting import Ingested, IngestJob, ingest, next_offsets, wait_for_changes
 from .labeling import label, labels
 from .lifecycle import dead_letters, drop, publish_dead_letters
 from .reading import as_of, between, read, read_arrow, read_independent, read_with_all_engines

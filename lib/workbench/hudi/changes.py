@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, NamedTuple, Optional, TypedDict
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, TypedDict
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -48,8 +48,8 @@ REPLAY_HINT = (
 # A batch up to this size is consumed in this process: Spark's Kafka reader takes half a second to start.
 SMALL_BATCH_MESSAGES, SMALL_BATCH_BYTES = 2_000, 16 << 20
 
-POLL_INTERVAL_S = 0.2  # interval at which a stream lists landed files
-MAX_WAIT_S = 1.0  # longest wait of a stream for a message, before it checks the topic again
+# A landed file is not read before its batch, so it counts as one message for each of so many bytes.
+BYTES_PER_LANDED_MESSAGE = 1 << 10
 
 
 class SourceProgress(TypedDict, total=False):
@@ -57,11 +57,12 @@ class SourceProgress(TypedDict, total=False):
 
     Attributes:
         batch: number of the last batch; -1 if it is unknown.
-        since: number of the first batch after the last replay.
+        since: number of the first batch after the last replay. Dead letters and lists of landed files
+            of earlier ones are obsolete.
         fields: {name: type}, the source's schema at the last batch.
         topic_id: Kafka's id of the topic.
-        offsets: Topic only: {partition: next offset to read}.
-        first: Landed only: number of the first batch whose list of read files is valid.
+        offsets: Topic only: {partition: next offset to read}. Landed files have none: those of one
+            partition are in several folders, and appear in any order.
     """
 
     batch: int
@@ -69,7 +70,6 @@ class SourceProgress(TypedDict, total=False):
     fields: dict[str, str]
     topic_id: Optional[str]
     offsets: dict[str, int]
-    first: int
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def create_reader(
         world: the world.
         source: a Topic or Landed.
         table: the target table of the ingest.
-        max_records: maximum number of messages, or of landed files, in a batch.
+        max_records: maximum number of messages in a batch; of landed files an estimate.
         schema: reader schema; by default that of the registry (Avro) or of the table (JSON).
 
     Raises:
@@ -197,6 +197,8 @@ class _Reader:
     schema: Optional[T.StructType]
 
     def __post_init__(self) -> None:
+        # {partition: offset of the next message} of a topic, after `next` returned None
+        self.end_offsets: dict[int, int] = {}
         self.resolver: Optional[decode_avro.SchemaResolver] = None
         source, is_avro = self.source, self.source.format == "avro"
         if is_avro or source.types != PUBLISHED:
@@ -218,13 +220,6 @@ class _Reader:
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
         """Read the next batch of changes after `progress`; None if nothing is new."""
         raise NotImplementedError
-
-    def wait(self, stop: threading.Event) -> None:
-        """Wait until something may be new, after `next` returned None; or until `stop` is set."""
-        stop.wait(POLL_INTERVAL_S)
-
-    def close(self) -> None:
-        """Close the connections to the source; the next call of `next` opens new ones."""
 
     @property
     def schemas(self) -> tuple[T.StructType, T.StructType]:
@@ -266,34 +261,39 @@ def _source_columns(table: Table) -> Optional[T.StructType]:
     return columns and T.StructType([f for f in columns if f.name not in DERIVED_COLUMNS])
 
 
+@contextlib.contextmanager
+def borrow_consumer(world: World) -> Iterator[Consumer]:
+    """Yield a consumer that no other thread uses now. A new one takes 50 ms to connect, so it is used again.
+
+    Args:
+        world: the world, whose state keeps the consumer; not after an error.
+    """
+    idle: deque[Consumer] = world.state.get("idle consumers", deque)
+    try:
+        consumer = idle.pop()
+    except IndexError:
+        consumer = topics.open_consumer(world)
+    yield consumer
+    idle.append(consumer)
+
+
 class _TopicReader(_Reader):
     """Reads a topic by offsets."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._admin = AdminClient(topics.settings(self.world))
-        self._consumer: Optional[Consumer] = None
-        self._end: dict[int, int] = {}  # offsets of the messages to wait for
-
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
         """Read the messages from the committed offsets on; None if there are none."""
-        topic = self.source.name
-        watermarks = topics.watermark_offsets(self.world, topic, self._open_consumer())
-        topic_id = topics.topic_id(self.world, topic, self._admin)
-        self._require_topic_id(
-            progress,
-            topic_id,
-            "the topic was deleted and recreated: the committed offsets belong to the old topic",
-            topic,
-        )
-        start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
-        if start == stop:
-            self._end = start
-            return None
-        in_memory = sum(stop.values()) - sum(start.values()) <= SMALL_BATCH_MESSAGES
-        explain = None
+        topic, explain = self.source.name, None
+        with borrow_consumer(self.world) as consumer:
+            watermarks = topics.watermark_offsets(self.world, topic, consumer)
+            topic_id = self._read_topic_id(progress)
+            start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
+            if start == stop:
+                self.end_offsets = start
+                return None
+            in_memory = sum(stop.values()) - sum(start.values()) <= SMALL_BATCH_MESSAGES
+            if in_memory:
+                rows, stop = self._fetch(start, stop, consumer)
         if in_memory:
-            rows, stop = self._fetch(start, stop)
             messages = self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS)
             decoded, explain = self._decode_in_memory(messages)
         else:
@@ -301,23 +301,19 @@ class _TopicReader(_Reader):
         offsets = {str(partition): offset for partition, offset in stop.items()}
         return Batch(decoded, {"offsets": offsets, "topic_id": topic_id}, in_memory, explain)
 
-    def wait(self, stop: threading.Event) -> None:
-        """Wait for a message. Not for long: only `next` notices that the topic was recreated."""
-        topics.wait_for_message(
-            self._open_consumer(), self.source.name, self._end, stop, MAX_WAIT_S
+    def _read_topic_id(self, progress: SourceProgress) -> str:
+        """Return Kafka's id of the topic; raise LakeError if the last commit has another one."""
+        admin = self.world.state.get(
+            "admin client of ingests", lambda: AdminClient(topics.settings(self.world))
         )
-
-    def _open_consumer(self) -> Consumer:
-        """Return the consumer that all requests share: to open one takes longer than a request."""
-        if self._consumer is None:
-            self._consumer = topics.open_consumer(self.world)
-        return self._consumer
-
-    def close(self) -> None:
-        """Close the consumer."""
-        if self._consumer:
-            self._consumer.close()
-        self._consumer = None
+        topic_id = topics.topic_id(self.world, self.source.name, admin)
+        self._require_topic_id(
+            progress,
+            topic_id,
+            "the topic was deleted and recreated: the committed offsets belong to the old topic",
+            self.source.name,
+        )
+        return topic_id
 
     def _plan_offsets(
         self, committed: dict[str, int], watermarks: dict[int, tuple[int, int]]
@@ -345,7 +341,7 @@ class _TopicReader(_Reader):
         return start, stop
 
     def _fetch(
-        self, start: dict[int, int], stop: dict[int, int]
+        self, start: dict[int, int], stop: dict[int, int], consumer: Consumer
     ) -> tuple[list[tuple[Any, ...]], dict[int, int]]:
         """Consume the messages from `start` to `stop` (exclusive), or until SMALL_BATCH_BYTES.
 
@@ -355,7 +351,7 @@ class _TopicReader(_Reader):
         rows: list[tuple[Any, ...]] = []
         size, offsets = 0, dict(start)
         with contextlib.closing(
-            topics.consume(self.world, self.source.name, start, stop, self._consumer)
+            topics.consume(self.world, self.source.name, start, stop, consumer)
         ) as messages:
             for m in messages:
                 rows.append((m.key(), m.value(), self.source.name, m.partition(), m.offset(), None))
@@ -422,7 +418,8 @@ class _LandedReader(_Reader):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.folder = join_uri(self.world.lake.landing, self.source.name.rstrip("/"))
+        self.name = self.source.name.rstrip("/")
+        self.folder = join_uri(self.world.lake.landing, self.name)
         # cache, {batch id: paths of its files}; a committed list does not change
         self.file_lists: dict[int, list[str]] = {}
 
@@ -437,26 +434,34 @@ class _LandedReader(_Reader):
             "the landed files are of another topic than those read so far, with the same name",
             self.folder,
         )
-        # The list of all read files can be long. So each batch writes a list of its own files, and the
-        # commit has the number of the first batch whose list is valid.
-        first = progress.get("first", batch_id)
-        read_paths = {path for n in range(first, batch_id) for path in self._committed_list(n)}
+        # The list of all read files can be long, so each batch writes a list of its own files.
+        earlier = range(progress.get("since", batch_id), batch_id)
+        read_paths = {path for n in earlier for path in self._committed_list(n)}
         unread = {
             path: info
             for path, info in files.list_files(self.folder).items()
-            if not is_hidden(path) and info.path not in read_paths
+            if not is_hidden(path) and f"{self.name}/{path}" not in read_paths
         }
-        paths = sorted(unread, key=lambda path: reading_order(path, unread[path].mtime_ns))
-        paths = paths[: self.max_records]
+        paths = self._plan_files(unread)
         if not paths:
             return None
         uris = [f"{self.folder}/{path}" for path in paths]
         _check_format(self.source, uris)
         # a repeated batch replaces the list of the attempt that was not committed
-        self.file_lists[batch_id] = [unread[path].path for path in paths]
+        self.file_lists[batch_id] = [f"{self.name}/{path}" for path in paths]
         list_path = _list_path(self.world, self.table, self.source.id, batch_id)
         files.write_text(list_path, json.dumps(self.file_lists[batch_id]))
-        return Batch(self._decode(uris), {"first": first, "topic_id": topic_id})
+        return Batch(self._decode(uris), {"topic_id": topic_id})
+
+    def _plan_files(self, unread: dict[str, Any]) -> list[str]:
+        """Return the files of the next batch in reading order: about `max_records` messages."""
+        paths = sorted(unread, key=lambda path: reading_order(path, unread[path].mtime_ns))
+        remaining = self.max_records
+        for number, path in enumerate(paths):
+            remaining -= max(1, unread[path].size // BYTES_PER_LANDED_MESSAGE)
+            if remaining < 0 and number > 0:
+                return paths[:number]
+        return paths
 
     def _committed_list(self, batch_id: int) -> list[str]:
         if batch_id not in self.file_lists:
@@ -496,7 +501,7 @@ def _check_format(source: Landed, uris: list[str]) -> None:
 
 
 def landed_file_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:
-    """Return the paths of the landed files of a batch; None if the list does not exist.
+    """Return the landed files of a batch, below the landing; None if the list does not exist.
 
     Args:
         world: the world.

@@ -18,9 +18,8 @@ import json
 import logging
 import threading
 import time
-from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
-from typing import Callable, Optional
+from dataclasses import dataclass
+from typing import Callable, Iterator, Optional, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
@@ -28,6 +27,7 @@ from pyspark.sql import types as T
 from ..base import LakeError, World, files
 from ..spark import innermost_cause, is_session_lost, java_stacktraces, translate_errors
 from ..spark.batch import Counts
+from ..topic import topics
 from . import changes, ddl, evolution
 from .changes import SourceProgress
 from .loading import write_batch
@@ -58,6 +58,10 @@ from .timeline import (
 logger = logging.getLogger(__name__)
 
 UNKNOWN_PROGRESS = "*"  # source id in a progress: the sources of earlier commits are unknown
+MAX_WAIT_S = 1.0  # longest wait for a message of a topic
+# Interval at which sources are read without a message: landed files (S3 bills the requests), topics that
+# were recreated or have new partitions.
+CHECK_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,7 +110,8 @@ def ingest(
             type.
         replay: read the source from its beginning again (rows change only if the ordering field says
             so).
-        batch: greatest number of messages, or of landed files, in one commit.
+        batch: greatest number of messages in one commit. Those of landed files are estimated by the
+            size of the files (see changes.BYTES_PER_LANDED_MESSAGE).
         stop: called after each batch; if it returns true, the ingest ends, and the next run continues.
 
     Raises:
@@ -117,86 +122,47 @@ def ingest(
         StackError: the registry does not answer, or the connection to Spark or Kafka is lost.
             Nothing of the batch is visible then, or all of it; the next run continues after that.
     """
-    job = IngestJob(spark, world, source, table, schema, batch, replay)
-    job.run(lambda had_batch: not had_batch or stop())
-    return job.ingested
+    return IngestJob(spark, world, source, table, schema, batch, replay).run(stop)
 
 
-def stream(
-    spark: SparkSession,
-    world: World,
-    source: changes.Source,
-    table: Table,
-    *,
-    schema: Optional[T.StructType] = None,
-) -> Stream:
-    """Ingest the changes of a source into a table, and later ones, until `stop()` of the result.
+def wait_for_changes(
+    world: World, jobs: Sequence[IngestJob], stop: threading.Event
+) -> Iterator[list[IngestJob]]:
+    """Yield the ingests that may have something new, until `stop` is set: a continuous ingest runs these.
+
+    First all of them; then one as soon as its topic has a message, all every CHECK_INTERVAL_S, and
+    none after MAX_WAIT_S. One consumer waits for all topics. Nothing is locked during the wait.
 
     Args:
-        spark: the session.
         world: the world.
-        source: as for `ingest`.
-        table: the table.
-        schema: as for `ingest`.
+        jobs: the ingests. The caller runs those that are yielded.
+        stop: ends the wait.
     """
-    return Stream(IngestJob(spark, world, source, table, schema))
-
-
-class Stream:
-    """A continuous ingest in a thread of this process; `stop()` ends it between two batches."""
-
-    def __init__(self, job: IngestJob):
-        """Start the thread."""
-        self._job = job
-        self._stop = threading.Event()
-        self._result: Future[None] = Future()
-        threading.Thread(target=self._run, name=f"ingest {job.table.name}", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._job.run(self._is_done)
-            self._result.set_result(None)
-        except Exception as e:  # noqa: BLE001 - raised again by stop(), see failure() too
-            self._result.set_exception(e)
-
-    def _is_done(self, had_batch: bool) -> bool:
-        if not had_batch:
-            self._job.wait(self._stop)
-        return self._stop.is_set()
-
-    def counts(self) -> Ingested:
-        """Return the counts until now."""
-        return self._job.ingested
-
-    def failure(self) -> Optional[str]:
-        """Return the error that ended the ingest, or None."""
-        error = self._result.exception() if self._result.done() else None
-        return str(error) if error else None
-
-    def stop(self, timeout: float = 120) -> Ingested:
-        """End the ingest after the current batch.
-
-        Args:
-            timeout: seconds to wait for the batch.
-
-        Raises:
-            LakeError: a batch failed, or the current one does not end.
-        """
-        self._stop.set()
-        wait([self._result], timeout)
-        if not self._result.done():
-            raise LakeError(
-                f"a batch did not end in {timeout:g} s",
-                location=self._job.location,
-                hint="stop it again",
-            )
-        self._result.result()
-        return self._job.ingested
+    with changes.borrow_consumer(world) as consumer:
+        checked_at = time.monotonic()
+        yield [*jobs]
+        while not stop.is_set():
+            ends = [
+                ((job.source.name, partition), offset)
+                for job in jobs
+                for partition, offset in job.reader.end_offsets.items()
+            ]
+            # of several tables of a topic, the one that has read least
+            start = dict(sorted(ends, reverse=True))
+            arrived = topics.wait_for_message(consumer, start, stop, MAX_WAIT_S)
+            if time.monotonic() > checked_at + CHECK_INTERVAL_S:
+                checked_at = time.monotonic()
+                yield [*jobs]
+            else:
+                yield [job for job in jobs if job.source.name in arrived]
 
 
 @dataclass
 class IngestJob:
-    """An ingest of one source into one table; the fields are the arguments of `ingest`."""
+    """An ingest of one source into one table, which may run again and again.
+
+    The fields are the arguments of `ingest`.
+    """
 
     spark: SparkSession
     world: World
@@ -205,53 +171,56 @@ class IngestJob:
     schema: Optional[T.StructType] = None
     batch: int = 200_000
     replay: bool = False
-    ingested: Ingested = field(default_factory=Ingested)
 
     def __post_init__(self) -> None:
         """Create the reader of the source."""
-        check_type(self.table)
-        self._reader = changes.create_reader(
+        self.reader = changes.create_reader(
             self.spark, self.world, self.source, self.table, self.batch, self.schema
         )
         self._dead_letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
-        self._cleaned_up = self._rewrite_finished = False
+        self._is_recovered = False
 
     @property
     def location(self) -> str:
         """The source and the table, for error messages."""
         return f"{self.source} into {self.table.database}.{self.table.name} ({self.table.base})"
 
-    def run(self, is_done: Callable[[bool], bool]) -> None:
-        """Ingest batch by batch.
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Ingested:
+        """Ingest batch by batch until nothing is new, or `stop` returns true after a batch.
 
-        Args:
-            is_done: called after each batch with whether there was one; if it returns true, the
-                ingest ends.
+        Returns:
+            The counts of this run.
+
+        Raises:
+            WorkbenchError: as for `ingest`.
         """
+        ingested = Ingested()
         with table_lock(self.world, self.table), java_stacktraces(self.spark):
-            with contextlib.closing(self._reader):
-                while not is_done(self._ingest_batch()):
-                    pass
+            check_type(self.table)
+            self._is_recovered = False
+            while (batch := self._ingest_batch()) is not None:
+                ingested += batch
+                if stop():
+                    break
         check_version(self.table)
+        return ingested
 
-    def wait(self, stop: threading.Event) -> None:
-        """Wait until the source may have something new, or until `stop` is set."""
-        self._reader.wait(stop)
-
-    def _ingest_batch(self) -> bool:
-        """Ingest the next batch; return False if nothing is new.
+    def _ingest_batch(self) -> Optional[Ingested]:
+        """Ingest the next batch; return None if nothing is new.
 
         Raises:
             LakeError: the batch could not be written.
         """
         started = time.monotonic()
         actions = completed_actions(self.table)
-        if not self._rewrite_finished:
-            finish_interrupted_rewrite(self.spark, self.table, actions)
-            self._rewrite_finished = True
         progress = self._progress(actions)
         last = progress.get(self.source.id, {})
-        batch_id, since = self._next_batch_id(last)
+        batch_id = self._last_batch(last) + 1
+        since = batch_id if self.replay else last.get("since", 0)
+        if not self._is_recovered:
+            finish_interrupted_rewrite(self.spark, self.table, actions)
+            self._settle_dead_letters(0, batch_id - 1)
+            self._is_recovered = True
         with translate_errors(
             self.spark,
             "a batch was not written",
@@ -259,11 +228,13 @@ class IngestJob:
             "see the log of the spark service; nothing of the batch is visible, run the ingest again",
             self.world if isinstance(self.source, changes.Topic) else None,
         ):
-            batch = self._reader.next({} if self.replay else last, batch_id)
+            batch = self.reader.next({} if self.replay else last, batch_id)
             if batch is None:
-                self._clean_up(last.get("since", 0), batch_id)
-                return False
-            _, latest_schema = self._reader.schemas
+                # a replay is complete now; it may have begun in another run
+                self._settle_dead_letters(last.get("since", 0), batch_id - 1)
+                ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
+                return None
+            _, latest_schema = self.reader.schemas
             current: SourceProgress = {
                 **batch.progress,
                 "batch": batch_id,
@@ -273,12 +244,11 @@ class IngestJob:
             try:
                 counts = self._commit(batch, actions, progress, current)
             except Exception as e:
-                raise_if_committed(self, current, e)
+                self._raise_if_committed(current, e)
                 raise
         instant = self._require_progress(current)
         self.replay = False
         result = Ingested(messages=sum(counts.values()), batches=1, **counts)
-        self.ingested += result
         ddl.sync_catalog(self.spark, self.table)
         logger.info(
             "%s.%s: %d records, instant %s, %.1f s",
@@ -288,7 +258,7 @@ class IngestJob:
             instant,
             time.monotonic() - started,
         )
-        return True
+        return result
 
     def _commit(
         self,
@@ -305,7 +275,7 @@ class IngestJob:
                 self.spark,
                 batch.rows,
                 self.table,
-                f"{self._dead_letters}/{current['batch']:08d}",
+                f"{self._dead_letters}/.{current['batch']:08d}",
                 in_memory=batch.in_memory,
                 explain=batch.explain,
                 is_first_commit=not actions,
@@ -316,35 +286,32 @@ class IngestJob:
                 },
             )
 
-    def _next_batch_id(self, last: SourceProgress) -> tuple[int, int]:
-        """Return the number of the next batch, and that of the first one since the last replay."""
-        if "batch" in last:
-            batch_id = last["batch"] + 1
-        elif self.replay:
-            # After the dead letters of batches that no commit holds. They stay until the replay has
-            # written all of its own.
-            batch_id = max(self._dead_letter_batches(), default=-1) + 1
-        else:
-            batch_id = 0
-        return batch_id, batch_id if self.replay else last.get("since", 0)
+    def _last_batch(self, last: SourceProgress) -> int:
+        """Return the number of the last committed batch, -1 without one.
 
-    def _clean_up(self, since: int, batch_id: int) -> None:
-        """Remove obsolete dead letters, once. A replay that is complete may have begun in another run.
+        If it is unknown, a replay keeps the dead letters of earlier commits until it is complete.
+        """
+        if "batch" in last or not self.replay:
+            return last.get("batch", -1)
+        names = self._dead_letter_names()
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
-        They are from before the replay, or from a batch that was never committed. Sync the catalog,
-        too, in case that failed after an earlier commit.
+    def _settle_dead_letters(self, first: int, last: int) -> None:
+        """Show the dead letters of committed batches, and remove the others.
+
+        The dead letters of a batch are written before its commit into a hidden folder, so that none is
+        lost if this process is killed after it.
 
         Args:
-            since: number of the first batch since the last replay.
-            batch_id: number of the next batch.
+            first: number of the first batch that is not obsolete.
+            last: number of the last committed batch.
         """
-        if self._cleaned_up:
-            return
-        for n, dead_letters in self._dead_letter_batches().items():
-            if not since <= n < batch_id:
-                files.remove(dead_letters)
-        ddl.sync_catalog(self.spark, self.table)
-        self._cleaned_up = True
+        for name in self._dead_letter_names():
+            folder, shown = f"{self._dead_letters}/{name}", name.lstrip(".")
+            if not first <= int(shown) <= last:
+                files.remove(folder)
+            elif name != shown:
+                files.move(folder, f"{self._dead_letters}/{shown}")
 
     def _evolve_columns(
         self, actions: list[CompletedAction], progress: dict[str, SourceProgress]
@@ -353,7 +320,7 @@ class IngestJob:
 
         If Hudi's readers cannot apply the new columns to older files, the table is rewritten.
         """
-        rows_schema, latest_schema = self._reader.schemas
+        rows_schema, latest_schema = self.reader.schemas
         old = evolution.table_columns(actions)
         if old is None:
             columns = evolution.merge_schemas(self.table.name, rows_schema)
@@ -373,10 +340,10 @@ class IngestJob:
             require_no_write_errors(last_ingest_commit(self.table), self.location)
         return columns, change
 
-    def _dead_letter_batches(self) -> dict[int, str]:
-        """Return {batch number: URI of its dead letters} of the batches that have some."""
-        names = (info.base_name for info in files.list_dir(self._dead_letters))
-        return {int(name): f"{self._dead_letters}/{name}" for name in names if name.isdigit()}
+    def _dead_letter_names(self) -> list[str]:
+        """Return the names of the folders with dead letters: the number of a batch; a dot hides them."""
+        names = [info.base_name for info in files.list_dir(self._dead_letters)]
+        return [name for name in names if name.lstrip(".").isdigit()]
 
     def _progress(self, actions: list[CompletedAction]) -> dict[str, SourceProgress]:
         """Return {source id: position} of the table's last commit.
@@ -410,8 +377,8 @@ class IngestJob:
             LakeError: it does not hold this progress: the next batch would read the same messages
                 again. Or it lacks rows.
         """
-        action = last_ingest_action(completed_actions(self.table))
-        if action is None or read_progress(action.metadata).get(self.source.id) != expected:
+        action = self._find_commit(expected)
+        if action is None:
             raise LakeError(
                 "Hudi wrote a batch without a commit that holds its progress",
                 location=self.location,
@@ -421,23 +388,32 @@ class IngestJob:
         require_no_write_errors(action.metadata, self.location)
         return action.instant
 
+    def _raise_if_committed(self, progress: SourceProgress, error: Exception) -> None:
+        """Raise LakeError if a batch is on the timeline: what Hudi does after a commit has failed.
 
-def raise_if_committed(job: IngestJob, progress: SourceProgress, error: Exception) -> None:
-    """Raise LakeError if a batch is on the timeline: what Hudi does after a commit has failed.
+        Args:
+            progress: the position in the source after the batch.
+            error: the error of the write.
+        """
+        if self._find_commit(progress) and not is_session_lost(error):
+            raise LakeError(
+                f"a batch is committed, and the work of Hudi after the commit failed: {innermost_cause(str(error))}",
+                location=self.location,
+                hint="see the log of the spark service; no row is lost, and the next run continues after this "
+                "batch. Compaction, cleaning and archiving are repeated by a later commit",
+            ) from error
 
-    Args:
-        job: the ingest.
-        progress: the position in the source after the batch.
-        error: the error of the write.
-    """
-    committed = read_progress(last_ingest_commit(job.table)).get(job.source.id)
-    if committed == progress and not is_session_lost(error):
-        raise LakeError(
-            f"a batch is committed, and the work of Hudi after the commit failed: {innermost_cause(str(error))}",
-            location=job.location,
-            hint="see the log of the spark service; no row is lost, and the next run continues after this "
-            "batch. Compaction, cleaning and archiving are repeated by a later commit",
-        ) from error
+    def _find_commit(self, progress: SourceProgress) -> Optional[CompletedAction]:
+        """Return the last commit if it holds a batch, whose dead letters are shown then; else None.
+
+        Args:
+            progress: the position in the source after the batch.
+        """
+        action = last_ingest_action(completed_actions(self.table))
+        if action is None or read_progress(action.metadata).get(self.source.id) != progress:
+            return None
+        self._settle_dead_letters(0, progress["batch"])
+        return action
 
 
 def require_no_write_errors(commit: CommitMetadata, location: str) -> None:

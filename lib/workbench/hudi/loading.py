@@ -48,8 +48,8 @@ def write_batch(
         spark: the session.
         rows: as decode.rows returns them.
         table: the table.
-        dead_letters: URI of this batch's dead letters. They are overwritten when the batch is
-            repeated: exactly once.
+        dead_letters: URI of this batch's dead letters, which are written before the commit. They are
+            overwritten when the batch is repeated: exactly once.
         in_memory: whether the rows are part of the query.
         explain: returns the rows for the dead letters (see changes.Batch); by default `rows`.
         is_first_commit: whether the table has no commit yet.

@@ -300,7 +300,7 @@ def table_lock(world: World, table: Table) -> ContextManager[object]:
     return files.exclusive_lock(
         table_state_dir(world, table),
         f"ingest into {table.database}.{table.name}",
-        "wait until it is done; a continuous one ends with stop()",
+        "wait until it is done; a continuous one holds the lock only while it has something new",
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import closing
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -247,15 +246,13 @@ class _Comparison:
                 location=self.table.base,
                 expected="a commit of an ingest from a topic",
             )
-        with closing(
-            changes.create_reader(self.spark, self.world, self.changes, self.table, MAX_MESSAGES)
-        ) as reader:
-            batch = reader.next(progress, 0)
-            if batch is None:
-                return set()
-            rows = _to_arrow(
-                batch.rows.select(*(f"row.{name}" for name in key)).dropna().distinct()
-            )
+        reader = changes.create_reader(
+            self.spark, self.world, self.changes, self.table, MAX_MESSAGES
+        )
+        batch = reader.next(progress, 0)
+        if batch is None:
+            return set()
+        rows = _to_arrow(batch.rows.select(*(f"row.{name}" for name in key)).dropna().distinct())
         changed = in_memory(rows, {name: self.source.columns[name] for name in key}, key)
         return {*changed.sums(changed.number)}
 

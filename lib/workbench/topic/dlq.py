@@ -204,12 +204,12 @@ def _has_dead_letters(world: World, topic: str) -> bool:
 def _list_files(uri: str) -> list[str]:
     """Return the paths of the files of dead letters below a URI, the newest first.
 
-    Unfinished files are skipped.
+    Unfinished files are skipped, and so are hidden folders: their batch is not committed.
     """
     found = {
         path: info.mtime_ns
         for path, info in files.list_files(uri).items()
-        if path.endswith(".json") and "_temporary/" not in path
+        if path.endswith(".json") and not re.search(r"(^|/)(\.|_temporary/)", path)
     }
     return sorted(found, key=lambda path: (found[path], path), reverse=True)
 

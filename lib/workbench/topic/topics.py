@@ -400,30 +400,37 @@ def _use_consumer(world: World, consumer: Optional[Consumer]) -> Iterator[Consum
 
 
 def wait_for_message(
-    consumer: Consumer, topic: str, start: dict[int, int], stop: threading.Event, timeout: float
-) -> None:
+    consumer: Consumer, start: dict[tuple[str, int], int], stop: threading.Event, timeout: float
+) -> set[Optional[str]]:
     """Wait until a partition has a message, `stop` is set, or the time is over.
 
-    A message is noticed within milliseconds: the broker answers a fetch request when one arrives. An
-    error of Kafka is not reported; the caller's next request meets it.
+    A message is noticed within milliseconds: the broker answers a fetch request when one arrives.
 
     Args:
         consumer: see `open_consumer`. It has no partitions afterwards.
-        topic: name of the topic.
-        start: {partition: offset of the next message}.
+        start: {(topic, partition): offset of the next message}.
         stop: checked every STOP_CHECK_SECONDS.
         timeout: in seconds.
+
+    Returns:
+        Topics that have a message. After an error of Kafka all topics: the next request for one meets it.
     """
     deadline = time.monotonic() + timeout
-    consumer.assign([TopicPartition(topic, *position) for position in start.items()])
+    consumer.assign([TopicPartition(*partition, offset) for partition, offset in start.items()])
     try:
         while not stop.is_set() and time.monotonic() < deadline:
-            for message in consumer.consume(1, STOP_CHECK_SECONDS):
-                if message.error():  # it may be repeated at once
-                    stop.wait(STOP_CHECK_SECONDS)
-                return
+            messages = consumer.consume(1, STOP_CHECK_SECONDS)
+            if not messages:
+                continue
+            # those of other topics arrive in the same moment
+            messages += consumer.consume(1000, 0.01)
+            if any(message.error() for message in messages):
+                stop.wait(STOP_CHECK_SECONDS)  # it may be repeated at once
+                return {topic for topic, _ in start}
+            return {message.topic() for message in messages}
     finally:
         consumer.unassign()
+    return set()
 
 
 def consume(

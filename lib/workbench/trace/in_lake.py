@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Optional, Sequence
 
 from .. import hudi
-from ..base import LakeError, World, files
+from ..base import LakeError, World
 from ..hudi.changes import Topic, landed_file_list
 from ..hudi.ddl import identifier, literal
 from ..hudi.ingesting import read_progress
@@ -106,7 +106,6 @@ def find_commit(
         None if no commit has ingested the message, or if that commit was archived.
     """
     topic_id, start = Topic(topic).id, 0
-    _, landed_path = files.open_filesystem(f"{world.lake.landing}/{change.landed}")
     for index, action in enumerate(actions):
         for source, progress in read_progress(action.metadata).items():
             if source == topic_id:
@@ -118,7 +117,7 @@ def find_commit(
                 start = max(start, end)
             elif change.landed:
                 paths = landed_file_list(world, lake, source, progress["batch"])
-                if paths and landed_path in paths:
+                if paths and change.landed in paths:
                     return action
     return None
 

@@ -3,9 +3,11 @@
 The functions are the same for every walkthrough. Only the captures differ.
 """
 
+import contextlib
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterable, Optional, cast
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, cast
 
 import pandas
 from psycopg import sql
@@ -13,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
 from ..base import LakeError, SourceError, World, wait_until
+from ..base.wait import background
 from ..checks import check
 from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
@@ -305,24 +308,91 @@ class CaptureFlow(CaptureSet):
             LakeError: messages could not be decoded. The error is raised once, after all tables were ingested: the next
                 call continues after these messages.
         """
-        into = into or tuple(self.tables(world))
-        kinds = {table.name: kind or self.source_kind(world, table) for table in into}
-        if "landed" in kinds.values():
-            self.land(spark, world)
+        return self._run(world, self._jobs(spark, world, into, kind), stop)
 
-        def ingest_table(table: hudi.Table) -> hudi.Ingested:
-            capture = self._capture_for(world, table)
-            source = self.source(world, capture.name, kinds[table.name])
-            counts = hudi.ingest(spark, world, source, table, stop=stop)
+    def follow(
+        self,
+        spark: SparkSession,
+        world: World,
+        *into: hudi.Table,
+        kind: str = "",
+        stop: threading.Event,
+    ) -> Iterator[dict[str, hudi.Ingested]]:
+        """Ingest the changes that the topics hold, and later ones as they arrive, until `stop` is set.
+
+        Args:
+            spark: the Spark session.
+            world: the world.
+            *into: as for `sync`.
+            kind: as for `sync`.
+            stop: ends the ingest between two batches.
+
+        Yields:
+            The counts of each round, {table: counts}: first of all tables, then of those that may have
+            changes. No table is locked between two rounds, which follow each other after a second at most.
+        """
+        jobs = self._jobs(spark, world, into, kind)
+        for due in hudi.wait_for_changes(world, jobs, stop):
+            yield self._run(world, due, stop.is_set)
+
+    @contextlib.contextmanager
+    def following(
+        self, spark: SparkSession, world: World, *into: hudi.Table, pause: float = 0.0
+    ) -> Iterator[dict[str, hudi.Ingested]]:
+        """Follow in a thread while the block runs.
+
+        Args:
+            spark: the Spark session.
+            world: the world.
+            *into: as for `sync`.
+            pause: seconds between two rounds.
+
+        Yields:
+            {table: counts so far}.
+        """
+        ingested: dict[str, hudi.Ingested] = {}
+
+        def follow(stop: threading.Event) -> None:
+            for counts in self.follow(spark, world, *into, stop=stop):
+                for name, added in counts.items():
+                    ingested[name] = ingested.get(name, hudi.Ingested()) + added
+                stop.wait(pause)
+
+        with background(follow):
+            yield ingested
+
+    def _jobs(
+        self, spark: SparkSession, world: World, into: Sequence[hudi.Table], kind: str
+    ) -> list[hudi.IngestJob]:
+        """Return an ingest for each lake table."""
+        jobs = []
+        for table in into or self.tables(world):
+            name = self._capture_for(world, table).name
+            source = self.source(world, name, kind or self.source_kind(world, table))
+            jobs.append(hudi.IngestJob(spark, world, source, table))
+        return jobs
+
+    def _run(
+        self, world: World, jobs: Sequence[hudi.IngestJob], stop: Callable[[], bool]
+    ) -> dict[str, hudi.Ingested]:
+        """Run ingests, two at a time; before, land the new messages if a source is landed files."""
+        landed = [job for job in jobs if isinstance(job.source, hudi.Landed)]
+        if landed:
+            self.land(landed[0].spark, world)
+
+        def run(job: hudi.IngestJob) -> hudi.Ingested:
+            spark, table = job.spark, job.table
+            counts = job.run(stop)
             # this also repairs an earlier run that stopped before the registration
-            if not hudi.is_registered(spark, table) and hudi.exists(table):
+            if hudi.exists(table) and not hudi.is_registered(spark, table):
                 hudi.register(spark, table)
             return counts
 
         with ThreadPoolExecutor(2) as pool:  # the embedded Spark has two cores
-            names = (table.name for table in into)
-            counts = dict(zip(names, pool.map(ingest_table, into)))
-        self.require_no_dead_letters(world, [(t, counts[t.name].dead_letters) for t in into])
+            counts = dict(zip((job.table.name for job in jobs), pool.map(run, jobs)))
+        self.require_no_dead_letters(
+            world, [(job.table, counts[job.table.name].dead_letters) for job in jobs]
+        )
         return counts
 
     def require_no_dead_letters(self, world: World, counts: list[tuple[hudi.Table, int]]) -> None:

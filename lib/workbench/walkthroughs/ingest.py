@@ -16,9 +16,6 @@ from . import ALL, find_captured_table
 from .flow import CaptureFlow
 from .walkthrough import StartQuery
 
-# seconds between two polls; S3 bills the requests of each poll
-POLL_INTERVAL = 10
-
 
 def ingest(
     world: World,
@@ -53,16 +50,13 @@ def ingest(
         return _run_stream(world, walkthrough.start_query, continuous, progress)
     flow, lake_tables = _lake_tables(world, name, walkthrough.flow, table)
     with stop_on_signal() as stop:
-        spark = session(world)
-        while True:
-            counts = flow.ingest(spark, world, *lake_tables, kind=kind, stop=stop.is_set)
+        for counts in flow.follow(session(world), world, *lake_tables, kind=kind, stop=stop):
             for table_name, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table_name}: {ingested!r}")
             if not continuous:
                 return 130 if stop.is_set() else 0
-            if stop.wait(POLL_INTERVAL):
-                return 0
+    return 0
 
 
 def _lake_tables(

@@ -6,13 +6,13 @@ One source table, one connector, one lake table. Each notebook begins with a new
 import contextlib
 import math
 import time
-from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from threading import Event
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Iterator, Optional
 
 from .. import hudi
 from ..base import ROOT, World
+from ..base.wait import background
 from ..source import loading, postgres
 from ..source.names import format_sql
 from ..spark import session
@@ -169,38 +169,7 @@ def change_payments(
 @contextlib.contextmanager
 def writing(world: World, per_second: float = 100, seed: int = 1) -> Iterator[None]:
     """Change payments in a thread while the block runs (see `change_payments`)."""
-    with _background(
+    with background(
         lambda stop: change_payments(world, 10**9, seed, per_second=per_second, stop=stop)
     ):
         yield
-
-
-@contextlib.contextmanager
-def following(world: World, *into: hudi.Table, interval: float = 0.2) -> Iterator[None]:
-    """Ingest the changes in a thread while the block runs.
-
-    Args:
-        world: the world.
-        *into: the lake tables, by default that of the flow.
-        interval: seconds between two batches.
-    """
-
-    def ingest(stop: Event) -> None:
-        while not stop.wait(interval):
-            flow.ingest(session(world), world, *into, stop=stop.is_set)
-
-    with _background(ingest):
-        yield
-
-
-@contextlib.contextmanager
-def _background(work: Callable[[Event], object]) -> Iterator[None]:
-    """Run a function in a thread, and tell it to stop when the block ends; raise its error then."""
-    stop = Event()
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(work, stop)
-        try:
-            yield
-        finally:
-            stop.set()
-            future.result()  # its error is the cause of a timeout in the block

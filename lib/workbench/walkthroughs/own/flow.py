@@ -230,12 +230,10 @@ class OwnFlow(CaptureFlow):
 
         return is_committed
 
-    def ingest(
-        self, spark: SparkSession, world: World, *into: hudi.Table, **options: Any
+    def _run(
+        self, world: World, jobs: Sequence[hudi.IngestJob], stop: Callable[[], bool]
     ) -> dict[str, hudi.Ingested]:
-        """Ingest as `CaptureFlow.ingest` does, after a poll if the flow is polled.
-
-        A table without messages is left out until its first ingest.
+        """Run ingests, after a poll if the flow is polled.
 
         Raises:
             ConnectorError: the connector has failed.
@@ -249,13 +247,7 @@ class OwnFlow(CaptureFlow):
                 f"no changes arrive from connector {self.connector}: {reason}",
                 hint="remove the cause, then repeat the command: `follow` restarts the connector",
             )
-        filled = [
-            table
-            for table in into or self.tables(world)
-            if hudi.exists(table)
-            or topics.offset_span(world, self.topic(world, self._capture_for(world, table).name))
-        ]
-        return super().ingest(spark, world, *filled, **options) if filled else {}
+        return super()._run(world, jobs, stop)
 
     def is_being_changed(self) -> bool:
         """Return whether a command of another process creates or removes parts of the flow now."""

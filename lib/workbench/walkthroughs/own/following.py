@@ -10,7 +10,6 @@ from ...spark import session
 from . import adding, checking, comparing, files, tables
 from .flow import OwnFlow, open_flow
 
-POLL_INTERVAL = 1  # seconds
 STORAGE_INTERVAL = 60  # seconds between two looks at the storage of the source tables
 
 
@@ -48,8 +47,7 @@ def follow(
         captured.wait_until_captured(at)
     looked_at, is_first = time.monotonic(), True
     with stop_on_signal() as stop:
-        while True:
-            counts = captured.ingest(session(at), at, *followed, stop=stop.is_set)
+        for counts in captured.follow(session(at), at, *followed, stop=stop):
             for own in captured.declared.tables:
                 # the first round also sees columns that an earlier call has added
                 if own.name in counts and (is_first or counts[own.name].messages):
@@ -64,8 +62,9 @@ def follow(
             if is_due or not continuous:
                 _require_same_storage(at, captured, followed, progress)
                 looked_at = time.monotonic()
-            if not continuous or stop.wait(POLL_INTERVAL):
-                return counts
+            if not continuous:
+                break
+    return counts
 
 
 def _followed_tables(
