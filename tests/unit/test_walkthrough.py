@@ -590,6 +590,7 @@ def sync_table(monkeypatch, tmp_path):
             return hudi.Ingested(dead_letters=new)
 
         monkeypatch.setattr(flows.hudi.IngestJob, "run", run)
+        museum.flow.sync(None, world, table, *more, **options)
         return calls
 
     return sync
