@@ -311,7 +311,6 @@ class IngestJob:
                 self.table,
                 f"{self._dead_letters}/{current['batch']:08d}",
                 in_memory=batch.in_memory,
-                explain=batch.explain,
                 is_first_commit=not actions,
                 columns=columns,
                 tracks_moves=moves.is_tracked(self._reader.schemas[0], self.table),

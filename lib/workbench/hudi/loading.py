@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Optional
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -38,7 +38,6 @@ def write_batch(
     dead_letters: str,
     *,
     in_memory: bool,
-    explain: Optional[Callable[[], DataFrame]] = None,
     is_first_commit: bool,
     columns: T.StructType,
     tracks_moves: bool,
@@ -53,7 +52,6 @@ def write_batch(
         dead_letters: URI of this batch's dead letters. They are overwritten when the batch is
             repeated: exactly once.
         in_memory: whether the rows are part of the query.
-        explain: returns the rows for the dead letters (see changes.Batch); by default `rows`.
         is_first_commit: whether the table has no commit yet.
         columns: the columns of the table from now on; those that the rows lack are null.
         tracks_moves: as moves.is_tracked of the rows' schema.
@@ -62,7 +60,7 @@ def write_batch(
     Returns:
         The number of rows of each of OUTCOMES; without those that do not occur.
     """
-    rows = _drop_decoded_text(rows)
+    rows = _drop_decoded_messages(rows)
     view = f"workbench_batch_{uuid.uuid4().hex}"
     if not in_memory:
         # Parsed once for the counts, the dead letters and the table. A view is needed: Spark Connect
@@ -79,9 +77,8 @@ def write_batch(
             key = F.struct(*[f"row.{name}" for name in table.record_key])
             counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
         if counts.get("dead_letters"):
-            explained = _drop_decoded_text(explain()) if explain else rows
-            dead = explained.where(F.col("outcome") == decode.DEAD)
-            dead = dead.select("reason", *decode.ORIGIN, "text")
+            dead = rows.where(F.col("outcome") == decode.DEAD)
+            dead = dead.select("reason", *decode.ORIGIN, "text", "key", "value")
             dead.coalesce(1).write.mode("overwrite").json(dead_letters)
         else:
             files.remove(dead_letters)  # of a failed attempt
@@ -104,10 +101,21 @@ def write_batch(
     return counts
 
 
-def _drop_decoded_text(rows: DataFrame) -> DataFrame:
-    """Return rows without keys, and with the texts of dead letters only."""
-    text = F.when(F.col("outcome") == decode.DEAD, F.col("text"))
-    return rows.select("row", "outcome", "reason", *decode.ORIGIN, text.alias("text"))
+def _drop_decoded_messages(rows: DataFrame) -> DataFrame:
+    """Return rows with the messages of dead letters only: their text, and key and value as base64.
+
+    The text of a message that is not text is its base64; Avro with a schema id may be UTF-8, too.
+    """
+    text = F.col("text")
+    value = F.base64(text.cast("binary"))
+    message = {
+        "text": F.when(decode.is_not_utf8(text) | text.contains("\0"), value).otherwise(text),
+        "key": F.base64(F.col("key").cast("binary")),
+        "value": F.when(F.col("topic").isNotNull(), value),
+    }
+    is_dead = F.col("outcome") == decode.DEAD
+    kept = [F.when(is_dead, column).alias(name) for name, column in message.items()]
+    return rows.select("row", "outcome", "reason", *decode.ORIGIN, *kept)
 
 
 def to_changes(
