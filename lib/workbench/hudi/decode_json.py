@@ -159,7 +159,9 @@ def _mismatch_reason(sent: Column, schema: T.StructType) -> Column:
     wrong = F.map_filter(
         texts,
         lambda name, text: (
-            text.isNotNull() & F.map_contains_key(types, name) & ~F.map_contains_key(decoded, name)
+            text.isNotNull()
+            & F.try_element_at(types, name).isNotNull()
+            & F.try_element_at(decoded, name).isNull()
         ),
     )
     first = F.get(F.map_entries(wrong), F.lit(0))
