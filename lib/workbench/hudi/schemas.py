@@ -167,11 +167,9 @@ class Schemas:
         Raises:
             LakeError: as `resolve`.
         """
-        new = {
-            id: avro.for_spark(avsc, self.as_numbers)
-            for id, avsc in found.items()
-            if id not in self.resolved
-        }
+        # by number, the oldest first: the order of the columns in a new table
+        ids = sorted(found.keys() - self.resolved.keys(), key=lambda id: (len(id), id))
+        new = {id: avro.for_spark(found[id], self.as_numbers) for id in ids}
         if latest is not None and self.needs_latest(new):
             self._update_reader_schema(new, avro.for_spark(latest, self.as_numbers))
         if self.reader_schema is None:
