@@ -164,15 +164,19 @@ def _mismatch_reason(sent: Column, schema: T.StructType) -> Column:
             & F.try_element_at(decoded, name).isNull()
         ),
     )
-    first = F.get(F.map_entries(wrong), F.lit(0))
-    named = F.concat(
-        F.lit("column "),
-        first["key"],
-        F.lit(" is "),
-        F.substring(first["value"], 1, MAX_VALUE_CHARS),
-        F.lit(", which is no "),
-        F.try_element_at(types, first["key"]),
+    # one lambda for all: Spark copies an expression to each place that uses it
+    reasons = F.transform(
+        F.map_entries(wrong),
+        lambda column: F.concat(
+            F.lit("column "),
+            column["key"],
+            F.lit(" is "),
+            F.substring(column["value"], 1, MAX_VALUE_CHARS),
+            F.lit(", which is no "),
+            F.try_element_at(types, column["key"]),
+        ),
     )
+    named = F.get(reasons, F.lit(0))
     nested = [f.name for f in schema if "struct<" in f.dataType.simpleString()]
     within = "a value does not have the type of the reader schema"
     if nested:
