@@ -5,13 +5,17 @@ source database."""
 import base64
 import datetime as dt
 import json
+import time
+from collections import Counter
 from decimal import Decimal
 
 import pytest
 from lake_help import change_record, new_table, new_topic, produce
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.hudi import decode_connect
+from workbench.hudi import decode
+from workbench.hudi.decode_json import CarriedSchemas
+from workbench.hudi.schemas import MAX_SCHEMAS
 from workbench.hudi.tables import Table
 from workbench.topic import topics
 
@@ -54,14 +58,12 @@ def decoded(spark, world):
     """Decode messages as one batch."""
 
     def run(*texts, scales=None, schemas=None, in_memory=True):
-        schemas = schemas or decode_connect.MessageSchemas(
-            world, "t", None, None, scales or {}, as_numbers=True
-        )
+        schemas = schemas or CarriedSchemas(world, "t", None, None, scales or {}, as_numbers=True)
         raw = spark.createDataFrame(
             [("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
-            "key string, text string, topic string, partition int, offset long, file string",
+            "key string, value string, topic string, partition int, offset long, file string",
         )
-        found = decode_connect.rows(raw, schemas, TABLE, in_memory).orderBy("offset").collect()
+        found = decode.rows(raw, schemas, TABLE, in_memory).orderBy("offset").collect()
         return [row.asDict(recursive=True) for row in found]
 
     return run
@@ -244,7 +246,7 @@ def test_each_message_is_read_with_its_own_schema(decoded, in_memory):
 def test_columns_that_are_chosen(decoded, spark, world):
     """With a schema of its own an ingest takes fewer columns, and what it leaves out loses nothing."""
     columns = spark.createDataFrame([], "id int, __lsn long, at timestamp").schema
-    schemas = decode_connect.MessageSchemas(world, "t", columns, None, {}, as_numbers=True)
+    schemas = CarriedSchemas(world, "t", columns, None, {}, as_numbers=True)
     at, day = named("int64", TIME + "MicroTimestamp"), named("int32", TIME + "Date")
     good = message({"at": at, "day": day}, 1, at=1, day=3_000_000)
     lost = message({"at": at, "day": day}, 1, at=2**62)
@@ -275,6 +277,23 @@ def test_messages_that_anybody_may_have_sent(decoded):
     assert [row["outcome"] for row in found] == outcomes
     reasons = {row["reason"].partition(":")[0] for row in found if row["outcome"] == "dead"}
     assert reasons == {"schema of the message cannot be read", "malformed JSON"}
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_messages_of_very_many_schemas_are_dead_letters(decoded, is_readable):
+    """Of a hundred schemas the messages are rows; those of all others are dead letters, in one small query."""
+    kind = "int32" if is_readable else "int128"
+    strange = [message({f"x{n % 9}": {"type": kind, "doc": n}}, n) for n in range(1_500)]
+    good = message({"x": {"type": "int32"}}, 1_501, x=1)
+    begun = time.monotonic()
+    found = decoded(*strange, good, good)
+    outcomes = Counter(row["outcome"] for row in found)
+    rows = MAX_SCHEMAS + 1 if is_readable else 2
+    assert outcomes == {"upsert": rows, "dead": 1_502 - rows}
+    assert [row["outcome"] for row in found[-2:]] == ["upsert"] * 2
+    reasons = {row["reason"] for row in found if row["reason"]}
+    assert len(reasons) == 1 and "not one of the 100 most frequent" in reasons.pop()
+    assert time.monotonic() - begun < 60
 
 
 def test_messages_without_schema_are_an_error_for_a_new_table(decoded):

@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import types as T
 from workbench.hudi import Table, decode
+from workbench.hudi.decode_json import PublishedSchema
 from workbench.landing import polling
 from workbench.topic.connect_schema import DECIMAL
 
@@ -60,10 +61,10 @@ def decoded(spark):
     def run(*texts, schema=SCHEMA):
         raw = spark.createDataFrame(
             [("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
-            "key string, text string, topic string, partition int, offset long, file string",
+            "key string, value string, topic string, partition int, offset long, file string",
         )
         table = Table("t", "file:/none", ("id",), "id")
-        return decode.rows(raw, schema, table).orderBy("offset").collect()
+        return decode.rows(raw, PublishedSchema(schema), table).orderBy("offset").collect()
 
     return run
 
@@ -94,8 +95,8 @@ def test_a_decimal_as_base64_is_a_dead_letter_that_names_the_setting(decoded):
         message(fare="1234", id=2),
         message(big="12345678", fare=Decimal("1.00"), id=3),
     )
-    says = " has a Decimal as BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
-    assert [r.reason for r in found] == [f"column {name}{says}" for name in ("fare", "fare", "big")]
+    says = "a Decimal is BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
+    assert [r.reason for r in found] == [says] * 3
     found = decoded(
         deep(id=1, price={"net": "1234", "x": "NaN", "currency": "EUR"}),
         deep(id=2, rates=[None, "1234"]),
@@ -103,9 +104,7 @@ def test_a_decimal_as_base64_is_a_dead_letter_that_names_the_setting(decoded):
         deep(id=4, lines=[{"sum": None, "parts": [None, "1234"]}]),
         schema=DEEP,
     )
-    assert [r.reason for r in found] == [
-        f"column {name}{says}" for name in ("price", "rates", "by", "lines")
-    ]
+    assert [r.reason for r in found] == [says] * 4
 
 
 def test_texts_beside_a_decimal_are_no_decimals(decoded):
@@ -257,9 +256,12 @@ def test_a_decimal_within_structs_lists_and_maps(decoded):
     [
         (
             {"price": {"net": 10**9, "x": 1, "currency": "EUR"}},
-            "column price.net is 1000000000, which is no decimal(8,2)",
+            "a value within price or lines does not have its type",
         ),
-        ({"price": {"net": 1, "x": "y"}}, "column price.x is y, which is no double"),
+        (
+            {"price": {"net": 1, "x": "y"}},
+            "a value within price or lines does not have its type",
+        ),
         (
             {"price": "free"},
             "column price is free, which is no struct<net:decimal(8,2),x:double,currency:string>",
@@ -271,8 +273,7 @@ def test_a_decimal_within_structs_lists_and_maps(decoded):
         ),
         (
             {"rates": [1], "lines": [{"sum": 1, "parts": [10**6]}]},
-            'column lines is [{"sum":1,"parts":[1000000]}], '
-            "which is no array<struct<sum:decimal(8,2),parts:array<decimal(6,3)>>>",
+            "a value within price or lines does not have its type",
         ),
         ({"rates": [1], "tags": [1, "x"]}, 'column tags is [1,"x"], which is no array<int>'),
         ({"tags": "x"}, "column tags is x, which is no array<int>"),

@@ -20,7 +20,7 @@ from workbench import hudi
 from workbench.base import files, paths
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
-from workbench.hudi import decode, rewriting
+from workbench.hudi import rewriting
 from workbench.hudi.tables import table_lock
 from workbench.query import readcost
 from workbench.topic import topics
@@ -424,37 +424,6 @@ def test_a_stream_that_waits_notices_that_the_topic_was_made_anew(lake, world):
             produce(world, it.topic, change_record(2, 1), change_record(3, 1))
             wait_until(stream.failure, "the ingest to end", timeout=20)
     assert [r[0] for r in it.rows()] == [1]
-
-
-def test_the_query_of_a_small_batch_has_the_outcomes_of_the_whole_one(spark, world, lake):
-    """And the dead letters of a small batch name the value."""
-    it = lake()
-    texts = [
-        json.dumps(change_record(1, 1)),
-        json.dumps({**change_record(2, 1), "id": "two"}),
-        json.dumps({**change_record(3, 1), "text": [3]}),
-        json.dumps({"schema": None, "payload": change_record(4, 1, op="d")}),
-        json.dumps({**change_record(5, 1), "__lsn": None}),
-        json.dumps({"id": 6, "__op": "d", "__lsn": 1}),
-        "{broken",
-        "[]",
-        None,
-    ]
-    raw = spark.createDataFrame(
-        [("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
-        "key string, text string, topic string, partition int, offset long, file string",
-    )
-    small = decode.rows(raw, SCHEMA, it.table, explain=False)
-    whole = decode.rows(raw, SCHEMA, it.table)
-    columns = ["offset", "outcome", "row", "text"]
-    assert small.select(columns).collect() == whole.select(columns).collect()
-    assert {row.outcome for row in whole.collect()} == {"upsert", "delete", "tombstone", "dead"}
-    it.go(*[("k", text) for text in texts])
-    letters = hudi.dead_letters(spark, world, it.table).collect()
-    assert {r.offset: r.reason for r in letters} == {
-        r.offset: r.reason for r in whole.collect() if r.outcome == "dead"
-    }
-    assert "column id is two, which is no int" in {r.reason for r in letters}
 
 
 def test_a_batch_that_fails_says_why(lake, world, spark):

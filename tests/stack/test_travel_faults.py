@@ -3,6 +3,7 @@ twice."""
 
 import dataclasses
 import os
+from collections import Counter
 from types import SimpleNamespace
 
 import avro_bytes
@@ -249,7 +250,7 @@ def test_an_update_that_changes_the_primary_key(world, spark):
 def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
     """A schema that was met is not asked for again; the stopped registry itself: test_avro,
     test_landing_avro."""
-    from workbench.hudi import decode_avro
+    from workbench.hudi.decode_avro import AvroSchemas
 
     asked = []
     monkeypatch.setattr(
@@ -257,9 +258,9 @@ def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
         "find",
         lambda *a: asked.append(a) or {"type": "record", "name": "v", "fields": []},
     )
-    known = decode_avro.SchemaResolver(world, "t", reader_schema=SCHEMA)
-    known.resolve(["globalId 1"])
-    known.resolve(["globalId 1"])
+    known = AvroSchemas(world, "t", reader_schema=SCHEMA)
+    known.resolve(Counter(["globalId 1"]))
+    known.resolve(Counter(["globalId 1"]))
     assert len(asked) == 1
 
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from collections import Counter
 from decimal import Decimal
 
 import landing_help
@@ -325,6 +326,24 @@ def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
     }
 
 
+def test_ids_that_the_registry_does_not_have_do_not_hold_the_ingest_up(monkeypatch):
+    """A hundred of them are requested, and all versions of the topic's own schema."""
+    empty = {"type": "record", "name": "v", "fields": []}
+    asked = []
+    artifact = {f"globalId {n}": str(n) for n in (1, 900)}
+    monkeypatch.setattr(
+        decode_avro.registry,
+        "find",
+        lambda world, id, kind: asked.append(id) or (empty if id in ("1", "900") else None),
+    )
+    monkeypatch.setattr(decode_avro.registry, "latest", lambda *_: empty)
+    monkeypatch.setattr(decode_avro.registry, "versions_by_schema_id", lambda *_: artifact)
+    known = decode_avro.AvroSchemas(params.load("local"), "t")
+    ids = [f"globalId {n}" for n in range(1, 1000)]
+    assert known.resolve(Counter(ids)) == ["globalId 1", "globalId 900"]
+    assert len(asked) == 101 and known.reader_schema == T.StructType()
+
+
 def test_the_source_of_landed_avro():
     it = changes.Landed("topics/moma.public.artists/partition=0/", format="avro")
     assert (it.topic, it.folder) == ("moma.public.artists", "topics/moma.public.artists")
@@ -344,7 +363,8 @@ def test_landed_files_that_hold_no_records_ask_no_registry(monkeypatch):
         decode_avro.registry, "latest", lambda *_: pytest.fail("the registry is asked")
     )
     table = T.StructType([T.StructField("id", T.IntegerType())])
-    known = decode_avro.SchemaResolver(params.load("local"), "t", None, table)
-    known.reader_schema = known.table_schema
-    assert known.resolve(['"string"'], None, use_registry=False) == {'"string"': "string"}
-    assert known.reader_schema == table and known.rejected == {}
+    known = decode_avro.LandedSchemas(params.load("local"), "t", None, table)
+    assert known.resolve(Counter(['"string"'])) == ['"string"']
+    assert known.reader_schema == table and known.resolved == {'"string"': "string"}
+    with pytest.raises(LakeError, match="no message has a schema that can be read"):
+        decode_avro.LandedSchemas(params.load("local"), "t").resolve(Counter(['"string"']))

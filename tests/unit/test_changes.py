@@ -22,6 +22,8 @@ def landing(tmp_path, monkeypatch):
     table = hudi.Table("t", f"{lake.tables}/t", ("id",), "v")
     opened, written, read_text, write_text = [], [], files.read_text, files.write_text
     monkeypatch.setattr(changes.decode_avro, "read_files", lambda spark, addresses, *_: addresses)
+    monkeypatch.setattr(changes.decode, "classify", lambda addresses, *_: addresses)
+    monkeypatch.setattr(changes.Schemas, "row_schema", None)
     monkeypatch.setattr(
         files,
         "read_text",
@@ -130,9 +132,7 @@ def topic(monkeypatch):
     monkeypatch.setattr(changes.topics, "settings", lambda *_: {})
     monkeypatch.setattr(changes.topics, "consume", consume)
     monkeypatch.setattr(changes.topics, "open_consumer", open_consumer)
-    monkeypatch.setattr(
-        changes._TopicReader, "_decode_in_memory", lambda self, messages: (messages, None)
-    )
+    monkeypatch.setattr(changes.decode, "rows", lambda messages, *_: messages)
     spark = SimpleNamespace(createDataFrame=lambda rows, _: [row[3:5] for row in rows])
     table = hudi.Table("t", "file:/none", ("id",), "v")
 

@@ -4,6 +4,7 @@ own model."""
 
 import io
 import json
+from collections import Counter
 from uuid import UUID
 
 import fastavro
@@ -368,11 +369,8 @@ def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     asked = []
     monkeypatch.setattr(GlueRegistry, "find", lambda world, *given: asked.append(given) or ROW)
     monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: MORE)
-    known = decode_avro.SchemaResolver(WORLD, "m.p.t")
-    assert known.resolve([f"globalId {ID}", json.dumps(ROW)]) == {
-        f"globalId {ID}": ROW,
-        json.dumps(ROW): ROW,
-    }
+    known = decode_avro.AvroSchemas(WORLD, "m.p.t")
+    assert known.resolve(Counter([f"globalId {ID}"])) == [f"globalId {ID}"]
     assert asked == [(ID, "globalId")] and known.reader_schema.fieldNames() == ["id", "name"]
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
-from workbench.hudi import decode_avro, evolution
+from workbench.hudi import evolution, schemas
 from workbench.topic import apicurio, avro, registry, wire
 from workbench.topic.apicurio import ApicurioRegistry
 from worlds import with_settings
@@ -414,10 +414,10 @@ def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
 )
 def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     with pytest.raises(LakeError, match=f"(?s)cannot be read as .*{want.simpleString()[:4]}.*a.b"):
-        decode_avro._convert(None, have, want, "a.b")
+        schemas._convert(None, have, want, "a.b")
     if (have, want) != (T.IntegerType(), T.StringType()):  # which a person may ask for
         with pytest.raises(LakeError, match="cannot be read as"):
-            decode_avro._convert(None, have, want, "a.b", is_explicit=True)
+            schemas._convert(None, have, want, "a.b", is_explicit=True)
 
 
 @pytest.mark.parametrize(

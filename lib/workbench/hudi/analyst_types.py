@@ -8,8 +8,9 @@ stays as it is sent.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any, Collection, Mapping, Optional
+from typing import Any, Collection, Mapping, NamedTuple, Optional
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -17,7 +18,6 @@ from pyspark.sql import types as T
 
 from ..base import yaml_files
 from ..topic import avro
-from . import decode
 
 TYPES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 # What Debezium sends for a large value that an update did not change, and that it could not read from the table: this
@@ -25,11 +25,27 @@ TYPES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 # PostgreSQL connector).
 UNAVAILABLE = "__debezium_unavailable_value"
 DEFAULT_SCALE = 10  # digits after the decimal point of a numeric without precision
+MAX_VALUE_CHARS = 100  # of a value in the reason of a dead letter
+
+
+class ConvertedRow(NamedTuple):
+    """A row in other types than those that are sent.
+
+    Attributes:
+        schema: its type.
+        value: the row; null if the one that is sent is.
+        lost: which value the column `row` cannot hold (it is null there), and why; null if it holds
+            all.
+    """
+
+    schema: T.StructType
+    value: Column
+    lost: Column
 
 
 def convert(
     record: str, avsc: Any, scales: Mapping[str, int], row_fields: Collection[str] = ()
-) -> decode.ConvertedRow:
+) -> ConvertedRow:
     """Convert a record to analyst types.
 
     Args:
@@ -59,13 +75,13 @@ def convert(
                 is_lost = sent.isNotNull() & row_value.isNull()
             sent_json = F.to_json(F.struct(sent.alias(field.name)))
             accepted = f" is not {TYPES[name]['values'].format(38 - scale, scale)}"
-            reason = F.concat(F.substring(sent_json, 1, decode.MAX_VALUE_CHARS), F.lit(accepted))
+            reason = F.concat(F.substring(sent_json, 1, MAX_VALUE_CHARS), F.lit(accepted))
             if field.name in row_fields:
                 reasons.append(F.when(is_lost, reason))
         schema.add(field)
         values.append(value.alias(field.name))
     row = F.when(F.col(record).isNotNull(), F.struct(*values))
-    return decode.ConvertedRow(schema, row, F.coalesce(*reasons))
+    return ConvertedRow(schema, row, F.coalesce(*reasons))
 
 
 def _placeholder(kind: T.DataType) -> Optional[Column]:
@@ -92,12 +108,7 @@ def _convert_list(sent: Column, rule: dict[str, Any], scale: int) -> tuple[T.Dat
     Returns:
         The analyst type of a value, and the list.
     """
-    if "type" not in rule:
-        decimal = T.DecimalType(38, scale)
-        unscaled = F.transform(
-            sent, lambda x: decode.from_unscaled(x["value"], x["scale"], decimal)
-        )
-        return decimal, unscaled
+    rule = json.loads(json.dumps(rule).replace("{scale}", str(scale)))
     field = {"name": "", "type": rule["type"], "nullable": True, "metadata": {}}
     values = F.call_function("transform", sent, F.expr(f"x -> {rule['value']}"))
     return T.StructField.fromJson(field).dataType, values

@@ -12,7 +12,7 @@ import json
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, TypedDict
+from typing import Any, Iterator, Mapping, NamedTuple, Optional, TypedDict
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -25,7 +25,10 @@ from ..base.added_columns import DERIVED_COLUMNS
 from ..base.paths import join_uri
 from ..landing.job import read_progress as landing_progress
 from ..topic import topics, wire
-from . import decode, decode_avro, decode_connect, evolution
+from . import decode, decode_avro, evolution
+from .decode_avro import AvroSchemas, LandedSchemas
+from .decode_json import CarriedSchemas, PublishedSchema
+from .schemas import Schemas
 from .tables import Table, safe_file_name, table_state_dir
 from .timeline import completed_actions
 
@@ -144,14 +147,11 @@ class Batch:
         progress: the source position after this batch.
         in_memory: whether the rows are in the query plan (a LocalRelation), so that a second action
             starts no Spark job.
-        explain: returns the rows with the reasons of dead letters that name the value; None if `rows`
-            has them.
     """
 
     rows: DataFrame
     progress: SourceProgress
     in_memory: bool = False
-    explain: Optional[Callable[[], DataFrame]] = None
 
 
 def create_reader(
@@ -199,23 +199,7 @@ class _Reader:
     def __post_init__(self) -> None:
         # {partition: offset of the next message} of a topic, after `next` returned None
         self.end_offsets: dict[int, int] = {}
-        self.resolver: Optional[decode_avro.SchemaResolver] = None
-        source, is_avro = self.source, self.source.format == "avro"
-        if is_avro or source.types != PUBLISHED:
-            is_analyst = source.types == ANALYST
-            resolver = decode_avro.SchemaResolver if is_avro else decode_connect.MessageSchemas
-            self.resolver = resolver(
-                self.world,
-                source.topic,
-                self.schema,
-                _source_columns(self.table),
-                source.scales if is_analyst else None,
-                as_numbers=is_analyst or not is_avro,
-            )
-        elif self.schema is None:
-            self.json_schema = decode.reader_schema(self.table.name)
-        else:
-            self.json_schema = self.schema
+        self.source_schemas = _create_schemas(self.world, self.source, self.table, self.schema)
 
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
         """Read the next batch of changes after `progress`; None if nothing is new."""
@@ -227,20 +211,12 @@ class _Reader:
 
         The rows may have fields that the latest schema no longer has.
         """
-        if self.resolver is None:
-            rows = latest = self.json_schema
-        else:
-            rows = self.resolver.row_schema
-            latest = self.resolver.latest_schema or rows
+        rows = self.source_schemas.row_schema
+        latest = self.source_schemas.latest_schema or rows
         return (
             decode.classified_schema(rows, self.table),
             decode.classified_schema(latest, self.table),
         )
-
-    def _decode_texts(self, texts: DataFrame, in_memory: bool = False, **options: Any) -> DataFrame:
-        if isinstance(self.resolver, decode_connect.MessageSchemas):
-            return decode_connect.rows(texts, self.resolver, self.table, in_memory, **options)
-        return decode.rows(texts, self.json_schema, self.table, **options)
 
     def _require_topic_id(
         self, progress: SourceProgress, topic_id: Optional[str], message: str, location: str
@@ -253,6 +229,25 @@ class _Reader:
                 expected=f"id {progress['topic_id']}",
                 hint=REPLAY_HINT,
             )
+
+
+def _create_schemas(
+    world: World, source: Source, table: Table, schema: Optional[T.StructType]
+) -> Schemas:
+    is_avro, is_analyst = source.format == "avro", source.types == ANALYST
+    if not is_avro and source.types == PUBLISHED:
+        return PublishedSchema(decode.reader_schema(table.name) if schema is None else schema)
+    kind: type[Schemas] = CarriedSchemas
+    if is_avro:
+        kind = AvroSchemas if isinstance(source, Topic) else LandedSchemas
+    return kind(
+        world,
+        source.topic,
+        schema,
+        _source_columns(table),
+        source.scales if is_analyst else None,
+        as_numbers=is_analyst or not is_avro,
+    )
 
 
 def _source_columns(table: Table) -> Optional[T.StructType]:
@@ -282,7 +277,7 @@ class _TopicReader(_Reader):
 
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
         """Read the messages from the committed offsets on; None if there are none."""
-        topic, explain = self.source.name, None
+        topic = self.source.name
         with borrow_consumer(self.world) as consumer:
             watermarks = topics.watermark_offsets(self.world, topic, consumer)
             topic_id = self._read_topic_id(progress)
@@ -295,11 +290,11 @@ class _TopicReader(_Reader):
                 rows, stop = self._fetch(start, stop, consumer)
         if in_memory:
             messages = self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS)
-            decoded, explain = self._decode_in_memory(messages)
         else:
-            decoded = self._decode(self._read_with_spark(start, stop))
+            messages = self._read_with_spark(start, stop)
+        decoded = decode.rows(messages, self.source_schemas, self.table, in_memory)
         offsets = {str(partition): offset for partition, offset in stop.items()}
-        return Batch(decoded, {"offsets": offsets, "topic_id": topic_id}, in_memory, explain)
+        return Batch(decoded, {"offsets": offsets, "topic_id": topic_id}, in_memory)
 
     def _read_topic_id(self, progress: SourceProgress) -> str:
         """Return Kafka's id of the topic; raise LakeError if the last commit has another one."""
@@ -377,39 +372,6 @@ class _TopicReader(_Reader):
         file = F.lit(None).cast("string").alias("file")
         return messages.select("key", "value", "topic", "partition", "offset", file)
 
-    def _decode_in_memory(
-        self, messages: DataFrame
-    ) -> tuple[DataFrame, Optional[Callable[[], DataFrame]]]:
-        """Decode messages that are known here with the smallest query.
-
-        Spark takes longer to analyze the query of a small batch than to run it.
-        """
-        if self.source.format == "avro":
-            return self._decode_avro(messages, in_memory=True), None
-        quick = self._decode_json(messages, True, explain=False)
-        return quick, lambda: self._decode_json(messages, True)
-
-    def _decode(self, messages: DataFrame) -> DataFrame:
-        is_avro = self.source.format == "avro"
-        return self._decode_avro(messages) if is_avro else self._decode_json(messages)
-
-    def _decode_json(
-        self, messages: DataFrame, in_memory: bool = False, **options: bool
-    ) -> DataFrame:
-        # the cast accepts any bytes; decode.rows detects invalid UTF-8
-        key, text = F.col("key").cast("string"), F.col("value").cast("string")
-        texts = messages.select(key.alias("key"), text.alias("text"), *decode.ORIGIN)
-        return self._decode_texts(texts, in_memory, **options)
-
-    def _decode_avro(self, messages: DataFrame, in_memory: bool = False) -> DataFrame:
-        assert self.resolver
-        messages = wire.with_wire_columns(messages, self.world)
-        schemas = messages.select("schema")
-        if not in_memory:  # rows in the query plan are collected without a Spark job
-            schemas = schemas.distinct()
-        ids = {row["schema"] for row in schemas.collect() if row["schema"]}
-        return decode_avro.rows(messages, ids, self.resolver, self.table)
-
 
 class _LandedReader(_Reader):
     """Reads the landed files that are not in the file list of an earlier batch."""
@@ -477,15 +439,13 @@ class _LandedReader(_Reader):
         return self.file_lists[batch_id]
 
     def _decode(self, uris: list[str]) -> DataFrame:
-        if self.resolver and self.source.format == "avro":
-            return decode_avro.read_files(self.spark, uris, self.resolver, self.table)
+        if isinstance(self.source_schemas, LandedSchemas):
+            decoded = decode_avro.read_files(self.spark, uris, self.source_schemas)
+            return decode.classify(decoded, self.source_schemas.row_schema, self.table)
         lines = self.spark.read.format("text").load(uris).where("length(trim(value)) > 0")
-        texts = lines.select(
-            *decode.null_message_columns(),
-            F.col("value").alias("text"),
-            F.input_file_name().alias("file"),
-        )
-        return self._decode_texts(texts)
+        file = F.input_file_name().alias("file")
+        messages = lines.select("value", file, *decode.null_message_columns())
+        return decode.rows(messages, self.source_schemas, self.table)
 
 
 def _check_format(source: Landed, uris: list[str]) -> None:

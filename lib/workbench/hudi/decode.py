@@ -1,19 +1,21 @@
-"""Decode JSON messages to rows: one decoder for a topic and for landed files, in Spark expressions only.
+"""Decode messages to rows, in Spark expressions only: no Python runs inside Spark.
 
-decode_avro does the same for Avro. Both use `classify` for the outcome of a message.
+1. `split`: a message is a schema, or its id, and a body.
+2. Each body is parsed with its schema: from_json (decode_json) or from_avro (decode_avro).
+3. The records of all schemas become rows of one schema (schemas).
+4. `classify`: an upsert, a delete, a tombstone or a dead letter. No message is dropped.
 
-In: a DataFrame with `key` and `text` (strings, either may be null) and the origin (`topic`,
-`partition`, `offset`, `file`). Out: the same plus `row` (a struct of the reader schema), `outcome` and
-`reason`. No message is dropped: messages = upserts + deletes + tombstones + dead letters.
+Records of landed Avro files begin at step 3 (decode_avro.read_files).
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import Any, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -23,8 +25,7 @@ from ..base import ROOT, LakeError
 from ..base.added_columns import COMBINED_ORDERING_COLUMN, ENCODED_KEY_COLUMN
 from ..base.paths import join_uri
 from ..topic import avro
-from ..topic.connect_schema import DECIMAL
-from .evolution import leaf_types
+from .schemas import Schemas
 from .tables import (
     OP_COLUMN,
     ORDERING_DIGITS,
@@ -35,18 +36,8 @@ from .tables import (
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
 DELETED = "_hoodie_is_deleted"
-MISMATCH = "a value does not have the type of the reader schema"
-NOT_UTF8 = "not UTF-8, the text is its base64"
-# the columns that every decoder returns
-OUTPUT_COLUMNS = ("key", "row", "outcome", "reason", *ORIGIN, "text")
-SCHEMA_END = '},"payload":'
-SENT = "_sent"  # the column of a row as it is sent
-_CORRUPT = "_bad"
-PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
-# a value, or one in a list or map, that is a text
-QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
-BASE64_REASON = "column {} has a Decimal as BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
-HEX_DIGITS = "0123456789ABCDEF"
+# the columns of a decoded message
+OUTPUT_COLUMNS = ("row", "key", "outcome", "reason", *ORIGIN, "text")
 # all digits of a time, in UTC
 ENCODED_KEY_FORMAT = {
     "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSS",
@@ -56,22 +47,6 @@ ENCODED_KEY_FORMAT = {
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hudi's name of the partition for null
 MAX_FOLDER_BYTES = 255
 ESCAPED_PATTERN = r"[\x00-\x7F&&[^A-Za-z0-9_.-]]"
-MAX_VALUE_CHARS = 100  # of a value in the reason of a dead letter
-
-
-class ConvertedRow(NamedTuple):
-    """A row in other types than those that are sent.
-
-    Attributes:
-        schema: its type.
-        value: the row; null if the one that is sent is.
-        lost: which value the column `row` cannot hold (it is null there), and why; null if it holds
-            all.
-    """
-
-    schema: T.StructType
-    value: Column
-    lost: Column
 
 
 def reader_schema(name: str) -> T.StructType:
@@ -87,92 +62,92 @@ def reader_schema(name: str) -> T.StructType:
     return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
 
 
-def rows(
-    raw: DataFrame,
-    schema: T.StructType,
-    table: Table,
-    *,
-    converted: Optional[ConvertedRow] = None,
-    explain: bool = True,
-) -> DataFrame:
-    """Decode JSON messages, with or without the Connect envelope (`{"schema": …, "payload": …}`).
+def rows(messages: DataFrame, schemas: Schemas, table: Table, in_memory: bool = False) -> DataFrame:
+    """Decode messages.
 
     Args:
-        raw: columns `key`, `text`, `topic`, `partition`, `offset`, `file`.
-        schema: the reader schema. Fields that it lacks are left out; fields that a message lacks are
-            null.
+        messages: columns `key`, `value`, `topic`, `partition`, `offset`, `file`.
+        schemas: the schemas of their source.
         table: the table that the rows are for.
-        converted: what becomes of a row of `schema` in the column SENT; by default it stays.
-        explain: whether the reason of a value that does not have its type names the value. False
-            makes the query smaller, and changes no outcome.
+        in_memory: whether the messages are part of the query.
 
     Returns:
-        `raw` plus `row`, `outcome` (upsert, delete, tombstone, dead) and `reason` (null unless
-        dead).
+        OUTPUT_COLUMNS: the key, `row`, `outcome` (upsert, delete, tombstone, dead), `reason` (null unless
+        dead), the origin, and `text`, which has the bytes of the message.
 
     Raises:
-        LakeError: the schema lacks a key, ordering or partition field.
+        LakeError: the schema of the rows lacks a key, ordering or partition field; and as
+            Schemas.resolve.
+        StackError: the registry does not respond.
     """
-    # To from_json every field is nullable: a missing one is null, whatever the schema says, and
-    # checked below.
-    envelope = T.StructType().add("payload", schema).add(_CORRUPT, "string")
-    text = F.col("text")
-    # Connect's JsonConverter always writes schema first. A bare row is wrapped in an envelope. So
-    # there is one parse for both, and text after the closing brace is an error, which from_json by
-    # itself overlooks. PERMISSIVE keeps Spark from pruning the schema to the selected columns, which
-    # would lose the corrupt-record column.
-    has_envelope = text.rlike(r'^\s*\{\s*"schema"\s*:\s*(\{|null)') & text.rlike(r'"payload"\s*:')
-    bare = F.concat(F.lit('{"payload":'), text, F.lit("}"))
-    # Connect sends the same schema with each message. To parse it takes longer than the row: it is
-    # cut off where it stands as JsonConverter writes it. Names in a schema are its own keys, never
-    # payload.
-    can_cut = _can_cut_schema()
-    payload = F.expr(f"substring(text, instr(text, '{SCHEMA_END}') + 2)")
-    wrapped = (
-        F.when(can_cut, F.concat(F.lit("{"), payload)).when(has_envelope, text).otherwise(bare)
-    )
-    decoded = add_columns(raw, _text=wrapped)
-    decoded = add_columns(decoded, _parsed=F.from_json("_text", envelope, PERMISSIVE))
-    base64_columns, base64_errors = _base64_decimals(schema)
-    decoded = decoded.select(
-        "key",
-        "text",
-        *ORIGIN,
-        "_text",
-        *base64_columns,
-        F.col("_parsed.payload").alias(SENT),
-        F.col(f"_parsed.{_CORRUPT}").alias(_CORRUPT),
-    )
-    if converted is None:
-        converted = ConvertedRow(schema, F.col(SENT), F.lit(None).cast("string"))
-    decoded = add_columns(decoded, row=converted.value)
-    decoded = add_columns(decoded, lost=converted.lost)
-    is_corrupt = F.col(_CORRUPT).isNotNull()
-    # no value, a JSON null, or an empty envelope
-    is_tombstone = text.isNull() | (~is_corrupt & F.col(SENT).isNull())
-    is_malformed = is_corrupt & F.get_json_object("_text", "$").isNull()
-    mismatch = F.lit(MISMATCH)
-    if explain:
-        mismatch = _mismatch_reason(F.col("_text"), F.col(SENT), schema)
-    errors = [
-        (is_not_utf8(F.when(can_cut, payload).otherwise(text)), F.lit(NOT_UTF8)),
-        (is_malformed, F.lit("malformed JSON")),
-        *base64_errors,
-        (is_corrupt, mismatch),
-    ]
-    classified = classify(decoded, converted.schema, is_tombstone, errors, table)
-    return classified.select(*OUTPUT_COLUMNS)
+    messages = schemas.split(messages)
+    ids = schemas.resolve(schemas_in(messages, in_memory) if schemas.differ else Counter())
+    decoded = decode_messages(messages, schemas, ids)
+    decoded = add_columns(decoded, text=F.col("value").cast("string"))
+    return classify(decoded, schemas.row_schema, table)
 
 
-def _can_cut_schema() -> Column:
-    return F.col("text").startswith('{"schema":{') & (F.instr("text", SCHEMA_END) > 0)
+def schemas_in(messages: DataFrame, in_memory: bool) -> Counter[str]:
+    """Count the messages of each schema.
+
+    Args:
+        messages: as Schemas.split returns them.
+        in_memory: whether they are part of the query.
+
+    Returns:
+        {id: messages}, that of the newest message first.
+    """
+    position = F.struct("offset", "file").alias("at")
+    found = messages.where("value IS NOT NULL AND schema IS NOT NULL")
+    found = found.select("schema", F.lit(1).alias("n"), position)
+    if not in_memory:  # rows in the query plan are collected without a Spark job
+        found = found.groupBy("schema").agg(F.sum("n").alias("n"), F.max("at").alias("at"))
+        found = found.orderBy("at")
+    found = found.where(~is_not_utf8(F.col("schema"))).select("schema", "n")
+    counts: Counter[str] = Counter()
+    for id, n in reversed(found.collect()):
+        counts[id] += n
+    return counts
 
 
-def message_schema() -> Column:
-    """Return the JSON of the Connect schema in the column `text`; "" without one, null without a text."""
-    cut = F.expr(f"substring(text, 11, instr(text, '{SCHEMA_END}') - 10)")
-    schema = F.when(_can_cut_schema(), cut).otherwise(F.get_json_object("text", "$.schema"))
-    return F.when(F.col("text").isNotNull(), F.coalesce(schema, F.lit("")))
+def decode_messages(messages: DataFrame, schemas: Schemas, ids: Sequence[str]) -> DataFrame:
+    """Decode messages without a classification; they may be a stream.
+
+    Args:
+        messages: as Schemas.split returns them.
+        schemas: the schemas of their source.
+        ids: ids of all known schemas in them.
+
+    Returns:
+        `messages` with the columns that `classify` takes.
+    """
+    parsed: dict[str, Column] = {}
+    errors, rows, losses = [], [], []
+    for n, id in enumerate(ids):
+        has_schema, column = F.col("schema") == id, f"_parsed{n}"
+        row, lost, reason = schemas.convert(f"{column}.payload", id)
+        if reason:
+            errors.append((has_schema, schemas.not_parsed(F.lit(reason))))
+            continue
+        parsed[column] = F.when(has_schema, schemas.parse(id))
+        errors.append((has_schema, schemas.error(column, id)))
+        rows.append((has_schema, row))
+        losses.append((has_schema, lost))
+    no_text = F.lit(None).cast("string")
+    no_row = F.lit(None).cast(schemas.row_schema)
+    errors.insert(0, (F.col("value").isNull(), no_text))
+    unknown = schemas.not_parsed(schemas.unknown_reason())
+    decoded = add_columns(add_columns(messages, **parsed), error=_case(errors, unknown))
+    decoded = add_columns(decoded, row=F.when(F.col("error").isNull(), _case(rows, no_row)))
+    return add_columns(decoded, lost=_case(losses, no_text))
+
+
+def _case(branches: list[tuple[Column, Column]], otherwise: Column) -> Column:
+    case: Any = F
+    for condition, value in branches:
+        case = case.when(condition, value)
+    result: Column = case.otherwise(otherwise) if branches else otherwise
+    return result
 
 
 def add_columns(rows: DataFrame, **columns: Column) -> DataFrame:
@@ -183,183 +158,6 @@ def add_columns(rows: DataFrame, **columns: Column) -> DataFrame:
         columns: {name: value}.
     """
     return rows.select("*", *(value.alias(name) for name, value in columns.items()))
-
-
-def _mismatch_reason(text: Column, row: Column, schema: T.StructType) -> Column:
-    """Return the reason of a message that does not have the reader schema: column, value and type.
-
-    Args:
-        text: the message with its envelope, without its schema.
-        row: what is decoded of it.
-        schema: the reader schema.
-    """
-    mismatches = [
-        reason
-        for f in schema
-        for reason in _mismatches(
-            text, f.dataType, row.getField(f.name), f"$.payload['{f.name}']", f.name
-        )
-    ]
-    unnamed = F.lit(MISMATCH)
-    no_record = F.concat(
-        F.lit("the message is "),
-        F.substring(F.get_json_object(text, "$.payload"), 1, MAX_VALUE_CHARS),
-        F.lit(", which is no record"),
-    )
-    return F.when(row.isNull(), F.coalesce(no_record, unnamed)).otherwise(
-        F.coalesce(*mismatches, unnamed)
-    )
-
-
-def _mismatches(
-    text: Column, kind: T.DataType, value: Column, path: str, name: str
-) -> Iterator[Column]:
-    """Yield the reasons why a value, or a field within it, does not have its type; null where it has.
-
-    Args:
-        text: the message with its envelope, without its schema.
-        kind: the reader's type.
-        value: the decoded value.
-        path: JSON path of the value in the message.
-        name: name of the column or field.
-    """
-    json_value = F.get_json_object(text, path)
-    reason = F.concat(
-        F.lit(f"column {name} is "),
-        F.substring(json_value, 1, MAX_VALUE_CHARS),
-        F.lit(f", which is no {kind.simpleString()}"),
-    )
-    if isinstance(kind, T.StructType):
-        yield F.when(~json_value.startswith("{"), reason)
-        for f in kind:
-            field_path, field_name = f"{path}['{f.name}']", f"{name}.{f.name}"
-            yield from _mismatches(text, f.dataType, value.getField(f.name), field_path, field_name)
-    elif isinstance(kind, (T.ArrayType, T.MapType)):
-        alone = T.StructType().add("v", kind).add(_CORRUPT, "string")
-        parsed = F.from_json(F.concat(F.lit('{"v":'), json_value, F.lit("}")), alone, PERMISSIVE)
-        yield F.when(parsed[_CORRUPT].isNotNull(), reason)
-    else:
-        yield F.when(value.isNull() & json_value.isNotNull(), reason)
-
-
-def _base64_decimals(
-    schema: T.StructType,
-) -> tuple[list[Column], list[tuple[Column, Column]]]:
-    """Find the Decimals of a message that JsonConverter wrote as BASE64, its default.
-
-    Spark would read the digits of such a text as the number.
-
-    Returns:
-        The column `_base64`, which has these Decimals as bytes, and (condition, reason) of each column
-        with Decimals. Both are empty for a schema without Decimals.
-    """
-    kind = _struct_of_decimals(schema)
-    if not kind.fields:
-        return [], []
-    names = {[part for part in path if part not in ("[]", "{}")][-1] for path in leaf_types(kind)}
-    pattern = QUOTED_PATTERN.format(names="|".join(f"\\Q{name}\\E" for name in sorted(names)))
-    # the schema in the message marks a value as Connect's Decimal; the second parse is for few messages
-    may_be = F.col("text").contains(DECIMAL) & F.col("_text").rlike(pattern)
-    envelope = T.StructType().add("payload", kind).add(_CORRUPT, "string")
-    parsed = F.from_json("_text", envelope, PERMISSIVE)
-    errors = [
-        (
-            _has_bytes(F.col(f"_base64.`{f.name}`"), f.dataType),
-            F.lit(BASE64_REASON.format(f.name)),
-        )
-        for f in kind
-    ]
-    return [F.when(may_be, parsed["payload"]).alias("_base64")], errors
-
-
-def _struct_of_decimals(kind: T.StructType) -> T.StructType:
-    fields = ((f.name, _decimals_as_bytes(f.dataType)) for f in kind)
-    return T.StructType([T.StructField(name, part) for name, part in fields if part is not None])
-
-
-def _decimals_as_bytes(kind: T.DataType) -> Optional[T.DataType]:
-    """Return the part of a type that has Decimals, with bytes in their place; None without any."""
-    if isinstance(kind, T.StructType):
-        return _struct_of_decimals(kind) or None
-    if isinstance(kind, T.ArrayType):
-        element = _decimals_as_bytes(kind.elementType)
-        return None if element is None else T.ArrayType(element)
-    if isinstance(kind, T.MapType):
-        value = _decimals_as_bytes(kind.valueType)
-        return None if value is None else T.MapType(kind.keyType, value)
-    return T.BinaryType() if isinstance(kind, T.DecimalType) else None
-
-
-def _has_bytes(value: Column, kind: T.DataType) -> Column:
-    """Return whether a value of `_decimals_as_bytes` has bytes anywhere."""
-    if isinstance(kind, T.StructType):
-        values = F.array(*(_has_bytes(value[f.name], f.dataType) for f in kind))
-        return F.exists(values, lambda one: one)
-    if isinstance(kind, T.ArrayType):
-        has_bytes = F.exists(value, lambda one: _has_bytes(one, kind.elementType))
-    elif isinstance(kind, T.MapType):
-        has_bytes = F.exists(F.map_values(value), lambda one: _has_bytes(one, kind.valueType))
-    else:
-        return value.isNotNull()
-    return F.coalesce(has_bytes, F.lit(False))
-
-
-def from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:
-    """Return a number; null where `kind` does not hold it.
-
-    Args:
-        data: the unscaled value, big-endian in two's complement.
-        scale: digits after the decimal point.
-        kind: the type of the number.
-    """
-    # Not from_avro: it fails the batch at a value of more than 38 digits, and needs spark-avro.
-    unscaled = _bind(F.hex(data), _unscaled_digits)
-    number = _bind(unscaled, lambda digits: _scaled(digits, scale, kind))
-    return F.when(F.length(data).between(1, 16), number)
-
-
-def _unscaled_digits(hexadecimal: Column) -> Column:
-    """Return a whole number in decimal digits; null if it has more than 38.
-
-    Args:
-        hexadecimal: the number in two's complement, of 1 to 16 bytes.
-    """
-    # of a negative number the complement: no step exceeds 38 digits unless the number does
-    is_negative = hexadecimal >= "8"
-    complement = F.translate(hexadecimal, HEX_DIGITS, HEX_DIGITS[::-1])
-    digits = F.lpad(F.when(is_negative, complement).otherwise(hexadecimal), 32, "0")
-    high, low = (
-        F.conv(F.substring(digits, start, 16), 16, 10).cast("decimal(20,0)") for start in (1, 17)
-    )
-    magnitude = high * F.lit(str(2**64)).cast("decimal(20,0)") + low + is_negative.cast("int")
-    sign = F.when(is_negative, "-").otherwise("")
-    return F.concat(sign, magnitude.cast("string"))
-
-
-def _scaled(unscaled: Column, scale: Column, kind: T.DataType) -> Column:
-    """Return a number; null where `kind` does not hold it.
-
-    Args:
-        unscaled: its digits, without the decimal point.
-        scale: digits after the decimal point.
-        kind: the type of the number.
-    """
-    number = F.concat(unscaled, F.lit("E"), (-scale).cast("string")).cast(kind)
-    if not isinstance(kind, T.DecimalType):
-        return number
-    # a cast would round
-    zeros = F.call_function("repeat", F.lit("0"), scale - kind.scale)
-    is_exact = (scale <= kind.scale) | (unscaled == "0") | unscaled.endswith(zeros)
-    return F.when(is_exact, number)
-
-
-def _bind(value: Column, function: Callable[[Column], Column]) -> Column:
-    """Return function(value), with `value` once in the plan and evaluated once.
-
-    Spark copies an expression to each place that uses it. Where one uses another twice, and that a
-    third, the plan grows exponentially.
-    """
-    return F.transform(F.array(value), function)[0]
 
 
 def null_message_columns() -> list[Column]:
@@ -377,21 +175,14 @@ def is_not_utf8(text: Column) -> Column:
     return F.encode(text, "UTF-8") != text.cast("binary")
 
 
-def classify(
-    decoded: DataFrame,
-    schema: T.StructType,
-    is_tombstone: Column,
-    errors: list[tuple[Column, Column]],
-    table: Table,
-) -> DataFrame:
-    """Add `outcome`, and `reason` of a dead letter; to `row` the columns of DERIVED_COLUMNS that the table has.
+def classify(decoded: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
+    """Return OUTPUT_COLUMNS; `row` has the columns of DERIVED_COLUMNS that the table has.
 
     Args:
-        decoded: columns `row` (of type `schema`), `lost` (see ConvertedRow), `key`, and those that the
-            conditions use.
-        schema: the reader schema.
-        is_tombstone: whether the message holds no row.
-        errors: (condition, reason) of each decoding error; the first that applies counts.
+        decoded: columns `row` (of type `schema`), `error` (why it is not decoded), `lost` (which value
+            the row cannot hold, and why), `key`, `text` and the origin. A message without a row and an
+            error is a tombstone.
+        schema: the schema of the rows.
         table: the table that the rows are for.
 
     Raises:
@@ -399,12 +190,13 @@ def classify(
     """
     _require_fields(schema, table)
     is_delete = _is_delete(schema)
+    is_tombstone = F.col("row").isNull() & F.col("error").isNull()
     unusable = _unusable_partitions(schema, table)
     # a delete needs its key only
-    errors = [*errors, (~is_delete, F.col("lost")), *_null_field_errors(table)]
+    errors = [(~is_delete, F.col("lost")), *_null_field_errors(table)]
     errors += [(~is_delete, reason) for reason in unusable.values()]
     missing_key_reason = F.when(F.col("key").isNull(), "no value and no key")
-    error_reason = F.coalesce(*(F.when(condition, reason) for condition, reason in errors))
+    error_reason = F.coalesce("error", *(F.when(condition, reason) for condition, reason in errors))
     outcome = (
         F.when(F.col("reason").isNotNull(), F.lit(DEAD))
         .when(is_tombstone, F.lit(TOMBSTONE))
@@ -421,7 +213,7 @@ def classify(
     row = F.col("row")
     for name, value in values.items():
         row = row.withField(name, value)
-    return classified.withColumn("row", row) if values else classified
+    return classified.select(row.alias("row"), *OUTPUT_COLUMNS[1:])
 
 
 def _require_fields(schema: T.StructType, table: Table) -> None:

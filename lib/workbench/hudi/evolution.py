@@ -9,7 +9,7 @@ hold stops the ingest.
 from __future__ import annotations
 
 import json
-from typing import Callable, Collection, Mapping, Optional
+from typing import Collection, Mapping, Optional
 
 from pyspark.sql import types as T
 
@@ -37,8 +37,6 @@ INCOMPATIBLE_HINT = (
     "become dead letters; a replay ingests them once the source is fixed. With string, a whole number that is "
     f"no key becomes a text. Or {RECAPTURE_HINT}"
 )
-# Decides whether a column of one type may become one of another.
-WideningRule = Callable[[T.DataType, T.DataType], bool]
 
 
 def table_columns(actions: list[CompletedAction]) -> Optional[T.StructType]:
@@ -66,7 +64,7 @@ def merge_schemas(path: str, *schemas: T.StructType) -> T.StructType:
     """
     merged = schemas[0]
     for schema in schemas:  # the first one with itself: its names are checked, its fields nullable
-        merged = _merge_fields(merged, schema, path, _can_widen, _can_widen)
+        merged = _merge_fields(merged, schema, path)
     return merged
 
 
@@ -93,11 +91,7 @@ def evolve(
         LakeError: a key field would change its type; and as `merge_schemas`.
     """
     _check_key_types(path, table, rows, key)
-
-    def can_widen(old: T.DataType, new: T.DataType) -> bool:
-        return _can_widen(old, new) or (as_text and _type_names(old, new) in TEXT_CONVERSIONS)
-
-    return _merge_fields(table, rows, path, can_widen, _can_widen)
+    return _merge_fields(table, rows, path, as_text)
 
 
 def needs_rewrite(old: T.StructType, new: T.StructType) -> bool:
@@ -144,7 +138,7 @@ def _check_key_types(
 
 
 def _merge_fields(
-    old: T.StructType, new: T.StructType, path: str, rule: WideningRule, nested_rule: WideningRule
+    old: T.StructType, new: T.StructType, path: str, as_text: bool = False
 ) -> T.StructType:
     """Merge two schemas.
 
@@ -152,8 +146,7 @@ def _merge_fields(
         old: the older schema.
         new: the newer schema.
         path: of the fields' parent, for error messages.
-        rule: for these fields.
-        nested_rule: for the types within these fields.
+        as_text: whether a whole number that is a field, not within one, may become a text.
     """
     old_types, new_types = ({f.name: f.dataType for f in schema} for schema in (old, new))
     names: dict[str, str] = {}
@@ -168,26 +161,22 @@ def _merge_fields(
     fields = []
     for name, new_type in {**old_types, **new_types}.items():
         old_type = old_types.get(name, new_type)
-        merged = _merge_types(old_type, new_type, f"{path}.{name}", rule, nested_rule)
+        merged = _merge_types(old_type, new_type, f"{path}.{name}", as_text)
         fields.append(T.StructField(name, merged))
     return T.StructType(fields)
 
 
-def _merge_types(
-    old: T.DataType, new: T.DataType, path: str, rule: WideningRule, nested_rule: WideningRule
-) -> T.DataType:
+def _merge_types(old: T.DataType, new: T.DataType, path: str, as_text: bool = False) -> T.DataType:
     if isinstance(old, T.StructType) and isinstance(new, T.StructType):
-        return _merge_fields(old, new, path, nested_rule, nested_rule)
+        return _merge_fields(old, new, path)
     if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
-        return T.ArrayType(
-            _merge_types(old.elementType, new.elementType, f"{path}[]", nested_rule, nested_rule)
-        )
+        return T.ArrayType(_merge_types(old.elementType, new.elementType, f"{path}[]"))
     if isinstance(old, T.MapType) and isinstance(new, T.MapType):
-        value = _merge_types(old.valueType, new.valueType, f"{path}{{}}", nested_rule, nested_rule)
+        value = _merge_types(old.valueType, new.valueType, f"{path}{{}}")
         return T.MapType(T.StringType(), value)
     if old == new or _can_widen(new, old):
         return old
-    if rule(old, new):
+    if _can_widen(old, new) or (as_text and _type_names(old, new) in TEXT_CONVERSIONS):
         return new
     widenings = ", ".join(f"{a} to {b}" for a, b in sorted(LOSSLESS_WIDENINGS))
     raise LakeError(

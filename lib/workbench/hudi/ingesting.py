@@ -277,7 +277,6 @@ class IngestJob:
                 self.table,
                 f"{self._dead_letters}/.{current['batch']:08d}",
                 in_memory=batch.in_memory,
-                explain=batch.explain,
                 is_first_commit=not actions,
                 columns=columns,
                 options={

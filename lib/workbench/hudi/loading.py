@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -37,7 +37,6 @@ def write_batch(
     dead_letters: str,
     *,
     in_memory: bool,
-    explain: Optional[Callable[[], DataFrame]] = None,
     is_first_commit: bool,
     columns: T.StructType,
     options: dict[str, str],
@@ -51,7 +50,6 @@ def write_batch(
         dead_letters: URI of this batch's dead letters, which are written before the commit. They are
             overwritten when the batch is repeated: exactly once.
         in_memory: whether the rows are part of the query.
-        explain: returns the rows for the dead letters (see changes.Batch); by default `rows`.
         is_first_commit: whether the table has no commit yet.
         columns: the columns of the table from now on; those that the rows lack are null.
         options: Hudi options, which take precedence over the table's own.
@@ -76,8 +74,7 @@ def write_batch(
             key = F.struct(*[f"row.{name}" for name in table.record_key])
             counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
         if counts.get("dead_letters"):
-            explained = _drop_decoded_messages(explain()) if explain else rows
-            dead = explained.where(F.col("outcome") == decode.DEAD)
+            dead = rows.where(F.col("outcome") == decode.DEAD)
             dead = dead.select("reason", *decode.ORIGIN, "text", "key", "value")
             dead.coalesce(1).write.mode("overwrite").json(dead_letters)
         else:

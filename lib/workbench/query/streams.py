@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+from collections import Counter
 from functools import partial
 from typing import Any, Union
 
@@ -12,7 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
 from ..base import World, files
-from ..hudi import decode_avro
+from ..hudi import decode
+from ..hudi.decode_avro import AvroSchemas
 from ..spark import translate_errors
 from ..topic import registry, topics, wire
 
@@ -69,9 +71,9 @@ def messages(
     """
     raw = _read_topic(spark, world, topic, stream, max_records)
     schemas = registry.versions_by_schema_id(world, [f"{schema_topic or topic}-value"])
-    resolver = decode_avro.SchemaResolver(world, schema_topic or topic)
-    decoded, failures = decode_avro.decode_messages(
-        wire.with_wire_columns(raw, world), schemas, resolver
+    known = AvroSchemas(world, schema_topic or topic)
+    decoded = decode.decode_messages(
+        known.split(raw), known, known.resolve(Counter(schemas.keys()))
     )
     is_known = F.col("schema").isin(*schemas) | F.col("schema").isNull()
     end_offsets = topics.end_offsets(world, topic)
@@ -87,14 +89,11 @@ def messages(
     )
     row = F.when(~is_known & is_new, F.raise_error(restart)).otherwise(F.col("row"))
     future = F.current_timestamp() + F.expr(f"INTERVAL {MAX_FUTURE_SKEW}")
-    reasons = [
-        (~is_known, F.concat(F.col("schema"), F.lit(" is not in the registry"))),
-        *failures,
-        (F.col("timestamp") > future, F.lit("of the future")),
-    ]
-    reason: Column = F.lit(None).cast("string")
-    for condition, text in reversed(reasons):
-        reason = F.when(condition, text).otherwise(reason)
+    reason = F.coalesce(
+        F.when(F.col("value").isNull(), "no value"),
+        "error",
+        F.when(F.col("timestamp") > future, "of the future"),
+    )
     return decoded.withColumn("row", row).select(
         "key", "value", "topic", "partition", "offset", "timestamp", "row", reason.alias("reason")
     )

@@ -1,0 +1,219 @@
+"""Decode JSON messages of Kafka Connect, with or without the envelope `{"schema": …, "payload": …}`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections import Counter
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ..topic import avro
+from ..topic.connect_schema import DECIMAL, to_avro
+from .analyst_types import MAX_VALUE_CHARS
+from .decode import ORIGIN, add_columns, is_not_utf8
+from .evolution import field_types, leaf_types
+from .schemas import MAX_SCHEMAS, Conversion, Schemas
+
+NOT_UTF8 = "not UTF-8, the text is its base64"
+MALFORMED = "malformed JSON"
+NO_SCHEMA = (
+    "schema of the message cannot be read: it is none of Kafka Connect, or not one of the "
+    f"{MAX_SCHEMAS} most frequent ones of the batch"
+)
+BASE64 = "a Decimal is BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
+SCHEMA_END = '},"payload":'
+_CORRUPT = "_bad"
+# Keeps Spark from pruning the type to the selected fields, which would lose the corrupt-record field
+PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
+TEXTS = "map<string,string>"
+# a value, or one in a list or map, that is a text
+QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
+
+
+class CarriedSchemas(Schemas):
+    """The schemas that JSON messages carry. The id of a schema is its JSON; "" if there is none."""
+
+    def split(self, messages: DataFrame) -> DataFrame:
+        """Return the messages as texts with `schema`, and `body`, the envelope without the schema."""
+        # the cast accepts any bytes: see is_not_utf8
+        text = F.col("value").cast("string").alias("value")
+        value, texts = F.col("value"), messages.select("key", text, *ORIGIN)
+        # Connect sends the same schema with each message. To parse it takes longer than the row: it is
+        # cut off where it stands as JsonConverter writes it. Names in a schema are its own keys, never
+        # payload.
+        can_cut = value.startswith('{"schema":{') & (F.instr(value, SCHEMA_END) > 0)
+        has_envelope = value.rlike(r'^\s*\{\s*"schema"\s*:\s*(\{|null)')
+        has_envelope &= value.rlike(r'"payload"\s*:')
+        payload = F.expr(f"concat('{{', substring(value, instr(value, '{SCHEMA_END}') + 2))")
+        # A bare row is wrapped. So there is one parse for both, and text after the closing brace is an
+        # error, which from_json by itself overlooks.
+        bare = F.concat(F.lit('{"payload":'), value, F.lit("}"))
+        body = F.when(can_cut, payload).when(has_envelope, value).otherwise(bare)
+        return add_columns(texts, schema=self.schema_id(can_cut), body=body)
+
+    def schema_id(self, can_cut: Column) -> Column:
+        """Return the id of the schema of a message.
+
+        Args:
+            can_cut: whether the message is as JsonConverter writes it.
+        """
+        cut = F.expr(f"substring(value, 11, instr(value, '{SCHEMA_END}') - 10)")
+        carried = F.when(can_cut, cut).otherwise(F.get_json_object("value", "$.schema"))
+        return F.coalesce(carried, F.lit(""))
+
+    def resolve(self, counts: Counter[str]) -> list[str]:
+        """Read the most frequent schemas; the newest one is the latest."""
+        found = {}
+        frequent = dict(counts.most_common(MAX_SCHEMAS))
+        for id in counts:
+            with contextlib.suppress(Exception):  # a message may contain anything there
+                if id in frequent:
+                    avsc = to_avro(json.loads(id))
+                    avro.to_spark(avro.for_spark(avsc, as_numbers=True))
+                    found[id] = avsc
+        self.add(found, next(iter(found.values()), None))
+        return list(found)
+
+    def parse(self, id: str) -> Column:
+        """Return struct<payload, _bad>; `_bad` is null if the payload is exactly a row, or null."""
+        # To from_json every field is nullable: a missing one is null, whatever the schema says.
+        envelope = T.StructType().add("payload", self.sent_type(id))
+        return F.from_json("body", envelope.add(_CORRUPT, "string"), PERMISSIVE)
+
+    def error(self, parsed: str, id: str) -> Column:
+        """Return why a message is not exactly one record; null if it is."""
+        sent = self.sent_type(id)
+        mismatch = _mismatch_reason(F.col(f"{parsed}.payload"), sent)
+        is_corrupt = F.col(f"{parsed}.{_CORRUPT}").isNotNull()
+        return (
+            F.when(is_not_utf8(F.col("body")), NOT_UTF8)
+            .when(_has_base64_decimal(sent), BASE64)
+            .when(is_corrupt, F.when(_is_malformed(), MALFORMED).otherwise(mismatch))
+        )
+
+    def not_parsed(self, reason: Column) -> Column:
+        """Return why a message is a dead letter; null without a payload."""
+        return (
+            F.when(is_not_utf8(F.col("value")), NOT_UTF8)
+            .when(_is_malformed(), MALFORMED)
+            .when(F.get_json_object("body", "$.payload").isNotNull(), reason)
+        )
+
+    def unknown_reason(self) -> Column:
+        """Return why a schema that a message carries is not read."""
+        return F.lit(NO_SCHEMA)
+
+    def name(self, id: str) -> str:
+        """Return one name for all: a schema is long."""
+        return "of the message"
+
+
+class PublishedSchema(CarriedSchemas):
+    """The reader schema is that of all JSON messages; a schema that they carry is not read."""
+
+    differ = False
+
+    def __init__(self, schema: T.StructType):
+        """Use a reader schema for all messages."""
+        self.reader_schema = self.latest_schema = schema
+
+    def schema_id(self, can_cut: Column) -> Column:
+        """Return "", the id of the reader schema."""
+        return F.lit("")
+
+    def resolve(self, counts: Counter[str]) -> list[str]:
+        """Return the id of the reader schema."""
+        return [""]
+
+    def sent_type(self, id: str) -> T.StructType:
+        """Return the reader schema."""
+        return self.row_schema
+
+    def convert(self, record: str, id: str) -> Conversion:
+        """Return the record, which is the row."""
+        return Conversion(F.col(record), F.lit(None).cast("string"))
+
+
+def _is_malformed() -> Column:
+    return F.get_json_object("body", "$").isNull()
+
+
+def _mismatch_reason(sent: Column, schema: T.StructType) -> Column:
+    """Return the reason of a message that does not have its schema: the first column that is wrong.
+
+    That is the first one that has a value in the message and none in the decoded row. A value within a
+    record or list of records is not found: the reason names these columns. The query has the same size
+    for any number of columns.
+
+    Args:
+        sent: what is decoded of the message.
+        schema: its schema.
+    """
+    texts = F.from_json("body", f"payload {TEXTS}")["payload"]
+    decoded = F.from_json(F.to_json(sent), TEXTS)
+    types = F.from_json(F.lit(json.dumps(field_types(schema))), TEXTS)
+    wrong = F.map_filter(
+        texts,
+        lambda name, text: (
+            text.isNotNull()
+            & F.try_element_at(types, name).isNotNull()
+            & F.try_element_at(decoded, name).isNull()
+        ),
+    )
+    # one lambda for all: Spark copies an expression to each place that uses it
+    reasons = F.transform(
+        F.map_entries(wrong),
+        lambda column: F.concat(
+            F.lit("column "),
+            column["key"],
+            F.lit(" is "),
+            F.substring(column["value"], 1, MAX_VALUE_CHARS),
+            F.lit(", which is no "),
+            F.try_element_at(types, column["key"]),
+        ),
+    )
+    named = F.get(reasons, F.lit(0))
+    nested = [f.name for f in schema if "struct<" in f.dataType.simpleString()]
+    within = "a value does not have the type of the reader schema"
+    if nested:
+        within = f"a value within {' or '.join(nested)} does not have its type"
+    no_record = F.concat(
+        F.lit("the message is "),
+        F.substring(F.get_json_object("body", "$.payload"), 1, MAX_VALUE_CHARS),
+        F.lit(", which is no record"),
+    )
+    return F.coalesce(F.when(texts.isNull(), no_record), named, F.lit(within))
+
+
+def _has_base64_decimal(schema: T.StructType) -> Column:
+    """Return whether a message has a Decimal that JsonConverter wrote as BASE64, its default.
+
+    Spark would read the digits of such a text as the number.
+    """
+    names = {
+        [part for part in path if part not in ("[]", "{}")][-1]
+        for path, kind in leaf_types(schema).items()
+        if isinstance(kind, T.DecimalType)
+    }
+    if not names:
+        return F.lit(False)
+    pattern = QUOTED_PATTERN.format(names="|".join(f"\\Q{name}\\E" for name in sorted(names)))
+    # The schema in the message marks a value as Connect's Decimal. The pattern may stand for another
+    # field of the name: few messages are parsed once more.
+    may_have = F.col("value").contains(DECIMAL) & F.col("body").rlike(pattern)
+    # A text in place of a Decimal is bytes to the one type, and an error to the other. A number is an
+    # error to both.
+    return may_have & ~_with_decimals_as(schema, "binary").eqNullSafe(
+        _with_decimals_as(schema, "boolean")
+    )
+
+
+def _with_decimals_as(schema: T.StructType, kind: str) -> Column:
+    """Return a row as JSON, with another type in the place of each decimal."""
+    changed = re.sub(r'"decimal\(\d+,\d+\)"', f'"{kind}"', schema.json())
+    envelope = T.StructType().add("payload", T.StructType.fromJson(json.loads(changed)))
+    return F.to_json(F.from_json("body", envelope.add(_CORRUPT, "string"), PERMISSIVE)["payload"])

@@ -1,0 +1,309 @@
+"""The schemas that the messages of a source were written with, and the schema of the rows they become.
+
+A message in Avro names a schema of the registry, a landed file of Avro contains its schema, and a
+message of Connect's JSON carries it. All three become Avro schemas here. The rows have the latest
+schema, plus the fields that only earlier schemas have. Fields are matched by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import Any, Collection, Mapping, NamedTuple, Optional
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ..base import LakeError, World
+from ..topic import avro
+from . import analyst_types
+from .evolution import TEXT_CONVERSIONS, is_wider_decimal, leaf_types, merge_schemas
+
+# (from, to): the promotions of the Avro specification, "Schema Resolution"
+AVRO_PROMOTIONS = {
+    ("int", "bigint"),
+    ("int", "float"),
+    ("int", "double"),
+    ("bigint", "float"),
+    ("bigint", "double"),
+    ("float", "double"),
+    ("string", "binary"),
+    ("binary", "string"),
+}
+# Greatest number of columns that the schemas of one batch may add to a table. More are a mistake.
+MAX_NEW_COLUMNS = 200
+# Greatest number of schemas of one batch that are requested or read, besides the topic's own. A topic
+# has a few; garbage may name as many as it has messages.
+MAX_SCHEMAS = 100
+
+
+class Conversion(NamedTuple):
+    """What becomes of the messages of one schema.
+
+    Attributes:
+        row: the row; null if the record is.
+        lost: which value the row cannot hold (it is null there), and why; null if it holds all.
+        reason: why all its messages are dead letters; "" if they are not.
+    """
+
+    row: Column
+    lost: Column
+    reason: str = ""
+
+
+class Schemas:
+    """The schemas of one source, and how messages are parsed with them; a base class.
+
+    Attributes:
+        differ: whether messages may have different schemas.
+        latest_schema: the explicit reader schema; else the columns of the latest accepted schema. It is
+            updated when a new schema is resolved.
+        reader_schema: the explicit one; else the latest schema plus the fields that only resolved
+            schemas have. So a message from before a column was dropped still has its value.
+        is_explicit: whether a reader schema was given.
+        table_schema: the columns of the table; None before its first commit.
+        scales: the digits after the point of analyst types (see analyst_types.convert); None for the
+            types that are sent.
+        as_numbers: whether dates and times are numbers to Spark, as analyst types need them.
+        resolved: {id: Avro schema as Spark reads it}.
+    """
+
+    differ = True
+
+    def __init__(
+        self,
+        world: World,
+        topic: str,
+        reader_schema: Optional[T.StructType] = None,
+        table_schema: Optional[T.StructType] = None,
+        scales: Optional[Mapping[str, int]] = None,
+        as_numbers: bool = False,
+    ):
+        """Start without schemas, except those given."""
+        self.world, self.topic = world, topic
+        self.reader_schema = self.latest_schema = reader_schema
+        self.is_explicit = reader_schema is not None
+        self.table_schema = table_schema
+        self.scales, self.as_numbers = scales, as_numbers
+        self._record_name = ""  # in the latest schema
+        self.resolved: dict[str, Any] = {}
+
+    @property
+    def row_schema(self) -> T.StructType:
+        """The reader schema after the first schema is resolved."""
+        assert self.reader_schema is not None, "no schema is resolved"
+        return self.reader_schema
+
+    def split(self, messages: DataFrame) -> DataFrame:
+        """Return messages with two more columns, which `parse` uses: `schema` (its id) and `body`.
+
+        Args:
+            messages: columns `key`, `value`, `topic`, `partition`, `offset`, `file`.
+        """
+        raise NotImplementedError
+
+    def resolve(self, counts: Counter[str]) -> list[str]:
+        """Return the ids of the known schemas of a batch, and update the reader schema.
+
+        Args:
+            counts: {id: messages}, that of the newest message first.
+
+        Raises:
+            StackError: the registry does not respond.
+            LakeError: there is no schema; the schemas have incompatible types, or the latest one has
+                unsupported types; or they add more than MAX_NEW_COLUMNS columns.
+        """
+        raise NotImplementedError
+
+    def parse(self, id: str) -> Column:
+        """Return a struct with the record of a message, `payload`, which is null for a JSON null.
+
+        Args:
+            id: id of the schema of the message.
+        """
+        raise NotImplementedError
+
+    def error(self, parsed: str, id: str) -> Column:
+        """Return why a message is not exactly one record; null if it is.
+
+        Args:
+            parsed: name of the column with the result of `parse`.
+            id: id of the schema of the message.
+        """
+        raise NotImplementedError
+
+    def not_parsed(self, reason: Column) -> Column:
+        """Return why a message is a dead letter that is not parsed; null if it has no record.
+
+        Args:
+            reason: why it is not.
+        """
+        return reason
+
+    def unknown_reason(self) -> Column:
+        """Return why a message of no known schema is not parsed."""
+        raise NotImplementedError
+
+    def name(self, id: str) -> str:
+        """Return the name of a schema in the reason of a dead letter."""
+        return id
+
+    def needs_latest(self, new: Collection[str]) -> bool:
+        """Return whether the latest schema is needed, to update the reader schema.
+
+        Args:
+            new: ids of schemas that were not resolved before.
+        """
+        return not self.is_explicit and (bool(new) or self.reader_schema is None)
+
+    def add(self, found: Mapping[str, Any], latest: Any) -> None:
+        """Add schemas that were found, and update the reader schema.
+
+        Args:
+            found: {id: Avro schema}; those that are resolved are ignored.
+            latest: the latest schema; None if it is not needed, or not known.
+
+        Raises:
+            LakeError: as `resolve`.
+        """
+        # by number, the oldest first: the order of the columns in a new table
+        ids = sorted(found.keys() - self.resolved.keys(), key=lambda id: (len(id), id))
+        new = {id: avro.for_spark(found[id], self.as_numbers) for id in ids}
+        if latest is not None and self.needs_latest(new):
+            self._update_reader_schema(new, avro.for_spark(latest, self.as_numbers))
+        if self.reader_schema is None:
+            self.reader_schema = self.table_schema
+        if self.reader_schema is None:
+            raise LakeError(
+                "no message has a schema that can be read",
+                location=self.topic,
+                expected='{"schema": {"type": "struct", …}, "payload": …}; of landed Avro files: records',
+                hint="JSON: set value.converter.schemas.enable=true and field.name.adjustment.mode=avro in "
+                "the connector",
+            )
+        self.resolved.update(new)  # last: after an error all are found again
+
+    def _update_reader_schema(self, new: dict[str, Any], latest: dict[str, Any]) -> None:
+        """Merge the present reader schema, the new schemas and the latest one."""
+        self._record_name = avro.full_name(latest)
+        self.latest_schema = self._columns(latest)
+        versions = [self.reader_schema] if self.reader_schema else []
+        for avsc in new.values():
+            with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
+                if not self._rejection(avsc):
+                    versions.append(self._columns(avsc))
+        merged = merge_schemas(self._record_name, *versions, self.latest_schema)
+        previous = self.reader_schema or self.table_schema or self.latest_schema
+        added = leaf_types(merged).keys() - leaf_types(previous).keys()
+        if len(added) > MAX_NEW_COLUMNS:
+            raise LakeError(
+                f"the schemas of a batch add {len(added):,} columns",
+                location=self.topic,
+                expected=f"at most {MAX_NEW_COLUMNS}",
+                hint="if they are intended, name the columns: hudi.ingest with schema=…",
+            )
+        self.reader_schema = merged
+
+    def _rejection(self, avsc: Any) -> str:
+        """Return why the messages of a schema are dead letters; "" if they are not."""
+        if self.is_explicit or not avro.is_record(avsc):
+            return ""
+        if avro.full_name(avsc) != self._record_name:
+            return f"its record is {avro.full_name(avsc)}, and the topic's is {self._record_name}"
+        loose = [
+            field["name"]
+            for field in avsc["fields"]
+            if "null" in field["type"] and field.get("default") is not None
+        ]
+        if not loose or self.scales is None:
+            return ""
+        return (
+            f"Avro cannot tell a null of {', '.join(loose)} from the column's default: drop the default, and update "
+            "the row; or capture the table again with --format json"
+        )
+
+    def _columns(self, avsc: dict[str, Any]) -> T.StructType:
+        """Return the columns of rows that are sent with a schema."""
+        if self.scales is None:
+            return avro.to_spark(avsc)
+        return analyst_types.convert("row", avsc, self.scales).schema
+
+    def sent_type(self, id: str) -> T.StructType:
+        """Return the type of the records of a resolved schema, as they are sent.
+
+        Raises:
+            LakeError: Spark has no such type.
+        """
+        return avro.to_spark(self.resolved[id])
+
+    def convert(self, record: str, id: str) -> Conversion:
+        """Convert a record of a resolved schema to the reader schema.
+
+        Args:
+            record: name of the column that has the record, and in a column `row` the result.
+            id: id of its schema.
+        """
+        avsc, want = self.resolved[id], self.row_schema
+        row, lost = F.col(record), F.lit(None).cast("string")
+        try:
+            have = self.sent_type(id)
+            reason = self._rejection(avsc)
+            if not reason:
+                if self.scales is not None:
+                    have, row, lost = analyst_types.convert(record, avsc, self.scales, want.names)
+                row = _convert(row, have, want, avro.full_name(avsc), self.is_explicit)
+                return Conversion(row, lost)
+        except LakeError as e:
+            reason = f"{e.message} ({e.location})"
+        reason = f"schema {self.name(id)} cannot be read: {reason}"
+        return Conversion(F.lit(None).cast(want), lost, reason)
+
+
+def _convert(
+    column: Column, have: T.DataType, want: T.DataType, path: str, is_explicit: bool = False
+) -> Column:
+    """Convert a value: records by field name (a missing one is null), numbers to wider ones.
+
+    Args:
+        column: the value.
+        have: its type.
+        want: the type of the result.
+        path: name of the value, for error messages.
+        is_explicit: whether a user chose the type: then a whole number may also become a text.
+
+    Raises:
+        LakeError: Avro does not allow this conversion; names the field.
+    """
+    names = have.simpleString(), want.simpleString()
+    if names[0] == names[1]:
+        return column
+    if isinstance(have, T.StructType) and isinstance(want, T.StructType):
+        return _convert_record(column, have, want, path, is_explicit)
+    if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
+        return F.transform(
+            column, lambda v: _convert(v, have.elementType, want.elementType, f"{path}[]")
+        )
+    if isinstance(have, T.MapType) and isinstance(want, T.MapType):
+        return F.transform_values(
+            column, lambda _, v: _convert(v, have.valueType, want.valueType, f"{path}{{}}")
+        )
+    is_text = is_explicit and names in TEXT_CONVERSIONS
+    if names in AVRO_PROMOTIONS or is_text or is_wider_decimal(have, want):
+        return column.cast(want)
+    raise LakeError(f"it is written as {names[0]} and cannot be read as {names[1]}", location=path)
+
+
+def _convert_record(
+    column: Column, have: T.StructType, want: T.StructType, path: str, is_explicit: bool
+) -> Column:
+    types = {f.name: f.dataType for f in have}
+    fields = []
+    for f in want:
+        if f.name in types:
+            field, field_path = column.getField(f.name), f"{path}.{f.name}"
+            value = _convert(field, types[f.name], f.dataType, field_path, is_explicit)
+        else:
+            value = F.lit(None).cast(f.dataType)
+        fields.append(value.alias(f.name))
+    return F.when(column.isNotNull(), F.struct(*fields))
