@@ -44,8 +44,14 @@ def capture(world, *tables, **options):
 
 
 def test_rows_that_are_removed_without_a_change_are_named(orders, spark, capsys):
-    """A new file with the same rows is no loss; TRUNCATE and a partition that leaves or joins with rows are."""
+    """A new file with the same rows is no loss; TRUNCATE and a partition that leaves or joins with rows are.
+
+    A flow of an earlier version has not stored any file. Without partitions there is none.
+    """
     capture(orders, "orders", "visits")
+    (own.folder(FLOW) / "storage.json").unlink()
+    own.follow(orders, FLOW)
+    assert "public.visits: the source has stored" in capsys.readouterr().out
     execute(orders, "VACUUM FULL orders")
     execute(orders, "CREATE TABLE visits_3 PARTITION OF visits FOR VALUES FROM (9) TO (12)")
     own.follow(orders, FLOW)
@@ -77,18 +83,10 @@ def test_rows_that_are_removed_without_a_change_are_named(orders, spark, capsys)
         own.follow(orders, FLOW)
     own.recapture(orders, FLOW)
     own.follow(orders, FLOW)
-
-
-def test_rows_of_the_last_partition_and_of_an_older_flow(orders, spark, capsys):
-    """Without partitions there is no file; a flow of an earlier version has not stored any."""
-    capture(orders, "visits")
-    (own.folder(FLOW) / "storage.json").unlink()
-    own.follow(orders, FLOW)
-    assert "public.visits: the source has stored" in capsys.readouterr().out
+    left = postgres.query(orders.source("bikes"), "SELECT count(*) AS n FROM visits")["n"][0]
     execute(orders, "ALTER TABLE visits DETACH PARTITION visits_1; DROP TABLE visits_2")
-    with pytest.raises(
-        LakeError, match="(?s)visits were removed, added or altered.*100 differences"
-    ):
+    lost = f"(?s)visits were removed, added or altered.*{left} differences"
+    with pytest.raises(LakeError, match=lost):
         own.follow(orders, FLOW)
 
 
@@ -169,9 +167,9 @@ def test_a_recapture_validates_before_it_removes(orders, spark):
     own.compare(orders, FLOW)
 
 
-@pytest.mark.parametrize("format", ["json", "avro"])
-def test_a_type_that_the_column_cannot_follow_is_recaptured(orders, spark, format):
-    capture(orders, "orders", format=format)
+def test_a_type_that_the_column_cannot_follow_is_recaptured(orders, spark):
+    """In Avro, where the schema of the former type stays in the registry, too."""
+    capture(orders, "orders", format="avro")
     execute(orders, "ALTER TABLE orders ALTER note TYPE int USING id")
     execute(orders, "UPDATE orders SET note = 7 WHERE id = 1; DELETE FROM orders WHERE id = 2")
     for _ in range(2):  # a repetition says the same

@@ -51,6 +51,18 @@ class TestOneFlow:
         """The world with the flow."""
         return server
 
+    def test_an_added_column_is_a_difference_until_a_message_has_it(self, bikes, spark, capsys):
+        execute(bikes, "ALTER TABLE stations ADD COLUMN ramp int")
+        own.compare(bikes, "bikes")
+        assert "200 rows × 5 columns, no value differs" in capsys.readouterr().out
+        execute(bikes, "UPDATE stations SET ramp = 3 WHERE station_id = 1")
+        own.compare(bikes, "bikes")
+        execute(bikes, "ALTER TABLE stations ADD COLUMN open boolean DEFAULT true")
+        with pytest.raises(CheckFailed, match="open"):
+            own.compare(bikes, "bikes")
+        execute(bikes, "UPDATE stations SET docks = docks")
+        own.compare(bikes, "bikes")
+
     def test_a_table_joins_a_running_capture(self, bikes, spark, capsys):
         execute(
             bikes,
@@ -84,10 +96,21 @@ class TestOneFlow:
         }
         own.compare(bikes, "bikes")
         text = capsys.readouterr().out
-        assert "200 rows × 4 columns, no value differs" in text
+        assert "200 rows × 6 columns, no value differs" in text
         assert "nothing to change" not in text
         own.capture(bikes, "bikes", "riders")
         assert "nothing to change" in capsys.readouterr().out
+
+    def test_each_table_that_differs_is_shown(self, bikes, spark, capsys, monkeypatch):
+        """The next test captures them anew."""
+        spark.sql("DELETE FROM bikes.riders WHERE id = 2")
+        spark.sql("DELETE FROM bikes.none_yet WHERE id = 1")
+        capsys.readouterr()
+        monkeypatch.setattr(comparing, "COMPARISONS", 1)
+        with pytest.raises(CheckFailed, match="public.riders = lake"):
+            own.compare(bikes, "bikes")
+        lines = [line for line in capsys.readouterr().out.splitlines() if " = lake" in line]
+        assert [line[:1] for line in lines] == ["✔", "✘", "✘"], lines
 
     def test_what_was_lost_with_a_slot_is_captured_anew(self, bikes, spark):
         """A deleted row is in no snapshot, so only a new lake table is without it."""
@@ -107,42 +130,42 @@ class TestOneFlow:
         execute(bikes, "UPDATE stations SET docks = 1 WHERE station_id = 3")
         assert own.follow(bikes, "bikes")["stations"].upserts == 1
 
-    @pytest.mark.parametrize("begins", [pytest.param("before", marks=pytest.mark.drill), "during"])
-    def test_a_table_joins_while_a_transaction_is_open(self, bikes, spark, monkeypatch, begins):
+    def test_tables_join_while_transactions_are_open(self, bikes, spark, monkeypatch):
         """A change from before the publication is in no log, and one from before the snapshot has an earlier position."""
-        execute(
-            bikes,
-            f"CREATE TABLE {begins} (id bigint PRIMARY KEY, name text);"
-            f"INSERT INTO {begins} SELECT n, 'Rider ' || n FROM generate_series(1, 50) n",
-        )
+        for name in ("before", "during"):
+            execute(
+                bikes,
+                f"CREATE TABLE {name} (id bigint PRIMARY KEY, name text);"
+                f"INSERT INTO {name} SELECT n, 'Rider ' || n FROM generate_series(1, 50) n",
+            )
         wait_for_messages, produce = topics.wait_for_messages, topics.produce
-        with own_help.login(PORT, "bikes") as user:
+        with own_help.login(PORT, "bikes") as first, own_help.login(PORT, "bikes") as second:
 
-            def write():
-                user.execute(f"BEGIN; DELETE FROM {begins} WHERE id = 7")
-                user.execute(f"UPDATE {begins} SET name = 'changed' WHERE id = 8")
+            def write(user, name):
+                user.execute(f"BEGIN; DELETE FROM {name} WHERE id = 7")
+                user.execute(f"UPDATE {name} SET name = 'changed' WHERE id = 8")
 
             def signal(world, topic, messages, **overrides):
-                if begins == "during":
-                    write()
-                    execute(bikes, "UPDATE stations SET docks = 0 WHERE station_id = 1")
+                write(second, "during")
+                execute(bikes, "UPDATE stations SET docks = 0 WHERE station_id = 1")
                 produce(world, topic, messages, **overrides)
 
             def commit_afterwards(world, topic, n, **options):
                 result = wait_for_messages(world, topic, n, **options)
-                user.execute("COMMIT")
+                second.execute("COMMIT")
                 return result
 
             monkeypatch.setattr(topics, "produce", signal)
             monkeypatch.setattr(topics, "wait_for_messages", commit_afterwards)
-            if begins == "before":
-                write()
-                threading.Timer(3, lambda: user.execute("COMMIT")).start()
-            captured = own.capture(bikes, "bikes", begins)
-        assert captured["rows"].tolist()[-1] == 49
+            write(first, "before")
+            threading.Timer(3, lambda: first.execute("COMMIT")).start()
+            captured = own.capture(bikes, "bikes", "before", "during")
+        assert captured["rows"].tolist()[-2:] == [49, 49]
         own.compare(bikes, "bikes")
-        table = own.load(bikes, "bikes").flow.table(bikes, begins)
-        assert hudi.read(spark, table).where("id = 8").collect()[0]["name"] == "changed"
+        flow = own.load(bikes, "bikes").flow
+        for name in ("before", "during"):
+            row = hudi.read(spark, flow.table(bikes, name)).where("id = 8").collect()[0]
+            assert row["name"] == "changed", name
 
     def test_follow_goes_on_until_it_is_interrupted(self, bikes, spark):
         table = own.load(bikes, "bikes").flow.table(bikes, "stations")
@@ -173,18 +196,6 @@ class TestOneFlow:
         assert signal.getsignal(signal.SIGINT) == handler
         own.compare(bikes, "bikes")
 
-    def test_an_added_column_is_a_difference_until_a_message_has_it(self, bikes, spark, capsys):
-        execute(bikes, "ALTER TABLE stations ADD COLUMN ramp int")
-        own.compare(bikes, "bikes")
-        assert "200 rows × 5 columns, no value differs" in capsys.readouterr().out
-        execute(bikes, "UPDATE stations SET ramp = 3 WHERE station_id = 1")
-        own.compare(bikes, "bikes")
-        execute(bikes, "ALTER TABLE stations ADD COLUMN open boolean DEFAULT true")
-        with pytest.raises(CheckFailed, match="open"):
-            own.compare(bikes, "bikes")
-        execute(bikes, "UPDATE stations SET docks = docks")
-        own.compare(bikes, "bikes")
-
     def test_a_failed_connector_and_expired_messages_are_reported(self, bikes, spark):
         flow = own.load(bikes, "bikes").flow
         large = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300000) n"  # 9.6 MB, hardly compressible
@@ -210,6 +221,17 @@ class TestOneFlow:
         # the restarted connector may run for a moment: then the expired messages are found first
         with pytest.raises(WorkbenchError, match=f"{failed}|expired unread"):
             own.follow(bikes, "bikes", continuous=True)
+
+    def test_a_flow_whose_json_is_damaged_is_forgotten(self, bikes):
+        (own.folder("bikes") / "own_bikes.json").write_text("{")
+        for command in (own.follow, own.compare):
+            with pytest.raises(ConnectorError, match="(?s)not JSON.*own_bikes.json"):
+                command(bikes, "bikes")
+        remaining = own.remaining(bikes, "bikes")
+        assert "own_bikes" in remaining["connectors"] and remaining["publications"] == ["own_bikes"]
+        assert [name.endswith("own_bikes") for name in remaining["replication slots"]] == [True]
+        own.forget(bikes, "bikes")
+        forget_all(bikes)  # also asserts that nothing is left
 
 
 def test_a_wide_table_is_captured_in_avro(bikes, spark, capsys):
@@ -272,35 +294,6 @@ def test_a_table_leaves_its_flow(bikes, spark, capsys, monkeypatch):
     own.capture(bikes, "bikes", "riders")
     assert own.follow(bikes, "bikes")["stations"].upserts == 1
     own.compare(bikes, "bikes")
-
-
-def test_each_table_that_differs_is_shown(bikes, spark, capsys, monkeypatch):
-    for name in ("riders", "visits"):
-        execute(
-            bikes, f"CREATE TABLE {name} (id int PRIMARY KEY); INSERT INTO {name} VALUES (1), (2)"
-        )
-    own.capture(bikes, "bikes", "riders", "stations", "visits")
-    for name in ("riders", "visits"):
-        spark.sql(f"DELETE FROM bikes.{name} WHERE id = 2")
-    capsys.readouterr()
-    monkeypatch.setattr(comparing, "COMPARISONS", 1)
-    with pytest.raises(CheckFailed, match="public.riders = lake"):
-        own.compare(bikes, "bikes")
-    lines = [line for line in capsys.readouterr().out.splitlines() if " = lake" in line]
-    assert [line[:1] for line in lines] == ["✘", "✔", "✘"], lines
-
-
-def test_a_flow_whose_json_is_damaged_is_forgotten(bikes, spark):
-    own.capture(bikes, "bikes", "stations")
-    (own.folder("bikes") / "own_bikes.json").write_text("{")
-    for command in (own.follow, own.compare):
-        with pytest.raises(ConnectorError, match="(?s)not JSON.*own_bikes.json"):
-            command(bikes, "bikes")
-    remaining = own.remaining(bikes, "bikes")
-    assert "own_bikes" in remaining["connectors"] and remaining["publications"] == ["own_bikes"]
-    assert [name.endswith("own_bikes") for name in remaining["replication slots"]] == [True]
-    own.forget(bikes, "bikes")
-    forget_all(bikes)  # also asserts that nothing is left
 
 
 INTERRUPTIONS = [
