@@ -32,8 +32,8 @@ def test_unknown_topic_names_the_nearest(monkeypatch):
     monkeypatch.setattr(topics, "open_consumer", lambda world: Nothing())
     monkeypatch.setattr(
         topics,
-        "_list_partitions",
-        lambda *_: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]},
+        "_list_names",
+        lambda *_: {"msk.datalake.cdc_events", "__consumer_offsets"},
     )
     for ask in (topics.offset_span, topics.end_offsets, topics.read):
         with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
