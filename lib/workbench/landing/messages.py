@@ -112,8 +112,10 @@ class AvroConverter:
             known: ids that the registry has (see registry.Decoder).
         """
         self.use_connect_schema = use_connect_schema
-        self._decode = registry.Decoder(world, raw_values=True, known=known)
-        self._schemas: dict[str, Any] = {}
+        convert_schema = from_avro if use_connect_schema else None
+        self._decode = registry.Decoder(
+            world, raw_values=True, known=known, convert_schema=convert_schema
+        )
 
     def read(self, value: bytes) -> Converted:
         """Read the value of a message.
@@ -123,17 +125,7 @@ class AvroConverter:
             StackError: the registry does not respond.
         """
         try:
-            record, id, avsc = self._decode(value)
+            record, id, schema = self._decode(value)
         except LakeError as e:
             raise ValueError(e.message) from None
-        if id not in self._schemas:
-            self._schemas[id] = self._convert_schema(id, avsc)
-        return Converted(self._schemas[id], record, None)
-
-    def _convert_schema(self, id: str, avsc: Any) -> Any:
-        if not self.use_connect_schema:
-            return id, avsc
-        try:
-            return from_avro(avsc)
-        except (ValueError, KeyError, TypeError) as e:
-            raise ValueError(f"schema {id} cannot be read: {e}") from None
+        return Converted(schema if self.use_connect_schema else (id, schema), record, None)

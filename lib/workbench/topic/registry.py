@@ -317,7 +317,14 @@ class Decoded(NamedTuple):
 class Decoder:
     """Decodes the values (or keys) of Avro messages one by one; each schema is requested once."""
 
-    def __init__(self, world: World, *, raw_values: bool = False, known: Collection[str] = ()):
+    def __init__(
+        self,
+        world: World,
+        *,
+        raw_values: bool = False,
+        known: Collection[str] = (),
+        convert_schema: Optional[Callable[[Any], Any]] = None,
+    ):
         """Create a decoder for the environment's registry.
 
         Args:
@@ -326,8 +333,11 @@ class Decoder:
                 objects.
             known: ids that the registry has, such as `globalId 7`. They are requested also after
                 MAX_UNKNOWN_SCHEMAS unknown ids.
+            convert_schema: takes an Avro schema, and returns the schema of decoded messages; by default
+                the same. It may raise ValueError.
         """
         self.world, self.raw_values, self.known = world, raw_values, known
+        self._convert_schema = convert_schema
         self._prefix_size = prefix_size(world)
         # by the first bytes of a message: its schema id, its schema and a reader; or the reason why
         # such messages cannot be read
@@ -349,14 +359,14 @@ class Decoder:
         resolved = self._resolved[prefix]
         if isinstance(resolved, str):
             raise LakeError(resolved, location=value[:40].hex(" "))
-        id, avsc, read = resolved
+        id, schema, read = resolved
         try:
-            return Decoded(read(value[self._prefix_size :]), id, avsc)
+            return Decoded(read(value[self._prefix_size :]), id, schema)
         except ValueError as e:
             raise LakeError(
                 f"the bytes are not Avro of schema {id}: {e}",
                 location=value[:40].hex(" "),
-                expected=avro.full_name(avsc),
+                expected=avro.full_name(schema),
             ) from e
 
     def _resolve(self, value: bytes) -> Union[str, tuple[str, Any, avro.Reader]]:
@@ -373,8 +383,9 @@ class Decoder:
                 self._unknown.add(id)
                 return unknown_schema_reason(self.world).format(id)
             read = avro.create_reader(avro.for_spark(avsc), raw_values=self.raw_values)
-            return id, avsc, read
-        except (LakeError, ValueError) as e:
+            schema = self._convert_schema(avsc) if self._convert_schema else avsc
+            return id, schema, read
+        except (LakeError, ValueError, KeyError, TypeError) as e:
             return f"schema {id} cannot be read: {e}"
 
 
