@@ -174,18 +174,20 @@ apply, connect.apply = connect.apply, apply_unchecked""",
         Break(
             "the compatible API gives the same schema",
             """
-latest_schema = registry.latest
+from types import SimpleNamespace
 
-def without_fields(*args):
-    return {"fields": []} if "ccompat" in args else latest_schema(*args)
+send, without_fields = base.http.call, SimpleNamespace(json=lambda: {"schema": '{"fields": []}'})
 
-registry.latest = without_fields""",
+def send_or_forge(name, *args, **more):
+    return without_fields if name == "the registry" else send(name, *args, **more)
+
+base.http.call = send_or_forge""",
             {
                 "the compatible API gives the same schema of artists": "0 fields",
                 "the compatible API gives the same schema of artworks": "0 fields",
             },
             undo="""
-registry.latest = latest_schema
+base.http.call = send
 registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with its second version""",
         ),
         reset_from="51_source_database",

@@ -142,9 +142,6 @@ def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
     assert bench.go() == hudi.Ingested() and list(bench.rows()) == [1]
 
 
-EMPTY = {"type": "record", "name": "Empty", "fields": []}
-
-
 def test_a_topic_of_garbage_becomes_dead_letters_in_time(bench):
     """20,000 messages of as many schemas that the registry lacks: a request for each takes a minute, and a
     query with a condition for each hours."""
@@ -163,12 +160,7 @@ def test_a_topic_of_garbage_becomes_dead_letters_in_time(bench):
 
 
 def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
-    """33 million items in 17 bytes, names that are one to Spark, a stranger with the key's fields."""
-    claims = bench.register(
-        record_schema(
-            "Value", id="int", part="string", __lsn="int", a={"type": "array", "items": EMPTY}
-        )
-    )
+    """Names that are one to Spark, a stranger with the key's fields."""
     twice = bench.register(
         record_schema("Value", id="int", part="string", __lsn="int", n="int", N="int")
     )
@@ -176,22 +168,18 @@ def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
         record_schema("Stranger", id="int", part="string", __lsn="int"), f"{bench.topic}-stranger"
     )
     ids = bench.register({**V1, "doc": "the newest"})
-    lie = wire_message(claims.glob, v1(2, 1) + encode_long(33_000_000) + b"\0")
-    assert len(lie) < 20
     bench.send(
         wire_message(ids.glob, v1(1, 1)),
-        lie,
         wire_message(twice.glob, v1(3, 1) + b"\2\4"),
         wire_message(other.glob, v1(5, 1)),
         wire_message(ids.glob, v1(6, 1)),
     )
     begun = time.monotonic()
     done = bench.go()
-    assert (done.upserts, done.dead_letters) == (2, 3) and time.monotonic() - begun < 60
+    assert (done.upserts, done.dead_letters) == (2, 2) and time.monotonic() - begun < 60
     assert {o: r.reason.partition("cannot be read: ")[2] for o, r in bench.letters().items()} == {
-        1: "the items of an array are encoded in zero bytes, so a short message can declare millions of them (t.Value)",
-        2: "t.Value has N and n, which Spark and Athena take for one (t.Value)",
-        3: "its record is t.Stranger, and the topic's is t.Value",
+        1: "t.Value has N and n, which Spark and Athena take for one (t.Value)",
+        2: "its record is t.Stranger, and the topic's is t.Value",
     }
     assert set(bench.rows()) == {1, 6}
 
@@ -250,8 +238,7 @@ def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
     )
 
 
-@pytest.mark.parametrize("wire", ["apicurio", "confluent"])
-def test_the_other_wire_formats(bench, world, wire, path):
+def test_the_other_wire_format(bench, world, path):
     for doc in "abc":  # a second version takes up one global id, but more than one content id
         bench.register(
             {**record_schema("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other"
@@ -259,7 +246,7 @@ def test_the_other_wire_formats(bench, world, wire, path):
     ids = bench.register({**V1, "doc": bench.topic})
     assert ids.glob != ids.content
     bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
-    done = bench.go(with_settings(world, registry={"wire": wire}))
+    done = bench.go(with_settings(world, registry={"wire": "apicurio"}))
     assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
 
 

@@ -2,7 +2,6 @@
 through under which mode, and what a table of either kind makes of it."""
 
 import io
-import json
 import uuid
 from dataclasses import replace
 from decimal import Decimal
@@ -35,12 +34,11 @@ def artifact(world):
     registry.delete(world, name)
 
 
-@pytest.mark.parametrize("kind", ["globalId", pytest.param("ccompat", marks=pytest.mark.drill)])
 @pytest.mark.parametrize("mode", avro.COMPATIBILITY_MODES)
-def test_the_registry_and_avros_rules_agree(world, artifact, mode, kind):
+def test_the_registry_and_avros_rules_agree(world, artifact, mode):
     before = registry.names(world)
     said = {
-        change: registry.check_compatibility(world, artifact, avsc, mode, kind)
+        change: registry.check_compatibility(world, artifact, avsc, mode)
         for change, avsc in CHANGES.items()
     }
     predicted = {
@@ -92,40 +90,18 @@ AGAIN = {
 @pytest.mark.parametrize("mode", avro.COMPATIBILITY_MODES)
 def test_a_transitive_mode_looks_at_all_versions(world, versions, mode):
     predicted = avro.check_compatibility(registry.versions(world, versions), AGAIN, mode)
-    asked = [
-        registry.check_compatibility(world, versions, AGAIN, mode, kind)
-        for kind in ("globalId", "ccompat")
-    ]
-    assert [not why for why in (predicted, *asked)] == [not mode.endswith("_TRANSITIVE")] * 3, (
-        predicted,
-        asked,
-    )
+    told = registry.check_compatibility(world, versions, AGAIN, mode)
+    assert [not why for why in (predicted, told)] == [not mode.endswith("_TRANSITIVE")] * 2, told
 
 
 def test_where_apicurio_and_avros_rules_differ(world, versions):
-    """Two cells of those that were tried: a default that is no value of its field's type, which
-    Avro's library for Python overlooks; and what Confluent's API answers at Apicurio's v6, which
-    counts all versions in every mode."""
+    """A default that is no value of its field's type, which Avro's library for Python overlooks."""
     wrong = {**FIRST, "fields": [*FIRST["fields"], {"name": "n", "type": "int", "default": "x"}]}
     assert avro.check_compatibility([FIRST], wrong, "FULL") == ""
-    for kind in ("globalId", "ccompat"):
-        assert "invalid Avro schema" in registry.check_compatibility(
-            world, versions, wrong, "FULL", kind
-        )
+    assert "invalid Avro schema" in registry.check_compatibility(world, versions, wrong, "FULL")
     with pytest.raises(LakeError, match="invalid Avro schema"):
         registry.set_compatibility(world, versions, "BACKWARD")
         registry.register(world, versions, wrong)
-    answer = http.call(
-        "the registry",
-        "POST",
-        f"{world.registry.url}/apis/ccompat/v6/compatibility/subjects/{versions}/versions/latest",
-        {"schema": json.dumps(AGAIN), "schemaType": "AVRO"},
-    )
-    assert (
-        answer.json()["is_compatible"] is False
-        and registry.check_compatibility(world, versions, AGAIN) == ""
-    )
-    registry.register(world, versions, AGAIN)
 
 
 def test_a_rule_for_all_artifacts_keeps_no_version_from_the_copy(world, versions):

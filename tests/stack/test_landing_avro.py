@@ -400,5 +400,5 @@ def test_a_record_without_a_key_in_a_file(bench):
 def test_another_wire_format(bench, world):
     ids = bench.register(V1)
     bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
-    other = with_settings(world, registry={"wire": "confluent"})
+    other = with_settings(world, registry={"wire": "apicurio"})
     assert bench.land(other).records == 2 and bench.ingest().upserts == 2

@@ -12,12 +12,11 @@ from pyspark.sql import types as T
 from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
-from workbench.landing import messages
 from workbench.landing.formats import AvroContainer, RecordEncoder
 from workbench.landing.messages import AvroConverter
 from workbench.landing.partitioners import NumberPartitioner
 from workbench.landing.sinks import Sink
-from workbench.topic import avro
+from workbench.topic import avro, registry
 
 ROW = {
     "type": "record",
@@ -148,35 +147,6 @@ def test_what_is_no_schema(avsc):
         avro.create_reader(avsc)
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
-        "null",
-        {"type": "record", "name": "e", "fields": []},
-        {"type": "fixed", "name": "f", "size": 0},
-        {"type": "record", "name": "e", "fields": [{"name": "n", "type": "null"}]},
-    ],
-)
-def test_items_that_take_no_bytes_are_refused(items):
-    """Seven bytes claim 33 million of them, and to decode them takes minutes."""
-    for kind in (
-        {"type": "array", "items": items},
-        {"type": "map", "values": {"type": "array", "items": items}},
-        ["null", {"type": "array", "items": {"type": "array", "items": items}}],
-    ):
-        avsc = {
-            "type": "record",
-            "name": "r",
-            "fields": [{"name": "x", "type": ["null", "int"]}, {"name": "a", "type": kind}],
-        }
-        with pytest.raises(ValueError, match="the items of an array are encoded in zero bytes"):
-            avro.create_reader(avsc)
-        with pytest.raises(
-            avro.UnsafeSchema, match="the items of an array are encoded in zero bytes"
-        ):
-            avro.to_spark(avsc)
-
-
 def test_names_that_differ_in_case_only_are_refused():
     inner = {
         "type": "record",
@@ -293,7 +263,7 @@ def test_poison_goes_to_the_dead_letters(land):
 
 def test_ids_that_the_registry_does_not_have_do_not_hold_the_landing_up(land, monkeypatch):
     """A topic of garbage may have any number of them, and each request takes milliseconds."""
-    monkeypatch.setattr(messages, "MAX_UNKNOWN_SCHEMAS", 5)
+    monkeypatch.setattr(registry, "MAX_UNKNOWN_SCHEMAS", 5)
     garbage = [message(n, id=1000 + n) for n in range(1, 20)]
     _, letters = land(message(0), *garbage, message(20), message(21, id=2))
     assert land.requested == [1, *range(1001, 1006), 2], "one of the topic's own is requested"

@@ -139,7 +139,7 @@ STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_
             [
                 "registry.wire is 'apicurio_legacy'",
                 "did you mean 'apicurio_legacy8'?",
-                "apicurio, apicurio_legacy8, conf",
+                "apicurio, apicurio_legacy8, glue",
             ],
         ),
         (

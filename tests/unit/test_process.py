@@ -743,7 +743,7 @@ def written(tmp_path, monkeypatch):
 OTHER = {
     "embedded": False,
     "java_compiler": "full",
-    "wire": "confluent",
+    "wire": "apicurio",
     "workers": 1,
 }  # those with a choice
 

@@ -63,7 +63,7 @@ class MemoryRegistry:
         versions = [version for versions in self.schemas.values() for version in versions]
         return dict(versions).get(int(id))
 
-    def find_latest(self, artifact, kind):
+    def find_latest(self, artifact):
         return self.schemas[artifact][-1][1] if artifact in self.schemas else None
 
     def delete(self, *artifacts):
@@ -71,19 +71,13 @@ class MemoryRegistry:
             self.schemas.pop(artifact, None)
 
     def add(self, artifact, schema):
-        reason = self.incompatibility_reason(artifact, schema, "")
-        if reason:
-            return 0, reason
+        latest = self.find_latest(artifact)
+        is_checked = latest and self.compatibility(artifact) != "NONE"
+        if is_checked and len(schema["fields"]) < len(latest["fields"]):
+            return 0, "fewer fields"
         id = 1 + sum(map(len, self.schemas.values()))
         self.schemas.setdefault(artifact, []).append((id, schema))
         return id, ""
-
-    def incompatibility_reason(self, artifact, schema, kind):
-        latest = self.find_latest(artifact, kind)
-        is_checked = latest and self.compatibility(artifact) != "NONE"
-        return (
-            "fewer fields" if is_checked and len(schema["fields"]) < len(latest["fields"]) else ""
-        )
 
     def compatibility(self, artifact):
         return self.modes.get(artifact, "NONE")

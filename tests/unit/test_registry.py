@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
+from workbench.base.registries import REGISTRY_V2
 from workbench.hudi import evolution, schemas
 from workbench.topic import apicurio, avro, registry, wire
 from workbench.topic.apicurio import ApicurioRegistry
@@ -35,7 +36,6 @@ def with_registry(**fields):
         ("apicurio", "00 00000007", "contentId", 7),
         ("apicurio_legacy8", "00 0000000000000007", "globalId", 7),
         ("apicurio_legacy8", "00 ffffffffffffffff", "globalId", 2**64 - 1),
-        ("confluent", "00 01000000", "ccompat", 2**24),
     ],
 )
 def test_each_wire_format(name, head, kind, id):
@@ -57,23 +57,24 @@ def test_every_wire_that_a_world_may_name_is_known():
 
 def test_what_the_registry_answers(answering):
     starting = [(503, "starting"), (200, "1")]
-    served = answering({"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting})
+    answers = {"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting}
+    served = answering({REGISTRY_V2 + path: answer for path, answer in answers.items()})
     request = ApicurioRegistry(with_registry(url=served.url + "/"))._request
     assert request("/a") == b"{}" and request("/b") is None
     with pytest.raises(
         StackError, match="(?s)the schema registry responds with status 500: oops.*/c"
     ):
         request("/c")
-    assert request("/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
+    assert request("/d") == b"1" and served.asked[-2:] == [REGISTRY_V2 + "/d"] * 2
 
 
 @pytest.mark.parametrize(
     "status, text, says",
     [
-        (404, "no", "no list of artifacts: it responds with status 404.*registry.url"),
+        (404, "no", "is no list of artifacts.*registry.url"),
         (409, '{"message": "busy"}', "rejects GET: busy"),
         (422, '{"message": "odd"}', "rejects GET: odd"),
-        (200, "{}", "the response of the schema registry has no list of artifacts"),
+        (200, "{}", "the response of the schema registry is no list of artifacts"),
     ],
 )
 @pytest.mark.parametrize("ask", [registry.artifacts, registry.names])
@@ -96,9 +97,10 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
 
 
 def test_a_rejection_without_words_is_one(monkeypatch):
-    silent = SimpleNamespace(status_code=409, json=lambda: {"message": ""})
+    text = '{"message": ""}'
+    silent = SimpleNamespace(status_code=409, json=lambda: json.loads(text), text=text, url="")
     monkeypatch.setattr(ApicurioRegistry, "_call", lambda *_: silent)
-    assert ApicurioRegistry(WORLD).add("t-value", {}) == (0, "")
+    assert ApicurioRegistry(WORLD).add("t-value", {}) == (0, text)
     with pytest.raises(StackError, match="rejects DELETE"):
         registry.delete(WORLD, "t-value")
 
@@ -122,7 +124,7 @@ def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
         registry.artifacts,
         lambda w: registry.schema(w, 1),
         lambda w: registry.latest(w, "t-value"),
-        lambda w: registry.find(w, 1, "ccompat"),
+        lambda w: registry.find(w, 1, "contentId"),
         lambda w: registry.inspect_message(w, bytes(8) + b"\x01"),
     ],
 )
@@ -149,19 +151,18 @@ class Answers:
 def test_an_id_that_does_not_exist_is_named_with_what_to_do(monkeypatch):
     answers = Answers(monkeypatch)
     with pytest.raises(
-        LakeError, match="(?s)no schema with globalId 4711.*registry.artifacts.*registry.wire"
+        LakeError,
+        match="(?s)globalId 4711 is not in the registry.*registry.artifacts.*registry.wire",
     ):
         registry.schema(WORLD, 4711)
     assert registry.find(WORLD, 4711, "contentId") is None
     assert answers.asked == [
-        "/apis/registry/v2/ids/globalIds/4711",
-        "/apis/registry/v2/ids/contentIds/4711",
+        "/ids/globalIds/4711",
+        "/ids/contentIds/4711",
     ]
     assert (
         registry.find(WORLD, 2**63) is None and len(answers.asked) == 2
     )  # no long: it would be a bad request
-    with pytest.raises(LakeError, match="did you mean 'globalId'"):
-        registry.schema(WORLD, 1, "globalid")
 
 
 def test_a_schema_by_each_kind_of_id(monkeypatch):
@@ -169,33 +170,18 @@ def test_a_schema_by_each_kind_of_id(monkeypatch):
     Answers(
         monkeypatch,
         **{
-            "/apis/registry/v2/ids/globalIds/1": text,
-            "/apis/ccompat/v6/schemas/ids/2": json.dumps({"schema": text}),
-            "/apis/registry/v2/ids/contentIds/3": "syntax = proto3",
+            "/ids/globalIds/1": text,
+            "/ids/contentIds/2": text,
+            "/ids/contentIds/3": "syntax = proto3",
         },
     )
-    assert registry.schema(WORLD, 1) == registry.schema(WORLD, 2, "ccompat") == {"type": "string"}
+    assert registry.schema(WORLD, 1) == registry.schema(WORLD, 2, "contentId") == {"type": "string"}
     with pytest.raises(LakeError, match="(?s)not an Avro schema.*contentIds/3"):
         registry.schema(WORLD, 3, "contentId")
 
 
-def test_the_newest_version_as_confluents_api_tells_it(monkeypatch):
-    told = {"subject": "t/1-value", "version": 2, "id": 7, "schema": '{"type": "string"}'}
-    search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE_SIZE}&offset=0"
-    Answers(
-        monkeypatch,
-        **{
-            "/apis/ccompat/v6/subjects/t%2F1-value/versions/latest": json.dumps(told),
-            search: json.dumps({"count": 0, "artifacts": []}),
-        },
-    )
-    assert registry.latest(WORLD, "t/1-value", "ccompat") == {"type": "string"}
-    with pytest.raises(LakeError, match="no artifact 't-value'"):
-        registry.latest(WORLD, "t-value", "ccompat")
-
-
 def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
-    search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE_SIZE}&offset=0"
+    search = f"/search/artifacts?limit={apicurio.PAGE_SIZE}&offset=0"
     page = {"count": 1, "artifacts": [{"id": "moma.public.artists-value"}]}
     Answers(monkeypatch, **{search: json.dumps(page)})
     with pytest.raises(LakeError, match="did you mean 'moma.public.artists-value'"):
@@ -207,7 +193,7 @@ def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
 
 def test_artifacts_come_page_by_page(monkeypatch):
     monkeypatch.setattr(apicurio, "PAGE_SIZE", 1)
-    base, at = "/apis/registry/v2", "?limit=1&offset="
+    at = "?limit=1&offset="
     version = {
         "count": 1,
         "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}],
@@ -215,12 +201,12 @@ def test_artifacts_come_page_by_page(monkeypatch):
     answers = Answers(
         monkeypatch,
         **{
-            f"{base}/search/artifacts{at}0": json.dumps({"count": 2, "artifacts": [{"id": "b c"}]}),
-            f"{base}/search/artifacts{at}1": json.dumps(
+            f"/search/artifacts{at}0": json.dumps({"count": 2, "artifacts": [{"id": "b c"}]}),
+            f"/search/artifacts{at}1": json.dumps(
                 {"count": 2, "artifacts": [{"id": "a", "groupId": "g"}]}
             ),
-            f"{base}/groups/default/artifacts/b%20c/versions{at}0": json.dumps(version),
-            f"{base}/groups/g/artifacts/a/versions{at}0": json.dumps(version),
+            f"/groups/default/artifacts/b%20c/versions{at}0": json.dumps(version),
+            f"/groups/g/artifacts/a/versions{at}0": json.dumps(version),
         },
     )
     frame = registry.artifacts(WORLD)
@@ -240,7 +226,7 @@ def test_artifacts_come_page_by_page(monkeypatch):
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for(monkeypatch):
-    path = f"/apis/registry/v2/groups/default/artifacts/{{}}/versions?limit={apicurio.PAGE_SIZE}&offset=0"
+    path = f"/groups/default/artifacts/{{}}/versions?limit={apicurio.PAGE_SIZE}&offset=0"
     found = {
         "count": 1,
         "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}],
@@ -252,7 +238,7 @@ def test_only_the_artifacts_that_are_meant_are_asked_for(monkeypatch):
 
 def test_bytes_that_are_no_message_are_shown():
     with pytest.raises(
-        LakeError, match="(?s)7b 22 61 22.*00, 8 bytes of schema id.*apicurio_legacy8"
+        LakeError, match="(?s)wire format apicurio_legacy8: 00, 8 bytes of schema id.*7b 22 61 22"
     ):
         registry.inspect_message(WORLD, '{"a"')
 

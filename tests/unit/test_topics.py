@@ -32,13 +32,37 @@ def test_unknown_topic_names_the_nearest(monkeypatch):
     monkeypatch.setattr(topics, "open_consumer", lambda world: Nothing())
     monkeypatch.setattr(
         topics,
-        "_list_partitions",
-        lambda *_: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]},
+        "_list_names",
+        lambda *_: {"msk.datalake.cdc_events", "__consumer_offsets"},
     )
     for ask in (topics.offset_span, topics.end_offsets, topics.read):
         with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
             ask(WORLD, "msk.datalake.cdc_event")
         assert "__consumer" not in str(e.value)
+
+
+def test_a_topic_without_a_leader_is_asked_again_and_any_other_error_is_raised(monkeypatch):
+    codes = [KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION]
+
+    class New:
+        def list_topics(self, name, timeout):
+            error = KafkaError(codes.pop(0)) if len(codes) == 2 else None
+            return SimpleNamespace(topics={name: SimpleNamespace(error=error, partitions=[0, 1])})
+
+        def get_watermark_offsets(self, position, timeout):
+            if codes:
+                raise KafkaException(KafkaError(codes.pop()))
+            return position.partition, 7
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(topics, "open_consumer", lambda world: New())
+    assert topics.watermark_offsets(WORLD, "t") == {0: (0, 7), 1: (1, 7)} and not codes
+    codes.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(StackError):
+        topics.watermark_offsets(WORLD, "t")
+    assert not codes, "it is not asked again"
 
 
 def test_text_where_utf8_bytes_where_not():

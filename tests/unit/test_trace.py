@@ -138,7 +138,8 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     sink = Sink("avro", "topics", 10, "t", ("t",), NumberPartitioner(), is_confluent=True)
     table = trace.TracedTable("artists", "public.artists", "artist_id", "t", sink, (), "avro")
     with pytest.raises(
-        LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"
+        LakeError,
+        match="(?s)globalId 7 is not in the registry.*t, partition 0, offset 3.*dead_letters",
     ):
         in_topic.events(world, table, 1)
 
@@ -155,11 +156,12 @@ def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkey
         }
         return pandas.DataFrame([message] if key_filter(message["key"]) else [])
 
-    decoded = registry.Decoded(
-        {"id": 1, "__op": "r"}, SimpleNamespace(body=b"x", schema="globalId 7"), "t"
-    )
+    def decode(raw):
+        return registry.Decoded({"id": 1, "__op": "r"}, "globalId 7", {})
+
+    decode.world = params.load("local")
     monkeypatch.setattr(topics, "read", found)
-    monkeypatch.setattr(registry, "Decoder", lambda world: lambda raw: decoded)
+    monkeypatch.setattr(registry, "Decoder", lambda world: decode)
     monkeypatch.setattr(registry, "versions_by_schema_id", lambda *_: {})
     table = trace.TracedTable("t", "public.t", "id", "t", None, (), kind)
     (event,) = in_topic.events(None, table, 1)

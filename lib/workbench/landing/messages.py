@@ -9,15 +9,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Collection, NamedTuple, NoReturn, Optional, Union
+from typing import Any, Collection, NamedTuple, NoReturn, Optional
 
 from ..base import LakeError, World
-from ..topic import registry, wire
-from ..topic.avro import Reader, create_reader
+from ..topic import registry
 from ..topic.connect_schema import from_avro
-
-# Malformed messages may have any number of ids. After this many only known ids are requested.
-MAX_UNKNOWN_SCHEMAS = 100
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -105,20 +101,21 @@ class JsonConverter:
 
 
 class AvroConverter:
-    """Reads Avro. Each schema is fetched once."""
+    """Reads Avro by the schemas of the environment's registry."""
 
     def __init__(self, world: World, use_connect_schema: bool, known: Collection[str] = ()):
-        """Create a converter for the environment's registry.
+        """Create a converter.
 
         Args:
             world: the environment profile.
             use_connect_schema: whether to return the Connect schema, else (id, Avro schema).
-            known: ids that the registry has, such as `globalId 7`.
+            known: ids that the registry has (see registry.Decoder).
         """
-        self.world, self.use_connect_schema, self.known = world, use_connect_schema, known
-        self._prefix_size = wire.prefix_size(world)
-        self._resolved: dict[bytes, Union[str, tuple[str, Any, Reader]]] = {}  # by the first bytes
-        self._unknown: set[str] = set()
+        self.use_connect_schema = use_connect_schema
+        convert_schema = from_avro if use_connect_schema else None
+        self._decode = registry.Decoder(
+            world, raw_values=True, known=known, convert_schema=convert_schema
+        )
 
     def read(self, value: bytes) -> Converted:
         """Read the value of a message.
@@ -127,32 +124,8 @@ class AvroConverter:
             ValueError: the value cannot be read.
             StackError: the registry does not respond.
         """
-        prefix = value[: self._prefix_size]
-        if prefix not in self._resolved:
-            self._resolved[prefix] = self._resolve(value)
-        resolved = self._resolved[prefix]
-        if isinstance(resolved, str):
-            raise ValueError(resolved)
-        id, schema, read = resolved
         try:
-            return Converted(schema, read(value[self._prefix_size :]), None)
-        except ValueError as e:
-            raise ValueError(f"the bytes are not Avro of schema {id}: {e}") from None
-
-    def _resolve(self, value: bytes) -> Union[str, tuple[str, Any, Reader]]:
-        """Return (id, schema, reader of its records), or the reason why such messages cannot be read."""
-        message = wire.parse_wire_format(self.world, value)
-        if message is None:
-            return wire.not_avro_reason(self.world)
-        id = message.schema
-        if id not in self.known and len(self._unknown) >= MAX_UNKNOWN_SCHEMAS:
-            return f"schema {id} was not requested: the registry has none of {MAX_UNKNOWN_SCHEMAS} others"
-        try:
-            avsc = registry.find(self.world, message.schema_id, message.id_kind)
-            if avsc is None:
-                self._unknown.add(id)
-                return wire.unknown_schema_reason(self.world).format(id)
-            read = create_reader(avsc, raw_values=True)
-            return id, from_avro(avsc) if self.use_connect_schema else (id, avsc), read
-        except (LakeError, ValueError, KeyError, TypeError) as e:
-            return f"schema {id} cannot be read: {e}"
+            record, id, schema = self._decode(value)
+        except LakeError as e:
+            raise ValueError(e.message) from None
+        return Converted(schema if self.use_connect_schema else (id, schema), record, None)

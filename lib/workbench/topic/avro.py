@@ -39,10 +39,7 @@ Reader = Callable[[bytes], Any]
 
 
 class UnsafeSchema(LakeError):
-    """Decoding messages with a registered schema would be unsafe."""
-
-
-EMPTY_ITEMS_MESSAGE = "the items of an array are encoded in zero bytes, so a short message can declare millions of them"
+    """Two fields of a schema are the same column for Spark."""
 
 
 # --- one record
@@ -59,16 +56,13 @@ def create_reader(avsc: Any, *, raw_values: bool = False) -> Reader:
             all values of Avro: its years end at 9999.
 
     Raises:
-        ValueError: the schema is not an Avro schema, or is unsafe (see `_has_empty_items`).
+        ValueError: the schema is not an Avro schema.
     """
     try:
         change = _without_logical_type if raw_values else _widen_decimals
         schema = fastavro.parse_schema(map_schema(avsc, change))
-        has_empty_items = _has_empty_items(fastavro.schema.expand_schema(avsc))
     except Exception as e:  # noqa: BLE001 - fastavro raises errors of many classes
         raise ValueError(f"not an Avro schema: {type(e).__name__}: {e}") from None
-    if has_empty_items:
-        raise ValueError(EMPTY_ITEMS_MESSAGE)
 
     def read(data: bytes) -> Any:
         stream = io.BytesIO(data)
@@ -94,36 +88,10 @@ def map_schema(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) ->
     return change({**avsc, **{key: map_schema(avsc[key], change) for key in nested}})
 
 
-def _has_empty_items(avsc: Any) -> bool:
-    """Return whether an expanded schema has an array whose items are encoded in zero bytes.
-
-    Without such an array the size of a message bounds the memory and the time of its decoding.
-    """
-    if isinstance(avsc, list):
-        return any(map(_has_empty_items, avsc))
-    if not isinstance(avsc, dict):
-        return False
-    if avsc.get("type") == "array" and _takes_no_bytes(avsc["items"]):
-        return True
-    nested = [avsc.get(key) for key in ("type", "items", "values", "fields")]
-    return any(map(_has_empty_items, nested))
-
-
-def _takes_no_bytes(avsc: Any) -> bool:
-    """Return whether every value of an expanded schema is encoded in zero bytes."""
-    if not isinstance(avsc, dict):
-        return bool(avsc == "null")
-    if avsc["type"] == "record":
-        return all(_takes_no_bytes(field["type"]) for field in avsc["fields"])
-    if avsc["type"] == "fixed":
-        return not avsc["size"]
-    return _takes_no_bytes(avsc["type"])
-
-
 def _widen_decimals(avsc: dict[str, Any]) -> dict[str, Any]:
     """Raise the precision of decimals: fastavro would round values with more digits than declared."""
-    if (avsc.get("type"), avsc.get("logicalType")) == ("bytes", "decimal") and "precision" in avsc:
-        avsc["precision"] = max(avsc["precision"], MAX_SOURCE_DIGITS)
+    if avsc.get("type") == "bytes" and avsc.get("logicalType") == "decimal":
+        avsc["precision"] = MAX_SOURCE_DIGITS
     return avsc
 
 
@@ -296,8 +264,7 @@ def to_spark(avsc: Any) -> T.StructType:
     Raises:
         LakeError: the schema is not a record schema, or has a type without an equivalent in Spark
             (union of several types, fixed, time of day, recursion).
-        UnsafeSchema: the items of an array are encoded in zero bytes, or the names of two fields of
-            a record differ only in case.
+        UnsafeSchema: the names of two fields of a record differ only in case.
     """
     try:
         # expand_schema replaces each reference to a named type by its definition
@@ -311,10 +278,6 @@ def to_spark(avsc: Any) -> T.StructType:
             "the Avro schema is not a record",
             location=str(avsc)[:80],
             expected='{"type": "record", …}',
-        )
-    if _has_empty_items(expanded):
-        raise UnsafeSchema(
-            EMPTY_ITEMS_MESSAGE, location=full_name(avsc), expected="items of at least one byte"
         )
     return _struct_type(expanded["fields"], expanded["name"])
 

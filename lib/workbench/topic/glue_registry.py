@@ -16,7 +16,7 @@ from typing import Any, Optional, Sequence
 
 import pandas
 
-from ..base import LakeError, StackError, World, aws, did_you_mean
+from ..base import LakeError, StackError, World, aws
 from ..base.registries import glue_registries
 from . import avro
 from .wire import GLOBAL_ID, SchemaId
@@ -77,15 +77,14 @@ class GlueRegistry:
         the schema version. A policy has to allow the request on every resource (Glue Developer Guide,
         "IAM examples for deserializers").
         """
-        self._require_global_id(kind)
         if not re.fullmatch(UUID_PATTERN, str(id)):
             return None
         version = self._call_or_none("get_schema_version", SchemaVersionId=id)
         return version and avro.parse_schema(version["SchemaDefinition"], version["SchemaArn"])
 
-    def find_latest(self, artifact: str, kind: str) -> Optional[dict[str, Any]]:
+    def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:
         versions = self._available_versions(artifact) if artifact in self.names() else []
-        return self.find(versions[-1]["SchemaVersionId"], kind) if versions else None
+        return self.find(versions[-1]["SchemaVersionId"], GLOBAL_ID) if versions else None
 
     def delete(self, *artifacts: str) -> None:
         """Delete artifacts with all their versions and wait until they are gone.
@@ -138,11 +137,6 @@ class GlueRegistry:
             )
         return version_id, "" if status == "AVAILABLE" else f"Glue reports the version as {status}"
 
-    def incompatibility_reason(self, artifact: str, schema: Any, kind: str) -> str:
-        """Add the schema to the artifact, because Glue cannot test a schema."""
-        self._require_global_id(kind)
-        return self.add(artifact, schema)[1]
-
     def compatibility(self, artifact: str) -> str:
         """Return the mode of an artifact; DISABLED allows no new version."""
         schema = self._call_or_none("get_schema", SchemaId=self._schema_id(artifact))
@@ -163,14 +157,6 @@ class GlueRegistry:
         """Return the status of a version, "" while Glue compares it with the others."""
         status = self._call("get_schema_version", SchemaVersionId=id)["Status"]
         return "" if status == "PENDING" else status
-
-    def _require_global_id(self, kind: str) -> None:
-        if kind != GLOBAL_ID:
-            raise LakeError(
-                f"the registry has no kind of id {kind!r}",
-                location=self.location,
-                expected=did_you_mean(kind, [GLOBAL_ID]),
-            )
 
     def _available_versions(self, artifact: str) -> list[dict[str, Any]]:
         """Return the usable versions of an artifact, the oldest first; empty if it does not exist."""

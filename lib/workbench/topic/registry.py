@@ -5,7 +5,7 @@ names one. Only this process queries the registry.
 """
 
 import io
-from typing import Any, Callable, NamedTuple, Optional, Protocol, Sequence, Union
+from typing import Any, Callable, Collection, NamedTuple, Optional, Protocol, Sequence, Union
 from uuid import UUID, uuid4
 
 import fastavro
@@ -16,17 +16,21 @@ from . import avro
 from .apicurio import ApicurioRegistry
 from .glue_registry import GlueRegistry
 from .wire import (
-    CCOMPAT,
     CONTENT_ID,
     GLOBAL_ID,
+    UUID_BYTES,
     WIRE_FORMATS,
     SchemaId,
-    WireMessage,
+    not_avro_reason,
     parse_wire_format,
+    prefix_size,
+    unknown_schema_reason,
 )
 
 # columns of `artifacts` by kind of id
-ID_COLUMNS = {GLOBAL_ID: "global_id", CONTENT_ID: "content_id", CCOMPAT: "content_id"}
+ID_COLUMNS = {GLOBAL_ID: "global_id", CONTENT_ID: "content_id"}
+# Malformed messages may have any number of ids. After this many only known ids are requested.
+MAX_UNKNOWN_SCHEMAS = 100
 
 
 class SchemaRegistry(Protocol):
@@ -46,7 +50,7 @@ class SchemaRegistry(Protocol):
 
     def find(self, id: SchemaId, kind: str) -> Optional[dict[str, Any]]: ...
 
-    def find_latest(self, artifact: str, kind: str) -> Optional[dict[str, Any]]:
+    def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:
         """Return the latest schema of an artifact, None if there is no such artifact."""
 
     def delete(self, *artifacts: str) -> None: ...
@@ -58,15 +62,6 @@ class SchemaRegistry(Protocol):
 
         Returns:
             (global id, ""), or (any id, the reason) if the artifact's mode rejects the schema.
-        """
-
-    def incompatibility_reason(self, artifact: str, schema: Any, kind: str) -> str:
-        """Return why the registry rejects a schema as the next version of an artifact.
-
-        The artifact may be changed (see `check_compatibility`).
-
-        Returns:
-            "" if the registry accepts the schema.
         """
 
     def compatibility(self, artifact: str) -> str: ...
@@ -127,7 +122,7 @@ def schema(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> dict[str, Any]:
         world: the environment profile.
         id: a number; for Glue the UUID of a schema version.
         kind: "globalId", the id of an artifact's version. Apicurio also has "contentId", the id of
-            a schema text in all artifacts, and "ccompat", the id in Confluent's API.
+            a schema text in all artifacts.
 
     Raises:
         LakeError: the registry has no such id, or the schema is not JSON.
@@ -135,33 +130,23 @@ def schema(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> dict[str, Any]:
     """
     avsc = find(world, id, kind)
     if avsc is None:
-        raise _unknown_schema_error(world, f"{kind} {id}")
+        raise LakeError(
+            unknown_schema_reason(world).format(f"{kind} {id}"),
+            location=backend(world).location,
+            hint="registry.artifacts(world) lists the schemas; did the producer use this registry, and "
+            "the format in registry.wire?",
+        )
     return avsc
 
 
-def _unknown_schema_error(world: World, schema: str) -> LakeError:
-    return LakeError(
-        f"the registry has no schema with {schema}",
-        location=backend(world).location,
-        hint="registry.artifacts(world) lists the schemas; did the producer use this registry, and "
-        "the format in registry.wire?",
-    )
-
-
-def latest(world: World, artifact: str, kind: str = GLOBAL_ID) -> dict[str, Any]:
+def latest(world: World, artifact: str) -> dict[str, Any]:
     """Return the latest version of an artifact's schema, as a dict.
-
-    Args:
-        world: the environment profile.
-        artifact: name of the artifact.
-        kind: "ccompat" queries Confluent's API, like clients such as DeltaStreamer (S5). Glue does
-            not support it.
 
     Raises:
         LakeError: there is no such artifact; the error lists similar names.
         StackError: the registry does not respond.
     """
-    avsc = backend(world).find_latest(artifact, kind)
+    avsc = backend(world).find_latest(artifact)
     if avsc is None:
         raise _missing_artifact_error(world, artifact)
     return avsc
@@ -236,28 +221,24 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
     backend(world).set_compatibility(artifact, avro.validate_mode(mode))
 
 
-def check_compatibility(
-    world: World, artifact: str, schema: Any, mode: str = "", kind: str = GLOBAL_ID
-) -> str:
+def check_compatibility(world: World, artifact: str, schema: Any, mode: str = "") -> str:
     """Check whether the registry would accept a schema as an artifact's next version.
 
-    The artifact does not change. The check uses a copy: a temporary artifact with the mode and the
-    distinct versions of this one. It is deleted afterwards. So the check works for any mode, and while a
-    connector registers schemas. Glue cannot test a schema: there the schema is
-    added to the copy, and Glue reports only whether the version is available.
+    The artifact does not change. The schema is registered for a copy: a temporary artifact with the
+    mode and the distinct versions of this one. It is deleted afterwards. So the check works for any mode,
+    and while a connector registers schemas. Glue gives no reason for a rejection.
 
     Args:
         world: the environment profile.
         artifact: name of the artifact.
         schema: the next version.
         mode: compatibility mode, by default the artifact's.
-        kind: "ccompat" queries Confluent's API (see `latest`).
 
     Returns:
         "" if the registry would accept the schema, else the reason of the rejection.
 
     Raises:
-        LakeError: there is no such mode, artifact or kind.
+        LakeError: there is no such mode or artifact.
     """
     required_mode = avro.validate_mode(mode or compatibility(world, artifact))
     copy, existing = f"check-{uuid4().hex[:8]}-{artifact}", versions(world, artifact)
@@ -268,7 +249,7 @@ def check_compatibility(
             # otherwise the global rule could reject the next version of the copy
             service.set_compatibility(copy, "NONE")
         service.set_compatibility(copy, required_mode)
-        return service.incompatibility_reason(copy, schema, kind)
+        return service.add(copy, schema)[1]
     finally:
         service.delete(copy)
 
@@ -276,7 +257,7 @@ def check_compatibility(
 def wire_prefix(world: World, id: SchemaId) -> bytes:
     """Return the first bytes of a message, before the Avro data: magic bytes and schema id."""
     magic, size, _ = WIRE_FORMATS[world.registry.wire]
-    return magic + (UUID(str(id)).bytes if size == 16 else int(id).to_bytes(size, "big"))
+    return magic + (UUID(str(id)).bytes if size == UUID_BYTES else int(id).to_bytes(size, "big"))
 
 
 def latest_id(world: World, artifact: str) -> SchemaId:
@@ -326,54 +307,86 @@ def encode(world: World, id: SchemaId, record: Any) -> bytes:
 
 
 class Decoded(NamedTuple):
-    """A decoded message: its record, its wire format and the full name of its schema."""
+    """A decoded message: its record, its schema id (such as `globalId 7`) and its Avro schema."""
 
     record: Any
-    wire_message: WireMessage
-    schema_name: str
+    schema_id: str
+    schema: Any
 
 
 class Decoder:
-    """Decodes the values (or keys) of Avro messages one by one; each schema is fetched once."""
+    """Decodes the values (or keys) of Avro messages one by one; each schema is requested once."""
 
-    def __init__(self, world: World):
-        """Create a decoder for the environment's registry."""
-        self.world = world
-        self._schemas: dict[str, Any] = {}
-        self._readers: dict[str, avro.Reader] = {}
+    def __init__(
+        self,
+        world: World,
+        *,
+        raw_values: bool = False,
+        known: Collection[str] = (),
+        convert_schema: Optional[Callable[[Any], Any]] = None,
+    ):
+        """Create a decoder for the environment's registry.
+
+        Args:
+            world: the environment profile.
+            raw_values: see avro.create_reader; by default dates, times and decimals become Python
+                objects.
+            known: ids that the registry has, such as `globalId 7`. They are requested also after
+                MAX_UNKNOWN_SCHEMAS unknown ids.
+            convert_schema: takes an Avro schema, and returns the schema of decoded messages; by default
+                the same. It may raise ValueError.
+        """
+        self.world, self.raw_values, self.known = world, raw_values, known
+        self._convert_schema = convert_schema
+        self._prefix_size = prefix_size(world)
+        # by the first bytes of a message: its schema id, its schema and a reader; or the reason why
+        # such messages cannot be read
+        self._resolved: dict[bytes, Union[str, tuple[str, Any, avro.Reader]]] = {}
+        self._unknown: set[str] = set()
 
     def __call__(self, value: bytes) -> Decoded:
-        """Decode one message. Dates, times and decimals become Python objects.
+        """Decode one message.
 
         Raises:
-            LakeError: the message is not in the wire format, its schema id is unknown, or its bytes
-                are not Avro of that schema.
+            LakeError: the message is not in the wire format, its schema id is unknown, its schema is
+                not Avro, or its bytes are not Avro of that schema. The error's message is the reason of a
+                dead letter.
+            StackError: the registry does not respond.
         """
-        message = parse_wire_format(self.world, value)
-        if message is None:
-            wire = self.world.registry.wire
-            raise LakeError(
-                "the message does not begin with the magic bytes and a schema id",
-                location=value[:20].hex(" "),
-                expected=f"{WIRE_FORMATS[wire]} ({self.world.file}: registry.wire is {wire})",
-            )
-        id = message.schema
-        if id not in self._schemas:
-            self._schemas[id] = find(self.world, message.schema_id, message.id_kind)
-        avsc = self._schemas[id]
-        if avsc is None:
-            raise _unknown_schema_error(self.world, id)
-        name = avro.full_name(avsc)
+        prefix = value[: self._prefix_size]
+        if prefix not in self._resolved:
+            self._resolved[prefix] = self._resolve(value)
+        resolved = self._resolved[prefix]
+        if isinstance(resolved, str):
+            raise LakeError(resolved, location=value[:40].hex(" "))
+        id, schema, read = resolved
         try:
-            if id not in self._readers:
-                self._readers[id] = avro.create_reader(avro.for_spark(avsc))
-            return Decoded(self._readers[id](message.body), message, name)
+            return Decoded(read(value[self._prefix_size :]), id, schema)
         except ValueError as e:
             raise LakeError(
                 f"the bytes are not Avro of schema {id}: {e}",
-                location=message.body[:40].hex(" "),
-                expected=name,
+                location=value[:40].hex(" "),
+                expected=avro.full_name(schema),
             ) from e
+
+    def _resolve(self, value: bytes) -> Union[str, tuple[str, Any, avro.Reader]]:
+        """Return the schema id, the schema and a reader, or the reason why there is none."""
+        message = parse_wire_format(self.world, value)
+        if message is None:
+            return not_avro_reason(self.world)
+        id = message.schema
+        if id not in self.known and len(self._unknown) >= MAX_UNKNOWN_SCHEMAS:
+            return f"schema {id} was not requested: the registry has none of {MAX_UNKNOWN_SCHEMAS} others"
+        try:
+            avsc = find(self.world, message.schema_id, message.id_kind)
+            if avsc is None:
+                self._unknown.add(id)
+                return unknown_schema_reason(self.world).format(id)
+            read = avro.create_reader(avro.for_spark(avsc), raw_values=self.raw_values)
+            schema = self._convert_schema(avsc) if self._convert_schema else avsc
+            return id, schema, read
+        except (LakeError, ValueError, KeyError, TypeError) as e:
+            return f"schema {id} cannot be read: {e}"
 
 
 def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:
@@ -392,12 +405,14 @@ def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:
             not Avro of that schema.
     """
     raw = value.encode() if isinstance(value, str) else bytes(value)
-    record, message, name = Decoder(world)(raw)
+    record, _, avsc = Decoder(world)(raw)
+    message = parse_wire_format(world, raw)
+    assert message, "it is decoded"
     return {
         "wire": message.wire,
         "id_kind": message.id_kind,
         "schema_id": message.schema_id,
-        "schema_name": name,
+        "schema_name": avro.full_name(avsc),
         "hex": raw.hex(" "),
         "record": record,
     }

@@ -21,7 +21,6 @@ from typing import (
     Sequence,
     TypeVar,
     Union,
-    cast,
 )
 
 import pandas as pd
@@ -45,17 +44,19 @@ IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT_SECONDS = 10
 ATTEMPT_SECONDS = 1.0  # length of one attempt; the Kafka process is checked between two attempts
+RETRY_SECONDS = 0.05  # between two attempts
 STOP_CHECK_SECONDS = 0.1  # interval at which a waiting consumer checks for a stop
 MESSAGES_PER_S = 500  # the slowest capture that is waited for
 MAX_IN_FLIGHT = 10_000  # unacknowledged messages of a producer
-UNAVAILABLE_ERRORS = (
+TRANSIENT_ERRORS = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
+    # a new topic has no leader for a moment
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-# a new topic has no leader for a moment
-NO_LEADER_ERRORS = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 # {error with which the broker or the client rejects a message: hint}
 PRODUCE_ERROR_HINTS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "the limits are message.max.bytes of the producer and max.message.bytes of the "
@@ -177,10 +178,11 @@ def call_with_deadline(world: World, call: Callable[[float], T]) -> T:
         # also before the first attempt, where the grace period of a lost service starts
         check_kafka()
         try:
-            return call(ATTEMPT_SECONDS if world.manages("kafka") else TIMEOUT_SECONDS)
+            return call(ATTEMPT_SECONDS)
         except KafkaException as e:
-            if error_code(e) not in UNAVAILABLE_ERRORS or time.monotonic() >= deadline:
+            if error_code(e) not in TRANSIENT_ERRORS or time.monotonic() >= deadline:
                 raise
+        threading.Event().wait(RETRY_SECONDS)
 
 
 def await_result(world: World, future: "Future[T]") -> T:
@@ -191,30 +193,28 @@ def await_result(world: World, future: "Future[T]") -> T:
         KafkaException: the request failed.
     """
 
-    def wait(seconds: float) -> None:
+    def result(seconds: float) -> T:
         try:
-            future.result(seconds)
+            return future.result(seconds)
         except FutureTimeout:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
-        except KafkaException:
-            pass  # the request has ended, so a second wait would not help
 
-    call_with_deadline(world, wait)
-    return future.result(0)
+    return call_with_deadline(world, result)
 
 
-def _list_partitions(world: World, admin: Optional[AdminClient] = None) -> dict[str, list[int]]:
-    """Return {topic: partitions} of all topics."""
+def _list_names(world: World, admin: Optional[AdminClient] = None) -> set[str]:
+    """Return the names of all topics."""
     client = admin or AdminClient(settings(world))
     with translate_errors(world):
-        metadata = call_with_deadline(world, lambda seconds: client.list_topics(timeout=seconds))
-    return {name: sorted(topic.partitions) for name, topic in metadata.topics.items()}
+        return {
+            *call_with_deadline(world, lambda seconds: client.list_topics(timeout=seconds)).topics
+        }
 
 
 def names(world: World) -> list[str]:
     """Return the names of all topics, without the internal topics of Kafka, MSK and MSK Connect."""
     internal = ("__consumer", "__amazon_msk")
-    return sorted(topic for topic in _list_partitions(world) if not topic.startswith(internal))
+    return sorted(topic for topic in _list_names(world) if not topic.startswith(internal))
 
 
 def watermark_offsets(
@@ -222,8 +222,8 @@ def watermark_offsets(
 ) -> dict[int, tuple[int, int]]:
     """Return {partition: (offset of the first available message, end offset)} of a topic.
 
-    Every step of an ingest calls this function. It requests the metadata of one topic, which takes a
-    tenth of the time of an admin client's list of all topics.
+    Every step of an ingest calls this function. With an existing consumer it takes a millisecond; an
+    admin client's list of offsets takes several, and fails for a topic that was just created.
 
     Args:
         world: the environment profile.
@@ -234,35 +234,23 @@ def watermark_offsets(
         LakeError: there is no such topic.
     """
 
-    def watermarks(partition: int) -> tuple[int, int]:
-        position = TopicPartition(topic, partition)
-        offsets: tuple[int, int] = call_with_deadline(
-            world, lambda seconds: client.get_watermark_offsets(position, timeout=seconds)
-        )
-        return offsets
-
-    def fetch() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
-        try:
-            metadata = call_with_deadline(
-                world, lambda seconds: client.list_topics(topic, timeout=seconds)
-            ).topics[topic]
-            if metadata.error:
-                raise KafkaException(metadata.error)
-            return {partition: watermarks(partition) for partition in metadata.partitions}
-        except KafkaException as e:
-            return None if error_code(e) in NO_LEADER_ERRORS else e
+    def fetch(seconds: float) -> dict[int, tuple[int, int]]:
+        metadata = client.list_topics(topic, timeout=seconds).topics[topic]
+        if metadata.error:
+            raise KafkaException(metadata.error)
+        return {
+            partition: client.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=seconds
+            )
+            for partition in metadata.partitions
+        }
 
     with _use_consumer(world, consumer) as client, translate_errors(world):
-        result = cast(
-            "Union[dict[int, tuple[int, int]], KafkaException, None]",
-            wait_until(
-                fetch, f"topic {topic!r} to have a leader", timeout=TIMEOUT_SECONDS, interval=0.05
-            ),
-        )
-        if isinstance(result, dict):
-            return result
-        if result and error_code(result) != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise result
+        try:
+            return call_with_deadline(world, fetch)
+        except KafkaException as e:
+            if error_code(e) != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
     raise LakeError(
         f"there is no topic {topic!r}",
         location=world.kafka.bootstrap,
@@ -618,7 +606,7 @@ def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
         WorkbenchError: Kafka does not create the topic, or is down.
     """
     admin = AdminClient(settings(world))
-    if name not in _list_partitions(world, admin):
+    if name not in _list_names(world, admin):
         topic = NewTopic(name, partitions, config=config)
         futures = admin.create_topics([topic], request_timeout=TIMEOUT_SECONDS)
         _await_result_of(world, name, futures[name], "created")
@@ -633,13 +621,13 @@ def delete(world: World, *topics: str) -> None:
     if not topics:
         return
     admin = AdminClient(settings(world))  # one connection for all requests
-    _list_partitions(world, admin)  # raises StackError if Kafka does not respond
+    _list_names(world, admin)  # raises StackError if Kafka does not respond
     # all names, not only the listed ones: the controller may know a new topic before the broker does
     futures = admin.delete_topics(list(topics), request_timeout=TIMEOUT_SECONDS)
     for topic, future in futures.items():
         _await_result_of(world, topic, future, "deleted", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
     wait_until(
-        lambda: not {*topics} & {*_list_partitions(world, admin)},
+        lambda: not {*topics} & _list_names(world, admin),
         f"topics {topics} to be gone",
         timeout=30,
     )

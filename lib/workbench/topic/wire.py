@@ -4,36 +4,33 @@ A serializer writes the id of the schema before the Avro data. The formats (docu
 "Configuring Kafka serializers/deserializers", and Confluent, "Wire format"; for Glue only in the
 source code of SerializationDataEncoder):
 
-    apicurio          magic byte 0, content id in 4 bytes: the default of Apicurio 3
+    apicurio          magic byte 0, content id in 4 bytes: the default of Apicurio 3; Apicurio 2 with
+                      as-confluent=true and use-id=contentId
     apicurio_legacy8  magic byte 0, global id in 8 bytes: Apicurio 2 with headers.enabled=false
-    confluent         magic byte 0, schema id in 4 bytes, for Confluent's API (ccompat)
     glue              version byte 3, compression byte 0, UUID of a schema version in 16 bytes.
                       If the compression byte is 5, the rest is compressed by zlib. Spark SQL cannot
                       decompress it; `not_avro_reason` names the setting to change.
 
-The first three formats have the same magic byte, so the environment names the format
+The first two formats have the same magic byte, so the environment names the format
 (`registry.wire`). A message without the magic bytes is rejected as not Avro. (By default Apicurio 2,
 tested with 2.6.13, writes the id into a header instead. No consumer here reads that header.)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, Optional, Union
 from uuid import UUID
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from ..base import World
 
 # kinds of schema id: of an artifact's version (Glue: SchemaVersionId), of a schema text in all
-# artifacts, of Confluent's API
-GLOBAL_ID, CONTENT_ID, CCOMPAT = ID_KINDS = ("globalId", "contentId", "ccompat")
+# artifacts
+GLOBAL_ID, CONTENT_ID = ID_KINDS = ("globalId", "contentId")
 MESSAGE_COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
+UUID_BYTES = 16
 GLUE_ZLIB_PREFIX = b"\3\5"  # a compressed message of Glue starts with these bytes
-
-
 SchemaId = Union[int, str]  # a number; for Glue the UUID of a schema version
 
 
@@ -52,13 +49,11 @@ class WireFormat(NamedTuple):
 WIRE_FORMATS = {
     "apicurio": WireFormat(b"\0", 4, CONTENT_ID),
     "apicurio_legacy8": WireFormat(b"\0", 8, GLOBAL_ID),
-    "confluent": WireFormat(b"\0", 4, CCOMPAT),
-    "glue": WireFormat(b"\3\0", 16, GLOBAL_ID),
+    "glue": WireFormat(b"\3\0", UUID_BYTES, GLOBAL_ID),
 }
 
 
-@dataclass(frozen=True)
-class WireMessage:
+class WireMessage(NamedTuple):
     """The parts of a message.
 
     Attributes:
@@ -87,13 +82,13 @@ def prefix_size(world: World) -> int:
 
 def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
     """Return the parts of a message's value, None if it is not in the wire format."""
-    magic, size, kind = WIRE_FORMATS[world.registry.wire]
-    end = prefix_size(world)
+    name, end = world.registry.wire, prefix_size(world)
+    magic, size, kind = WIRE_FORMATS[name]
     if len(value) < end or not value.startswith(magic):
         return None
     raw = value[len(magic) : end]
-    schema_id = str(UUID(bytes=raw)) if size == 16 else int.from_bytes(raw, "big")
-    return WireMessage(world.registry.wire, kind, schema_id, value[end:])
+    schema_id = str(UUID(bytes=raw)) if size == UUID_BYTES else int.from_bytes(raw, "big")
+    return WireMessage(name, kind, schema_id, value[end:])
 
 
 def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
@@ -109,19 +104,19 @@ def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
     """
     magic, size, kind = WIRE_FORMATS[world.registry.wire]
     start, end = len(magic) + 1, len(magic) + size
-    matches = F.expr(
-        f"length(value) >= {end} AND substring(value, 1, {len(magic)}) = X'{magic.hex()}'"
-    )
     schema_id = f"hex(substring(value, {start}, {size}))"
-    if size == 16:
+    if size == UUID_BYTES:
         groups = "^(.{8})(.{4})(.{4})(.{4})"
         schema_id = f"lower(regexp_replace({schema_id}, '{groups}', '$1-$2-$3-$4-'))"
     else:
         schema_id = f"conv({schema_id}, 16, 10)"
-    schema = F.when(matches, F.concat(F.lit(kind + " "), F.expr(schema_id)))
-    body = F.when(matches, F.expr(f"substring(value, {end + 1})"))
+    matches = f"length(value) >= {end} AND startswith(value, X'{magic.hex()}')"
     # not withColumns: Spark Connect would analyze the query for this step
-    return messages.select("*", schema.alias("schema"), body.alias("body"))
+    return messages.selectExpr(
+        "*",
+        f"IF({matches}, concat('{kind} ', {schema_id}), NULL) AS schema",
+        f"IF({matches}, substring(value, {end + 1}), NULL) AS body",
+    )
 
 
 def not_avro_reason(world: World) -> str:

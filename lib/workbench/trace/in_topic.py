@@ -13,7 +13,7 @@ from ..hudi import Table
 from ..landing import messages
 from ..landing.formats import JsonLines
 from ..landing.sinks import Sink
-from ..topic import registry, topics
+from ..topic import registry, topics, wire
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
 
@@ -162,8 +162,8 @@ def _decode_value(
 ) -> tuple[dict[str, Any], bytes, str]:
     """Return (record, bytes that identify the message in its landed file, schema id)."""
     if decode:
-        record, message, _ = decode(raw)
-        return record, message.body, message.schema
+        record, schema_id, _ = decode(raw)
+        return record, raw[wire.prefix_size(decode.world) :], schema_id
     try:
         _, payload, line = messages.JsonConverter(has_envelope=True).read(raw)
     except ValueError as e:
