@@ -233,6 +233,8 @@ def test_mariadb_is_captured_followed_and_forgotten(world, spark, capsys):
         assert {name: (n.upserts, n.deletes) for name, n in done.items()} == {
             "goods": (20, 1),
             "parts": (1, 0),
+            "loose": (0, 0),
+            "odd": (0, 0),
         }
         mariadb.execute(mine, "FLUSH BINARY LOGS")
         assert own.follow(mine, "bikes")["goods"].messages == 0, (

@@ -262,6 +262,8 @@ class Lab:
                     self.outcome.violate(schema, f"follow says {text[:1500]}")
                     self.leave(schema)
                     captured.remove(schema)
+        else:
+            self.outcome.violate(captured[0], "follow stops again and again")
         for schema in captured:
             table = own.load(self.world, self.name).flow.table(self.world, self.lake_name(schema))
             if schema.source in refused or (

@@ -71,7 +71,8 @@ def test_it_listens_on_loopback_and_wants_the_key(lake, tmp_path):
     assert files.read_text("s3a://lake/a b/c=ä+*~.txt") == "text" and list(
         files.list_files("s3a://lake/a b")
     )
-    files.move("s3a://lake/a b", "s3a://lake/moved")
+    for _ in range(2):  # a repetition moves nothing and removes nothing
+        files.move("s3a://lake/a b", "s3a://lake/moved")
     assert {*files.list_files("s3a://lake/moved")} == {"c=ä+*~.txt"}
     assert not files.list_files("s3a://lake/a b")
     key = secrets.read()[services.S3_KEY]

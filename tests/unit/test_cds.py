@@ -131,7 +131,7 @@ def test_the_archive_unused_for_longest_is_removed_first(scratch, tmp_path):
     assert removed == [False, True, False]
 
 
-@pytest.mark.parametrize("damage", ["cut", "text"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "text"])
 def test_a_damaged_archive_does_not_prevent_a_start(scratch, damage):
     plain = run(scratch)
     cds.create_base_archive()
@@ -142,7 +142,7 @@ def test_a_damaged_archive_does_not_prevent_a_start(scratch, damage):
     content = archive.read_bytes()
     archive.unlink()
     size = len(content)
-    damaged = {"cut": content[: size // 2], "text": (b"text" * size)[:size]}
+    damaged = {"cut": content[: size // 2], "empty": b"", "text": (b"text" * size)[:size]}
     archive.write_bytes(damaged[damage])
     assert run(scratch) == plain
 

@@ -260,8 +260,8 @@ def replay(monkeypatch, tmp_path):
     lake = WORLD.lake.model_copy(update={"checkpoints": f"file:{tmp_path}"})
     world = WORLD.model_copy(update={"lake": lake})
 
-    def run(**options):
-        return dlq.replay(world, "dead", **options)
+    def run(topic="dead", **options):
+        return dlq.replay(world, topic, **options)
 
     run.messages, run.partitions, run.sent = [], 1, []
 
@@ -284,6 +284,12 @@ def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(replay):
     with pytest.raises(LakeError, match="(?s)dead has several partitions.*select by `transform`"):
         replay(offsets=[4])
     assert replay() == 1
+
+
+@pytest.mark.parametrize("other", ["dead.lock", "dead.json", "x.dead", "replay"])
+def test_replays_of_topics_whose_names_are_alike_are_kept_apart(replay, other):
+    replay.messages = [dead_message(n) for n in range(3)]
+    assert [replay(topic) for topic in ("dead", other, "dead", other)] == [3, 3, 0, 0]
 
 
 @pytest.mark.parametrize("said", ["none", "-3", "1e3", "\u0663", "9" * 30])

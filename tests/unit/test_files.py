@@ -29,8 +29,26 @@ def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["labels.json"]
 
 
-def test_a_moved_folder_replaces_its_target(tmp_path):
-    for name in ("source/a/1", "source/2", "target/3"):
+def test_an_interrupted_move_is_repeated(tmp_path, monkeypatch):
+    for name in ("source/a/1", "source/2", "source/3"):
         files.write_text(f"file:{tmp_path}/{name}", name)
+    filesystem, moved = files.open_filesystem("file:/")[0], []
+
+    class Killed:
+        def __getattr__(self, name):
+            return getattr(filesystem, name)
+
+        def move(self, path, target):
+            if moved:
+                raise KeyboardInterrupt
+            moved.append(target)
+            filesystem.move(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "open_filesystem", lambda uri: (Killed(), uri.removeprefix("file:")))
+        with pytest.raises(KeyboardInterrupt):
+            files.move(f"file:{tmp_path}/source", f"file:{tmp_path}/target")
+    assert len(files.list_files(f"file:{tmp_path}")) == 3
     files.move(f"file:{tmp_path}/source", f"file:{tmp_path}/target")
-    assert {*files.list_files(f"file:{tmp_path}")} == {"target/a/1", "target/2"}
+    files.move(f"file:{tmp_path}/source", f"file:{tmp_path}/target")
+    assert {*files.list_files(f"file:{tmp_path}")} == {"target/a/1", "target/2", "target/3"}

@@ -566,6 +566,10 @@ def test_other_options_for_a_table_of_the_flow_are_refused(world, described, opt
         ({"rows": 10**6, "columns": {"a": "numeric(8,2)[]"}}, ("cow", "BUCKET", 2)),
         ({"rows": 10**6, "columns": {"a": "vector(3)", "b": "numeric"}}, ("mor", "BUCKET", 2)),
         ({"rows": 10**6, "columns": {"b": "numeric(8,2)"}}, ("mor", "BUCKET", 2)),
+        (
+            {"rows": 10**6, "columns": {"a": "text[]", "b": "numeric(25,2)"}},
+            ("mor", "BUCKET", 2),
+        ),
     ],
 )
 def test_the_rows_and_the_partition_choose_the_layout(world, fields, layout):

@@ -108,14 +108,15 @@ def remove(uri: str) -> None:
 
 
 def move(uri: str, target: str) -> None:
-    """Move a folder. The target is replaced; after an interruption the folder is still complete."""
-    from pyarrow import fs
+    """Move the files of a folder into another one, and remove the folder.
 
-    remove(target)
+    Each file is whole in one of both folders at any time, so an interrupted move can be repeated.
+    """
     filesystem, path = open_filesystem(uri)
     _, target_path = open_filesystem(target)
-    filesystem.create_dir(target_path)
-    fs.copy_files(path, target_path, filesystem, filesystem)
+    for name in list_files(uri):
+        filesystem.create_dir(f"{target_path}/{name}".rpartition("/")[0])
+        filesystem.move(f"{path}/{name}", f"{target_path}/{name}")
     remove(uri)
 
 

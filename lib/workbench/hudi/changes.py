@@ -161,7 +161,7 @@ def create_reader(
     table: Table,
     max_records: int,
     schema: Optional[T.StructType] = None,
-) -> _Reader:
+) -> Reader:
     """Create the reader of a source for a table.
 
     Args:
@@ -175,7 +175,7 @@ def create_reader(
     Raises:
         LakeError: `source` is neither a Topic nor a Landed.
     """
-    readers: dict[type, type[_Reader]] = {Topic: _TopicReader, Landed: _LandedReader}
+    readers: dict[type, type[Reader]] = {Topic: _TopicReader, Landed: _LandedReader}
     if type(source) not in readers:
         raise LakeError(
             f"{source!r} is not a source",
@@ -186,7 +186,7 @@ def create_reader(
 
 
 @dataclass
-class _Reader:
+class Reader:
     """Reads the changes of a source for a table."""
 
     spark: SparkSession
@@ -197,6 +197,7 @@ class _Reader:
     schema: Optional[T.StructType]
 
     def __post_init__(self) -> None:
+        """Create the schemas of the source."""
         # {partition: offset of the next message} of a topic, after `next` returned None
         self.end_offsets: dict[int, int] = {}
         self.source_schemas = _create_schemas(self.world, self.source, self.table, self.schema)
@@ -272,7 +273,7 @@ def borrow_consumer(world: World) -> Iterator[Consumer]:
     idle.append(consumer)
 
 
-class _TopicReader(_Reader):
+class _TopicReader(Reader):
     """Reads a topic by offsets."""
 
     def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
@@ -373,7 +374,7 @@ class _TopicReader(_Reader):
         return messages.select("key", "value", "topic", "partition", "offset", file)
 
 
-class _LandedReader(_Reader):
+class _LandedReader(Reader):
     """Reads the landed files that are not in the file list of an earlier batch."""
 
     source: Landed

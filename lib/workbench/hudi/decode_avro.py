@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from functools import reduce
@@ -25,6 +26,8 @@ END_MARKER = b"\xffworkbench: end\xff"
 class AvroSchemas(Schemas):
     """The schemas in the registry. The id of a schema is such as `globalId 7`."""
 
+    note = ""  # what else the reason of an unknown schema may be
+
     def split(self, messages: DataFrame) -> DataFrame:
         """Return the messages with `schema` and `body`; both are null if a value is not in the wire format."""
         return wire.with_wire_columns(messages, self.world)
@@ -37,15 +40,20 @@ class AvroSchemas(Schemas):
         """
         artifact = f"{self.topic}-value"
         new = [id for id, _ in counts.most_common() if id not in self.resolved]
+        self.note = ""
         if len(new) > MAX_SCHEMAS:
+            self.note = (
+                f", or was not requested: a batch has more than {MAX_SCHEMAS} new schema ids"
+            )
             own = registry.versions_by_schema_id(self.world, [artifact])
             new = new[:MAX_SCHEMAS] + [id for id in new[MAX_SCHEMAS:] if id in own]
         found = {}
         for id in new:
             kind, _, number = id.partition(" ")
-            avsc = registry.find(self.world, number, kind)
-            if avsc is not None:
-                found[id] = avsc
+            with contextlib.suppress(LakeError):  # a schema of another kind, such as Protobuf
+                avsc = registry.find(self.world, number, kind)
+                if avsc is not None:
+                    found[id] = avsc
         needs_latest = self.needs_latest(found)
         self.add(found, registry.latest(self.world, artifact) if needs_latest else None)
         return [id for id in counts if id in self.resolved]
@@ -73,7 +81,7 @@ class AvroSchemas(Schemas):
     def unknown_reason(self) -> Column:
         """Return why a message is not parsed: the registry lacks its schema, or it is not Avro."""
         before, after = wire.unknown_schema_reason(self.world).split("{}")
-        unknown = F.concat(F.lit(before), F.col("schema"), F.lit(after))
+        unknown = F.concat(F.lit(before), F.col("schema"), F.lit(after + self.note))
         return F.coalesce(unknown, F.lit(wire.not_avro_reason(self.world)))
 
 

@@ -174,11 +174,15 @@ class IngestJob:
 
     def __post_init__(self) -> None:
         """Create the reader of the source."""
-        self.reader = changes.create_reader(
-            self.spark, self.world, self.source, self.table, self.batch, self.schema
-        )
+        self.reader = self._create_reader()
         self._dead_letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
         self._is_recovered = False
+        self._last: Optional[SourceProgress] = None  # after the last batch of this job
+
+    def _create_reader(self) -> changes.Reader:
+        return changes.create_reader(
+            self.spark, self.world, self.source, self.table, self.batch, self.schema
+        )
 
     @property
     def location(self) -> str:
@@ -220,6 +224,8 @@ class IngestJob:
         if not self._is_recovered:
             finish_interrupted_rewrite(self.spark, self.table, actions)
             self._settle_dead_letters(0, batch_id - 1)
+            if self._last not in (None, last):  # another job wrote to the table, or dropped it
+                self.reader = self._create_reader()
             self._is_recovered = True
         with translate_errors(
             self.spark,
@@ -233,6 +239,7 @@ class IngestJob:
                 # a replay is complete now; it may have begun in another run
                 self._settle_dead_letters(last.get("since", 0), batch_id - 1)
                 ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
+                self._last = last
                 return None
             _, latest_schema = self.reader.schemas
             current: SourceProgress = {
@@ -247,7 +254,7 @@ class IngestJob:
                 self._raise_if_committed(current, e)
                 raise
         instant = self._require_progress(current)
-        self.replay = False
+        self.replay, self._last = False, current
         result = Ingested(messages=sum(counts.values()), batches=1, **counts)
         ddl.sync_catalog(self.spark, self.table)
         logger.info(

@@ -1,6 +1,7 @@
 """The user's own tables: what a capture needs to know of them. `readiness.check` says which are refused."""
 
 import math
+import re
 import shlex
 
 from psycopg import sql
@@ -185,4 +186,5 @@ def _has_list_beside_decimal(table: OwnTable) -> bool:
     """Return whether a compaction of a Merge-on-Read table could apply a late delete (see docs/limits.md)."""
     kinds = table.columns.values()
     has_list = any(kind.endswith("[]") or base_type(kind) in LIST_TYPES for kind in kinds)
-    return has_list and any(kind.startswith("numeric(") for kind in kinds)
+    digits = [int(match[1]) for kind in kinds if (match := re.match(r"numeric\((\d+)", kind))]
+    return has_list and any(count <= 18 for count in digits)
