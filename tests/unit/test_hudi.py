@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow
@@ -477,6 +478,35 @@ def test_dead_letters_of_a_commit_that_was_restored_go(world, job, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         it.run()
     assert shown_dead_letters(world, it) == ["0"]
+
+
+def test_an_empty_hidden_folder_removes_no_dead_letter(world, job):
+    """S3 may keep the name of a folder whose files were moved."""
+    it = job()
+    it.run()
+    folder = dead_letters_path(world, it.table).removeprefix("file:")
+    Path(folder, it.source.id, ".00000001").mkdir()
+    it.run()
+    assert shown_dead_letters(world, it) == ["0", "1"]
+
+
+def test_a_job_whose_table_another_one_wrote_reads_the_source_anew(job, monkeypatch):
+    readers, create_reader = [], changes.create_reader
+
+    def create(*args):
+        readers.append(create_reader(*args))
+        return readers[-1]
+
+    monkeypatch.setattr(changes, "create_reader", create)
+    it = job()
+    it.run(lambda: True)
+    it.run(lambda: True)
+    assert len(readers) == 1
+    last = f"{it.table.base}/.hoodie/20260101120000001.commit"
+    metadata = files.read_text(last)
+    files.remove(last)
+    it.run(lambda: True)
+    assert len(readers) == 2 and json.loads(files.read_text(last)) == json.loads(metadata)
 
 
 def test_an_ingest_goes_on_when_its_topic_has_a_message(world, monkeypatch):
