@@ -381,6 +381,8 @@ def job(world, tmp_path, monkeypatch):
     )
 
     def write_batch(spark, rows, table, dead_letters, *, options, **_):
+        with pytest.raises(LakeError, match="another ingest into"), table_lock(world, table):
+            pass  # the ingest holds it
         files.write_text(f"{dead_letters}/part-0.json", dead_letters[-1])
         if killed_before_commit:
             killed_before_commit.clear()
