@@ -125,6 +125,10 @@ REFUSED = {
     "CREATE TABLE t3 (id int PRIMARY KEY, area polygon)": ("t3", r"area \(polygon\)"),
     "CREATE VIEW t4 AS SELECT 1 AS id": ("t4", "table public.t4: a view"),
     "CREATE TABLE t5 (id int)": ("t5", "no primary key"),
+    "CREATE TABLE t6 (id int PRIMARY KEY DEFERRABLE); ALTER TABLE t6 REPLICA IDENTITY FULL": (
+        "t6",
+        "a DEFERRABLE primary key identifies no row",
+    ),
 }
 
 
