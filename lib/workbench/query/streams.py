@@ -87,16 +87,18 @@ def messages(
             ", which was not in the registry when this query was started: start the query again; it continues from here"
         ),
     )
-    row = F.when(~is_known & is_new, F.raise_error(restart)).otherwise(F.col("row"))
     future = F.current_timestamp() + F.expr(f"INTERVAL {MAX_FUTURE_SKEW}")
     reason = F.coalesce(
         F.when(F.col("value").isNull(), "no value"),
         "error",
         F.when(F.col("timestamp") > future, "of the future"),
     )
-    return decoded.withColumn("row", row).select(
-        "key", "value", "topic", "partition", "offset", "timestamp", "row", reason.alias("reason")
-    )
+    # in both: a query may read only one of them
+    results = [
+        F.when(~is_known & is_new, F.raise_error(restart)).otherwise(column).alias(name)
+        for name, column in (("row", F.col("row")), ("reason", reason))
+    ]
+    return decoded.select("key", "value", "topic", "partition", "offset", "timestamp", *results)
 
 
 def _read_topic(
