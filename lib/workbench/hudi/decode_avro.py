@@ -95,8 +95,9 @@ class LandedSchemas(Schemas):
         for id, avsc in found.items():
             if avro.is_record(avsc):
                 names[avro.full_name(avsc)] += counts[id]
-        common = [name for name, _ in names.most_common(1)]
-        of_topic = [avsc for avsc in found.values() if avro.full_name(avsc) in common]
+        # of two that are as common that of the older file
+        common = max(reversed(names), key=lambda name: names[name], default="")
+        of_topic = [avsc for avsc in found.values() if avro.full_name(avsc) == common]
         self.add(found, of_topic[0] if of_topic else None)
         return list(found)
 
