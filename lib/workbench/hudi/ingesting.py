@@ -222,11 +222,7 @@ class IngestJob:
         batch_id = self._last_batch(last) + 1
         since = batch_id if self.replay else last.get("since", 0)
         if not self._is_recovered:
-            finish_interrupted_rewrite(self.spark, self.table, actions)
-            self._settle_dead_letters(0, batch_id - 1)
-            if self._last not in (None, last):  # another job wrote to the table, or dropped it
-                self.reader = self._create_reader()
-            self._is_recovered = True
+            self._recover(actions, last)
         with translate_errors(
             self.spark,
             "a batch was not written",
@@ -266,6 +262,14 @@ class IngestJob:
             time.monotonic() - started,
         )
         return result
+
+    def _recover(self, actions: list[CompletedAction], last: SourceProgress) -> None:
+        """Finish what an interrupted run has left, once for each run of the job."""
+        finish_interrupted_rewrite(self.spark, self.table, actions)
+        self._settle_dead_letters(0, self._last_batch(last))
+        if self._last not in (None, last):  # another job wrote to the table, or dropped it
+            self.reader = self._create_reader()
+        self._is_recovered = True
 
     def _commit(
         self,
