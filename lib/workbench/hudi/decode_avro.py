@@ -26,7 +26,7 @@ END_MARKER = b"\xffworkbench: end\xff"
 class AvroSchemas(Schemas):
     """The schemas in the registry. The id of a schema is such as `globalId 7`."""
 
-    note = ""  # what else the reason of an unknown schema may be
+    limit_reason = ""  # why the registry may have an unknown schema nevertheless
 
     def split(self, messages: DataFrame) -> DataFrame:
         """Return the messages with `schema` and `body`; both are null if a value is not in the wire format."""
@@ -40,9 +40,9 @@ class AvroSchemas(Schemas):
         """
         artifact = f"{self.topic}-value"
         new = [id for id, _ in counts.most_common() if id not in self.resolved]
-        self.note = ""
+        self.limit_reason = ""
         if len(new) > MAX_SCHEMAS:
-            self.note = (
+            self.limit_reason = (
                 f", or was not requested: a batch has more than {MAX_SCHEMAS} new schema ids"
             )
             own = registry.versions_by_schema_id(self.world, [artifact])
@@ -81,7 +81,7 @@ class AvroSchemas(Schemas):
     def unknown_reason(self) -> Column:
         """Return why a message is not parsed: the registry lacks its schema, or it is not Avro."""
         before, after = wire.unknown_schema_reason(self.world).split("{}")
-        unknown = F.concat(F.lit(before), F.col("schema"), F.lit(after + self.note))
+        unknown = F.concat(F.lit(before), F.col("schema"), F.lit(after + self.limit_reason))
         return F.coalesce(unknown, F.lit(wire.not_avro_reason(self.world)))
 
 

@@ -232,8 +232,8 @@ class IngestJob:
         ):
             batch = self.reader.next({} if self.replay else last, batch_id)
             if batch is None:
-                # a replay is complete now; it may have begun in another run
-                self._settle_dead_letters(last.get("since", 0), batch_id - 1)
+                if last.get("since"):  # a replay is complete now; it may have begun in another run
+                    self._show_dead_letters(last["since"], batch_id - 1)
                 ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
                 self._last = last
                 return None
@@ -266,7 +266,7 @@ class IngestJob:
     def _recover(self, actions: list[CompletedAction], last: SourceProgress) -> None:
         """Finish what an interrupted run has left, once for each run of the job."""
         finish_interrupted_rewrite(self.spark, self.table, actions)
-        self._settle_dead_letters(0, self._last_batch(last))
+        self._show_dead_letters(0, self._last_batch(last))
         if self._last not in (None, last):  # another job wrote to the table, or dropped it
             self.reader = self._create_reader()
         self._is_recovered = True
@@ -306,7 +306,7 @@ class IngestJob:
         names = self._dead_letter_names()
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
-    def _settle_dead_letters(self, first: int, last: int) -> None:
+    def _show_dead_letters(self, first: int, last: int) -> None:
         """Show the dead letters of committed batches, and remove the others.
 
         The dead letters of a batch are written before its commit into a hidden folder, so that none is
@@ -395,6 +395,7 @@ class IngestJob:
                 hint="look for options in `extra` of the table that change its commits, "
                 "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again",
             )
+        self._show_dead_letters(0, expected["batch"])
         require_no_write_errors(action.metadata, self.location)
         return action.instant
 
@@ -405,7 +406,10 @@ class IngestJob:
             progress: the position in the source after the batch.
             error: the error of the write.
         """
-        if self._find_commit(progress) and not is_session_lost(error):
+        if self._find_commit(progress) is None:
+            return
+        self._show_dead_letters(0, progress["batch"])
+        if not is_session_lost(error):
             raise LakeError(
                 f"a batch is committed, and the work of Hudi after the commit failed: {innermost_cause(str(error))}",
                 location=self.location,
@@ -414,7 +418,7 @@ class IngestJob:
             ) from error
 
     def _find_commit(self, progress: SourceProgress) -> Optional[CompletedAction]:
-        """Return the last commit if it holds a batch, whose dead letters are shown then; else None.
+        """Return the last commit if it holds the progress of a batch; else None.
 
         Args:
             progress: the position in the source after the batch.
@@ -422,7 +426,6 @@ class IngestJob:
         action = last_ingest_action(completed_actions(self.table))
         if action is None or read_progress(action.metadata).get(self.source.id) != progress:
             return None
-        self._settle_dead_letters(0, progress["batch"])
         return action
 
 

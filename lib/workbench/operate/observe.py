@@ -207,7 +207,7 @@ class FlowReader:
                     "ingest_interrupted", table=name, instant=instant, seconds=seconds
                 )
             uri = dead_letters_path(self.world, lake.table)
-            folder = uri.removeprefix(f"{self.world.lake.dead_letters}/")
+            folder = dlq.folder_name(self.world, uri)
             reasons = dlq.reasons(uri)
             figures["dead_letters"][name] = dict(reasons)
             for reason, count in reasons.items():

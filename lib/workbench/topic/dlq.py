@@ -185,6 +185,11 @@ def folder_uri(world: World, folder: str) -> str:
     return join_uri(world.lake.dead_letters, folder.strip("/"))
 
 
+def folder_name(world: World, uri: str) -> str:
+    """Return the name of a folder in `summary`."""
+    return uri.removeprefix(f"{world.lake.dead_letters}/")
+
+
 def decode_text(world: World, text: Any) -> Any:
     """Return the text of a dead letter, or its record if it is an Avro message in base64."""
     try:

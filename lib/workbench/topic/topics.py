@@ -209,9 +209,8 @@ def _list_names(world: World, admin: Optional[AdminClient] = None) -> set[str]:
     """Return the names of all topics."""
     client = admin or AdminClient(settings(world))
     with translate_errors(world):
-        return {
-            *call_with_deadline(world, lambda seconds: client.list_topics(timeout=seconds)).topics
-        }
+        metadata = call_with_deadline(world, lambda seconds: client.list_topics(timeout=seconds))
+    return set(metadata.topics)
 
 
 def names(world: World) -> list[str]:
@@ -225,8 +224,8 @@ def watermark_offsets(
 ) -> dict[int, tuple[int, int]]:
     """Return {partition: (offset of the first available message, end offset)} of a topic.
 
-    Every step of an ingest calls this function. With an existing consumer it takes a millisecond; an
-    admin client's list of offsets takes several, and fails for a topic that was just created.
+    Every step of an ingest calls this function. With an existing consumer it takes a millisecond. An
+    admin client's list of offsets fails for a topic that was just created.
 
     Args:
         world: the environment profile.

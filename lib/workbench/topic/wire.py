@@ -27,7 +27,7 @@ from ..base import World
 
 # kinds of schema id: of an artifact's version (Glue: SchemaVersionId), of a schema text in all
 # artifacts
-GLOBAL_ID, CONTENT_ID = ID_KINDS = ("globalId", "contentId")
+GLOBAL_ID, CONTENT_ID = "globalId", "contentId"
 MESSAGE_COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
 UUID_BYTES = 16
 GLUE_ZLIB_PREFIX = b"\3\5"  # a compressed message of Glue starts with these bytes

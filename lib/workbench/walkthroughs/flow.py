@@ -402,7 +402,7 @@ class CaptureFlow(CaptureSet):
             world: the world.
             counts: each table, with the number of its newest dead letters that count.
         """
-        found, commands = [], []
+        found, uris, commands = [], [], []
         for table, count in counts:
             if not count:
                 continue
@@ -411,13 +411,14 @@ class CaptureFlow(CaptureSet):
             by_reason = {each["reason"]: dlq.describe_origin(each) for each in records}
             reasons = "; ".join(f"{reason} ({origin})" for reason, origin in by_reason.items())
             found.append(f"{count} of {table.name}, {reasons:.1000}")
-            folder = uri.removeprefix(f"{world.lake.dead_letters}/")
+            uris.append(uri)
+            folder = dlq.folder_name(world, uri)
             remedy = self.dead_letter_remedy(world, self._capture_for(world, table))
             commands.append(f"`workbench dlq show {folder} --world {world.name}`; {remedy}")
         if found:
             raise LakeError(
                 f"messages could not be decoded: {'; '.join(found)}",
-                location=", ".join(hudi.dead_letters_path(world, t) for t, n in counts if n),
+                location=", ".join(uris),
                 hint=", ".join(commands),
             )
 
