@@ -107,15 +107,12 @@ walkthrough = Walkthrough(
 )
 
 
-def start(world: World, scale: float = 1) -> hudi.Table:
-    """Remove the pipeline, and start it anew with generated payments.
+def start_capture(world: World, scale: float = 1) -> None:
+    """Remove the pipeline, and capture newly generated payments, without a lake table.
 
     Args:
         world: the world; its services run.
         scale: 1 for 20,000 payments.
-
-    Returns:
-        The lake table, which equals the source and has the label LABEL.
     """
     walkthrough.reset(world)
     loader.load(world, scale=scale, confirm=lambda question: True, progress=lambda line: None)
@@ -128,6 +125,19 @@ def start(world: World, scale: float = 1) -> hudi.Table:
     for topic in (SIGNALS, NOTIFICATIONS):
         topics.create(world, topic)
     flow.deploy(world)
+
+
+def start(world: World, scale: float = 1) -> hudi.Table:
+    """Start the capture as `start_capture` does, and ingest the payments.
+
+    Args:
+        world: the world; its services run.
+        scale: 1 for 20,000 payments.
+
+    Returns:
+        The lake table, which equals the source and has the label LABEL.
+    """
+    start_capture(world, scale)
     flow.sync(session(world), world, label=LABEL)
     return flow.table(world)
 
