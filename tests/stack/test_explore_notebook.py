@@ -117,7 +117,8 @@ def saved(past, session, world, monkeypatch, tmp_path):
         path.parent.rmdir()
 
 
-def test_a_saved_session_passes_headless_at_once(saved, past):
+def test_a_saved_session_passes_headless_shows_other_figures_and_fails_for_a_wrong_one(saved):
+    assert saved.parent == paths.ROOT / "notebooks" / "own"
     result = runner.run([saved.stem], progress=False)
     (entry,) = result.notebooks
     assert result.status == "passed", entry["error"]
@@ -128,8 +129,6 @@ def test_a_saved_session_passes_headless_at_once(saved, past):
     assert re.findall(r"<summary>(t\d)</summary>", page) == ["t1", "t2", "t3"]
     assert len(re.findall('<input[^>]*type="range"', page)) == 1 and len(page) < 2_000_000
 
-
-def test_with_other_parameters_figures_are_shown_and_a_wrong_one_fails(saved, past):
     result = runner.run([saved.stem], parameters={"until": "t2"}, progress=False)
     states = [check["ok"] for check in result.notebooks[0]["checks"]]
     assert result.status == "passed" and None in states and False not in states
@@ -143,7 +142,3 @@ def test_with_other_parameters_figures_are_shown_and_a_wrong_one_fails(saved, pa
         result.status == "failed"
         and "at: len(step_1.rows)" in result.notebooks[0]["error"]["message"]
     )
-
-
-def test_own_notebooks_are_in_the_checkout(saved):
-    assert saved.parent == paths.ROOT / "notebooks" / "own"

@@ -36,8 +36,9 @@ def load(world, **more):
     FLOW.deploy(world)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def captured(world):
+    """The world with a capture that the tests share, in their order."""
     load(world)
     yield world
     log_based.walkthrough.reset(world)
@@ -124,12 +125,12 @@ def test_a_column_that_is_added_while_files_are_landed(captured, spark):
 def test_a_truncate_is_not_sent_unless_it_is_asked_for(captured, spark):
     """docs/limits.md says so: Debezium skips it, and the raw files keep every row."""
     as_the_source(spark, captured)
-    rows = FLOW.rows(captured, "film_actor")
+    sent = topics.offset_span(captured, FLOW.topic(captured, "film_actor"))
     postgres.execute(captured, "TRUNCATE film_actor", database=FLOW.database)
     FLOW.execute(
         captured, "film_actor", "INSERT INTO film_actor (actor_id, film_id) VALUES (1, 1)"
     )  # and nothing else
-    assert topics.offset_span(captured, FLOW.topic(captured, "film_actor")) == len(rows) + 1
+    assert topics.offset_span(captured, FLOW.topic(captured, "film_actor")) == sent + 1
     with pytest.raises(CheckFailed, match="not in source"):
         as_the_source(spark, captured)
 

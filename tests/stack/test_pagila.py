@@ -260,15 +260,15 @@ def test_facts_and_changes(loaded):
     changes_work(loaded)
 
 
-@pytest.mark.parametrize("table", COUNTS)
-def test_an_update_moves_last_update(loaded, table):
+def test_an_update_moves_last_update(loaded):
     """Also one that changes nothing; an insert has its time by default."""
-    began = rows(loaded, "SELECT now()::timestamp")[0][0]
-    time.sleep(0.01)
-    execute(loaded, f"UPDATE {table} SET last_update = last_update")
-    assert rows(
-        loaded, f"SELECT count(DISTINCT last_update), min(last_update) > '{began}' FROM {table}"
-    ) == [(1, True)]
+    for table in COUNTS:
+        began = rows(loaded, "SELECT now()::timestamp")[0][0]
+        time.sleep(0.01)
+        execute(loaded, f"UPDATE {table} SET last_update = last_update")
+        assert rows(
+            loaded, f"SELECT count(DISTINCT last_update), min(last_update) > '{began}' FROM {table}"
+        ) == [(1, True)], table
 
 
 def test_types_are_carried_but_the_generated_column(loaded):
