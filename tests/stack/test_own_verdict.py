@@ -198,7 +198,7 @@ def test_the_check_refuses_and_so_does_capture(bikes):
     key = "-- give the table a key without k, then name its columns: "
     steps = report.obstacles.set_index("item")["statements"]
     assert steps["table public.made_key"][-1].startswith(key)
-    assert steps["table public.seen"] == [readiness.CAPTURE_TABLES]
+    assert steps["table public.seen"] == [readiness.CORRECT_NAME]
     assert not own.folder("bikes").exists()
     rest = readiness.check(bikes, "bikes", [qualified(name) for name in ACCEPTED])
     assert rest.obstacles.values.tolist() == []

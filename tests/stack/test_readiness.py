@@ -17,6 +17,7 @@ from workbench.base.wait import wait_until
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
 from workbench.source import mariadb, postgres, readiness
+from workbench.source.queries import QUERIES
 from workbench.stack import databases, process
 from workbench.stack.services import SERVICES
 from workbench.topic import topics
@@ -154,7 +155,7 @@ def test_the_script_of_a_user_without_rights_is_run_and_all_is_ready(bikes):
         'GRANT readiness_owner TO "Ada ""Q"" Ü";',
     ]
     assert "table public.trips 1" not in found  # it is captured through its table
-    assert report.tables["rows"].isna().all()  # the user may not count, and nobody has analyzed
+    assert report.tables["rows"].isna().all()  # nobody has analyzed
     script = report.script()
     assert PASSWORD not in script
     psql(bikes.postgres, script)
@@ -175,14 +176,11 @@ def test_tables(bikes):
     report = readiness.check(admin, "bikes")
     tables = report.tables.set_index("table")
     assert {*report.server["problem"]} == {""}
-    assert tables.loc["fine"][["kind", "rows", "key", "identity", "attention", "problem"]].tolist() == [
-        "table", 7, "id", "primary key", "", "",
+    assert tables.loc["fine"][["kind", "key", "identity", "attention", "problem"]].tolist() == [
+        "table", "id", "primary key", "", "",
     ]  # fmt: skip
     assert tables.loc["fine", "bytes"] > 8000
-    assert (
-        tables.loc["trips", "kind"] == "partitioned, 2 partitions"
-        and tables.loc["trips", "rows"] == 5
-    )
+    assert tables.loc["trips", "kind"] == "partitioned, 2 partitions"
     for table in ("trips", "nullable"):
         assert tables.loc[table, "statements"] == [
             f"-- add a key: ALTER TABLE public.{table} ADD PRIMARY KEY (…);"
@@ -225,7 +223,7 @@ def test_the_digits_of_numbers_without_precision_are_counted(bikes):
         )
     )
     assert "a 'b: NaN and infinities in the first" in tables.loc["prices", "attention"]
-    assert tables.loc["prices", "rows"] == 5 and "none: at" not in tables.loc["prices", "attention"]
+    assert "none: at" not in tables.loc["prices", "attention"]
 
 
 def test_amounts_and_numbers_that_do_not_arrive_are_named(bikes):
@@ -285,16 +283,17 @@ def test_a_long_name_of_a_table_is_found(bikes):
     name = f"public.{'t' * 63}"
     execute(bikes, f"CREATE TABLE {name} ()", database=DATABASE)
     assert postgres.existing_tables(at, [name]) == [name]
+    for query in ("own_columns", "storage"):  # PostgreSQL would cut off a longer name
+        assert postgres.query(at, QUERIES[query], ["t" * 64, "public"]).empty
 
 
 def test_only_the_named_tables(bikes):
     report = readiness.check(bikes, "bikes", ["public.fine", 'Sta dt.Fahr"rad Ü', "public.tripps"])
     assert [*report.tables["table"]] == ['Fahr"rad Ü', "fine"]
-    problem, statements = problems(report)["table public.tripps"]
-    assert problem == "there is no such table"
-    suggestion = next(each for each in statements if "did you mean" in each)
-    assert suggestion.startswith("-- did you mean 'public.trips'? valid: ")
-    assert "trips" not in report.script().replace("tripps", "").replace(suggestion, "")
+    assert problems(report)["table public.tripps"] == (
+        "there is no such table",
+        [readiness.CORRECT_NAME],
+    )
 
 
 def test_a_user_of_the_connectors(bikes):
@@ -585,7 +584,7 @@ def test_mariadb_script(stations):
     assert tables.loc["uniq", "statements"][0] == (
         "ALTER TABLE `Bahn_höfe ``x```.`uniq` ADD PRIMARY KEY (`a`, `B b`);"
     )
-    assert (tables.loc["fine", "rows"], tables.loc["fine", "key"]) == (2, "id")
+    assert tables.loc["fine", "key"] == "id"
     assert tables.loc["parts", "kind"] == "partitioned, 3 partitions"
     assert "engine MyISAM" in tables.loc["old", "problem"]
     mariadb_client(stations, report.script())
