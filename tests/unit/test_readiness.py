@@ -6,9 +6,9 @@ import re
 import pandas
 import pytest
 from typer.testing import CliRunner
-from workbench.base import params, paths, secrets
+from workbench.base import params, secrets
 from workbench.base.added_columns import is_data, is_reserved
-from workbench.base.errors import ParamsError, SourceError
+from workbench.base.errors import SourceError
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
 from workbench.hudi import decode
@@ -131,6 +131,7 @@ def failing(monkeypatch):
         ("FATAL: sorry, too many clients already", "max_connections"),
         ('could not translate host name "h" to address', "correct the host"),
         ("Connection refused", "host and port"),
+        ("secret 'x' is not set", "workbench secret x"),
         ("connection timeout expired", "firewall"),
     ],
 )  # fmt: skip
@@ -149,30 +150,6 @@ def test_a_script_has_sql_and_comments_only(failing):
         for line in failing(text).script().split("\n"):
             assert re.match(r"--|[A-Z]|\\password \"", line)
             assert not re.search(r"PASSWORD [':]", line), "the server could log it"
-
-
-def test_the_engine_of_the_source_is_asked(failing, monkeypatch):
-    failing("refused")
-    monkeypatch.setattr(postgres, "query", lambda *_: pytest.fail("PostgreSQL is queried"))
-    assert not readiness.check(make_world(engine="mysql"), "bikes").obstacles.empty
-    assert not readiness.check(make_world(), "mariadb").obstacles.empty
-    with pytest.raises(ParamsError, match="bikes, mariadb, postgres"):
-        readiness.check(make_world(), "cars")
-
-
-def test_the_queries_are_complete():
-    assert {
-        "postgres_server",
-        "postgres_tables",
-        "mariadb_server",
-        "mariadb_tables",
-        "all_slots",
-    } <= {*QUERIES}
-    files = [*(paths.ROOT / "lib/workbench/source").glob("*.sql")]
-    names = [
-        name for file in files for name in re.findall(r"^-- name: (\w+)", file.read_text(), re.M)
-    ]
-    assert len(names) == len(set(names)) == len(QUERIES)
 
 
 def test_the_command_and_the_doctor(monkeypatch, failing):
