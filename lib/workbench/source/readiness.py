@@ -319,8 +319,7 @@ def _read_mariadb(
     schema = "information" if world.mysql.kind == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
     server = mariadb.query(world, statement, [database])
-    if "ON" in server.loc[server["item"] == "log_bin", "value"].values:
-        server = pandas.concat([server, _binary_log(world)], ignore_index=True)
+    server = pandas.concat([server, _log_filters(world)], ignore_index=True)
     shows_periods = not mariadb.query(world, QUERIES["mariadb_shows_periods"]).empty
     overlaps = QUERIES["mariadb_overlaps" if shows_periods else "mariadb_no_overlaps"]
     statement = QUERIES["mariadb_tables"].replace("{overlaps}", overlaps)
@@ -329,17 +328,22 @@ def _read_mariadb(
     return _split_statements(server), _split_statements(tables)
 
 
-def _binary_log(world: World) -> pandas.DataFrame:
-    """Return the rows of a report about databases that the log lacks."""
-    rows = []
+def _log_filters(world: World) -> pandas.DataFrame:
+    """Return the rows of a report about databases that the binary log lacks."""
     try:
-        status = mariadb.query(world, "SHOW MASTER STATUS").iloc[0]
+        status = mariadb.query(world, "SHOW MASTER STATUS")  # no row without a log
     except SourceError:  # the row of its privilege says so
         return pandas.DataFrame(columns=COLUMNS)
-    for item in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
-        if status[item]:
-            remedy = f"-- remove {item.lower()} from the server's configuration, and restart it"
-            rows.append((item.lower(), status[item], "the log lacks databases", remedy))
+    rows = [
+        (
+            item.lower(),
+            value,
+            "the log lacks databases",
+            f"-- remove {item.lower()} from the server's configuration, and restart it",
+        )
+        for item in ("Binlog_Do_DB", "Binlog_Ignore_DB")
+        for value in filter(None, status[item])
+    ]
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 
