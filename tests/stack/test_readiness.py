@@ -2,24 +2,18 @@
 
 import contextlib
 import os
-import re
 import socket
 import subprocess
 import tempfile
 import time
 
-import mariadb_help
 import pytest
-from typer.testing import CliRunner
-from workbench import connect, stack
+from workbench import stack
 from workbench.base import params, secrets
-from workbench.base.wait import wait_until
-from workbench.cli import main as cli
-from workbench.cli import source as source_commands
 from workbench.source import mariadb, postgres, readiness
+from workbench.source.queries import QUERIES
 from workbench.stack import databases, process
 from workbench.stack.services import SERVICES
-from workbench.topic import topics
 
 DATABASE, USER, SCHEMA = 'Räder "1"', 'Ada "Q" Ü', "Sta dt"
 PASSWORD = 'p\'w "x" ä'  # noqa: S105 - of this test only
@@ -154,7 +148,7 @@ def test_the_script_of_a_user_without_rights_is_run_and_all_is_ready(bikes):
         'GRANT readiness_owner TO "Ada ""Q"" Ü";',
     ]
     assert "table public.trips 1" not in found  # it is captured through its table
-    assert report.tables["rows"].isna().all()  # the user may not count, and nobody has analyzed
+    assert report.tables["rows"].isna().all()  # nobody has analyzed
     script = report.script()
     assert PASSWORD not in script
     psql(bikes.postgres, script)
@@ -175,14 +169,11 @@ def test_tables(bikes):
     report = readiness.check(admin, "bikes")
     tables = report.tables.set_index("table")
     assert {*report.server["problem"]} == {""}
-    assert tables.loc["fine"][["kind", "rows", "key", "identity", "attention", "problem"]].tolist() == [
-        "table", 7, "id", "primary key", "", "",
+    assert tables.loc["fine"][["kind", "key", "identity", "attention", "problem"]].tolist() == [
+        "table", "id", "primary key", "", "",
     ]  # fmt: skip
     assert tables.loc["fine", "bytes"] > 8000
-    assert (
-        tables.loc["trips", "kind"] == "partitioned, 2 partitions"
-        and tables.loc["trips", "rows"] == 5
-    )
+    assert tables.loc["trips", "kind"] == "partitioned, 2 partitions"
     for table in ("trips", "nullable"):
         assert tables.loc[table, "statements"] == [
             f"-- add a key: ALTER TABLE public.{table} ADD PRIMARY KEY (…);"
@@ -207,25 +198,6 @@ def test_tables(bikes):
     assert "writes the table anew" in tables.loc["scratch", "statements"][0]
     psql(bikes.postgres, report.script())
     assert {*problems(readiness.check(admin, "bikes"))} == BY_HAND
-
-
-def test_the_digits_of_numbers_without_precision_are_counted(bikes):
-    statement = """CREATE TABLE prices (id int PRIMARY KEY, "a 'b" numeric, none numeric);
-        INSERT INTO prices VALUES (1, 123.4500), (2, 0.0123), (3, 'NaN'), (4, 'Infinity'), (5, NULL)"""
-    admin = with_source(
-        bikes, user=bikes.postgres.admin_user, password=bikes.postgres.admin_password
-    )
-    postgres.execute(admin.source("bikes"), statement)
-    tables = readiness.check(admin, "bikes", ["public.prices"]).tables.set_index("table")
-    assert (
-        tables.loc["prices", "attention"]
-        .split("; ")[2]
-        .startswith(
-            "a 'b: at most 3 digits before and 4 after the decimal point in the first 10,000 rows"
-        )
-    )
-    assert "a 'b: NaN and infinities in the first" in tables.loc["prices", "attention"]
-    assert tables.loc["prices", "rows"] == 5 and "none: at" not in tables.loc["prices", "attention"]
 
 
 def test_amounts_and_numbers_that_do_not_arrive_are_named(bikes):
@@ -285,16 +257,17 @@ def test_a_long_name_of_a_table_is_found(bikes):
     name = f"public.{'t' * 63}"
     execute(bikes, f"CREATE TABLE {name} ()", database=DATABASE)
     assert postgres.existing_tables(at, [name]) == [name]
+    for query in ("own_columns", "storage"):  # PostgreSQL would cut off a longer name
+        assert postgres.query(at, QUERIES[query], ["t" * 64, "public"]).empty
 
 
 def test_only_the_named_tables(bikes):
     report = readiness.check(bikes, "bikes", ["public.fine", 'Sta dt.Fahr"rad Ü', "public.tripps"])
     assert [*report.tables["table"]] == ['Fahr"rad Ü', "fine"]
-    problem, statements = problems(report)["table public.tripps"]
-    assert problem == "there is no such table"
-    suggestion = next(each for each in statements if "did you mean" in each)
-    assert suggestion.startswith("-- did you mean 'public.trips'? valid: ")
-    assert "trips" not in report.script().replace("tripps", "").replace(suggestion, "")
+    assert problems(report)["table public.tripps"] == (
+        "there is no such table",
+        [readiness.CORRECT_NAME],
+    )
 
 
 def test_a_user_of_the_connectors(bikes):
@@ -410,12 +383,8 @@ def test_a_thousand_tables_take_three_queries(bikes, monkeypatch):
     postgres.execute(bikes, statement, database=DATABASE)
     real, asked = postgres.query, []
     monkeypatch.setattr(postgres, "query", lambda *args: asked.append(args) or real(*args))
-    started_at = time.perf_counter()
     report = readiness.check(bikes, "bikes")
-    seconds = time.perf_counter() - started_at
     assert len(report.tables) >= 1000 and len(asked) <= 3
-    assert seconds < 10
-    print(f"{len(report.tables)} tables: {seconds:.2f} s")
     psql(bikes.postgres, report.script())
     assert {*problems(readiness.check(bikes, "bikes"))} == BY_HAND
     assert len(asked) <= 6
@@ -429,18 +398,12 @@ def test_connections_that_fail_have_one_line_and_what_to_do(bikes):
         assert len([f for f in report.findings() if f.level == "problem"]) == 1
         return problem, "\n".join(statements)
 
-    problem, remedy = failure(port=1)
-    assert "Connection refused" in problem and "host and port" in remedy
     secrets.store("readiness.wrong", "wrong")
     problem, remedy = failure(password=secrets.Secret("readiness.wrong"))
     assert "password authentication failed" in problem
     assert 'ALTER ROLE "Ada ""Q"" Ü" LOGIN REPLICATION;\n\\password "Ada ""Q"" Ü"\n' in remedy
-    problem, remedy = failure(ssl="require")
-    assert "does not support SSL" in problem and "ssl: disable" in remedy
     problem, remedy = failure(database='no "such"')
     assert "does not exist" in problem and 'CREATE DATABASE "no ""such""";' in remedy
-    problem, remedy = failure(password=secrets.Secret("readiness.missing"))
-    assert "secret 'readiness.missing' is not set" in problem and "workbench secret" in remedy
     execute(bikes, "REVOKE CONNECT ON DATABASE {} FROM PUBLIC", DATABASE)
     problem, remedy = failure()
     assert "permission denied for database" in problem
@@ -466,27 +429,6 @@ def test_a_role_that_does_not_exist_is_created_by_the_script(bikes):
         )
         execute(bikes, "DROP OWNED BY {}", "Neu er", database=DATABASE)
         execute(bikes, "DROP ROLE {}", "Neu er")
-
-
-def test_the_command(bikes, monkeypatch):
-    monkeypatch.setattr(source_commands, "open_world", lambda name: bikes)
-
-    def call(*arguments):
-        return CliRunner().invoke(cli.app, ["source", "check", "bikes", *arguments])
-
-    result = call()
-    assert result.exit_code == 1 and "✘ replication: not granted" in result.stdout
-    script = call("--sql")
-    assert script.exit_code == 0 and "✘" not in script.stdout
-    psql(bikes.postgres, script.stdout)
-    result = call("public.fine")
-    assert result.exit_code == 0 and "✔ wal_level: logical" in result.stdout
-    assert "public.fine" in result.stdout and "public.odd" not in result.stdout
-    result = call("public.odd")
-    assert result.exit_code == 1 and "✘ table public.odd: table, 0 rows" in result.stdout
-    left_out = ("Ge nau", "area", "wide", "coarse", "total", "grid")
-    result = call("public.odd", *(part for name in left_out for part in ("--exclude", name)))
-    assert result.exit_code == 0
 
 
 # --- MariaDB
@@ -585,7 +527,7 @@ def test_mariadb_script(stations):
     assert tables.loc["uniq", "statements"][0] == (
         "ALTER TABLE `Bahn_höfe ``x```.`uniq` ADD PRIMARY KEY (`a`, `B b`);"
     )
-    assert (tables.loc["fine", "rows"], tables.loc["fine", "key"]) == (2, "id")
+    assert tables.loc["fine", "key"] == "id"
     assert tables.loc["parts", "kind"] == "partitioned, 3 partitions"
     assert "engine MyISAM" in tables.loc["old", "problem"]
     mariadb_client(stations, report.script())
@@ -607,49 +549,11 @@ def test_mariadb_connections_that_fail(stations):
         )
         return own, problems(readiness.check(own, "bikes"))
 
-    _, found = failure(port=1)
-    assert "Connection refused" in found["connection"][0]
     secrets.store("readiness.wrong", "wrong")
     own, found = failure(password=secrets.Secret("readiness.wrong"))
     assert "Access denied" in found["connection"][0]
     mariadb_client(stations, readiness.check(own, "bikes").script().replace("<password>", "wrong"))
     assert "connection" not in problems(readiness.check(own, "bikes"))
-    own, found = failure(ssl="require")
-    assert "SSL" in found["connection"][0] and "ssl: disable" in "".join(found["connection"][1])
     admin = {"user": stations.mysql.admin_user, "password": stations.mysql.admin_password}
     _, found = failure(database="missing", **admin)
     assert {*found} == {"database missing"}
-
-
-def test_mariadb_does_not_log_changes_by_a_foreign_key(stations):
-    admin = {"user": stations.mysql.admin_user, "password": stations.mysql.admin_password}
-    own = with_source(stations, "mariadb", database=MARIADB_DATABASE, **admin)
-    tables = readiness.check(own, "bikes").tables.set_index("table")
-    assert re.search("foreign key .* not in the log", tables.loc["child", "problem"])
-    for statement in (
-        "INSERT INTO child (id, parent) VALUES (1, 1)",
-        "DELETE FROM fine WHERE id = 1",
-    ):
-        file, _, position = mariadb.log_position(stations).rpartition(":")
-        mariadb.execute(stations, statement, database=MARIADB_DATABASE)
-    assert mariadb.query(stations, "SELECT * FROM child", database=MARIADB_DATABASE).empty
-    events = mariadb.query(stations, f"SHOW BINLOG EVENTS IN '{file}' FROM {position}")
-    changed = events.loc[events["Event_type"].str.startswith("Delete_rows"), "Info"]
-    [fine] = [text for text in events["Info"] if text.endswith(".fine)")]
-    assert [text.split()[1] for text in changed] == [fine.split()[1]]
-
-
-def test_debezium_cannot_read_the_types_that_the_check_names(lab):
-    """The reason of two obstacles; with a version that reads these types they can be removed."""
-    tables = ("CREATE TABLE u (id int PRIMARY KEY, u uuid)", f"INSERT INTO u VALUES (1, '{UUID}')")
-    with mariadb_help.captured_database(lab, "readiness_types", *tables) as captured:
-        topics.wait_for_messages(lab, captured.topic("u"), 1, connector="readiness_types")
-        captured.execute(f"INSERT INTO u VALUES (2, '{UUID}')")
-        topics.wait_for_messages(lab, captured.topic("u"), 2, connector="readiness_types")
-        values = topics.read(lab, captured.topic("u"))["value"]
-        assert [UUID.encode() in value for value in values] == [True, False]
-        captured.execute("CREATE TABLE i (id int PRIMARY KEY, i inet6)")
-        wait_until(
-            lambda: connect.status(lab, "readiness_types")["tasks"][0]["state"] == "FAILED",
-            "the connector to fail",
-        )

@@ -30,22 +30,6 @@ def test_statements(text, expected):
     assert list(split_statements(text)) == expected
 
 
-def test_own_scripts_split_into_whole_statements():
-    text = (northwind.DATA / "03_cdc_events.sql").read_text(encoding="utf-8")
-    starts = [" ".join(s.split()[:2]) for _, s in split_statements(text)]
-    assert starts == [
-        "ANALYZE orders,",
-        "CREATE TABLE",
-        "ALTER TABLE",
-        "CREATE VIEW",
-        "CREATE FUNCTION",
-        "CREATE FUNCTION",
-        "INSERT INTO",
-        "CREATE TRIGGER",
-        "CREATE TRIGGER",
-    ]
-
-
 def test_nothing_is_done_without_confirmation():
     """Declined: not even a connection is made (none is there in a unit test)."""
     asked = []
@@ -59,10 +43,3 @@ def test_nothing_is_done_without_confirmation():
 def test_a_scale_out_of_range_is_refused(scale):
     with pytest.raises(SourceError, match="scale is"):
         northwind.loader.validate(params.load("local"), scale=scale)
-
-
-def test_missing_dump(tmp_path):
-    for call in (northwind.loader.validate, northwind.loader.load):
-        more = {"confirm": lambda q: True} if call == northwind.loader.load else {}
-        with pytest.raises(SourceError, match="northwind.sql"):
-            call(params.load("local"), from_dir=str(tmp_path), **more)

@@ -21,7 +21,6 @@ from workbench.connect import configs
 from workbench.landing import sources
 from workbench.operate.observe import FlowReader
 from workbench.source import postgres, readiness
-from workbench.source.names import length_problem
 from workbench.walkthroughs import own, resources
 from workbench.walkthroughs.own import capturing, checking, files, values
 from workbench.walkthroughs.own import flow as own_flow
@@ -746,20 +745,3 @@ def test_a_flow_file_that_is_a_folder_or_cannot_be_decoded_is_left_out(world, ca
     assert own.names(world) == [name for name, _ in own.declarations()] == ["good"]
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 and all("is left out: not a valid flow" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("engine", "table", "limit"),
-    [
-        ("postgres", "public." + "x" * 64, "63 bytes in PostgreSQL"),
-        ("postgres", "ö" * 32 + ".t", "63 bytes in PostgreSQL"),
-        ("mariadb", "shop." + "ö" * 65, "64 characters in MariaDB"),
-    ],
-)
-def test_a_name_that_the_server_would_cut_off_is_refused(world, engine, table, limit):
-    declared = own.Declaration.model_validate({**FLOW, "engine": engine})
-    draft = own.OwnTable.model_validate({**TABLE, "source": table})
-    with pytest.raises(SourceError, match=f"a name has at most {limit}"):
-        own_tables.describe(world, declared, draft)
-    assert length_problem("postgres", f"{'ö' * 31}.{'x' * 63}") == ""
-    assert length_problem("mariadb", f"shop.{'ö' * 64}") == ""

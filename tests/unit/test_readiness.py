@@ -6,9 +6,9 @@ import re
 import pandas
 import pytest
 from typer.testing import CliRunner
-from workbench.base import params, paths, secrets
+from workbench.base import params, secrets
 from workbench.base.added_columns import is_data, is_reserved
-from workbench.base.errors import ParamsError, SourceError
+from workbench.base.errors import SourceError
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
 from workbench.hudi import decode
@@ -57,15 +57,6 @@ def test_a_ready_source():
     assert report.script() == "-- bikes: for the administrator of the server"
 
 
-def test_attention_is_a_warning_and_no_obstacle():
-    report = readiness.Report(
-        "local", "b", server(OK), tables({"table": "a", "attention": "x circle: not captured"})
-    )
-    finding = report.findings()[1]
-    assert (finding.level, finding.remedy) == ("warning", "x circle: not captured")
-    assert report.obstacles.empty and report.summary().level == "ok"
-
-
 def test_a_row_of_the_server_without_a_problem_may_need_attention():
     row = ("privilege PROCESS", "not granted", "", ["GRANT PROCESS ON *.* TO `ada`@`%`;"])
     report = readiness.Report("local", "b", server(row, OK[:3] + ([],)), tables())
@@ -105,13 +96,6 @@ def test_obstacles_of_the_server_and_of_tables():
     ]
 
 
-def test_a_name_with_a_line_break_stays_in_its_comment():
-    report = readiness.Report(
-        "local", "b", server(("table x\nDROP TABLE y;", "", "no\rkey", ["one;"])), tables()
-    )
-    assert report.script().split("\n")[1:] == ["-- table x\\nDROP TABLE y;: no\\rkey", "one;"]
-
-
 def make_world(host="127.0.0.1", **settings):
     values = {"engine": "postgres", "host": host, "port": 1, "database": 'd"b', "user": 'u"x'}
     source = params.Source(**{**values, "password": secrets.Secret("x"), **settings})
@@ -147,6 +131,7 @@ def failing(monkeypatch):
         ("FATAL: sorry, too many clients already", "max_connections"),
         ('could not translate host name "h" to address', "correct the host"),
         ("Connection refused", "host and port"),
+        ("secret 'x' is not set", "workbench secret x"),
         ("connection timeout expired", "firewall"),
     ],
 )  # fmt: skip
@@ -165,90 +150,6 @@ def test_a_script_has_sql_and_comments_only(failing):
         for line in failing(text).script().split("\n"):
             assert re.match(r"--|[A-Z]|\\password \"", line)
             assert not re.search(r"PASSWORD [':]", line), "the server could log it"
-
-
-def test_the_engine_of_the_source_is_asked(failing, monkeypatch):
-    failing("refused")
-    monkeypatch.setattr(postgres, "query", lambda *_: pytest.fail("PostgreSQL is queried"))
-    assert not readiness.check(make_world(engine="mysql"), "bikes").obstacles.empty
-    assert not readiness.check(make_world(), "mariadb").obstacles.empty
-    with pytest.raises(ParamsError, match="bikes, mariadb, postgres"):
-        readiness.check(make_world(), "cars")
-
-
-def test_a_missing_table_is_an_obstacle_and_small_tables_are_counted(monkeypatch):
-    rows = tables({"table": "a"}, {"table": "b"}, {"table": "c"}).assign(
-        statements=["", "one;\x1etwo;", ""],
-        problem=["", "p", ""],
-        counting=["", "(SELECT 7)", "(SELECT 8)"],
-        sampling="",
-        facts=json.dumps(FACTS),
-    )
-    kinds = pandas.DataFrame([["public.d", "a view"]])
-    answers = [server(OK).assign(statements=[""]), rows, pandas.DataFrame([[7, 8]]), kinds]
-    asked = []
-    monkeypatch.setattr(
-        postgres, "query", lambda *args: asked.append(args[1:]) or answers[len(asked) - 1]
-    )
-    report = readiness.check(
-        make_world(), "bikes", ["public.a", "public.b", "public.c", "public.d"]
-    )
-    assert asked[2] == ("SELECT (SELECT 7), (SELECT 8)",)
-    assert [*report.tables["rows"]] == [3, 7, 8] and "counting" not in report.tables
-    assert report.obstacles.values.tolist() == [
-        ["table public.d", "a view", [readiness.CAPTURE_TABLES]],
-        ["table public.b", "p", ["one;", "two;"]],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "known", "problem", "steps"),
-    [
-        (
-            "share.station",
-            ["share.stations", "share.trips"],
-            "there is no such table",
-            ["-- did you mean 'share.stations'? valid: share.stations, share.trips"],
-        ),
-        ("share.station", ["x\nDROP TABLE y;"], "there is no such table", ["-- valid: x\\nDROP TABLE y;"]),
-        ("zzz", [f"public.table_{n}" for n in range(50)], "there is no such table", []),
-        ("zzz", [], "there is no such table", []),
-        ("public." + "x" * 64, [], "a name has at most 63 bytes in PostgreSQL", []),
-        ("y" * 5000, [], "a name has at most 63 bytes in PostgreSQL", []),
-    ],
-)  # fmt: skip
-def test_a_table_that_does_not_exist_is_named_with_a_similar_one(
-    monkeypatch, name, known, problem, steps
-):
-    kinds = pandas.DataFrame(columns=["name", "reason"])
-    none = tables().assign(counting="", sampling="", facts="")
-    answers = [server(OK).assign(statements=[""]), none, kinds, pandas.DataFrame({"name": known})]
-    monkeypatch.setattr(postgres, "query", lambda *args: answers.pop(0))
-    report = readiness.check(make_world(), "bikes", [name])
-    [[item, found, statements]] = report.obstacles.values.tolist()
-    assert (item, found) == (f"table {name}", problem)
-    assert statements == [readiness.CORRECT_NAME, *steps]
-    assert all(line.startswith("--") for line in report.script().split("\n"))
-
-
-def test_a_password_to_store_is_named(failing):
-    for text in ("password authentication failed", "Access denied for user", "secret x is not set"):
-        assert "workbench secret x" in failing(text).script()
-
-
-def test_the_queries_are_complete():
-    assert {
-        "postgres_server",
-        "postgres_tables",
-        "mariadb_server",
-        "mariadb_tables",
-        "all_slots",
-    } <= {*QUERIES}
-    files = [*(paths.ROOT / "lib/workbench/source").glob("*.sql")]
-    names = [
-        name for file in files for name in re.findall(r"^-- name: (\w+)", file.read_text(), re.M)
-    ]
-    assert len(names) == len(set(names)) == len(QUERIES)
 
 
 def test_the_command_and_the_doctor(monkeypatch, failing):

@@ -4,7 +4,7 @@ import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
 from workbench.source import row_files
-from workbench.walkthroughs import moma, pagila
+from workbench.walkthroughs import moma, northwind, pagila
 
 TYPES = {"id": "integer PRIMARY KEY", "Height (cm)": "numeric"}
 
@@ -108,7 +108,12 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "loader, names", [(moma.loader, ("Artists.csv", "Artworks.csv")), (pagila.loader, (pagila.DUMP,))]
+    "loader, names",
+    [
+        (moma.loader, ("Artists.csv", "Artworks.csv")),
+        (northwind.loader, ("northwind.sql",)),
+        (pagila.loader, (pagila.DUMP,)),
+    ]
 )  # fmt: skip
 def test_a_missing_file_is_named_and_a_packed_one_is_to_be_unpacked(tmp_path, loader, names):
     for name in names:

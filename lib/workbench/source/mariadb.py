@@ -7,7 +7,6 @@ is executed at a time. Times are UTC.
 """
 
 import datetime as dt
-import math
 import re
 import ssl
 from contextlib import contextmanager
@@ -66,13 +65,12 @@ TYPE_NAMES = {  # {code of PyMySQL: type name for column_types}
 class Connection(pymysql.Connection):
     """A PyMySQL connection with an `execute` method like psycopg's."""
 
-    def execute(self, statement: Any, params: Any = None, *, binary: bool = False) -> Any:
+    def execute(self, statement: Any, params: Any = None) -> Any:
         """Execute a statement, and return the cursor.
 
         Args:
             statement: text, or psycopg's SQL.
             params: values for %s.
-            binary: has no effect; PyMySQL has only one protocol.
         """
         if isinstance(statement, sql.Composable):
             statement = statement.as_string(None)
@@ -294,35 +292,26 @@ def has_row_changes(world: World, start: str, end: str) -> bool:
         start: position of an event.
         end: position after the last event.
     """
-    file, _, offset = start.rpartition(":")
-    last_file, _, last = end.rpartition(":")
     files = list(query(world, "SHOW BINARY LOGS").iloc[:, 0])
+    file, position = start.rpartition(":")[0], int(start.rpartition(":")[2])
+    last_file = end.rpartition(":")[0]
     if file not in files or last_file not in files:  # the server has purged it
         return True
-    for name in files[files.index(file) : files.index(last_file) + 1]:
-        position = int(offset) if name == file else FIRST_LOG_POSITION
-        limit = int(last) if name == last_file else math.inf
-        if any(_is_row_change(event) for event in _log_events(world, name, position, limit)):
-            return True
-    return False
-
-
-def _log_events(world: World, file: str, position: int, end: float) -> Iterator[Any]:
-    """Yield the events of a file of the binary log that begin between two positions.
-
-    They are read in parts, because a part is held in memory.
-    """
-    statement = f"SHOW BINLOG EVENTS IN %s FROM %s LIMIT {MAX_LOG_EVENTS}"
-    while position < end:
+    while position_to_int(f"{file}:{position}") < position_to_int(end):
+        statement = f"SHOW BINLOG EVENTS IN %s FROM %s LIMIT {MAX_LOG_EVENTS}"
         events = query(world, statement, [file, position])
-        yield from events[events["Pos"] < end].itertuples()
-        if len(events) < MAX_LOG_EVENTS:
-            return
-        position = int(events["End_log_pos"].iloc[-1])
-
-
-def _is_row_change(event: Any) -> bool:
-    return "_rows" in event.Event_type
+        before_end = [
+            position_to_int(f"{file}:{at}") < position_to_int(end) for at in events["Pos"]
+        ]
+        if events["Event_type"][before_end].str.contains("_rows").any():
+            return True
+        if len(events) == MAX_LOG_EVENTS:  # a part is held in memory
+            position = int(events["End_log_pos"].iloc[-1])
+        elif file == last_file:
+            return False
+        else:
+            file, position = files[files.index(file) + 1], FIRST_LOG_POSITION
+    return False
 
 
 def position_to_int(position: str) -> int:

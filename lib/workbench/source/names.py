@@ -8,9 +8,6 @@ from ..base import SourceError, secrets
 from ..base.params import MySql, Postgres
 from ..base.secrets import Secret
 
-MAX_POSTGRES_BYTES = 63
-MAX_MARIADB_CHARS = 64
-
 
 def role_credentials(section: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
     """Return the user and the password of a role.
@@ -47,21 +44,6 @@ def identifier(name: str) -> sql.Identifier:
     if len(parts) > 2 or not all(parts) or "\0" in name:
         raise SourceError(f"{name!r} is not the name of a table", expected="table or schema.table")
     return sql.Identifier(*parts)
-
-
-def length_problem(engine: str, table: str) -> str:
-    """Return why a server can have no table of this name (`schema.table`), "" if it can.
-
-    PostgreSQL takes a longer name for another one: it cuts it off.
-    """
-    parts = table.partition(".")
-    if engine == "postgres":
-        longest = max(len(part.encode("utf-8", "surrogateescape")) for part in parts)
-        limit, text = MAX_POSTGRES_BYTES, "bytes in PostgreSQL"
-    else:
-        longest = max(map(len, parts))
-        limit, text = MAX_MARIADB_CHARS, "characters in MariaDB and MySQL"
-    return f"a name has at most {limit} {text}" if longest > limit else ""
 
 
 def format_sql(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:

@@ -177,14 +177,14 @@ FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid JOIN pg_class r ON r.oi
 CROSS JOIN LATERAL {base_type} b
 LEFT JOIN LATERAL (SELECT columns, indisprimary FROM key_index WHERE indrelid = r.oid
     AND CASE r.relreplident WHEN 'i' THEN indisreplident ELSE indisprimary END) i ON true
-WHERE r.relkind IN ('r', 'p') AND r.relname = %s AND n.nspname = %s AND a.attnum > 0 AND NOT a.attisdropped
+WHERE r.relkind IN ('r', 'p') AND r.relname = %s::text AND n.nspname = %s::text AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 
 -- name: storage
 -- A table, the files of it and of its partitions, and the transactions that attached these. A TRUNCATE gives a table
 -- another file.
 WITH t AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-           WHERE n.nspname = %s AND c.relname = %s)
+           WHERE n.nspname = %s::text AND c.relname = %s::text)
 SELECT 'table ' || oid AS id FROM t
 UNION ALL
 SELECT concat(pg_relation_filenode(p.relid), (

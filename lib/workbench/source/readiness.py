@@ -5,22 +5,20 @@ import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import pandas
 from psycopg import sql
 from rich.filesize import decimal as format_size
 
-from ..base import SourceError, WorkbenchError, World, did_you_mean, yaml_files
+from ..base import SourceError, WorkbenchError, World, yaml_files
 from ..base.added_columns import is_reserved
 from ..base.params import MySql, Postgres
 from ..base.terminal import escape_unprintable
 from ..base.text import plural
 from ..stack.doctor import Finding
 from . import mariadb, postgres
-from .names import length_problem
 from .queries import QUERIES
 
 CONNECTION_FAILURES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
@@ -30,9 +28,7 @@ COLUMNS = ["item", "value", "problem", "statements"]
 NAME, NAME_RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "only English letters, digits and _"
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
-LAST_LOG_FILE = 990_000
-CORRECT_NAME = "-- correct the name: schema.table, for a partition that of its table"
-CAPTURE_TABLES = "-- a view has no changes: capture its tables"
+CORRECT_NAME = "-- name a table: schema.table; not a view, and for a partition its table"
 
 
 @dataclass(frozen=True)
@@ -45,8 +41,8 @@ class Report:
         server: one row per check of the server: item, value, problem (empty without one), statements
             (those that remove the problem, or without one what needs attention; a text that begins with
             -- is no SQL).
-        tables: one row per table: item, schema, table, kind, rows (counted up to 1 MiB, for 200
-            tables; otherwise the server's estimate, or null), bytes, key (the columns), identity (how
+        tables: one row per table: item, schema, table, kind, rows (the server's
+            estimate, or null), bytes, key (the columns), identity (how
             replication identifies a row), attention (values that may not arrive, such as numbers that are
             too long for the lake; for those without precision the digits of at most 10,000 rows), problem
             (why `capture` refuses the table), statements.
@@ -161,30 +157,15 @@ def check(
 
 def _missing_tables(source: World, engine: str, names: list[str]) -> pandas.DataFrame:
     """Return the rows of `Report.server` for names that are no tables to capture."""
-    reasons = {}
+    reasons: dict[str, str] = {}
     if engine == "postgres":
         kinds = postgres.query(source, QUERIES["postgres_other_kinds"], [names])
         reasons = dict(kinds.itertuples(index=False))
-    known: list[str] = []
-    if {*names} - {*reasons}:
-        known = [*_all_tables(source, engine)["name"]]
-    rows = []
-    for name in names:
-        reason = reasons.get(name, "")
-        is_view = reason.startswith(("a view", "a materialized view"))
-        steps = [CAPTURE_TABLES if is_view else CORRECT_NAME]
-        suggestion = did_you_mean(name, known) if known and not reason else ""
-        if suggestion:  # a line break in a name would end the comment
-            steps.append(escape_unprintable(f"-- {suggestion}"))
-        problem = reason or length_problem(engine, name) or "there is no such table"
-        rows.append((f"table {name}", "", problem, steps))
+    rows = [
+        (f"table {name}", "", reasons.get(name, "there is no such table"), [CORRECT_NAME])
+        for name in names
+    ]
     return pandas.DataFrame(rows, columns=COLUMNS)
-
-
-def _all_tables(source: World, engine: str) -> pandas.DataFrame:
-    if engine == "postgres":
-        return postgres.query(source, QUERIES["postgres_table_names"])
-    return mariadb.query(source, QUERIES["mariadb_table_names"], [source.mysql.database] * 2)
 
 
 def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.DataFrame:
@@ -322,7 +303,12 @@ def _read_postgres(
     server = postgres.query(world, QUERIES["postgres_server"], [reader])
     values = [names, reader, names, excluded, excluded]
     tables = postgres.query(world, QUERIES["postgres_tables"], values)
-    return _split_statements(server), _count_rows(tables, partial(postgres.query, world))
+    samples = tables.pop("sampling")
+    samples = samples[samples != ""]
+    if not samples.empty:
+        digits = postgres.query(world, f"SELECT {', '.join(samples)}").iloc[0]
+        tables.loc[samples.index, "attention"] = digits.to_numpy()
+    return _split_statements(server), _split_statements(tables)
 
 
 def _read_mariadb(
@@ -333,54 +319,34 @@ def _read_mariadb(
     schema = "information" if world.mysql.kind == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
     server = mariadb.query(world, statement, [database])
-    if "ON" in server.loc[server["item"] == "log_bin", "value"].values:
-        server = pandas.concat([server, _binary_log(world)], ignore_index=True)
+    server = pandas.concat([server, _log_filters(world)], ignore_index=True)
     shows_periods = not mariadb.query(world, QUERIES["mariadb_shows_periods"]).empty
     overlaps = QUERIES["mariadb_overlaps" if shows_periods else "mariadb_no_overlaps"]
     statement = QUERIES["mariadb_tables"].replace("{overlaps}", overlaps)
     values = [database, database, names is None, names or [""], excluded or [""]]
     tables = mariadb.query(world, statement, values)
-    return _split_statements(server), _count_rows(tables, partial(mariadb.query, world))
+    return _split_statements(server), _split_statements(tables)
 
 
-def _binary_log(world: World) -> pandas.DataFrame:
-    """Return the rows of a report about the binary log that only SHOW MASTER STATUS has.
-
-    The lake orders changes by the name of their file, whose number has six digits at first.
-    """
-    rows = []
+def _log_filters(world: World) -> pandas.DataFrame:
+    """Return the rows of a report about databases that the binary log lacks."""
     try:
-        status = mariadb.query(world, "SHOW MASTER STATUS").iloc[0]
+        status = mariadb.query(world, "SHOW MASTER STATUS")  # no row without a log
     except SourceError:  # the row of its privilege says so
         return pandas.DataFrame(columns=COLUMNS)
-    for item in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
-        if status[item]:
-            remedy = f"-- remove {item.lower()} from the server's configuration, and restart it"
-            rows.append((item.lower(), status[item], "the log lacks databases", remedy))
-    number = mariadb.position_to_int(f"{status['File']}:0") >> 32
-    if number > LAST_LOG_FILE:
-        problem = "after file 999999 the names of the files are in another order"
-        rows.append(("binary log", status["File"], problem, "RESET MASTER; -- replicas start anew"))
+    rows = [
+        (
+            item.lower(),
+            value,
+            "the log lacks databases",
+            f"-- remove {item.lower()} from the server's configuration, and restart it",
+        )
+        for item in ("Binlog_Do_DB", "Binlog_Ignore_DB")
+        for value in filter(None, status[item])
+    ]
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 
 def _split_statements(rows: pandas.DataFrame) -> pandas.DataFrame:
     statements = rows["statements"].map(lambda text: [*filter(None, text.split(SEPARATOR))])
     return rows.assign(statements=statements)
-
-
-def _count_rows(
-    tables: pandas.DataFrame, query: Callable[[str], pandas.DataFrame]
-) -> pandas.DataFrame:
-    """Return tables with the number of rows of small ones, and the digits of numbers without precision."""
-    cells = [
-        (row, column, expression)
-        for column, expressions in (("rows", "counting"), ("attention", "sampling"))
-        for row, expression in tables[expressions].items()
-        if expression
-    ]
-    if cells:
-        values = query("SELECT " + ", ".join(expression for *_, expression in cells)).iloc[0]
-        for (row, column, _), value in zip(cells, values):
-            tables.loc[row, column] = value
-    return _split_statements(tables).drop(columns=["counting", "sampling"])

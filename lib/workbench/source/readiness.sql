@@ -213,8 +213,6 @@ SELECT 'table ' || nspname || '.' || relname AS item, nspname AS schema, relname
         CASE WHEN foreign_partitions IS NOT NULL THEN '-- capture the other partitions at their servers; or detach the foreign ones' END,
         CASE WHEN key.columns IS NULL THEN deferrable_key.statement END,
         identity_statements, CASE WHEN unread.columns IS NOT NULL THEN full_statements END, enum_domains) AS statements,
-    CASE WHEN countable AND heap <= 1 << 20 AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
-        THEN format('(SELECT count(*) FROM %%s)', quoted) ELSE '' END AS counting,
     CASE WHEN countable AND numerics IS NOT NULL AND row_number() OVER (ORDER BY countable DESC, heap) <= 200
         THEN format($f$(SELECT concat_ws('; ', %%L, %%s) FROM (SELECT %%s FROM %%s LIMIT 10000) s)$f$, noted, samples, numerics, quoted)
         ELSE '' END AS sampling,
@@ -246,11 +244,6 @@ SELECT n.nspname || '.' || t.relname AS name, CASE
 FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace LEFT JOIN pg_class r ON r.oid = pg_partition_root(t.oid)
 WHERE n.nspname || '.' || t.relname = ANY(%s)
 
--- name: postgres_table_names
-SELECT n.nspname || '.' || t.relname AS name FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
-WHERE t.relkind IN ('r', 'p') AND NOT t.relispartition AND t.relpersistence <> 't'
-AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
-
 -- name: mariadb_table_id
 -- The names of a table of information_schema, whose own collation would take names that differ in case for one.
 convert(table_schema USING utf8mb4) COLLATE utf8mb4_bin AS table_schema, convert(table_name USING utf8mb4) COLLATE utf8mb4_bin AS table_name
@@ -265,12 +258,6 @@ SELECT {mariadb_table_id} FROM information_schema.key_period_usage
 
 -- name: mariadb_no_overlaps
 SELECT '' AS table_schema, '' AS table_name
-
--- name: mariadb_table_names
--- Parameter: the database (twice); '' is any.
-SELECT concat(table_schema, '.', table_name) AS name FROM information_schema.tables
-WHERE (%s = '' OR table_schema = %s) AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
-AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
 
 -- name: mariadb_server
 -- Parameters: the database.
@@ -379,8 +366,6 @@ target AS (
     -- A snapshot reads the definitions of all tables (SHOW CREATE TABLE), and stops at these. Of COMPRESSED columns and
     -- defaults with nextval it reads them.
     WHERE %s OR concat(table_schema, '.', table_name) IN %s OR table_type = 'SYSTEM VERSIONED' OR o.is_found OR a.is_found),
-me AS (SELECT concat('''', left(u, char_length(u) - char_length(h) - 1), '''@''', h, '''') AS grantee
-    FROM (SELECT current_user() AS u, substring_index(current_user(), '@', -1) AS h) c),
 unique_key AS (
     SELECT {mariadb_table_id}, index_name = 'PRIMARY' AS is_primary,
         group_concat(column_name ORDER BY seq_in_index SEPARATOR ', ') AS names,
@@ -462,14 +447,9 @@ SELECT concat('table ', t.table_schema, '.', t.table_name) AS item, t.table_sche
         if(overlaps IS NULL, NULL, '-- give the table a key without a period, or move it to a server that is not captured'),
         if(engine = 'InnoDB', h.statements, NULL),
         c.statements) AS statements,
-    CASE WHEN data_length <= 1048576 AND row_number() OVER (ORDER BY data_length) <= 200 AND (
-        EXISTS (SELECT 1 FROM information_schema.user_privileges g WHERE g.grantee = me.grantee AND privilege_type = 'SELECT')
-        OR EXISTS (SELECT 1 FROM information_schema.schema_privileges g WHERE g.grantee = me.grantee
-            AND privilege_type = 'SELECT' AND t.table_schema LIKE g.table_schema ESCAPE '\'))
-        THEN concat('(SELECT count(*) FROM ', quoted, ')') ELSE '' END AS counting, '' AS sampling,
     concat('{"unsupported": [], "quoted": ', json_quote(quoted), ', "columns": ', f.names, ', "no_keys": ', f.no_keys, ', "key": ',
         coalesce(k.key_names, '[]'), ', "prefixes": ', coalesce(x.names, '[]'), ', "unique": [', coalesce(k.sets, ''), ']}') AS facts
-FROM target t JOIN me JOIN facts f USING (table_schema, table_name) LEFT JOIN best_key k USING (table_schema, table_name)
+FROM target t JOIN facts f USING (table_schema, table_name) LEFT JOIN best_key k USING (table_schema, table_name)
 LEFT JOIN prefix_key x USING (table_schema, table_name) LEFT JOIN hashed h USING (table_schema, table_name)
 LEFT JOIN partition_count p USING (table_schema, table_name)
 LEFT JOIN cascading c USING (table_schema, table_name) LEFT JOIN unreadable i USING (table_schema, table_name)

@@ -9,7 +9,7 @@ from psycopg import sql
 from ...base import SourceError, World
 from ...base.text import plural
 from ...source import mariadb
-from ...source.names import identifier, length_problem
+from ...source.names import identifier
 from ...source.queries import QUERIES
 from . import files
 from .files import Declaration, Layout, OwnTable
@@ -62,8 +62,6 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
             its column.
     """
     db, database = declared.db, declared.database
-    if problem := length_problem(declared.engine, table.source):
-        raise SourceError(problem, location=f"{table.source[:100]}… in database {database}")
     schema, _, name = table.source.rpartition(".")
     query = MARIADB_COLUMNS if db is mariadb else QUERIES["own_columns"]
     catalog = db.query(world, query, [name, schema], database).set_index("name")
