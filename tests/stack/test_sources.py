@@ -76,6 +76,11 @@ def loaded(empty):
     return empty
 
 
+def test_declined_changes_nothing(empty):
+    assert northwind.loader.load(empty, confirm=lambda q: False) == {}
+    assert "datalake" not in schemas(empty)
+
+
 def test_loads_and_says_so(empty):
     said = []
     counts = northwind.loader.load(empty, confirm=yes, progress=said.append)
@@ -144,6 +149,15 @@ def test_broken_script_rolls_back(empty, tmp_path, monkeypatch, script, line):
     assert "datalake" not in schemas(empty)
     path = postgres.query(empty, "SELECT current_setting('search_path') AS p")["p"][0]
     assert "datalake" not in path, "the database's search_path is rolled back, too"
+
+
+def test_missing_script_rolls_back(empty, tmp_path, monkeypatch):
+    shutil.copytree(northwind.DATA, tmp_path / "northwind")
+    (tmp_path / "northwind" / "03_cdc_events.sql").unlink()
+    monkeypatch.setattr(northwind, "DATA", tmp_path / "northwind")
+    with pytest.raises(SourceError, match="03_cdc_events.sql"):
+        northwind.loader.load(empty, confirm=yes, progress=silent)
+    assert "datalake" not in schemas(empty)
 
 
 def test_scale(empty):
@@ -779,6 +793,18 @@ def test_drop_slot_ends_its_reader(loaded):
     assert postgres.drop_slot(loaded, name) is True
     reader.finish()
     assert postgres.slots(loaded).empty and postgres.drop_slot(loaded, name) is False
+
+
+def test_unloading_drops_no_slot(loaded):
+    """Those of a walkthrough go with its connectors."""
+    for name in ("test_sources_ours", "somebody_elses"):
+        postgres.execute(
+            loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name]
+        )
+    northwind.loader.unload(loaded)
+    assert postgres.drop_slot(loaded, "test_sources_ours")
+    assert list(postgres.slots(loaded)["slot_name"]) == ["somebody_elses"]
+    postgres.drop_slot(loaded, "somebody_elses")
 
 
 def test_frame_types(loaded):
