@@ -305,8 +305,7 @@ def test_files_that_cannot_be_read_are_dead_letters(bench, world):
     folder = paths.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
     last = folder / f"{bench.topic}+0+{3:010d}.avro"
     last.write_bytes(last.read_bytes()[:-5])
-    none = folder / f"{bench.topic}+0+{9:010d}.avro"
-    none.write_text("not Avro")
+    (folder / "notes.txt").write_text("not Avro")
     done = bench.ingest()
     assert (done.messages, done.upserts, done.dead_letters) == (5, 1, 4) and set(bench.rows()) == {
         1
@@ -322,7 +321,7 @@ def test_files_that_cannot_be_read_are_dead_letters(bench, world):
             None,
         ),
         last.name: ("not a whole Avro file: ValueError: expected sync marker not found", None),
-        none.name: (
+        "notes.txt": (
             "not a whole Avro file: ValueError: cannot read header - is it an avro file?",
             None,
         ),

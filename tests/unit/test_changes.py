@@ -28,10 +28,10 @@ def landing(tmp_path, monkeypatch):
         source = hudi.Landed("topic", format="avro")
         return changes.create_reader(None, world, source, table, max_records)
 
-    def land(number, kilobytes=0, folder="a=1"):
+    def land(number, kilobytes=0, folder="a=1", name="topic+0+"):
         place = paths.local_path(lake.landing) / "topic" / folder
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"topic+0+{number:010d}.avro").write_text("x" * (1024 * kilobytes or 1))
+        (place / f"{name}{number:010d}.avro").write_text("x" * (1024 * kilobytes or 1))
 
     def reach(offset):
         progress = {"topic_id": None, "offsets": {"0": offset}, "planned": {}}
@@ -78,9 +78,14 @@ def test_of_a_sink_without_progress_a_file_may_appear_after_a_later_one_of_anoth
         landing.batches(progress)
 
 
-def test_a_landed_file_without_an_offset_is_refused():
-    with pytest.raises(LakeError, match="(?s)has no offset.*location: x/part-x.json"):
-        changes.parse_landed_file("x/part-x.json")
+def test_a_landed_file_without_an_offset_is_read_once(landing):
+    landing.reach(9)
+    landing.land(1)
+    landing.land(2, name="part-a")
+    found, progress = landing.batches({})
+    assert found == [[1, 2]] and landing.batches(progress)[0] == []
+    landing.land(3, name="part-a", folder="a=2")
+    assert landing.batches(progress)[0] == [[3]]
 
 
 def test_a_batch_of_landed_files_has_about_as_many_messages_as_one_of_a_topic(landing):

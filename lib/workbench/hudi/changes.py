@@ -35,6 +35,8 @@ from .timeline import completed_actions
 FORMATS = ("json", "avro")
 PUBLISHED, RAW, ANALYST = "published", "raw", "analyst"
 TYPES = (PUBLISHED, RAW, ANALYST)
+# {format of a source: file extensions of others}
+FOREIGN_EXTENSIONS = {"json": (".parquet", ".avro"), "avro": (".parquet",)}
 REPLAY_HINT = (
     "read the source from its beginning with hudi.ingest(…, replay=True), where the ordering field decides "
     "which rows change; or start clean with hudi.drop"
@@ -453,9 +455,9 @@ class _LandedReader(Reader):
 
 
 def _check_format(source: Landed, planned: list[LandedFile]) -> None:
-    """Raise LakeError if the name of a file ends with another format than the source's."""
-    known = (f".{source.format}", f".{source.format}.gz")
-    foreign = [file.path for file in planned if not file.path.endswith(known)]
+    """Raise LakeError if the name of a file ends with a format that cannot be read as the source's."""
+    extensions = FOREIGN_EXTENSIONS[source.format]
+    foreign = [file.path for file in planned if file.path.endswith(extensions)]
     if foreign:
         raise LakeError(
             f"{len(foreign)} landed files are not {source.format}",
@@ -517,17 +519,12 @@ def parse_landed_file(path: str) -> LandedFile:
     The names are `<topic>-<partition>-<first offset>.json` (the landing), `<topic>(<partition>_<offset>).json`
     (Lenses) and `<topic>+<partition>+<first offset>.avro` (Confluent).
 
+    A file of another name is a topic partition of its own, with one file.
+
     Args:
         path: path of the file below the landing.
-
-    Raises:
-        LakeError: the name has no offset.
     """
     match = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.[a-z.]+", path.rpartition("/")[2])
     if not match:
-        raise LakeError(
-            "the name of a landed file has no offset",
-            location=path,
-            expected="the names of a sink, such as <topic>-<partition>-<first offset>.json",
-        )
+        return LandedFile(path, 0, 0, path)
     return LandedFile(match[1], int(match[2]), int(match[3]), path)
