@@ -33,7 +33,11 @@ def lake(world, spark):
             return run(spark, world, hudi.Topic(topic), table, schema=SCHEMA, **knobs)
 
         return SimpleNamespace(
-            topic=topic, table=table, go=go, rows=lambda: table_content(spark, table)
+            topic=topic,
+            table=table,
+            go=go,
+            rows=lambda: table_content(spark, table),
+            dead=lambda: hudi.dead_letters(spark, world, table).collect(),
         )
 
     yield make

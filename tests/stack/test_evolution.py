@@ -211,7 +211,7 @@ WROTE = {  # what the new row holds beside what all do; and the old ones
 
 
 def independent(bench, **knobs):
-    found = hudi.read_independent(bench.table, **knobs).to_dict("records")
+    found = hudi.read_arrow(bench.table, **knobs).to_pandas().to_dict("records")
     return {r["id"]: {k: v for k, v in r.items() if not k.startswith(("_", "id"))} for r in found}
 
 

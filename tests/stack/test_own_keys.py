@@ -102,7 +102,7 @@ def differing(world, spark):
         table = flow.table(at, name)
         source = postgres.query(at, f"SELECT nr, n FROM {name}")
         lake = hudi.read(spark, table).select("nr", "n").toPandas()
-        independent = hudi.read_independent(table)
+        independent = hudi.read_arrow(table).to_pandas()
         rows = [
             sorted(zip(each["nr"], each["n"])) if len(each) else []
             for each in (source, lake, independent)

@@ -5,12 +5,11 @@ Everybody: the Copy-on-Write table and the Merge-on-Read table's real-time view 
     and both as hudi-rs
 does, which shares no code with Spark or Hudi's Java. The Merge-on-Read table has soft deletes, as
 those of the museum; one with hard deletes is read by Spark, and by hudi-rs once it is compacted
-(see hudi.read_independent).
+(see hudi.read_arrow).
 """
 
 import datetime as dt
 from decimal import Decimal
-from functools import partial
 from random import Random
 
 import avro_help
@@ -155,16 +154,15 @@ def test_instants_in_the_past_as_everybody_reads_them(lab, world, spark, changes
             for each in hudi.labels(world, table).itertuples():
                 readers = {"Spark": hudi.as_of(spark, world, table, each.label).toPandas}
                 if table is not hard:
-                    readers["hudi-rs"] = partial(
-                        hudi.read_independent, table, as_of=(world, each.label)
-                    )
+                    rows = hudi.read_arrow(table, as_of=(world, each.label))
+                    readers["hudi-rs"] = rows.to_pandas
                 for who, read in readers.items():
                     same(truth[each.label], read(), f"{name}, {each.label}, {who}")
                     compared.append((name, each.label, who))
         assert len(compared) == len(set(compared)) == (2 + 2 + 1) * labels
         last = truth[f"label_{labels - 1}"]
         hudi.compact(spark, hard)
-        same(last, hudi.read_independent(hard), "mor with hard deletes, compacted, hudi-rs")
+        same(last, hudi.read_arrow(hard).to_pandas(), "mor with hard deletes, compacted, hudi-rs")
         with pytest.raises(CheckFailed, match="artist_id="):  # what would be wrong is seen
             same(truth["label_0"], last.assign(__deleted="false"), "the first label = the last")
     finally:

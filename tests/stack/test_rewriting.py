@@ -94,7 +94,7 @@ def lab(world, spark):
             }
 
         def independent(self):
-            found = hudi.read_independent(self.table).to_dict("records")
+            found = hudi.read_arrow(self.table).to_pandas().to_dict("records")
             return {
                 r["id"]: (
                     r["price"],

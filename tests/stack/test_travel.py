@@ -5,7 +5,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from lake_help import SCHEMA, change_record, new_table, new_topic, produce
+from lake_help import INLINE_COMPACTION, SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi
 from workbench.base import paths
 from workbench.base.errors import LakeError
@@ -116,109 +116,87 @@ def test_increments_begin_is_exclusive_and_end_inclusive(past, world, spark):
     )
 
 
-def test_the_two_views_of_a_merge_on_read_table(world, spark):
-    topic = new_topic(world)
-    table = new_table(
-        world,
+def test_the_two_views_of_a_merge_on_read_table(lake, world, spark):
+    it = lake(
         type="mor",
         catalog="people",
         index="GLOBAL_SIMPLE",
         extra={"hoodie.compact.inline": "false"},
     )
+    database = it.table.database
 
-    def go(*messages, to=table):
-        produce(world, topic, *messages)
-        hudi.ingest(spark, world, hudi.Topic(topic), to, schema=SCHEMA)
-        return hudi.register(spark, to)
+    def go(*messages):
+        it.go(*messages)
+        return hudi.register(spark, it.table)
 
     def view(kind):
-        return rows(spark.table(f"{table.database}.people_{kind}"))
+        return rows(spark.table(f"{database}.people_{kind}"))
 
-    assert (
-        go(change_record(1, 1, "old"), change_record(2, 1, "stays"))
-        == f"{table.database}.people_rt"
-    )
+    assert go(change_record(1, 1, "old"), change_record(2, 1, "stays")) == f"{database}.people_rt"
     go(change_record(1, 2, "new"))
-    assert view("ro") == [(1, "p", "old"), (2, "p", "stays")] and view("rt") == [
-        (1, "p", "new"),
-        (2, "p", "stays"),
-    ]
-    shown = spark.sql(f"SHOW CREATE TABLE {table.database}.people_ro").first()[0]
+    assert view("ro") == [(1, "p", "old"), (2, "p", "stays")]
+    assert view("rt") == [(1, "p", "new"), (2, "p", "stays")]
+    shown = spark.sql(f"SHOW CREATE TABLE {database}.people_ro").first()[0]
     assert "'hoodie.query.as.ro.table' = 'true'" in shown.replace('"', "'")
     go(change_record(1, 3, "gone elsewhere", part="q"))
     assert len(view("ro")) == 3 and len(view("rt")) == 2, (
         "until compaction, one row for each partition"
     )
-    hudi.compact(spark, table)
+    hudi.compact(spark, it.table)
     assert view("ro") == view("rt") == [(1, "q", "gone elsewhere"), (2, "p", "stays")]
-    assert hudi.properties(table)["hoodie.table.version"] == "6"
-    hudi.drop(spark, world, table)
-    assert not spark.catalog.tableExists(f"{table.database}.people_ro")
-    topics.delete(world, topic)
+    assert hudi.properties(it.table)["hoodie.table.version"] == "6"
+    hudi.drop(spark, world, it.table)
+    assert not spark.catalog.tableExists(f"{database}.people_ro")
 
 
-def test_an_instant_that_was_archived(world, spark):
+def test_an_instant_that_was_archived(lake, world, spark):
     """Hudi takes the first commits off the timeline: it would answer without them, and say
     nothing."""
-    topic = new_topic(world)
-    table = new_table(
-        world,
+    it = lake(
         extra={
             "hoodie.keep.min.commits": "2",
             "hoodie.keep.max.commits": "3",
             "hoodie.cleaner.commits.retained": "1",
-        },
+        }
     )
     for n in range(6):
-        produce(world, topic, change_record(n, n + 1, f"row {n}"))
-        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
-        hudi.label(world, table, f"v{n}")
-    first = hudi.labels(world, table).set_index("label").loc["v0", "instant"]
-    assert first < hudi.commits(table)["instant"].iloc[0], "nothing was archived: nothing is tested"
+        it.go(change_record(n, n + 1, f"row {n}"))
+        hudi.label(world, it.table, f"v{n}")
+    first = hudi.labels(world, it.table).set_index("label").loc["v0", "instant"]
+    assert first < hudi.commits(it.table)["instant"].iloc[0], "nothing was archived"
     everything = [(n, "p", f"row {n}") for n in range(6)]
-    assert (
-        rows(hudi.read(spark, table)) == rows(hudi.as_of(spark, world, table, "v5")) == everything
-    )
+    assert rows(hudi.read(spark, it.table)) == everything
+    assert rows(hudi.as_of(spark, world, it.table, "v5")) == everything
     for when in ("v0", first):
         with pytest.raises(LakeError, match="(?s)were archived.*an instant from"):
-            hudi.as_of(spark, world, table, when)
+            hudi.as_of(spark, world, it.table, when)
         with pytest.raises(LakeError, match="were archived"):
-            hudi.read_independent(table, as_of=(world, when))
+            hudi.read_arrow(it.table, as_of=(world, when)).to_pandas()
         with pytest.raises(LakeError, match="were archived"):
-            hudi.between(spark, world, table, when)
+            hudi.between(spark, world, it.table, when)
     with pytest.raises(LakeError, match="(?s)first commits of .* were archived.*as_of"):
-        hudi.between(spark, world, table)
-    assert rows(hudi.between(spark, world, table, "v4")) == everything[5:]
-    hudi.drop(spark, world, table)
-    topics.delete(world, topic)
+        hudi.between(spark, world, it.table)
+    assert rows(hudi.between(spark, world, it.table, "v4")) == everything[5:]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_instant_that_was_cleaned(world, spark, kind):
-    topic = new_topic(world)
-    compacted = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
-    table = new_table(
-        world,
+def test_an_instant_that_was_cleaned(lake, world, spark, kind):
+    it = lake(
         type=kind,
         extra={
             "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
             "hoodie.cleaner.fileversions.retained": "1",
-            **(compacted if kind == "mor" else {}),
+            **(INLINE_COMPACTION if kind == "mor" else {}),
         },
     )
-    for n in range(3):
-        produce(world, topic, change_record(1, n + 1, f"version {n}"))
-        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
-        hudi.label(world, table, f"v{n}")
-    assert rows(hudi.as_of(spark, world, table, "v2")) == [(1, "p", "version 2")]
+    for n in range(4):
+        it.go(change_record(1, n + 1, f"version {n}"))
+        hudi.label(world, it.table, f"v{n}")
+    last = [(1, "p", "version 3")]
+    assert rows(hudi.as_of(spark, world, it.table, "v3")) == last
     with pytest.raises(LakeError, match="(?s)were cleaned away.*an instant from"):
-        hudi.as_of(spark, world, table, "v0")
-    if kind == "cow":
-        with pytest.raises(LakeError, match="cleaned away"):
-            hudi.between(spark, world, table, "v0", "v1")
-    else:  # the cleaner comes before the compaction: the one of v1 is still there
-        assert rows(hudi.between(spark, world, table, "v0", "v1")) == [(1, "p", "version 1")]
+        hudi.as_of(spark, world, it.table, "v0")
+    with pytest.raises(LakeError, match="cleaned away"):
+        hudi.between(spark, world, it.table, "v0", "v1")
     for begin in ("", "v0"):  # of the begin nothing is read
-        assert rows(hudi.between(spark, world, table, begin)) == [(1, "p", "version 2")]
-    hudi.drop(spark, world, table)
-    topics.delete(world, topic)
+        assert rows(hudi.between(spark, world, it.table, begin)) == last

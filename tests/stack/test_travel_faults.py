@@ -76,7 +76,7 @@ def rows(frame):
 
 
 def independent(table, **how):
-    frame = hudi.read_independent(table, **how)
+    frame = hudi.read_arrow(table, **how).to_pandas()
     return sorted(zip(frame["id"], frame["part"], frame["text"]), key=str) if len(frame) else []
 
 
@@ -151,25 +151,6 @@ def test_the_limit_of_hudi_rs_a_delete_and_a_move_in_one_commit(lake, spark):
         independent(it.table)
     hudi.compact(spark, it.table)
     assert independent(it.table) == it.now()
-
-
-def test_an_instant_of_a_merge_on_read_table_that_was_cleaned(lake, world, spark):
-    it = lake(
-        "mor",
-        extra={
-            "hoodie.compact.inline.max.delta.commits": "1",
-            "hoodie.compact.inline": "true",
-            "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
-            "hoodie.cleaner.fileversions.retained": "1",
-        },
-    )
-    for n in range(4):
-        it.go(f"v{n}", change_record(1, n + 1, f"version {n}"))
-    assert it.at("v3") == [(1, "p", "version 3")]
-    with pytest.raises(LakeError, match="(?s)were cleaned away.*an instant from"):
-        it.at("v0")
-    with pytest.raises(LakeError, match="cleaned away"):
-        hudi.between(spark, world, it.table, "v0", "v1")
 
 
 def test_an_avro_record_without_a_key(world, spark):

@@ -145,7 +145,7 @@ def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes,
         if kind == "mor" and not by_commits:
             hudi.compact(spark, table)
         assert kind == "cow" or timeline.completed_actions(table, "commit"), "no compaction"
-        same(hudi.read_independent(table), "the end, hudi-rs")
+        same(hudi.read_arrow(table).to_pandas(), "the end, hudi-rs")
     finally:
         hudi.drop(spark, world, table)
         topics.delete(world, topic)

@@ -320,7 +320,7 @@ def test_the_source_of_landed_avro():
     with pytest.raises(LakeError, match="did you mean 'avro'"):
         changes.Landed("x", format="arvo")
     names = ["t+0+0000000010.avro", "t+0+0000000002.avro", "t+1+0000000001.avro"]
-    assert sorted(names, key=lambda n: changes.reading_order(n, 0)) == [
+    assert sorted(names, key=changes.parse_landed_file) == [
         names[1],
         names[0],
         names[2],

@@ -1,6 +1,6 @@
-"""Which landed files are new, and how often their lists are opened to know it; which messages of a
-topic a batch has."""
+"""Which landed files are new; which messages of a topic a batch has."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -10,97 +10,89 @@ from workbench.base import files, paths
 from workbench.base.errors import LakeError
 from workbench.base.state import State
 from workbench.hudi import changes
+from workbench.landing.job import progress_path
 
 
 @pytest.fixture
 def landing(tmp_path, monkeypatch):
-    """A reader of one landed file at a time, whose batches are lists of addresses; `opened` are the
-    lists that it read, `written` the lengths of those that it wrote."""
+    """A reader of landed files, whose batches are lists of addresses."""
     lake = SimpleNamespace(
         **{name: f"file:{tmp_path}/{name}" for name in ("landing", "checkpoints", "tables")}
     )
-    table = hudi.Table("t", f"{lake.tables}/t", ("id",), "v")
-    opened, written, read_text, write_text = [], [], files.read_text, files.write_text
+    world, table = SimpleNamespace(lake=lake), hudi.Table("t", f"{lake.tables}/t", ("id",), "v")
     monkeypatch.setattr(changes.decode_avro, "read_files", lambda spark, addresses, *_: addresses)
     monkeypatch.setattr(changes.decode, "classify", lambda addresses, *_: addresses)
     monkeypatch.setattr(changes.Schemas, "row_schema", None)
-    monkeypatch.setattr(
-        files,
-        "read_text",
-        lambda a: (opened.append(a) if "/checkpoints/t/" in a else None) or read_text(a),
-    )
-    monkeypatch.setattr(
-        files, "write_text", lambda a, text: written.append(len(text)) or write_text(a, text)
-    )
-    (tmp_path / "landing" / "topic").mkdir(parents=True)
 
-    def reader(max_records=1):
+    def reader(max_records):
         source = hudi.Landed("topic", format="avro")
-        return changes.create_reader(None, SimpleNamespace(lake=lake), source, table, max_records)
+        return changes.create_reader(None, world, source, table, max_records)
 
-    def land(number, kilobytes=0):
-        folder = paths.local_path(lake.landing) / "topic"
-        (folder / f"topic+0+{number:010d}.avro").write_text("x" * (1024 * kilobytes or 1))
+    def land(number, kilobytes=0, folder="a=1", name="topic+0+"):
+        place = paths.local_path(lake.landing) / "topic" / folder
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{name}{number:010d}.avro").write_text("x" * (1024 * kilobytes or 1))
+
+    def reach(offset):
+        progress = {"topic_id": None, "offsets": {"0": offset}, "planned": {}}
+        files.write_text(progress_path(world, "topic"), json.dumps(progress))
 
     def move():
         (tmp_path / "landing").rename(tmp_path / "moved")
         lake.landing = f"file:{tmp_path}/moved"
 
-    return SimpleNamespace(reader=reader, land=land, move=move, opened=opened, written=written)
+    def batches(progress, max_records=9):
+        found = []
+        while batch := reader(max_records).next(progress):
+            found.append([int(address[-6]) for address in batch.rows])
+            assert changes.position(batch.progress) > changes.position(progress)
+            progress = batch.progress
+        return found, progress
+
+    return SimpleNamespace(batches=batches, land=land, move=move, reach=reach)
 
 
-@pytest.mark.parametrize("anew", [True, False])
-def test_a_batch_writes_its_own_list_only_and_opens_each_other_once(landing, anew):
-    """130 runs of one file each; or one run that goes on. All that was read so far, written with
-    each, is too much."""
-    mine, reader = {}, landing.reader()
-    for number in range(130):
-        landing.land(number)
-        reader = landing.reader() if anew else reader
-        landing.opened.clear()
-        batch = reader.next({**mine, "since": 0}, number)
-        assert [f[-9:-5] for f in batch.rows] == [f"{number:04d}"]
-        assert len(landing.opened) == len(set(landing.opened)) == (number if anew else 0)
-        mine = batch.progress
-    assert reader.next({**mine, "since": 0}, 130) is None
-    assert len(landing.written) == 130 and len(set(landing.written)) == 1, "not more and more"
-    reader = landing.reader()
-    assert (
-        reader.next({}, 130).rows and reader.next({"since": 130}, 131).rows
-    )  # a replay reads everything again
-
-
-def test_a_list_that_is_gone_is_not_taken_for_an_empty_one(landing):
-    """Every file would be read again without a word."""
-    landing.land(1)
-    with pytest.raises(
-        LakeError,
-        match="(?s)files that were read .* does not exist.*landed-topic/00000000.json.*replay=True",
-    ):
-        landing.reader().next({"since": 0, "topic_id": None}, 1)
-
-
-def test_the_files_of_a_lake_that_was_moved_are_not_read_again(landing, tmp_path):
-    landing.land(1)
-    progress = {**landing.reader().next({}, 0).progress, "since": 0}
+@pytest.mark.parametrize("reached", [0, 5])
+def test_a_landed_file_is_read_once_also_in_a_lake_that_was_moved(landing, reached):
+    """One offset says what is read below the end of the landing; above it, one for each folder."""
+    landing.reach(reached)
+    for number in range(1, 7):
+        landing.land(number, folder=f"a={number % 2}")
+    found, progress = landing.batches({}, 4)
+    assert found == [[1, 2, 3, 4], [5, 6]]
+    assert ("topic-0" in progress["offsets"]) == bool(reached)
     landing.move()
-    landing.land(2)
-    assert [f[-9:] for f in landing.reader().next(progress, 1).rows] == ["0002.avro"]
+    landing.land(7, folder="b=1")
+    assert landing.batches(progress)[0] == [[7]]
+    assert landing.batches({})[0] == [[1, 2, 3, 4, 5, 6, 7]], "a replay reads everything again"
+
+
+def test_of_a_sink_without_progress_a_file_may_appear_after_a_later_one_of_another_folder(landing):
+    landing.land(5)
+    progress = landing.batches({})[1]
+    landing.land(2, folder="a=2")
+    found, progress = landing.batches(progress)
+    assert found == [[2]]
+    landing.land(4)  # a sink never does this; a copy of its files may
+    with pytest.raises(LakeError, match="(?s)1 landed files appeared after later.*replay=True"):
+        landing.batches(progress)
+
+
+def test_a_landed_file_without_an_offset_is_read_once(landing):
+    landing.reach(9)
+    landing.land(1)
+    landing.land(2, name="part-a")
+    found, progress = landing.batches({})
+    assert found == [[1, 2]] and landing.batches(progress)[0] == []
+    landing.land(3, name="part-a", folder="a=2")
+    assert landing.batches(progress)[0] == [[3]]
 
 
 def test_a_batch_of_landed_files_has_about_as_many_messages_as_one_of_a_topic(landing):
     """A file counts as one message for each kilobyte, so large files make more commits; one is a batch at least."""
     for number, kilobytes in enumerate((0, 3, 2, 9, 1)):
         landing.land(number, kilobytes)
-    reader, progress, batches = landing.reader(5), {}, []
-    while batch := reader.next({**progress, "since": 0}, len(batches)):
-        batches.append([int(f[-6]) for f in batch.rows])
-        progress = batch.progress
-    assert batches == [[0, 1], [2], [3], [4]]
-
-
-# --- a topic
-# --------------------------------------------------------------------------------------------------
+    assert landing.batches({}, 5)[0] == [[0, 1], [2], [3], [4]]
 
 
 class Message:
@@ -147,7 +139,7 @@ def topic(monkeypatch):
 
 def test_a_topic_is_read_from_the_committed_offsets_on_in_batches(topic):
     reader, progress, batches = topic.reader(3), {}, []
-    while batch := reader.next(progress, len(batches)):
+    while batch := reader.next(progress):
         batches.append(batch.rows)
         assert batch.in_memory and batch.progress["topic_id"] == "one"
         progress = batch.progress
@@ -162,37 +154,37 @@ def test_messages_that_expired_unread_are_an_error(topic, offset):
         LakeError,
         match=f"(?s)offsets 5 to 9, but the next offset to read is {offset}.*partition 0.*expired",
     ):
-        topic.reader(3).next({"offsets": {"0": offset}}, 1)
+        topic.reader(3).next({"offsets": {"0": offset}})
 
 
 def test_a_topic_that_was_made_anew_is_refused_before_its_offsets_are_compared(topic):
     topic.id = "two"
     with pytest.raises(LakeError, match="(?s)deleted and recreated.*topic id two.*id one.*replay"):
-        topic.reader(3).next({"offsets": {"0": 99}, "topic_id": "one"}, 1)
+        topic.reader(3).next({"offsets": {"0": 99}, "topic_id": "one"})
 
 
 def test_large_messages_make_a_smaller_batch(topic, monkeypatch):
     monkeypatch.setattr(changes, "SMALL_BATCH_BYTES", 20)
-    batch = topic.reader(10).next({}, 0)
+    batch = topic.reader(10).next({})
     assert batch.rows == [(0, 5), (0, 6)] and batch.progress["offsets"] == {"0": 7, "1": 0}
 
 
 def test_readers_use_a_consumer_again_unless_another_thread_has_it_or_it_failed(topic):
-    assert topic.reader(3).next({}, 0)
-    assert topic.reader(3).next({"offsets": {"0": 9, "1": 3}}, 1) is None
+    assert topic.reader(3).next({})
+    assert topic.reader(3).next({"offsets": {"0": 9, "1": 3}}) is None
     assert len(topic.consumers) == 1
     with changes.borrow_consumer(topic.world) as first:
-        assert topic.reader(3).next({}, 0) and first is topic.consumers[0]
+        assert topic.reader(3).next({}) and first is topic.consumers[0]
     assert len(topic.consumers) == 2
     for _ in range(2):
         with pytest.raises(LakeError, match="expired"):
-            topic.reader(3).next({"offsets": {"0": 4}}, 1)
-    assert topic.reader(3).next({}, 0) and len(topic.consumers) == 3
+            topic.reader(3).next({"offsets": {"0": 4}})
+    assert topic.reader(3).next({}) and len(topic.consumers) == 3
 
 
 def test_a_reader_knows_the_end_that_it_has_read(topic):
     reader = topic.reader(9)
-    assert reader.next({"offsets": {"0": 9, "1": 3}}, 1) is None
+    assert reader.next({"offsets": {"0": 9, "1": 3}}) is None
     assert reader.end_offsets == {0: 9, 1: 3}
 
 

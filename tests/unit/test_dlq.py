@@ -419,7 +419,7 @@ def test_the_command_line(monkeypatch):
 
 def test_dead_letters_of_a_lake_table_are_shown_until_they_are_removed(monkeypatch, tmp_path):
     record = {"reason": "too long", "topic": "t", "partition": 0, "offset": 7, "text": '{"id": 1}'}
-    folder = tmp_path / "bikes" / "trips" / "topic-t" / "00000000"
+    folder = tmp_path / "bikes" / "trips" / "topic-t" / "9-0a1b2c"
     folder.mkdir(parents=True)
     second = {**record, "offset": 8, "text": "AAAA"}  # as base64, but no Avro message
     (folder / "part.json").write_text(f"{json.dumps(record)}\n{json.dumps(second)}\n")

@@ -4,6 +4,7 @@ table."""
 import contextlib
 import dataclasses
 import json
+import re
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -263,16 +264,6 @@ def test_the_partitions_of_all_new_commits_are_registered(tmp_path, monkeypatch)
     assert len(registered) == 2
 
 
-def test_a_table_keeps_its_type(tmp_path):
-    base = f"file:{tmp_path}"
-    timeline.check_type(table(base=base, type="mor"))
-    files.write_text(f"{base}/.hoodie/hoodie.properties", "hoodie.table.type=COPY_ON_WRITE\n")
-    timeline.check_type(table(base=base))
-    expected = '(?s)table t is COPY_ON_WRITE, not MERGE_ON_READ.*type="cow"'
-    with pytest.raises(LakeError, match=expected):
-        timeline.check_type(table(base=base, type="mor"))
-
-
 def test_no_table_is_said_so(tmp_path):
     with pytest.raises(LakeError, match="there is no Hudi table t"):
         hudi.properties(table(base=f"file:{tmp_path}"))
@@ -302,12 +293,10 @@ def world(tmp_path):
 
 
 def kept(world, it):
-    """What is kept of a table: labels, dead letters, landed files that were read, files of its
-    own."""
+    """What is kept of a table: labels, dead letters, files of its own."""
     return (
         list(hudi.labels(world, it)["label"]),
         bool(files.list_files(dead_letters_path(world, it))),
-        files.read_text(f"{table_state_dir(world, it)}/landed-x/00000000.json") == "[]",
         hudi.exists(it),
     )
 
@@ -316,7 +305,7 @@ def kept(world, it):
     "bases", [("", ""), ("file:/elsewhere/a/b", "file:/elsewhere/a_b"), ("", "file:/elsewhere")]
 )
 def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, bases):
-    """Labels, dead letters, lists of landed files and the lock are of a table's address."""
+    """Labels, dead letters and the lock are of a table's address."""
     made = []
     for database, base in zip(("one", "other"), bases):
         more = {"base": base.replace("/elsewhere", f"{tmp_path}/elsewhere")} if base else {}
@@ -327,13 +316,8 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
     one, other = made
     hudi.label(world, one, "mine")
     files.write_text(f"{dead_letters_path(world, one)}/topic-x/00000000/part-0.json", "{}")
-    files.write_text(f"{table_state_dir(world, one)}/landed-x/00000000.json", "[]")
-    assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == (
-        [],
-        False,
-        False,
-        True,
-    )
+    assert kept(world, one) == (["mine"], True, True)
+    assert kept(world, other) == ([], False, True)
     with pytest.raises(LakeError, match="(?s)no instant labeled 'mine'.*hudi.label"):
         hudi.as_of(None, world, other, "mine")
     hudi.label(world, other, "its")
@@ -341,12 +325,8 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
         hudi.drop(None, world, other)
         with pytest.raises(LakeError, match="another ingest into one.same is running"):
             hudi.drop(None, world, one)
-    assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == (
-        [],
-        False,
-        False,
-        False,
-    )
+    assert kept(world, one) == (["mine"], True, True)
+    assert kept(world, other) == ([], False, False)
 
 
 def test_the_state_of_a_table_lies_below_a_name_that_a_person_can_read(world, tmp_path):
@@ -371,23 +351,23 @@ def test_the_state_of_a_table_lies_below_a_name_that_a_person_can_read(world, tm
 def job(world, tmp_path, monkeypatch):
     """An ingest of two batches without Spark: what is written is a commit with its progress."""
     rows = T.StructType([T.StructField(n, T.LongType()) for n in ("id", "__lsn")])
-    batches = [
-        changes.Batch(None, {"topic_id": "x", "offsets": {"0": end}}, in_memory=True)
-        for end in (3, 5)
-    ]
-    reader = SimpleNamespace(
-        next=lambda progress, batch_id: dict(enumerate(batches)).get(batch_id),
-        schemas=(rows, rows),
-    )
+
+    def read(progress):
+        end = {0: 3, 3: 5}.get(changes.position(progress))
+        return end and changes.Batch(None, {"topic_id": "x", "offsets": {"0": end}}, in_memory=True)
+
+    reader = SimpleNamespace(next=read, schemas=(rows, rows))
 
     def write_batch(spark, rows, table, dead_letters, *, options, **_):
         with pytest.raises(LakeError, match="another ingest into"), table_lock(world, table):
             pass  # the ingest holds it
-        files.write_text(f"{dead_letters}/part-0.json", dead_letters[-1])
+        end = json.loads(options[timeline.PROGRESS_KEY])["topic-t"]["offsets"]["0"]
+        files.write_text(f"{dead_letters}/part-{end}.json", str(end))
+        done = timeline.completed_actions(table)
         if killed_before_commit:
             killed_before_commit.clear()
             raise KeyboardInterrupt
-        name = f"{table.base}/.hoodie/2026010112000000{dead_letters[-1]}.commit"
+        name = f"{table.base}/.hoodie/2026010112000000{len(done)}.commit"
         files.write_text(name, json.dumps({"extraMetadata": options}))
         return {"upserts": 1, "dead_letters": 1}
 
@@ -399,9 +379,9 @@ def job(world, tmp_path, monkeypatch):
     source = changes.Topic("t")
     killed_before_commit = []
 
-    def create(killed=False):
+    def create(killed=False, replay=False):
         killed_before_commit.extend([killed] * killed)
-        return ingesting.IngestJob(None, world, source, it)
+        return ingesting.IngestJob(None, world, source, it, replay=replay)
 
     return create
 
@@ -425,12 +405,12 @@ def test_the_next_ingest_continues_after_the_last_batch(job):
     assert ingesting.next_offsets(it.table, "t") == {0: 5}
     assert ingesting.next_offsets(it.table, "other") == {}
     progress = ingesting.read_progress(ingesting.last_ingest_commit(it.table))
+    assert re.fullmatch("5-[0-9a-f]{32}", progress["topic-t"].pop("dead_letters"))
     assert progress == {
         "topic-t": {
             "topic_id": "x",
             "offsets": {"0": 5},
-            "batch": 1,
-            "since": 0,
+            "start": 3,
             "fields": {"id": "bigint", "__lsn": "bigint"},
         }
     }
@@ -449,12 +429,12 @@ def test_dead_letters_are_shown_with_their_commit_only(world, job):
     assert len(files.list_files(dead_letters_path(world, it.table))) == 1
     assert shown_dead_letters(world, it) == []
     it.run(lambda: True)
-    assert shown_dead_letters(world, it) == ["0"]
+    assert shown_dead_letters(world, it) == ["3"]
     with pytest.raises(KeyboardInterrupt):
         job(killed=True).run()
-    assert shown_dead_letters(world, it) == ["0"]
+    assert shown_dead_letters(world, it) == ["3"]
     job().run()
-    assert shown_dead_letters(world, it) == ["0", "1"]
+    assert shown_dead_letters(world, it) == ["3", "5"]
 
 
 def test_dead_letters_of_a_commit_after_which_the_process_was_killed_are_not_lost(
@@ -469,27 +449,38 @@ def test_dead_letters_of_a_commit_after_which_the_process_was_killed_are_not_los
         it.run()
     assert ingesting.next_offsets(it.table, "t") == {0: 3} and shown_dead_letters(world, it) == []
     assert job().run().batches == 1
-    assert shown_dead_letters(world, it) == ["0", "1"]
+    assert shown_dead_letters(world, it) == ["3", "5"]
 
 
-def test_dead_letters_of_a_commit_that_was_restored_go(world, job, tmp_path):
+def test_dead_letters_of_messages_that_are_read_again_are_replaced(world, job, tmp_path):
+    """After a restore, and by a replay: of each batch when it is read, of all others at the end."""
     it = job()
     it.run()
     (tmp_path / "tables" / "t" / ".hoodie" / "20260101120000001.commit").unlink()
-    job(killed=True)
+    job().run()
+    assert shown_dead_letters(world, it) == ["3", "5"]
     with pytest.raises(KeyboardInterrupt):
-        it.run()
-    assert shown_dead_letters(world, it) == ["0"]
+        job(killed=True, replay=True).run()
+    assert shown_dead_letters(world, job()) == ["3", "5"]
+    for name in (f"2-{'a' * 32}", f"9-{'b' * 32}"):  # "9" of a topic before it was made anew
+        text = f"{dead_letters_path(world, it.table)}/topic-t/{name}/part-0.json"
+        files.write_text(text, name[0])
+    again = job(replay=True)
+    again.run(lambda: True)
+    assert shown_dead_letters(world, it) == ["3", "5", "9"], "5 and 9 are not read again yet"
+    again.run()
+    assert shown_dead_letters(world, it) == ["3", "5"]
 
 
 def test_an_empty_hidden_folder_removes_no_dead_letter(world, job):
     """S3 may keep the name of a folder whose files were moved."""
     it = job()
     it.run()
-    folder = dead_letters_path(world, it.table).removeprefix("file:")
-    Path(folder, it.source.id, ".00000001").mkdir()
+    folder = Path(dead_letters_path(world, it.table).removeprefix("file:"), it.source.id)
+    for shown in [*folder.iterdir()]:
+        shown.with_name(f".{shown.name}").mkdir()
     it.run()
-    assert shown_dead_letters(world, it) == ["0", "1"]
+    assert shown_dead_letters(world, it) == ["3", "5"]
 
 
 def test_a_job_whose_table_another_one_wrote_reads_the_source_anew(job, monkeypatch):
@@ -508,7 +499,7 @@ def test_a_job_whose_table_another_one_wrote_reads_the_source_anew(job, monkeypa
     metadata = files.read_text(last)
     files.remove(last)
     it.run(lambda: True)
-    assert len(readers) == 2 and json.loads(files.read_text(last)) == json.loads(metadata)
+    assert len(readers) == 2 and files.read_text(last) != metadata, "another folder of dead letters"
 
 
 def test_an_ingest_goes_on_when_its_topic_has_a_message(world, monkeypatch):

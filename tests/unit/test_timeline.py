@@ -10,6 +10,7 @@ from workbench import hudi
 from workbench.base.errors import LakeError
 from workbench.hudi import labeling, rewriting, timeline
 
+ARCHIVED = "20250601000000000"
 T1, T2, T3, LATER = (
     "20260101120000001",
     "20260101120000002",
@@ -45,22 +46,10 @@ def folder(table):
     return Path(table.base[len("file:") :])
 
 
-def write(table, instant, action, path, stat=None, partition="p=a", **more):
-    """A commit that wrote one file; `stat` has what differs in its metadata from a file of group
-    f."""
-    stats = {
-        "partitionToWriteStats": {
-            partition: [
-                {
-                    "fileId": "f",
-                    "path": path,
-                    "numInserts": 2,
-                    "totalWriteBytes": 10,
-                    **(stat or {}),
-                }
-            ]
-        }
-    }
+def write(table, instant, action, path, group="f", previous=None, partition="p=a", **more):
+    """A commit that wrote one file of a file group; `previous` is the instant of its base file."""
+    stat = {"fileId": group, "path": path, "numInserts": 2, "totalWriteBytes": 10}
+    stats = {"partitionToWriteStats": {partition: [{**stat, "prevCommit": previous}]}}
     for name, text in (
         (f".hoodie/{instant}.{action}.requested", ""),
         (path, "x"),
@@ -69,6 +58,12 @@ def write(table, instant, action, path, stat=None, partition="p=a", **more):
         file = folder(table) / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+
+
+def replace_groups(table, instant, *groups):
+    """A clustering."""
+    replaced = {"partitionToReplaceFileIds": {"p=a": groups}}
+    write(table, instant, "replacecommit", "p=a/new_0.parquet", "new", **replaced)
 
 
 def test_a_label_keeps_its_instant_while_the_table_goes_on(world, table):
@@ -141,19 +136,14 @@ def test_a_label_whose_commit_was_rolled_back_is_refused(world, table):
 
 def test_the_independent_reader_keeps_to_the_same_rules(world, table):
     hudi.label(world, table, "last")
-    with pytest.raises(LakeError, match="is later"):
-        hudi.read_independent(table, as_of=(world, LATER))
+    with pytest.raises(LakeError, match=f"written last at {T3}, {LATER} is later"):
+        hudi.read_arrow(table, as_of=(world, LATER))
     with pytest.raises(LakeError, match="no instant labeled 'lost'"):
-        hudi.read_independent(table, as_of=(world, "lost"))
-    assert hudi.read_independent(table, as_of=(world, "20250101000000000")).empty
+        hudi.read_arrow(table, as_of=(world, "lost"))
+    assert not hudi.read_arrow(table, as_of=(world, "20250101000000000")).num_rows
     (folder(table) / base(T1)).unlink()
     with pytest.raises(LakeError, match="cleaned away"):
-        hudi.read_independent(table, as_of=(world, T1))
-
-
-def test_an_instant_that_is_still_to_come_is_refused(world, table):
-    with pytest.raises(LakeError, match=f"written last at {T3}, {LATER} is later"):
-        labeling.resolve_instant(world, table, LATER)
+        hudi.read_arrow(table, as_of=(world, T1))
 
 
 def test_before_the_first_commit_there_is_nothing(table):
@@ -172,14 +162,7 @@ def test_what_was_cleaned_is_an_error_and_names_the_first_instant_that_is_whole(
 
 
 def test_replaced_files_are_not_needed_any_more(table):
-    write(
-        table,
-        LATER,
-        "replacecommit",
-        "p=a/g_0.parquet",
-        {"fileId": "g"},
-        partitionToReplaceFileIds={"p=a": ["f"]},
-    )
+    replace_groups(table, LATER, "f")
     (folder(table) / base(T3)).unlink()
     assert timeline.check_readable(table, LATER)
 
@@ -187,13 +170,7 @@ def test_replaced_files_are_not_needed_any_more(table):
 def test_what_an_archived_commit_wrote_and_was_cleaned_since_is_missed(table):
     """Group g was written by a commit that is in no timeline any more, and after T2 again: T2 needs
     that file."""
-    write(
-        table,
-        LATER,
-        "commit",
-        "p=a/g_0-2-2_x.parquet",
-        {"fileId": "g", "prevCommit": "20250601000000000"},
-    )
+    write(table, LATER, "commit", "p=a/g_0-2-2_x.parquet", "g", ARCHIVED)
     with pytest.raises(
         LakeError, match="(?s)cleaned away.*p=a/g_\\*20250601000000000.parquet.*from " + LATER
     ):
@@ -205,13 +182,7 @@ def test_what_an_archived_commit_wrote_and_was_cleaned_since_is_missed(table):
 def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_file_is_missed(
     table,
 ):
-    write(
-        table,
-        LATER,
-        "replacecommit",
-        "p=a/new_0.parquet",
-        partitionToReplaceFileIds={"p=a": ["f", "g-0"]},
-    )
+    replace_groups(table, LATER, "f", "g-0")
     with pytest.raises(LakeError, match="(?s)cleaned away.*p=a/g-0_\\*.parquet.*from " + LATER):
         timeline.check_readable(table, T3)
     assert timeline.check_readable(table, LATER)
@@ -222,33 +193,14 @@ def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_
 def test_a_missing_file_is_named_once_by_its_name(table):
     """Group g was written by an archived commit, again after T2, and replaced by a clustering after
     that."""
-    write(
-        table,
-        LATER,
-        "deltacommit",
-        "p=a/.g_x.log.1_0-1-1",
-        {"fileId": "g", "prevCommit": "20250601000000000"},
-    )
-    write(
-        table,
-        LATER[:-1] + "9",
-        "replacecommit",
-        "p=a/new_0.parquet",
-        partitionToReplaceFileIds={"p=a": ["g"]},
-    )
+    write(table, LATER, "deltacommit", "p=a/.g_x.log.1_0-1-1", "g", ARCHIVED)
+    replace_groups(table, LATER[:-1] + "9", "g")
     with pytest.raises(LakeError, match="(?s)1 of the files.*p=a/g_\\*20250601000000000.parquet"):
         timeline.check_readable(table, T3)
 
 
 def test_of_a_table_without_partitions_the_same_files_are_found(table):
-    write(
-        table,
-        LATER,
-        "commit",
-        "h_0-2-2_x.parquet",
-        {"fileId": "h", "prevCommit": "20250601000000000"},
-        partition="",
-    )
+    write(table, LATER, "commit", "h_0-2-2_x.parquet", "h", ARCHIVED, partition="")
     (folder(table) / "h_0-1-1_20250601000000000.parquet").write_text("x")
     assert timeline.check_readable(table, T3)
 
@@ -299,7 +251,7 @@ def test_a_pending_compaction_hides_what_came_after_it_from_the_independent_read
     with pytest.raises(
         LakeError, match=f"(?s)the compaction {T3[:-1]}4 of t is pending.*hudi.compact"
     ):
-        hudi.read_independent(table)
+        hudi.read_arrow(table)
     (folder(table) / ".hoodie" / f"{T3[:-1]}4.commit").write_text("{}")
     assert timeline.pending_compactions(table) == []
 
@@ -309,6 +261,9 @@ def test_a_pending_compaction_hides_what_came_after_it_from_the_independent_read
     [(dt.timedelta(hours=5, minutes=45), "5:4[45]:"), (dt.timedelta(seconds=30), "0:00:")],
 )
 def test_a_clock_that_was_set_back_is_named(table, ahead, says):
+    timeline.check_clock(
+        hudi.Table(name="e", base=table.base + "_empty", key=("id",), ordering="v")
+    )
     timeline.check_clock(table)
     write(
         table,
@@ -327,10 +282,6 @@ def test_clocks_of_two_machines_may_differ_a_little(table):
     write(table, f"{ahead:%Y%m%d%H%M%S%f}"[:17], "deltacommit", "p=a/.f_2.log")
     timeline.check_clock(table)
     assert dt.datetime.now(dt.timezone.utc) >= ahead - dt.timedelta(milliseconds=1)
-
-
-def test_a_table_without_a_commit_has_no_clock_to_keep_to(tmp_path):
-    timeline.check_clock(hudi.Table(name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v"))
 
 
 def test_a_rewriting_awaits_a_running_compaction_and_runs_a_planned_one(monkeypatch):

@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import pandas
 import pytest
 from workbench import hudi, trace, walkthroughs
-from workbench.base import files, params
+from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import timeline
-from workbench.hudi.tables import table_state_dir
 from workbench.landing.partitioners import FieldPartitioner, NumberPartitioner
 from workbench.landing.sinks import Sink
 from workbench.topic import registry, topics
@@ -213,22 +212,22 @@ def lake(tmp_path, world, monkeypatch):
             T3: (30, f"f_0_{T3}.parquet"),
         }
         found = [seen[as_of[1]]] if where == {"id": 1} else []
-        return pandas.DataFrame(found, columns=["v", "_hoodie_file_name"])
+        frame = pandas.DataFrame(found, columns=["v", "_hoodie_file_name"])
+        return SimpleNamespace(to_pandas=lambda: frame)
 
-    monkeypatch.setattr(hudi, "read_independent", shown)
-    commit(T1, "deltacommit", f"f_0_{T1}.parquet", {"topic-x": {"batch": 0, "offsets": {"0": 5}}})
+    monkeypatch.setattr(hudi, "read_arrow", shown)
+    commit(T1, "deltacommit", f"f_0_{T1}.parquet", {"topic-x": {"start": 0, "offsets": {"0": 5}}})
     commit(
         T2,
         "deltacommit",
         ".f.log.1",
-        {"topic-x": {"batch": 1, "offsets": {"0": 9}}, "landed-y": {"batch": 0}},
+        {
+            "topic-x": {"start": 5, "offsets": {"0": 9}},
+            "landed-y": {"start": 0, "offsets": {"z-0": 3}},
+        },
         baseFile=f"f_0_{T1}.parquet",
     )
     commit(T3, "commit", f"f_0_{T3}.parquet", None)
-    files.write_text(
-        f"{table_state_dir(world, table)}/landed-y/00000000.json",
-        json.dumps(["y/a.json"]),
-    )
     return table
 
 
@@ -240,21 +239,21 @@ def lake(tmp_path, world, monkeypatch):
         (5, "", T2),
         (8, "", T2),
         (9, "", None),
-        (9, "y/a.json", T2),
-        (9, "y/b.json", None),
+        (9, "y/z-0-2.json", T2),
+        (9, "y/z-0-3.json", None),
     ],
 )
-def test_the_commit_of_a_message(world, lake, offset, landed, instant):
+def test_the_commit_of_a_message(lake, offset, landed, instant):
     event = change(offset, landed=landed)
-    found = in_lake.find_commit(world, lake, timeline.completed_actions(lake), "x", event)
+    found = in_lake.find_commit(timeline.completed_actions(lake), "x", event)
     assert (found and found.instant) == instant
 
 
-def test_a_commit_that_was_archived_is_not_guessed(world, lake, tmp_path):
+def test_a_commit_that_was_archived_is_not_guessed(lake, tmp_path):
     for file in (tmp_path / "t" / ".hoodie").glob(f"{T1}*"):
         file.unlink()
     event = change(3)
-    assert in_lake.find_commit(world, lake, timeline.completed_actions(lake), "x", event) is None
+    assert in_lake.find_commit(timeline.completed_actions(lake), "x", event) is None
 
 
 def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
@@ -277,13 +276,13 @@ def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
     )
     assert place(second, {"v": 30}, key=3) == {}
     (tmp_path / "t" / "p=a" / f"f_0_{T1}.parquet").unlink()
-    independent = hudi.read_independent
+    independent = hudi.read_arrow
 
     def refuse(lake, **how):
         timeline.check_readable(lake, how["as_of"][1])
         return independent(lake, **how)
 
-    monkeypatch.setattr(hudi, "read_independent", refuse)
+    monkeypatch.setattr(hudi, "read_arrow", refuse)
     assert place(first, {"v": 10}) == {}, "cleaned away; and no Spark is asked for it"
 
 
@@ -340,7 +339,7 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
         raise LakeError("a compaction is pending")
 
     monkeypatch.setattr(row_history.hudi, "exists", lambda lake: True)
-    monkeypatch.setattr(hudi, "read_independent", refuse)
+    monkeypatch.setattr(hudi, "read_arrow", refuse)
     monkeypatch.setattr(in_lake, "session", lambda world: Spark())
     table = trace.TracedTable("x", "public.x", "id", "t", None, (lake,))
     found = trace.views(world, table, {"id": 1})

@@ -188,6 +188,7 @@ def history(world: World, table: Union[hudi.Table, str]) -> History:
             f"{partition}:{offset}"
             for progress in read_progress(action.metadata).values()
             for partition, offset in progress.get("offsets", {}).items()
+            if partition.isdigit()  # of a topic
         )
         for action in actions
     ]

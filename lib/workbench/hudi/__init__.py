@@ -7,7 +7,7 @@ from .decode import reader_schema
 from .ingesting import Ingested, IngestJob, ingest, next_offsets, wait_for_changes
 from .labeling import label, labels
 from .lifecycle import dead_letters, drop, publish_dead_letters
-from .reading import as_of, between, read, read_arrow, read_independent, read_with_all_engines
+from .reading import as_of, between, read, read_arrow, read_with_all_engines
 from .tables import (
     Table,
     catalog_names,

@@ -1,7 +1,7 @@
 """Read changes from a topic or from landed files, in batches.
 
-The reader of a source is created by `create_reader`. Its `next(progress, batch_id)` returns the next
-`Batch`, or None if nothing is new. `progress` is the source position in the table's last commit.
+The reader of a source is created by `create_reader`. Its `next(progress)` returns the next `Batch`, or
+None if nothing is new. `progress` is the source position in the table's last commit.
 `Batch.progress` is the source position for the next commit.
 """
 
@@ -29,21 +29,14 @@ from . import decode, decode_avro, evolution
 from .decode_avro import AvroSchemas, LandedSchemas
 from .decode_json import CarriedSchemas, PublishedSchema
 from .schemas import Schemas
-from .tables import Table, safe_file_name, table_state_dir
+from .tables import Table, safe_file_name
 from .timeline import completed_actions
 
 FORMATS = ("json", "avro")
 PUBLISHED, RAW, ANALYST = "published", "raw", "analyst"
 TYPES = (PUBLISHED, RAW, ANALYST)
-_PARQUET_HINT = (
-    "hudi.Landed does not read Parquet: configure the sink to write JsonFormat or AvroFormat into another "
-    "folder, and ingest that folder; spark.read.parquet shows the files"
-)
-# {format of a source: {file extension of another format: hint}}
-FOREIGN_FORMATS = {
-    "json": {".parquet": _PARQUET_HINT, ".avro": 'hudi.Landed(…, format="avro") reads Avro'},
-    "avro": {".parquet": _PARQUET_HINT},
-}
+# {format of a source: file extensions of others}
+FOREIGN_EXTENSIONS = {"json": (".parquet", ".avro"), "avro": (".parquet",)}
 REPLAY_HINT = (
     "read the source from its beginning with hudi.ingest(…, replay=True), where the ordering field decides "
     "which rows change; or start clean with hudi.drop"
@@ -59,20 +52,26 @@ class SourceProgress(TypedDict, total=False):
     """The position in a source after a batch. A commit of the ingest stores it in its metadata.
 
     Attributes:
-        batch: number of the last batch; -1 if it is unknown.
-        since: number of the first batch after the last replay. Dead letters and lists of landed files
-            of earlier ones are obsolete.
+        offsets: {partition: next offset to read}. For landed files: {`LandedFile.partition_key` or
+            `LandedFile.folder_key`: next first offset of a file}.
+        start: the `position` at which the last batch began.
+        dead_letters: name of the folder with the dead letters of the last batch.
         fields: {name: type}, the source's schema at the last batch.
         topic_id: Kafka's id of the topic.
-        offsets: Topic only: {partition: next offset to read}. Landed files have none: those of one
-            partition are in several folders, and appear in any order.
+        files: Landed only: number of the files that were read.
     """
 
-    batch: int
-    since: int
+    offsets: dict[str, int]
+    start: int
+    dead_letters: str
     fields: dict[str, str]
     topic_id: Optional[str]
-    offsets: dict[str, int]
+    files: int
+
+
+def position(progress: SourceProgress) -> int:
+    """Return how far a source is read, as one number: each batch makes it greater."""
+    return sum(progress.get("offsets", {}).values())
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,9 @@ class Landed(Source):
     """Files below `<world.lake.landing>/<name>` as the source.
 
     The files contain lines of JSON, or are Avro container files with their schemas. Parquet files are
-    rejected. The files are read in the order of the offsets in their names (see `reading_order`).
-    Unfinished files are skipped.
+    rejected. The files are read in the order of the first offsets in their names (see `LandedFile`).
+    Unfinished files are skipped. In one folder the files of a topic partition must appear in this order,
+    as those of a sink do: an earlier one that appears late is an error.
     """
 
     @property
@@ -202,7 +202,7 @@ class Reader:
         self.end_offsets: dict[int, int] = {}
         self.source_schemas = _create_schemas(self.world, self.source, self.table, self.schema)
 
-    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
+    def next(self, progress: SourceProgress) -> Optional[Batch]:
         """Read the next batch of changes after `progress`; None if nothing is new."""
         raise NotImplementedError
 
@@ -276,7 +276,7 @@ def borrow_consumer(world: World) -> Iterator[Consumer]:
 class _TopicReader(Reader):
     """Reads a topic by offsets."""
 
-    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
+    def next(self, progress: SourceProgress) -> Optional[Batch]:
         """Read the messages from the committed offsets on; None if there are none."""
         topic = self.source.name
         with borrow_consumer(self.world) as consumer:
@@ -375,19 +375,20 @@ class _TopicReader(Reader):
 
 
 class _LandedReader(Reader):
-    """Reads the landed files that are not in the file list of an earlier batch."""
+    """Reads landed files by the offsets in their names."""
 
     source: Landed
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.name = self.source.name.rstrip("/")
-        self.folder = join_uri(self.world.lake.landing, self.name)
-        # cache, {batch id: paths of its files}; a committed list does not change
-        self.file_lists: dict[int, list[str]] = {}
+        self.folder = join_uri(self.world.lake.landing, self.source.name.rstrip("/"))
 
-    def next(self, progress: SourceProgress, batch_id: int) -> Optional[Batch]:
-        """Read the landed files that are not in the file list of an earlier batch."""
+    def next(self, progress: SourceProgress) -> Optional[Batch]:
+        """Read the landed files from the committed offsets on; None if there are none.
+
+        Below the offsets that the landing has reached no file can appear any more, so one offset for each
+        partition says what is read. Other files are in order only in their folder.
+        """
         # File names contain offsets, so the files of a recreated topic would repeat the old names.
         landed = landing_progress(self.world, self.source.folder)
         topic_id = landed and landed["topic_id"]
@@ -397,47 +398,51 @@ class _LandedReader(Reader):
             "the landed files are of another topic than those read so far, with the same name",
             self.folder,
         )
-        # The list of all read files can be long, so each batch writes a list of its own files.
-        earlier = range(progress.get("since", batch_id), batch_id)
-        read_paths = {path for n in earlier for path in self._committed_list(n)}
-        unread = {
-            path: info
-            for path, info in files.list_files(self.folder).items()
-            if not is_hidden(path) and f"{self.name}/{path}" not in read_paths
-        }
-        paths = self._plan_files(unread)
-        if not paths:
+        reached = landed["offsets"] if landed else {}
+        offsets = dict(progress.get("offsets", {}))
+        sizes = self._list_files()
+        unread = sorted(file for file in sizes if not file.is_read(offsets))
+        count = len(sizes) - len(unread)
+        if count > progress.get("files", 0):
+            raise LakeError(
+                f"{count - progress.get('files', 0)} landed files appeared after later ones of their folder were read",
+                location=self.folder,
+                expected="files in the order of the offsets in their names",
+                hint=f"they are not ingested: {REPLAY_HINT}",
+            )
+        planned = self._plan_files(unread, sizes)
+        if not planned:
             return None
-        uris = [f"{self.folder}/{path}" for path in paths]
-        _check_format(self.source, uris)
-        # a repeated batch replaces the list of the attempt that was not committed
-        self.file_lists[batch_id] = [f"{self.name}/{path}" for path in paths]
-        list_path = _list_path(self.world, self.table, self.source.id, batch_id)
-        files.write_text(list_path, json.dumps(self.file_lists[batch_id]))
-        return Batch(self._decode(uris), {"topic_id": topic_id})
+        for file in planned:
+            is_complete = file.offset < reached.get(str(file.partition), 0)
+            offsets[file.partition_key if is_complete else file.folder_key] = file.offset + 1
+        _check_format(self.source, planned)
+        uris = [join_uri(self.world.lake.landing, file.path) for file in planned]
+        read: SourceProgress = {
+            "topic_id": topic_id,
+            "offsets": offsets,
+            "files": count + len(planned),
+        }
+        return Batch(self._decode(uris), read)
 
-    def _plan_files(self, unread: dict[str, Any]) -> list[str]:
-        """Return the files of the next batch in reading order: about `max_records` messages."""
-        paths = sorted(unread, key=lambda path: reading_order(path, unread[path].mtime_ns))
+    def _list_files(self) -> dict[LandedFile, int]:
+        """Return {file: size} of the finished files."""
+        return {
+            parse_landed_file(f"{self.source.name.rstrip('/')}/{path}"): info.size
+            for path, info in files.list_files(self.folder).items()
+            if not is_hidden(path)
+        }
+
+    def _plan_files(
+        self, unread: list[LandedFile], sizes: dict[LandedFile, int]
+    ) -> list[LandedFile]:
+        """Return the files of the next batch: about `max_records` messages."""
         remaining = self.max_records
-        for number, path in enumerate(paths):
-            remaining -= max(1, unread[path].size // BYTES_PER_LANDED_MESSAGE)
+        for number, file in enumerate(unread):
+            remaining -= max(1, sizes[file] // BYTES_PER_LANDED_MESSAGE)
             if remaining < 0 and number > 0:
-                return paths[:number]
-        return paths
-
-    def _committed_list(self, batch_id: int) -> list[str]:
-        if batch_id not in self.file_lists:
-            paths = landed_file_list(self.world, self.table, self.source.id, batch_id)
-            if paths is None:
-                raise LakeError(
-                    f"the list of landed files that were read of {self.source} does not exist",
-                    location=_list_path(self.world, self.table, self.source.id, batch_id),
-                    hint="the list was removed, or an older version of the workbench wrote it elsewhere. "
-                    f"Either way: {REPLAY_HINT}",
-                )
-            self.file_lists[batch_id] = paths
-        return self.file_lists[batch_id]
+                return unread[:number]
+        return unread
 
     def _decode(self, uris: list[str]) -> DataFrame:
         if isinstance(self.source_schemas, LandedSchemas):
@@ -449,34 +454,18 @@ class _LandedReader(Reader):
         return decode.rows(messages, self.source_schemas, self.table)
 
 
-def _check_format(source: Landed, uris: list[str]) -> None:
-    """Raise LakeError if the extension of a file belongs to another format than the source's."""
-    for extension, hint in FOREIGN_FORMATS[source.format].items():
-        foreign = [uri for uri in uris if uri.endswith(extension)]
-        if foreign:
-            raise LakeError(
-                f"{len(foreign)} landed files end with {extension}, but the source has the format {source.format}",
-                location=foreign[0],
-                hint=hint,
-            )
-
-
-def landed_file_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:
-    """Return the landed files of a batch, below the landing; None if the list does not exist.
-
-    Args:
-        world: the world.
-        table: the table.
-        source: `Source.id` of the source.
-        batch: number of the batch.
-    """
-    text = files.read_text(_list_path(world, table, source, batch))
-    paths: Optional[list[str]] = json.loads(text or "null")
-    return paths
-
-
-def _list_path(world: World, table: Table, source: str, batch: int) -> str:
-    return f"{table_state_dir(world, table)}/{source}/{batch:08d}.json"
+def _check_format(source: Landed, planned: list[LandedFile]) -> None:
+    """Raise LakeError if the name of a file ends with a format that cannot be read as the source's."""
+    extensions = FOREIGN_EXTENSIONS[source.format]
+    foreign = [file.path for file in planned if file.path.endswith(extensions)]
+    if foreign:
+        raise LakeError(
+            f"{len(foreign)} landed files are not {source.format}",
+            location=foreign[0],
+            expected='JSON, or Avro with format="avro"',
+            hint="configure the sink to write JsonFormat or AvroFormat into another folder, and ingest that "
+            "folder; spark.read.parquet shows Parquet files",
+        )
 
 
 def is_hidden(path: str) -> bool:
@@ -492,37 +481,50 @@ def is_hidden(path: str) -> bool:
     return any(hidden) or path.endswith((".tmp", ".crc", ".inprogress"))
 
 
-class ReadingOrder(NamedTuple):
-    """Sort key of landed files. Files without an offset in their names come first.
+class LandedFile(NamedTuple):
+    """A landed file. Files are read in the order of these fields.
 
     Attributes:
-        has_offset: whether the file name contains an offset.
-        topic: the topic in the file name, else "".
-        partition: the partition in the file name, else 0.
-        position: the first offset in the file name, else the modification time in nanoseconds.
-        path: path of the file.
+        topic: the topic in the file name.
+        partition: the partition in the file name.
+        offset: the first offset in the file, from its name.
+        path: path of the file below the landing.
     """
 
-    has_offset: bool
     topic: str
     partition: int
-    position: int
+    offset: int
     path: str
 
+    @property
+    def partition_key(self) -> str:
+        """The topic partition as a key of offsets."""
+        return f"{self.topic}-{self.partition}"
 
-def reading_order(path: str, mtime_ns: Optional[int]) -> ReadingOrder:
-    """Return the sort key of a landed file.
+    @property
+    def folder_key(self) -> str:
+        """The topic partition in the file's folder as a key of offsets."""
+        return f"{self.path.rpartition('/')[0]}/{self.partition_key}"
 
-    The file names with an offset are `<topic>-<partition>-<first offset>.json` (the landing),
-    `<topic>(<partition>_<offset>).json` (Lenses) and `<topic>+<partition>+<first offset>.avro`
-    (Confluent).
+    def is_read(self, offsets: Mapping[str, int]) -> bool:
+        """Return whether the offsets of a progress are beyond the first one of this file."""
+        return any(
+            self.offset < offsets.get(key, 0) for key in (self.partition_key, self.folder_key)
+        )
+
+
+def parse_landed_file(path: str) -> LandedFile:
+    """Return a landed file by its name.
+
+    The names are `<topic>-<partition>-<first offset>.json` (the landing), `<topic>(<partition>_<offset>).json`
+    (Lenses) and `<topic>+<partition>+<first offset>.avro` (Confluent).
+
+    A file of another name is a topic partition of its own, with one file.
 
     Args:
-        path: path of the file.
-        mtime_ns: modification time of the file in nanoseconds.
+        path: path of the file below the landing.
     """
-    name = path.rpartition("/")[2]
-    match = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.(json|avro)", name)
-    if match:
-        return ReadingOrder(True, match[1], int(match[2]), int(match[3]), path)
-    return ReadingOrder(False, "", 0, mtime_ns or 0, path)
+    match = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.[a-z.]+", path.rpartition("/")[2])
+    if not match:
+        return LandedFile(path, 0, 0, path)
+    return LandedFile(match[1], int(match[2]), int(match[3]), path)

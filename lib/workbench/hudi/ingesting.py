@@ -16,8 +16,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
+import re
 import threading
 import time
+import uuid
 from dataclasses import dataclass
 from typing import Callable, Iterator, Optional, Sequence
 
@@ -219,8 +222,6 @@ class IngestJob:
         actions = completed_actions(self.table)
         progress = self._progress(actions)
         last = progress.get(self.source.id, {})
-        batch_id = self._last_batch(last) + 1
-        since = batch_id if self.replay else last.get("since", 0)
         if not self._is_recovered:
             self._recover(actions, last)
         with translate_errors(
@@ -230,18 +231,19 @@ class IngestJob:
             "see the log of the spark service; nothing of the batch is visible, run the ingest again",
             self.world if isinstance(self.source, changes.Topic) else None,
         ):
-            batch = self.reader.next({} if self.replay else last, batch_id)
+            read = {} if self.replay else last
+            batch = self.reader.next(read)
             if batch is None:
-                if last.get("since"):  # a replay is complete now; it may have begun in another run
-                    self._show_dead_letters(last["since"], batch_id - 1)
+                if last:  # a replay is complete now; it may have begun in another run
+                    self._show_dead_letters(last, math.inf)
                 ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
                 self._last = last
                 return None
             _, latest_schema = self.reader.schemas
             current: SourceProgress = {
                 **batch.progress,
-                "batch": batch_id,
-                "since": since,
+                "start": changes.position(read),
+                "dead_letters": f"{changes.position(batch.progress)}-{uuid.uuid4().hex}",
                 "fields": evolution.field_types(latest_schema),
             }
             try:
@@ -266,7 +268,7 @@ class IngestJob:
     def _recover(self, actions: list[CompletedAction], last: SourceProgress) -> None:
         """Finish what an interrupted run has left, once for each run of the job."""
         finish_interrupted_rewrite(self.spark, self.table, actions)
-        self._show_dead_letters(0, self._last_batch(last))
+        self._show_dead_letters(last, changes.position(last))
         if self._last not in (None, last):  # another job wrote to the table, or dropped it
             self.reader = self._create_reader()
         self._is_recovered = True
@@ -286,7 +288,7 @@ class IngestJob:
                 self.spark,
                 batch.rows,
                 self.table,
-                f"{self._dead_letters}/.{current['batch']:08d}",
+                f"{self._dead_letters}/.{current['dead_letters']}",
                 in_memory=batch.in_memory,
                 is_first_commit=not actions,
                 columns=columns,
@@ -296,32 +298,28 @@ class IngestJob:
                 },
             )
 
-    def _last_batch(self, last: SourceProgress) -> int:
-        """Return the number of the last committed batch, -1 without one.
-
-        If it is unknown, a replay keeps the dead letters of earlier commits until it is complete.
-        """
-        if "batch" in last or not self.replay:
-            return last.get("batch", -1)
-        names = self._dead_letter_names()
-        return max((int(name) for name in names if name.isdigit()), default=-1)
-
-    def _show_dead_letters(self, first: int, last: int) -> None:
-        """Show the dead letters of committed batches, and remove the others.
+    def _show_dead_letters(self, last: SourceProgress, stop: float) -> None:
+        """Show the dead letters of the last commit, and remove those that are obsolete.
 
         The dead letters of a batch are written before its commit into a hidden folder, so that none is
-        lost if this process is killed after it.
+        lost if this process is killed after it. The commit names the folder; those of failed attempts it
+        does not.
 
         Args:
-            first: number of the first batch that is not obsolete.
-            last: number of the last committed batch.
+            last: the progress in the last commit. The folder's name begins with its position.
+            stop: position in the source. The batches from the start of the last one up to here are
+                obsolete, but for the last one: a replay has read their messages again.
         """
-        for name in self._dead_letter_names():
-            folder, shown = f"{self._dead_letters}/{name}", name.lstrip(".")
-            if not first <= int(shown) <= last:
+        for info in files.list_dir(self._dead_letters):
+            match = re.fullmatch(r"(\.?)((\d+)-\w+)", info.base_name)
+            if not match:
+                continue
+            folder, is_hidden = f"{self._dead_letters}/{info.base_name}", bool(match[1])
+            if match[2] == last.get("dead_letters"):
+                if is_hidden:
+                    files.move(folder, f"{self._dead_letters}/{match[2]}")
+            elif is_hidden or last.get("start", 0) < int(match[3]) <= stop:
                 files.remove(folder)
-            elif name != shown:
-                files.move(folder, f"{self._dead_letters}/{shown}")
 
     def _evolve_columns(
         self, actions: list[CompletedAction], progress: dict[str, SourceProgress]
@@ -350,11 +348,6 @@ class IngestJob:
             require_no_write_errors(last_ingest_commit(self.table), self.location)
         return columns, change
 
-    def _dead_letter_names(self) -> list[str]:
-        """Return the names of the folders with dead letters: the number of a batch; a dot hides them."""
-        names = [info.base_name for info in files.list_dir(self._dead_letters)]
-        return [name for name in names if name.lstrip(".").isdigit()]
-
     def _progress(self, actions: list[CompletedAction]) -> dict[str, SourceProgress]:
         """Return {source id: position} of the table's last commit.
 
@@ -367,7 +360,7 @@ class IngestJob:
         check_index(self.table, actions, self.location)
         progress = read_progress(commit)
         if not commit and (actions or archive_folder(self.table)):
-            progress = {UNKNOWN_PROGRESS: {"batch": -1}}
+            progress = {UNKNOWN_PROGRESS: {}}
         # To start over silently would write no wrong row, but take hours, and remove the dead letters.
         is_known = self.source.id in progress or UNKNOWN_PROGRESS not in progress
         if not is_known and not self.replay:
@@ -395,7 +388,6 @@ class IngestJob:
                 hint="look for options in `extra` of the table that change its commits, "
                 "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again",
             )
-        self._show_dead_letters(0, expected["batch"])
         require_no_write_errors(action.metadata, self.location)
         return action.instant
 
@@ -408,7 +400,6 @@ class IngestJob:
         """
         if self._find_commit(progress) is None:
             return
-        self._show_dead_letters(0, progress["batch"])
         if not is_session_lost(error):
             raise LakeError(
                 f"a batch is committed, and the work of Hudi after the commit failed: {innermost_cause(str(error))}",
@@ -418,7 +409,7 @@ class IngestJob:
             ) from error
 
     def _find_commit(self, progress: SourceProgress) -> Optional[CompletedAction]:
-        """Return the last commit if it holds the progress of a batch; else None.
+        """Return the last commit if it holds the progress of a batch, whose dead letters are shown then; else None.
 
         Args:
             progress: the position in the source after the batch.
@@ -426,6 +417,7 @@ class IngestJob:
         action = last_ingest_action(completed_actions(self.table))
         if action is None or read_progress(action.metadata).get(self.source.id) != progress:
             return None
+        self._show_dead_letters(progress, changes.position(progress))
         return action
 
 

@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ..base import files
 from ..spark.local_rows import run_once
 from . import decode
 from .tables import OPTION_GROUPS, Table, key_options, needs_record_writer
@@ -47,8 +46,7 @@ def write_batch(
         spark: the session.
         rows: as decode.rows returns them.
         table: the table.
-        dead_letters: URI of this batch's dead letters, which are written before the commit. They are
-            overwritten when the batch is repeated: exactly once.
+        dead_letters: URI of this batch's dead letters, which are written before the commit.
         in_memory: whether the rows are part of the query.
         is_first_commit: whether the table has no commit yet.
         columns: the columns of the table from now on; those that the rows lack are null.
@@ -76,9 +74,7 @@ def write_batch(
         if counts.get("dead_letters"):
             dead = rows.where(F.col("outcome") == decode.DEAD)
             dead = dead.select("reason", *decode.ORIGIN, "text", "key", "value")
-            dead.coalesce(1).write.mode("overwrite").json(dead_letters)
-        else:
-            files.remove(dead_letters)  # of a failed attempt
+            dead.coalesce(1).write.json(dead_letters)
         is_change = F.col("outcome").isin(decode.UPSERT, decode.DELETE)
         changes = to_changes(rows.where(is_change), table, columns)
         hudi_options = {**table.options(), **key_options(table, columns)}

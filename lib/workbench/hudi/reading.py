@@ -126,27 +126,13 @@ def read_with_all_engines(spark: SparkSession, table: Table) -> dict[str, pd.Dat
     """Return the rows of a table as each available engine reads them: {"Spark": …, "hudi-rs": …}.
 
     Raises:
-        LakeError: as `read_independent`.
+        LakeError: as `read_arrow`.
     """
     rows = {"Spark": read(spark, table).toPandas()}
     if importlib.util.find_spec("hudi"):
-        rows["hudi-rs"] = read_independent(table)
+        rows["hudi-rs"] = read_arrow(table).to_pandas()
     else:
         print(f"{HUDI_RS_MISSING}: {table.name} is read by Spark only")
-    return rows
-
-
-def read_independent(
-    table: Table,
-    *,
-    as_of: Optional[tuple[World, str]] = None,
-    optimized: bool = False,
-    where: Optional[Mapping[str, Any]] = None,
-) -> pd.DataFrame:
-    """Read the rows of the table with hudi-rs, as `read_arrow` does, and return a pandas data frame."""
-    rows: pd.DataFrame = read_arrow(
-        table, as_of=as_of, optimized=optimized, where=where
-    ).to_pandas()
     return rows
 
 

@@ -248,7 +248,7 @@ def all_catalog_names(table: Table) -> list[str]:
 
 
 def table_state_dir(world: World, table: Table) -> str:
-    """Return the folder of a table's labels and lists of landed files. hudi.drop removes it."""
+    """Return the folder of a table's labels. hudi.drop removes it."""
     return join_uri(world.lake.checkpoints, _relative_path(world, table))
 
 

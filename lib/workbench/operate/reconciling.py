@@ -249,7 +249,7 @@ class _Comparison:
         reader = changes.create_reader(
             self.spark, self.world, self.changes, self.table, MAX_MESSAGES
         )
-        batch = reader.next(progress, 0)
+        batch = reader.next(progress)
         if batch is None:
             return set()
         rows = _to_arrow(batch.rows.select(*(f"row.{name}" for name in key)).dropna().distinct())

@@ -136,7 +136,7 @@ def summary(world: World) -> pandas.DataFrame:
     ]
     root = world.lake.dead_letters
     for path in _list_files(root):
-        folder = re.sub(r"(/\d{8})?/[^/]+$", "", path)  # without the folder of a batch
+        folder = re.sub(r"(/\d+-[0-9a-f]+)?/[^/]+$", "", path)  # without the folder of a batch
         for record in _read_lines(f"{root}/{path}"):
             origin = record.get("topic") or record["file"]
             rows.append((f"files {folder}", origin, record["reason"], False))

@@ -11,7 +11,7 @@ from typing import Any, Mapping, Optional, Sequence
 
 from .. import hudi
 from ..base import LakeError, World
-from ..hudi.changes import Topic, landed_file_list
+from ..hudi.changes import Topic, parse_landed_file
 from ..hudi.ddl import identifier, literal
 from ..hudi.ingesting import read_progress
 from ..hudi.timeline import (
@@ -66,12 +66,12 @@ def rows_of_key(
             instant.
     """
     try:
-        rows = hudi.read_independent(
+        rows = hudi.read_arrow(
             lake,
             as_of=(world, instant) if instant else None,
             optimized=kind == "read_optimized",
             where=key,
-        )
+        ).to_pandas()
     except LakeError:
         # hudi-rs does not read commits after a pending compaction. Spark does, but takes longer.
         if instant:
@@ -87,38 +87,31 @@ def rows_of_key(
 
 
 def find_commit(
-    world: World,
-    lake: hudi.Table,
-    actions: list[CompletedAction],
-    topic: str,
-    change: Change,
+    actions: list[CompletedAction], topic: str, change: Change
 ) -> Optional[CompletedAction]:
     """Return the commit that ingested a message from the topic, or from its landed file.
 
     Args:
-        world: the world.
-        lake: the table.
-        actions: the completed actions of the timeline, the earliest first.
+        actions: the completed actions of the table's timeline, the earliest first.
         topic: the topic of the message.
         change: the message.
 
     Returns:
         None if no commit has ingested the message, or if that commit was archived.
     """
-    topic_id, start = Topic(topic).id, 0
+    topic_id = Topic(topic).id
+    file = parse_landed_file(change.landed) if change.landed else None
     for index, action in enumerate(actions):
         for source, progress in read_progress(action.metadata).items():
+            offsets = progress.get("offsets", {})
             if source == topic_id:
-                end = progress.get("offsets", {}).get(str(change.partition), 0)
-                if start <= change.offset < end:
-                    # The first action is ambiguous after earlier batches: an archived commit may have
-                    # ingested the message.
-                    return None if index == 0 and progress["batch"] > 0 else action
-                start = max(start, end)
-            elif change.landed:
-                paths = landed_file_list(world, lake, source, progress["batch"])
-                if paths and change.landed in paths:
-                    return action
+                is_ingested = change.offset < offsets.get(str(change.partition), 0)
+            else:
+                is_ingested = file is not None and file.is_read(offsets)
+            if is_ingested:
+                # The first action is ambiguous after earlier batches: an archived commit may have
+                # ingested the message.
+                return None if index == 0 and progress.get("start", 0) > 0 else action
     return None
 
 

@@ -16,7 +16,7 @@ import pandas
 from .. import hudi
 from ..base import World, files
 from ..base.paths import join_uri
-from ..hudi.changes import reading_order
+from ..hudi.changes import is_hidden, parse_landed_file
 from ..hudi.timeline import CompletedAction, WriteStat, completed_actions
 from . import in_topic
 from .in_lake import find_commit, rows_of_key, short_name, versions_at, view_names, written_file
@@ -86,19 +86,22 @@ def _landed_file(world: World, table: TracedTable, change: Change) -> str:
     partition_path = sink.partitioner.folder(change.record, change.partition)
     prefix = "/".join(filter(None, (sink.prefix_of(table.topic), partition_path)))
     folder = join_uri(world.lake.landing, prefix)
-    orders = [reading_order(info.base_name, 0) for info in files.list_dir(folder) if info.is_file]
+    landed = [
+        parse_landed_file(f"{prefix}/{info.base_name}")
+        for info in files.list_dir(folder)
+        if info.is_file and not is_hidden(info.base_name)
+    ]
     candidates = [
-        order
-        for order in orders
-        if order.topic == table.topic
-        and order.partition == change.partition
-        and order.position <= change.offset
+        file
+        for file in landed
+        if (file.topic, file.partition) == (table.topic, change.partition)
+        and file.offset <= change.offset
     ]
     if not candidates:
         return ""
-    name = max(candidates).path
-    data = files.read_bytes(f"{folder}/{name}")
-    return f"{prefix}/{name}" if change.payload_bytes in data else ""
+    path = max(candidates).path
+    data = files.read_bytes(join_uri(world.lake.landing, path))
+    return path if change.payload_bytes in data else ""
 
 
 def _add_table_columns(
@@ -120,7 +123,7 @@ def _add_table_columns(
         current: the result of `views` for the row.
     """
     actions = completed_actions(lake)
-    commits = [find_commit(world, lake, actions, table.topic, change) for change in changes]
+    commits = [find_commit(actions, table.topic, change) for change in changes]
     base_versions = _compacted_versions(world, lake, key, actions)
     states: list[str] = []
     group, table_name = "", short_name(lake, table.tables)

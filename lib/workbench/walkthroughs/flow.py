@@ -458,7 +458,7 @@ class CaptureFlow(CaptureSet):
             LakeError: the topic does not exist, or it is empty.
         """
         source, table = self.source(world, name), self.tables(world, name)[0]
-        batch = changes.create_reader(spark, world, source, table, 10_000_000).next({}, 0)
+        batch = changes.create_reader(spark, world, source, table, 10_000_000).next({})
         if batch is None:
             raise LakeError(
                 f"topic {source.name} is empty",
