@@ -472,7 +472,7 @@ def test_the_command(bikes, monkeypatch):
     assert result.exit_code == 0 and "✔ wal_level: logical" in result.stdout
     assert "public.fine" in result.stdout and "public.odd" not in result.stdout
     result = call("public.odd")
-    assert result.exit_code == 1 and "✘ table public.odd: table, 0 rows" in result.stdout
+    assert result.exit_code == 1 and "✘ table public.odd: table, rows unknown" in result.stdout
     left_out = ("Ge nau", "area", "wide", "coarse", "total", "grid")
     result = call("public.odd", *(part for name in left_out for part in ("--exclude", name)))
     assert result.exit_code == 0
