@@ -101,13 +101,6 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
         ),
         (
             SINK,
-            {
-                "producer.override.sasl.jaas.config": 'a.B required username="${file:a:b}" password="geheim";'
-            },
-            "producer.override.sasl.jaas.config' contains a secret",
-        ),
-        (
-            SINK,
             {"value.converter.apicurio.registry.url": "http://me:geheim@127.0.0.1:1/x"},
             "registry.url' contains a secret",
         ),
@@ -179,10 +172,10 @@ def test_one_whose_state_cannot_be_saved_keeps_nobody_from_working(there, monkey
     deploy(there, SOURCE, SINK)
     real, failures = builtin_runner._save_state, [LakeError("the state is locked")]
 
-    def save(world, name, state, *more):
+    def save(*arguments):
         if failures:
             raise failures.pop()
-        real(world, name, state, *more)
+        real(*arguments)
 
     monkeypatch.setattr(builtin_runner, "_save_state", save)
     with pytest.raises(LakeError, match="the state is locked"):
