@@ -28,7 +28,6 @@ from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import job
 from workbench.topic import connect_schema
-from workbench.topic.connect_schema import DATE
 
 
 @pytest.fixture
@@ -353,14 +352,6 @@ def test_of_two_fields_with_one_name_a_file_has_one(land):
     inner = struct_schema(y={**schema, "optional": True})
     done = land(PARQUET, json_message({"x": 1}, schema), json_message({"y": {"x": 2}}, inner))
     assert list(done.rows.values()) == [[{"x": 1}], [{"y": {"x": 2}}]] and not done.dead
-
-
-def test_a_name_of_connect_on_another_type_says_nothing(land):
-    schema = struct_schema(
-        x={"type": "string", "name": connect_schema.TIMESTAMP}, y={"type": "int64", "name": DATE}
-    )
-    (rows,) = land(PARQUET, json_message({"x": "noon", "y": 2**40}, schema)).rows.values()
-    assert rows == [{"x": "noon", "y": 2**40}]
 
 
 @pytest.mark.parametrize(

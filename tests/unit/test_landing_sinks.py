@@ -117,13 +117,6 @@ def test_what_cannot_be_honoured_is_refused(world, good, change, says):
         landing.parse(config, world)
 
 
-def test_a_sink_without_a_topic_is_no_silent_success(world, good, monkeypatch, tmp_path):
-    monkeypatch.setattr(job.topics, "names", lambda world: ["other"])
-    lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
-    with pytest.raises(LakeError, match="(?s)no topic for the sink.*valid: other.*RUNNING"):
-        job.require_topics(lab, landing.parse(good))
-
-
 def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatch, tmp_path):
     """A misspelt one: the others would be landed, and nothing of it."""
     monkeypatch.setattr(job.topics, "names", lambda world: ["artists", "artworks"])

@@ -344,13 +344,8 @@ def _landed_topics(world: World, sink: Sink) -> list[str]:
     """Return the topics that this sink has landed, also deleted ones."""
     if not sink.is_confluent:
         return [*sink.topic_names]
-    recorded = files.list_dir(join_uri(f"{world.lake.checkpoints}/landing", sink.folder))
-    names = {
-        entry.base_name.removesuffix(PROGRESS_SUFFIX)
-        for entry in recorded
-        if entry.base_name.endswith(PROGRESS_SUFFIX)  # there are locks, too
-    }
     # folders without progress exist if the checkpoints were removed
-    landed = files.list_dir(join_uri(world.lake.landing, sink.folder))
-    names |= {entry.base_name for entry in landed if not entry.is_file}
-    return sink.matching_topics(sorted(names))
+    places = (f"{world.lake.checkpoints}/landing", world.lake.landing)
+    entries = [each for place in places for each in files.list_dir(join_uri(place, sink.folder))]
+    names = {each.base_name for each in entries if not each.base_name.endswith(".lock")}
+    return sink.matching_topics(sorted({name.removesuffix(PROGRESS_SUFFIX) for name in names}))
