@@ -180,7 +180,10 @@ class ConfluentSink(SinkSettings):
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
-SINKS: dict[str, type[Union[LensesSink, ConfluentSink]]] = {LENSES: LensesSink, CONFLUENT: ConfluentSink}
+SINKS: dict[str, type[Union[LensesSink, ConfluentSink]]] = {
+    LENSES: LensesSink,
+    CONFLUENT: ConfluentSink,
+}
 
 # --- sources
 

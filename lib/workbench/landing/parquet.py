@@ -125,10 +125,10 @@ def arrow_field(
 
 def _struct_converter(converters: dict[str, Converter]) -> Optional[Converter]:
     def convert(struct: Any) -> Any:
-        if struct is None:
-            return None
-        changed = {name: change(struct.get(name)) for name, change in converters.items()}
-        return {**struct, **changed}
+        if struct is not None:
+            for name, change in converters.items():
+                struct[name] = change(struct.get(name))
+        return struct
 
     return convert if converters else None
 
@@ -180,11 +180,13 @@ def _decimal_type(parameters: dict[str, str], path: str) -> tuple[pyarrow.DataTy
             f"{path} is a decimal with {scale} digits after the point; Spark has {MAX_DIGITS} in all"
         )
 
+    bound = 10**precision
+
     def convert(value: Optional[bytes]) -> Optional[decimal.Decimal]:
         if value is None:
             return None
         unscaled = int.from_bytes(value, "big", signed=True)
-        if abs(unscaled) >= 10**precision:
+        if not -bound < unscaled < bound:
             raise ValueError(f"{path} has more than {precision} digits")
         return DECIMAL_CONTEXT.scaleb(unscaled, -scale)
 
@@ -202,4 +204,5 @@ JSON_DECODERS: dict[str, Converter] = {
     "double": float,
     "string": _validate_utf8,
     "bytes": partial(base64.b64decode, validate=True),
+    "struct": dict,  # a copy: the converter of a struct changes it, and it may be a schema's default
 }
