@@ -71,15 +71,6 @@ def test_what_is_published(world, good):
     )
 
 
-def test_a_query_is_wrapped_so_that_a_condition_can_follow(world, good):
-    del good["table.whitelist"]
-    query = "SELECT a.*, '{x}' AS \"50%\" FROM address a ORDER BY 1 -- the last"
-    source = sources.parse({**good, "query": query}, world)
-    assert said(source, "").startswith(
-        f"SELECT * FROM ({query}\n) AS query WHERE \"last_update\" > '-infinity' AND"
-    )
-
-
 def test_names_and_values_are_quoted(world, good):
     """What stands in a parameter of a notebook, say, ends up in no other place of a statement than
     it should."""
@@ -163,11 +154,6 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
     with pytest.raises(ConnectorError, match=r"connection\.") as e:
         sources.parse({**good, **change}, world)
     assert "canary-7" not in str(e.value)
-
-
-def test_the_database_of_a_wrong_connection_is_named(world, good):
-    with pytest.raises(ConnectorError, match="environment's PostgreSQL"):
-        sources.parse({**good, "connection.url": "jdbc:sqlite:books/x"}, world)
 
 
 def column(kind, precision=None, scale=None, optional=True, mapping="none"):
