@@ -86,12 +86,30 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
     "name, change, says",
     [
         (SOURCE, {"tabel.whitelist": "address"}, "tabel.whitelist"),
+        (SOURCE, {"mode": "timestamps"}, "did you mean"),
         (SOURCE, {"connection.password": "geheim"}, "connection.password"),
         (SINK, {"flush.size": "0"}, "flush.size"),
         (
             SINK,
             {"producer.override.sasl.jaas.config": 'a.B required username="x" password="geheim";'},
             "producer.override.sasl.jaas.config' contains a secret",
+        ),
+        (
+            SINK,
+            {"producer.override.ssl.truststore.password": "geheim"},
+            "truststore.password' contains a secret",
+        ),
+        (
+            SINK,
+            {
+                "producer.override.sasl.jaas.config": 'a.B required username="${file:a:b}" password="geheim";'
+            },
+            "producer.override.sasl.jaas.config' contains a secret",
+        ),
+        (
+            SINK,
+            {"value.converter.apicurio.registry.url": "http://me:geheim@127.0.0.1:1/x"},
+            "registry.url' contains a secret",
         ),
         (
             SINK,
@@ -155,6 +173,21 @@ def test_one_that_fails_says_why_keeps_nobody_from_working_and_is_tried_again(th
     assert landing.status(there.world, SOURCE)["error"] == "" and states(there, SOURCE) == [
         "RUNNING"
     ]
+
+
+def test_one_whose_state_cannot_be_saved_keeps_nobody_from_working(there, monkeypatch):
+    deploy(there, SOURCE, SINK)
+    real, failures = builtin_runner._save_state, [LakeError("the state is locked")]
+
+    def save(world, name, config, state, *more):
+        if failures:
+            raise failures.pop()
+        real(world, name, config, state, *more)
+
+    monkeypatch.setattr(builtin_runner, "_save_state", save)
+    with pytest.raises(LakeError, match="the state is locked"):
+        landing.run_once(there.world)
+    assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
 
 
 def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there, monkeypatch):

@@ -2,9 +2,16 @@
 rotation, null values."""
 
 import base64
+import contextlib
 import datetime as dt
 import json
+import os
+import random
 import re
+import signal
+import subprocess
+import sys
+import time
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -28,6 +35,7 @@ from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import job
 from workbench.topic import connect_schema
+from workbench.topic.connect_schema import DATE
 
 
 @pytest.fixture
@@ -216,7 +224,7 @@ def test_parquet_of_debezium_envelopes_in_avro(land):
 
 @pytest.mark.parametrize(
     "codec, ending",
-    [("none", ""), ("zstd", ".zstd"), (None, ".snappy")],
+    [("none", ""), ("snappy", ".snappy"), ("gzip", ".gz"), ("zstd", ".zstd"), (None, ".snappy")],
 )
 def test_names_say_the_codec(land, codec, ending):
     config = {k: v for k, v in {**PARQUET, "parquet.codec": codec}.items() if v}
@@ -271,7 +279,11 @@ def number(n):
     "kind, value, says",
     [
         ("int32", 2**31, "the record.x is '2147483648', which is not a valid int32"),
+        ("int16", -(2**15) - 1, "not a valid int16"),
         ("int32", True, "is 'True', which is not a valid int32"),
+        ("int64", 1.5, "not a valid int64"),
+        ("string", 1, "not a valid string"),
+        ("boolean", 0, "not a valid boolean"),
         ("double", "NaN", "is 'NaN', which is not a valid double"),
         ("bytes", "a", "x is 'a', which is not a valid bytes"),
         ("string", "\ud800", "surrogates not allowed"),
@@ -287,6 +299,16 @@ def number(n):
             {"type": "struct", "fields": [], "optional": True},
             {},
             "has type 'struct'.*a struct needs a field",
+        ),
+        (
+            {
+                "type": "map",
+                "keys": {"type": "string"},
+                "values": {"type": "int32"},
+                "optional": True,
+            },
+            {},
+            "has type 'map', which the landing cannot",
         ),
         ({"type": "int32", "optional": False}, None, "x is 'None', which is not a valid int32"),
         (
@@ -312,9 +334,15 @@ def test_what_parquet_cannot_hold_is_a_dead_letter(land, kind, value, says):
     "message",
     [
         {"schema": 5, "payload": {"a": 1}},
+        {"schema": [], "payload": {"a": 1}},
+        {"schema": {"type": "struct"}, "payload": {}},
         {"schema": struct_schema(x={"type": "array"}), "payload": {"x": []}},
         {"schema": struct_schema(x={"type": []}), "payload": {"x": 1}},
         {"schema": {"type": "struct", "fields": [{"type": "int32"}]}, "payload": {"x": 1}},
+        {
+            "schema": {"type": "struct", "fields": [{"type": "int32", "field": 5}]},
+            "payload": {"x": 1},
+        },
         {
             "schema": struct_schema(x={"type": "bytes", "name": connect_schema.DECIMAL}),
             "payload": {"x": "AA=="},
@@ -354,13 +382,24 @@ def test_of_two_fields_with_one_name_a_file_has_one(land):
     assert list(done.rows.values()) == [[{"x": 1}], [{"y": {"x": 2}}]] and not done.dead
 
 
+def test_a_name_of_connect_on_another_type_says_nothing(land):
+    schema = struct_schema(
+        x={"type": "string", "name": connect_schema.TIMESTAMP}, y={"type": "int64", "name": DATE}
+    )
+    (rows,) = land(PARQUET, json_message({"x": "noon", "y": 2**40}, schema)).rows.values()
+    assert rows == [{"x": "noon", "y": 2**40}]
+
+
 @pytest.mark.parametrize(
     "kind, value, there",
     [
+        ("int8", 127, 127),
         ("float", 1, 1.0),
+        ("double", 1e300, 1e300),
         ("bytes", "AAE=", b"\0\1"),
         ("int32", None, None),
         ({"type": "int32", "optional": False, "default": 7}, None, 7),
+        (decimal_of(2), number(-123), "-1.23"),
         (decimal_of(38), number(10**38 - 1), "0." + "9" * 38),
         (
             {"type": "int32", "optional": True, "name": connect_schema.DATE},
@@ -517,3 +556,93 @@ def test_a_message_without_a_value(land):
 def test_what_does_not_go_together_is_refused(config, change, says):
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse({**config, **change})
+
+
+# --- killed
+# ----------------------------------------------------------------------------------------------------------
+
+# One process imports the packages; it forks for each run.
+WORKER = """
+import os, sys
+import landing_help
+from confluent_sink import FIELD_PARTITIONER, PARQUET, address_row, json_message
+from workbench import landing
+from workbench.base import params
+from workbench.landing import job
+sink = landing.parse({**PARQUET, **FIELD_PARTITIONER, "flush.size": "30"})
+world = params.load("local")
+found = landing_help.messages(*[json_message(address_row(n)) for n in range(2_100)])
+for folder in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        landing_help.write_files(job.record_encoder(world, sink), folder.strip(), found)
+        print("done", flush=True)
+        os._exit(0)
+    print(pid, flush=True)
+    os.waitpid(pid, 0)
+    print("ended", flush=True)
+"""
+
+
+@pytest.fixture
+def worker():
+    """Yield a function that lands into a folder in a process of its own, killed after some seconds if
+    given, and returns whether it was done."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as parent:
+
+        def run(folder, seconds):
+            print(folder, file=parent.stdin, flush=True)
+            pid = int(parent.stdout.readline())
+            if seconds is not None:
+                time.sleep(seconds)
+                with contextlib.suppress(ProcessLookupError):  # it was done sooner
+                    os.kill(pid, signal.SIGKILL)
+            lines = [*iter(parent.stdout.readline, "ended\n")]
+            return "done\n" in lines
+
+        yield run
+        parent.kill()
+
+
+def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path, worker):
+    """What a person can see is whole at every moment: each file is as it will be; the rest comes
+    with the next run."""
+
+    def files(folder):
+        return {
+            str(p.relative_to(folder)): p.read_bytes()
+            for p in folder.rglob("*.gz.parquet")
+            if not p.name.startswith(".")
+        }
+
+    def run(name, seconds=None):
+        return worker(tmp_path / name, seconds)
+
+    assert run("first")  # imports are not timed
+    begun = time.monotonic()
+    assert run("whole")
+    whole, took, rng, killed = (
+        files(tmp_path / "whole"),
+        time.monotonic() - begun,
+        random.Random(7),
+        0,
+    )
+    assert len(whole) == 210
+    for number in range(20):
+        folder = tmp_path / ("again" if number % 2 else "anew" + str(number))
+        begun = time.monotonic()
+        is_whole = run(folder.name, rng.random() * took)
+        if is_whole:  # on a busy machine the first run took longer
+            took = min(took, time.monotonic() - begun)
+        killed += not is_whole
+        seen = files(folder)
+        assert {name: whole.get(name) for name in seen} == seen, "none is half-written"
+    assert killed > 5, "or nothing was tested"
+    assert run("again") and files(tmp_path / "again") == whole

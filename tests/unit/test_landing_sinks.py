@@ -67,16 +67,21 @@ def test_topics_by_name_and_another_folder(good):
             {"format.class": "x.OrcFormat"},
             "format.class is 'x.OrcFormat'.*AvroFormat.*JsonFormat.*ParquetFormat",
         ),
+        ({"format.class": None}, "format.class is missing.*JsonFormat"),
         (
             {"partitioner.class": "io.confluent.connect.storage.partitioner.TimeBasedPartitioner"},
             "partitioner.class is 'io.confluent.*TimeBased",
         ),
+        ({"schema.compatibility": "BACKWARD"}, "schema.compatibility is 'BACKWARD'.*NONE"),
         ({"behavior.on.null.values": "write"}, "behavior.on.null.values is 'write'.*fail.*ignore"),
+        ({"storage.class": "x"}, "storage.class is 'x'"),
         (
             {"value.converter": "io.confluent.connect.avro.AvroConverter"},
             "value.converter is.*apicurio.*JsonConverter",
         ),
         ({"flush.size": "0"}, "flush.size is '0'"),
+        ({"flush.size": " 3"}, "flush.size is ' 3'"),
+        ({"flush.size": None}, "flush.size is missing.*from 1"),
         ({"flush.sise": "3"}, "flush.sise is not supported.*did you mean 'flush.size'"),
         (
             {"rotate.interval.ms": "1"},
@@ -90,6 +95,7 @@ def test_topics_by_name_and_another_folder(good):
             {"value.converter.schemas.enable": "true"},
             "schemas.enable is not supported with value.converter=.*apicurio",
         ),
+        ({"avro.codec": "deflate"}, "avro.codec is not supported"),
         ({"transforms": "x"}, "transforms is 'x'.*none with AvroFormat"),
         ({"errors.deadletterqueue.topic.name": "dlq"}, "topic.name is 'dlq'.*tolerance=all"),
         ({"table.name.format": "${topic}"}, "table.name.format is not supported.*JDBC"),
@@ -100,6 +106,7 @@ def test_topics_by_name_and_another_folder(good):
         ({"topics": "a"}, "topics is 'a'.*either topics or topics.regex"),
         ({"topics.regex": None}, "topics is missing.*either topics or"),
         ({"topics.regex": "("}, "topics.regex is"),
+        ({"topics.dir": "../x"}, "topics.dir is"),
         (
             {"value.converter.apicurio.registry.url": "http://other/apis/registry/v2"},
             "other.*the registry of",
@@ -115,6 +122,13 @@ def test_what_cannot_be_honoured_is_refused(world, good, change, says):
     config = {k: v for k, v in {**good, **change}.items() if v is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse(config, world)
+
+
+def test_a_sink_without_a_topic_is_no_silent_success(world, good, monkeypatch, tmp_path):
+    monkeypatch.setattr(job.topics, "names", lambda world: ["other"])
+    lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
+    with pytest.raises(LakeError, match="(?s)no topic for the sink.*valid: other.*RUNNING"):
+        job.require_topics(lab, landing.parse(good))
 
 
 def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatch, tmp_path):

@@ -71,6 +71,15 @@ def test_what_is_published(world, good):
     )
 
 
+def test_a_query_is_wrapped_so_that_a_condition_can_follow(world, good):
+    del good["table.whitelist"]
+    query = "SELECT a.*, '{x}' AS \"50%\" FROM address a ORDER BY 1 -- the last"
+    source = sources.parse({**good, "query": query}, world)
+    assert said(source, "").startswith(
+        f"SELECT * FROM ({query}\n) AS query WHERE \"last_update\" > '-infinity' AND"
+    )
+
+
 def test_names_and_values_are_quoted(world, good):
     """What stands in a parameter of a notebook, say, ends up in no other place of a statement than
     it should."""
@@ -91,17 +100,24 @@ def test_names_and_values_are_quoted(world, good):
             {"timestamp.column.nam": "x"},
             "timestamp.column.nam is not supported.*did you mean 'timestamp.column.name'",
         ),
+        ({"table.blacklist": "x"}, "table.blacklist is not supported"),
+        ({"predicates": "x"}, "predicates is not supported"),
+        ({"mode": None}, "mode is missing.*timestamp"),
+        ({"mode": "timestamps"}, "mode is 'timestamps'.*did you mean"),
         ({"timestamp.column.name": None}, "timestamp.column.name is missing.*one column"),
         (
             {"timestamp.column.name": "changed,at"},
             "timestamp.column.name is 'changed,at'.*one column",
         ),
+        ({"timestamp.initial": "-1"}, "timestamp.initial is not supported"),
         ({"mode": "bulk"}, "mode is 'bulk'.*timestamp"),
+        ({"incrementing.column.name": "id"}, "incrementing.column.name is not supported"),
         (
             {"catalog.pattern": "public"},
             "catalog.pattern is not supported.*schema.pattern.*published",
         ),
         ({"query": "SELECT 1"}, "query is 'SELECT 1'.*either a query or tables"),
+        ({"topic.prefix": None}, "topic.prefix is missing"),
         ({"topic.prefix": "a b"}, "topic.prefix is 'a b'"),
         ({"table.whitelist": None}, "table.whitelist is missing.*either a query or tables"),
         (
@@ -132,6 +148,7 @@ def test_names_and_values_are_quoted(world, good):
             {"connection.url": "jdbc:postgresql://127.0.0.1:1/x"},
             "connection.url is not that.*<database>",
         ),
+        ({"connection.url": None}, "connection.url is missing"),
     ],
 )
 def test_what_is_not_honoured_is_refused_by_name(world, good, change, says):
@@ -146,6 +163,7 @@ def test_what_is_not_honoured_is_refused_by_name(world, good, change, says):
         {"connection.password": "canary-7"},
         {"connection.url": "jdbc:postgresql://127.0.0.1:1/x?password=canary-7"},
         {"connection.url": "jdbc:postgresql://me:canary-7@{host}/pagila"},
+        {"connection.url": "{good}?password=canary-7"},
         {"connection.url": "{good}?sslmode=require&password=canary-7"},
     ],
 )
@@ -154,6 +172,11 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
     with pytest.raises(ConnectorError, match=r"connection\.") as e:
         sources.parse({**good, **change}, world)
     assert "canary-7" not in str(e.value)
+
+
+def test_the_database_of_a_wrong_connection_is_named(world, good):
+    with pytest.raises(ConnectorError, match="environment's PostgreSQL"):
+        sources.parse({**good, "connection.url": "jdbc:sqlite:books/x"}, world)
 
 
 def column(kind, precision=None, scale=None, optional=True, mapping="none"):
@@ -204,9 +227,13 @@ def payload(row, *columns):
     "text, scale, unscaled",
     [
         ("0.00", 2, 0),
+        ("1.27", 2, 127),
         ("1.28", 2, 128),
+        ("-1.28", 2, -128),
         ("-1.29", 2, -129),
         ("-0.01", 2, -1),
+        ("5.00", 2, 500),
+        ("1234", 0, 1234),
         ("12345678901234567890.5", 1, 123456789012345678905),
     ],
 )
@@ -242,6 +269,12 @@ def test_a_decimal_is_a_number_of_all_its_digits_where_the_format_is_numeric(wor
         f'"payload":{{"n":{number},"t":' in value and json.loads(value)["payload"]["t"] == row["t"]
     )
     assert isinstance(json.loads(key)["payload"], str)
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity"])
+def test_a_number_that_no_decimal_holds_is_named(value):
+    with pytest.raises(LakeError, match=f"n is {value}, which a Decimal cannot hold"):
+        payload({"n": value}, column("numeric", 6, 2))
 
 
 def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatch):

@@ -79,6 +79,76 @@ def test_the_published_chain_in_its_order():
     )
 
 
+def test_the_published_sink_renames_and_inserts():
+    done = transforms.apply(
+        chain(type="ReplaceField$Value", renames="district:state_province"),
+        Record("t", None, None, {**ROW, "district": "California"}, ADDRESS),
+    )
+    assert done.value == {
+        "address_id": 100,
+        "state_province": "California",
+        "last_update": ROW["last_update"],
+    }
+    assert names(done.value_schema) == ["address_id", "state_province", "last_update"]
+
+
+def test_a_tombstone_passes_what_changes_its_value_and_fails_what_needs_it():
+    tombstone = Record("t", 1, {"type": "int32", "optional": False}, None, None)
+    assert (
+        transforms.apply(chain(type="InsertField$Value", topic_field="x"), tombstone) == tombstone
+    )
+    assert transforms.apply(chain(type="ReplaceField$Value", renames="x:y"), tombstone) == tombstone
+    with pytest.raises(
+        ValueError, match=r"transform t \(ValueToKey\): the value must be a struct.*, not NoneType"
+    ):
+        transforms.apply(chain(type="ValueToKey", fields="x"), tombstone)
+
+
+def test_a_null_with_a_default():
+    schema = {
+        "type": "struct",
+        "optional": True,
+        "fields": [{"type": "int32", "optional": True, "default": 7, "field": "n"}],
+    }
+    done = transforms.apply(
+        chain(type="InsertField$Value", topic_field="topic"), Record("t", None, None, {}, schema)
+    )
+    assert done.value == {"n": 7, "topic": "t"} and done.value_schema["optional"] is False
+    assert done.value_schema["fields"][1] == {"type": "string", "optional": True, "field": "topic"}
+    done = transforms.apply(
+        chain(type="ExtractField$Key", field="n"), Record("t", {"n": None}, schema, None, None)
+    )
+    assert (done.key, done.key_schema) == (7, {"type": "int32", "optional": True, "default": 7})
+
+
+@pytest.mark.parametrize(
+    "settings, says",
+    [
+        ({"type": "ValueToKey", "fields": "nope"}, "no field 'nope'.*address_id"),
+        (
+            {"type": "InsertField$Value", "topic_field": "district"},
+            "would occur twice: .*'district'",
+        ),
+        (
+            {"type": "ReplaceField$Value", "renames": "district:address_id"},
+            "would occur twice: .*'address_id'",
+        ),
+        ({"type": "ExtractField$Key", "field": "x"}, "key must be a struct.*, not int"),
+    ],
+)
+def test_a_record_that_kafka_connect_would_fail_on(settings, says):
+    with pytest.raises(ValueError, match=r"transform t \(.*" + says):
+        transforms.apply(
+            chain(**settings), Record("t", 5, {"type": "int32", "optional": False}, ROW, ADDRESS)
+        )
+
+
+def test_a_record_that_lacks_the_field_of_its_key():
+    record = Record("t", ROW, ADDRESS, None, None)
+    with pytest.raises(ValueError, match=r"transform t \(ExtractField\): .*no field 'nope'"):
+        transforms.apply(chain(type="ExtractField$Key", field="nope"), record)
+
+
 def test_a_record_without_schema_is_named():
     with pytest.raises(ValueError, match="the value must be a struct with a schema, not dict"):
         transforms.apply(parse(PUBLISHED), Record("t", None, None, ROW, None))
@@ -97,7 +167,18 @@ def test_a_record_without_schema_is_named():
             "type is '.*InsertField'.*InsertField.Value",
         ),
         ({"transforms.createKey.fields": None}, "transforms.createKey.fields is missing"),
+        ({"transforms.createKey.fields": " , "}, "transforms.createKey.fields is ' , '"),
+        ({"transforms.extractInt.field": None}, "transforms.extractInt.field is missing"),
         ({"transforms.extractInt.filed": "x"}, "extractInt.filed is not supported.*field"),
+        ({"transforms.createKey.predicate": "p"}, "createKey.predicate is not supported"),
+        (
+            {"transforms.InsertTopic.partition.field": "p"},
+            "InsertTopic.partition.field is not supported",
+        ),
+        (
+            {"transforms.InsertTopic.replace.null.with.default": "false"},
+            "replace.null.with.default is not supported",
+        ),
         (
             {"transforms.other.type": "x"},
             "transforms.other.type belongs to no transform.*createKey, extractInt",
