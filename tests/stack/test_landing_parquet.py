@@ -1,6 +1,7 @@
 """Confluent's sink, done by the landing on real parts: Parquet of Debezium's Avro, JSON lines and
 Parquet of JSON with its schema; killed in the middle, it lands each record once."""
 
+import datetime as dt
 import json
 import random
 import subprocess
@@ -11,7 +12,9 @@ import avro_help
 import pytest
 from confluent_sink import (
     FIELD_PARTITIONER,
+    FOUR_TRANSFORMS,
     PARQUET,
+    SINK,
     address_row,
     json_message,
 )
@@ -19,6 +22,7 @@ from lake_help import new_topic, produce
 from pyspark.sql import functions as F
 from workbench import connect, landing
 from workbench.base import paths
+from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.topic import topics
@@ -147,6 +151,78 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
         "what is no key is its type's default"
     )
     assert landing.run(lab, sink) == landing.LandingCounts()
+
+
+def test_json_lines_and_parquet_by_country_of_json_with_its_schema(world, spark, topic):
+    values = [address_row(n) for n in range(1, 251)]
+    produce(world, topic, *[(str(v["address_id"]), json_message(v)) for v in values])
+    lines = {**SINK, "topics": topic}
+    parquet = {
+        **PARQUET,
+        **FIELD_PARTITIONER,
+        **FOUR_TRANSFORMS,
+        "topics": topic,
+        "topics.dir": "other",
+    }
+    try:
+        assert landing.run(world, lines).objects == 3
+        assert names(world, topic) == [
+            f"partition=0/{topic}+0+{n:010d}.json" for n in (0, 100, 200)
+        ]
+        root = paths.local_path(world.lake.landing)
+        text = "".join((root / "topics" / topic / name).read_text() for name in names(world, topic))
+        assert [json.loads(line) for line in text.splitlines()] == values
+        assert landing.run(world, parquet).objects == 9, (
+            "each hundred ends the three countries' objects"
+        )
+        found = spark.read.parquet(f"{world.lake.landing}/other/{topic}")
+        assert dict(found.dtypes)["last_update"] == "timestamp"
+        (at,) = (
+            found.select(F.date_format("last_update", "yyyy-MM-dd HH:mm:ss").alias("t"))
+            .distinct()
+            .collect()
+        )
+        assert at.t == "2017-02-15 09:45:30"
+        one = found.where("address_id = 100").collect()[0].asDict()
+        assert one == {
+            "address_id": 100,
+            "address": "100 Way",
+            "state_province": "Tete",
+            "country": "Country 1",
+            "last_update": dt.datetime(2017, 2, 15, 9, 45, 30),
+            "message_source": "pagila",
+            "message_source_engine": "postgresql",
+            "environment": "development",
+        }
+    finally:
+        for config in (lines, parquet):
+            landing.drop(world, config)
+
+
+def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_allowed(
+    world, spark, topic
+):
+    produce(
+        world,
+        topic,
+        ("1", json_message(address_row(1))),
+        ("2", None),
+        ("3", json_message(address_row(3))),
+    )
+    fail = {k: v for k, v in {**PARQUET, "topics": topic}.items() if k != "behavior.on.null.values"}
+    try:
+        with pytest.raises(
+            LakeError,
+            match=f"(?s)offset 1 of {topic}, partition 0, has no value.*null.values is fail",
+        ):
+            landing.run(world, fail)
+        done = landing.run(world, {**fail, "behavior.on.null.values": "ignore"})
+        assert (done.records, done.tombstones) == (2, 1)
+        assert [
+            r.address_id for r in read(spark, world, topic).orderBy("address_id").collect()
+        ] == [1, 3]
+    finally:
+        landing.drop(world, fail)
 
 
 LANDER = """

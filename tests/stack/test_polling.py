@@ -6,6 +6,10 @@ import contextlib
 import datetime
 import json
 import os
+import random
+import subprocess
+import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -149,6 +153,17 @@ def test_a_row_that_gets_the_last_polled_time_is_lost(lab):
     assert lab.ids(config) == [1], "kept to the microsecond, which a message does not have"
 
 
+def test_of_two_times_a_query_takes_the_first(lab):
+    lab.table(f"{ROWS}, changed timestamptz")
+    lab.sql(
+        "INSERT INTO $t VALUES (1, '', '2020-01-01', '2021-06-01 00:00+00'), (2, '', '2021-01-01', NULL)"
+    )
+    config = lab.config(query="SELECT id, COALESCE(changed, at) AS at FROM $t")
+    assert lab.ids(config) == [2, 1]
+    lab.sql("UPDATE $t SET changed = '2021-06-01 00:00:00.000001+00' WHERE id = 2")
+    assert lab.ids(config) == [2]
+
+
 def test_a_query_and_the_published_transforms(lab):
     lab.table(ROWS)
     lab.table("id int PRIMARY KEY, city text NOT NULL", "city")
@@ -181,6 +196,14 @@ def test_a_query_and_the_published_transforms(lab):
         "in",
     ]
     assert {f["optional"] for f in schema["fields"]} == {True}
+
+
+def test_a_query_with_an_outer_join_may_have_nulls_anywhere(lab):
+    lab.table(ROWS)
+    lab.table("id int NOT NULL, city text NOT NULL", "city")
+    lab.sql("INSERT INTO $t VALUES (1)")
+    [row] = lab.poll(lab.config(query="SELECT t.id, at, city FROM $t t LEFT JOIN $city USING (id)"))
+    assert (row["id"], row["city"]) == (1, None)
 
 
 # --- types
@@ -300,6 +323,22 @@ def test_a_row_committed_late_is_lost_and_a_delay_that_is_long_enough_saves_it(l
     )
 
 
+def test_a_clock_behind_loses_rows_and_one_ahead_holds_them_back(lab):
+    """The times of an application, whose clock is not that of the database."""
+    lab.table(ROWS)
+    lab.sql("INSERT INTO $t VALUES (1)")
+    config = lab.config()
+    assert lab.ids(config) == [1]
+    lab.sql(
+        "INSERT INTO $t VALUES (2, 'behind', now() - interval '5 minutes')",
+        "INSERT INTO $t VALUES (3, 'ahead', now() + interval '2 seconds')",
+        "INSERT INTO $t VALUES (4)",
+    )
+    assert lab.ids(config) == [4]
+    lab.sql("SELECT pg_sleep(2.1)")
+    assert lab.ids(config) == [3]
+
+
 def test_rows_without_a_time_are_counted_and_never_come(lab):
     lab.table("id int, at timestamp, number int")
     lab.sql("INSERT INTO $t VALUES (1, '2020-01-01', 1), (2, NULL, 2), (3, '2020-01-01', NULL)")
@@ -348,6 +387,44 @@ def test_killed_after_sending_and_before_it_is_noted(lab, monkeypatch):
     assert sorted(json.loads(row)["payload"]["id"] for row in rows) == [1, 1, 2, 2, 3], (
         "at least once"
     )
+
+
+POLLER = """
+import json, sys
+from workbench import landing
+from workbench.base import params
+world, config = params.load("local"), json.load(open(sys.argv[1]))
+print("ready", flush=True)
+while True:
+    landing.poll(world, config)
+"""
+
+
+@pytest.mark.drill
+def test_the_poller_killed_at_twenty_random_moments(lab, tmp_path):
+    """Nothing is lost, whatever it was doing."""
+    lab.table(ROWS)
+    config, seed = lab.config(), random.randrange(10**6)
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    moments = random.Random(seed)
+    for kill in range(20):
+        poller = subprocess.Popen(
+            [sys.executable, "-c", POLLER, tmp_path / "c.json"], stdout=subprocess.PIPE
+        )
+        assert poller.stdout.readline() == b"ready\n"
+        for n in range(5):
+            lab.sql(f"INSERT INTO $t VALUES ({kill * 5 + n})")
+            time.sleep(moments.random() * 0.6)
+        poller.kill()
+        poller.wait()
+    assert lab.offsets(config), "some polls were done"
+    landing.poll(lab.world, config)
+    came = [
+        json.loads(value)["payload"]["id"]
+        for value in topics.read(lab.world, lab.topic(config))["value"]
+    ]
+    assert set(came) == set(range(100)), f"seed {seed}"
+    print(f"{len(came) - 100} of 100 rows came twice")
 
 
 @pytest.mark.drill
