@@ -24,24 +24,19 @@ which of them depend on the value of another setting.
 Plugins = Mapping[str, type[Settings]]
 Section = tuple[str, str, Plugins]  # prefix, setting that selects the plugin, models
 
-ERRORS: Section = ("errors.deadletterqueue.", "errors.tolerance", models.TOLERANCES)
 KEYS: Section = ("key.converter.", "", {"": models.KeyConverter})
 CONNECTORS: dict[type[Settings], list[Section]] = {
     models.LensesSink: [
         ("value.converter.", "value.converter", models.LENSES_CONVERTERS),
         KEYS,
-        ERRORS,
     ],
     models.ConfluentSink: [
-        ("parquet.", "format.class", models.FORMATS),
-        ("", "partitioner.class", models.CONFLUENT_SINKS),
         ("value.converter.", "value.converter", models.CONFLUENT_CONVERTERS),
         KEYS,
-        ERRORS,
     ],
     models.JdbcSource: [
-        ("value.converter.", "value.converter", models.SOURCE_CONVERTERS),
-        ("key.converter.", "key.converter", models.SOURCE_CONVERTERS),
+        ("value.converter.", "value.converter", models.SOURCE_VALUE_CONVERTERS),
+        ("key.converter.", "key.converter", models.SOURCE_KEY_CONVERTERS),
     ],
 }
 
@@ -111,8 +106,6 @@ def page() -> str:
     found = [HEADER.strip()]
     for plugin, model in {**models.SINKS, **models.SOURCES}.items():
         found += parts(model, plugin)
-        if model is models.LensesSink:
-            found += ["The clauses of its KCQL statement:", table(rows(models.Kcql))]
     found += ["## Transforms", "The settings of a transform `x` begin with `transforms.x.`."]
     by_model: dict[type[Settings], list[str]] = {}
     for name, transform in models.TRANSFORMS.items():

@@ -5,6 +5,7 @@ import base64
 import json
 import re
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import types as T
@@ -148,9 +149,8 @@ def test_a_polled_row_comes_out_as_it_is_in_the_source(decoded):
     fields = [{"type": "int32", "field": "id"}, decimal("fare", 2)]
     rows = [{"id": n, "fare": fare} for n, fare in enumerate(("0.00", "-1.28", "123456.78"))]
     schema = {"type": "struct", "fields": fields}
-    texts = [
-        polling.encode_row(json.dumps(row), "t", schema, (), numeric_value=True)[1] for row in rows
-    ]
+    source = SimpleNamespace(transforms={}, has_numbers=True)
+    texts = [polling.encode_row(source, "t", schema, json.dumps(row))[1] for row in rows]
     assert [str(r.row.fare) for r in decoded(*texts)] == ["0.00", "-1.28", "123456.78"]
 
 

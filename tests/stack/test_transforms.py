@@ -57,7 +57,6 @@ CHAINS = {
         {"fields": "id,id"},
     ],
     "ExtractField$Key": [{"field": "id"}, {"field": "nope"}],
-    "ExtractField$Value": [{"field": "preset"}, {"field": "price"}, {"field": "nope"}],
     "InsertField$Value": [
         {"topic.field": "topic"},
         {"topic.field": "topic", "static.field": "s", "static.value": ""},
@@ -65,16 +64,11 @@ CHAINS = {
         {},
         {"static.field": "x"},
     ],
-    "InsertField$Key": [{"static.field": "s", "static.value": "x"}],
     "ReplaceField$Value": [
         {"renames": "text:id2,id:text"},
-        {"exclude": "id,nope", "include": "id,at"},
-        {"include": "x"},
         {"renames": "id:text"},
         {"renames": "id"},
-        {},
     ],
-    "ReplaceField$Key": [{"renames": "id:key"}],
 }
 
 

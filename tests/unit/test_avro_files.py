@@ -14,7 +14,6 @@ from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
 from workbench.landing.formats import AvroContainer, RecordEncoder
 from workbench.landing.messages import AvroConverter
-from workbench.landing.partitioners import NumberPartitioner
 from workbench.landing.sinks import Sink
 from workbench.topic import avro, registry
 
@@ -194,7 +193,7 @@ SCHEMAS = {1: ROW, 2: OTHER, 3: {"type": "record"}, 4: "varchar"}
 def land(tmp_path, monkeypatch):
     """Land messages as container files of two records; see landing_help."""
     requested = landing_help.register(monkeypatch, SCHEMAS)
-    sink = Sink("avro", "topics", 2, "t", partitioner=NumberPartitioner(), is_confluent=True)
+    sink = Sink("avro", "topics", 2, "t", partition_fields=None, is_confluent=True)
     world = params.load("local")
 
     def land(*messages):

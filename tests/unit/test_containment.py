@@ -73,7 +73,9 @@ def test_a_prefix_of_a_lenses_sink(lake, prefix):
         lambda config: landing.drop(lake, config),
         lambda config: job.reset_progress(lake, config),
     ):
-        with pytest.raises(ConnectorError, match="(?s)INSERT INTO is .*a prefix below the landing"):
+        with pytest.raises(
+            ConnectorError, match="(?s)connect.s3.kcql is .*a prefix below the landing"
+        ):
             use(sink)
 
 

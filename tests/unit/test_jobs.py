@@ -179,10 +179,10 @@ def test_one_whose_state_cannot_be_saved_keeps_nobody_from_working(there, monkey
     deploy(there, SOURCE, SINK)
     real, failures = builtin_runner._save_state, [LakeError("the state is locked")]
 
-    def save(world, name, state, *more):
+    def save(world, name, config, state, *more):
         if failures:
             raise failures.pop()
-        real(world, name, state, *more)
+        real(world, name, config, state, *more)
 
     monkeypatch.setattr(builtin_runner, "_save_state", save)
     with pytest.raises(LakeError, match="the state is locked"):

@@ -7,7 +7,6 @@ from workbench import connect, landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import job
-from workbench.landing.partitioners import NumberPartitioner
 from workbench.landing.sinks import Sink
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -30,9 +29,10 @@ def test_the_sink_of_the_walkthrough(world, good):
         "topics",
         10_000,
         r"moma\.public\.(.*)",
-        partitioner=NumberPartitioner(),
+        partition_fields=None,
         is_confluent=True,
         message_format="avro",
+        codec="snappy",
     )
     names = [
         "moma.public.artworks",
@@ -85,11 +85,7 @@ def test_topics_by_name_and_another_folder(good):
         ({"flush.sise": "3"}, "flush.sise is not supported.*did you mean 'flush.size'"),
         (
             {"rotate.interval.ms": "1"},
-            "rotate.interval.ms is not supported with partitioner.class=.*Default.*remove the setting",
-        ),
-        (
-            {"parquet.codec": "gzip"},
-            "parquet.codec is not supported with format.class=.*AvroFormat",
+            "rotate.interval.ms is not supported with connector.class=.*remove the setting",
         ),
         (
             {"value.converter": JSON},
@@ -101,6 +97,7 @@ def test_topics_by_name_and_another_folder(good):
         ),
         ({"avro.codec": "deflate"}, "avro.codec is not supported"),
         ({"transforms": "x"}, "transforms is 'x'.*none with AvroFormat"),
+        ({"errors.deadletterqueue.topic.name": "dlq"}, "topic.name is 'dlq'.*tolerance=all"),
         ({"table.name.format": "${topic}"}, "table.name.format is not supported.*JDBC"),
         (
             {"key.converter.apicurio.auth.password": "x"},

@@ -12,7 +12,6 @@ from workbench import hudi, trace, walkthroughs
 from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import timeline
-from workbench.landing.partitioners import FieldPartitioner, NumberPartitioner
 from workbench.landing.sinks import Sink
 from workbench.topic import registry, topics
 from workbench.trace import in_lake, in_topic, row_history
@@ -134,7 +133,7 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
         "artifacts",
         lambda *_: pandas.DataFrame(columns=["artifact", "version", "global_id", "content_id"]),
     )
-    sink = Sink("avro", "topics", 10, "t", ("t",), NumberPartitioner(), is_confluent=True)
+    sink = Sink("avro", "topics", 10, "t", ("t",), None, is_confluent=True)
     table = trace.TracedTable("artists", "public.artists", "artist_id", "t", sink, (), "avro")
     with pytest.raises(
         LakeError,
@@ -382,8 +381,8 @@ def test_the_landed_file_of_a_message(world, tmp_path):
         (tmp_path / "landing" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "landing" / name).write_bytes(data)
     avro, lines = (
-        Sink("avro", "topics", 10, "t", ("t",), NumberPartitioner(), is_confluent=True),
-        Sink("json", "out", 10, "t", ("t",), FieldPartitioner(("p",))),
+        Sink("avro", "topics", 10, "t", ("t",), None, is_confluent=True),
+        Sink("json", "out", 10, "t", ("t",), ("p",)),
     )
     assert find(avro, 1, b"two") == "topics/t/partition=0/t+0+0000000000.avro"
     assert find(avro, 2, b"three").endswith("02.avro") and find(avro, 2, b"two") == ""

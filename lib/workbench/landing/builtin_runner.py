@@ -7,7 +7,8 @@ Kafka Connect and removes it here.
 """
 
 import json
-from typing import Any, Callable, NamedTuple, Optional, TypedDict, Union
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, NamedTuple, TypedDict, Union
 
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
@@ -62,7 +63,7 @@ def apply(world: World, name: str, config: Config) -> dict[str, Any]:
     plugins = [plugin["class"] for plugin in connect.plugins(world)] if kind else []
     if not kind or config["connector.class"] in plugins:
         applied = connect.apply(world, name, config)
-        _save_state(world, name, None)
+        _remove(world, name)
         return dict(applied)
     reject_exposed_secrets(world, name, config)  # the configuration is stored in a file
     CONNECTOR_KINDS[kind].parse({"name": name, **config}, world)
@@ -73,9 +74,9 @@ def apply(world: World, name: str, config: Config) -> dict[str, Any]:
             expected="another name",
             hint=f"connect.delete(world, {name!r}) removes the connector there",
         )
-    current = _load_state(world).get(name)
-    if current is None or current["config"] != config:
-        _save_state(world, name, {"config": config, "state": "UNASSIGNED", "error": ""})
+    with _changed_states(world) as connectors:
+        if name not in connectors or connectors[name]["config"] != config:
+            connectors[name] = {"config": config, "state": "UNASSIGNED", "error": ""}
     return status(world, name)
 
 
@@ -125,22 +126,20 @@ def run_once(
     connectors = _load_state(world)
     counts = {}
     errors = []
-    for kind, connector_kind in CONNECTOR_KINDS.items():
+    for kind, functions in CONNECTOR_KINDS.items():
         for name, connector in connectors.items():
             config = connector["config"]
             if _kind(config) != kind or (connector_names and name not in connector_names):
                 continue
-            state: ConnectorState = {"config": config, "state": "RUNNING", "error": ""}
             try:
-                counts[name] = connector_kind.run(world, {"name": name, **config})
-                _save_state(world, name, state, config)
-            except Exception as e:
-                message = e.message if isinstance(e, WorkbenchError) else repr(e)
-                state["state"], state["error"] = "FAILED", message
-                _save_state(world, name, state, config)
-                if not isinstance(e, WorkbenchError):
-                    raise
+                counts[name] = functions.run(world, {"name": name, **config})
+                _save_state(world, name, config, "RUNNING")
+            except WorkbenchError as e:
+                _save_state(world, name, config, "FAILED", e.message)
                 errors.append(e)
+            except Exception as e:
+                _save_state(world, name, config, "FAILED", repr(e))
+                raise
     if errors:
         raise errors[0]
     return counts
@@ -160,7 +159,7 @@ def delete(world: World, name: str) -> None:
         return
     config = connector["config"]
     CONNECTOR_KINDS[_kind(config)].reset(world, {"name": name, **config})
-    _save_state(world, name, None)
+    _remove(world, name)
 
 
 def _kind(config: Config) -> str:
@@ -180,30 +179,23 @@ def _load_state(world: World) -> dict[str, ConnectorState]:
     return dict(json.loads(files.read_text(_state_path(world)) or "{}"))
 
 
-def _save_state(
-    world: World,
-    name: str,
-    state: Optional[ConnectorState],
-    expected_config: Optional[Config] = None,
-) -> None:
-    """Store the state of a connector, or remove the connector if `state` is None.
-
-    Args:
-        world: the environment profile.
-        name: name of the connector.
-        state: its state, or None.
-        expected_config: store the state only if the connector still has this configuration, so that
-            a connector that was changed or deleted during its run stays as it is.
-    """
+@contextmanager
+def _changed_states(world: World) -> Iterator[dict[str, ConnectorState]]:
+    """Yield {connector: its stored state}, and store the changes that are made to it."""
     path = _state_path(world)
     with files.exclusive_lock(path):  # another notebook may change the file at the same time
         connectors = _load_state(world)
-        if expected_config is not None:
-            current = connectors.get(name)
-            if current is None or current["config"] != expected_config:
-                return
-        if state:
-            connectors[name] = state
-        else:
-            connectors.pop(name, None)
+        yield connectors
         files.write_text(path, json.dumps(connectors, indent=1))
+
+
+def _save_state(world: World, name: str, config: Config, state: str, error: str = "") -> None:
+    """Store the state after a run, unless the connector was changed or deleted during the run."""
+    with _changed_states(world) as connectors:
+        if name in connectors and connectors[name]["config"] == config:
+            connectors[name] = {"config": config, "state": state, "error": error}
+
+
+def _remove(world: World, name: str) -> None:
+    with _changed_states(world) as connectors:
+        connectors.pop(name, None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from dataclasses import dataclass, field
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ..topic.avro import encode_container
+from ..topic.topics import Message
 from .messages import AvroConverter, JsonConverter
 from .parquet import Parquet
 from .sinks import Sink
@@ -33,7 +33,6 @@ class EncodedRecord(NamedTuple):
     content: Any
 
 
-@dataclass(frozen=True)
 class JsonLines:
     """JSON lines. An unchanged value keeps its text; bytes become base64, as in Connect.
 
@@ -46,14 +45,15 @@ class JsonLines:
 
     def encoder_for(self, schema: Any) -> ValueEncoder:
         """Return the function that encodes a value as a line."""
-        return _to_json_line
+        return to_json_line
 
     def encode_file(self, schema: Any, records: list[bytes], name: str) -> bytes:
         """Return the bytes of a file."""
         return b"".join(record + b"\n" for record in records)
 
 
-def _to_json_line(value: Any, line: Optional[str]) -> bytes:
+def to_json_line(value: Any, line: Optional[str]) -> bytes:
+    """Return a value as JSON: its original text, if there is one."""
     if line is None:
         line = json.dumps(
             value,
@@ -65,7 +65,6 @@ def _to_json_line(value: Any, line: Optional[str]) -> bytes:
     return line.encode()
 
 
-@dataclass(frozen=True)
 class AvroContainer:
     """Avro container files with unchanged records. A schema is (schema id, Avro schema)."""
 
@@ -82,49 +81,42 @@ class AvroContainer:
         return encode_container(avsc, records, sync_marker, **{SCHEMA_ID_KEY: id})
 
 
-FileFormat = Union[JsonLines, AvroContainer, Parquet]
-MessageConverter = Union[JsonConverter, AvroConverter]
-
-
-@dataclass(frozen=True)
 class RecordEncoder:
-    """Encodes the messages of a sink's topics as records of its files.
+    """Encodes the messages of a sink's topics as records of its files."""
 
-    Attributes:
-        sink: the parsed sink configuration.
-        converter: decodes the values of messages.
-        format: format of the files.
-        encoders_by_schema: the schemas so far, each with the encoder of its values. Messages with
-            equal schemas get the same schema object, which makes comparisons of schemas fast.
-    """
+    def __init__(
+        self,
+        sink: Sink,
+        converter: Union[JsonConverter, AvroConverter],
+        format: Union[JsonLines, AvroContainer, Parquet],
+    ):
+        """Create an encoder for a sink, its converter of values and the format of its files."""
+        self.sink, self.converter, self.format = sink, converter, format
+        # the schemas so far, each with the encoder of its values: messages with equal schemas get the
+        # same schema object, which makes comparisons of schemas fast
+        self._encoders: list[tuple[Any, ValueEncoder]] = []
 
-    sink: Sink
-    converter: MessageConverter
-    format: FileFormat
-    encoders_by_schema: list[tuple[Any, ValueEncoder]] = field(default_factory=list)
-
-    def encode(self, topic: str, partition: int, value: Optional[bytes]) -> Optional[EncodedRecord]:
-        """Encode a message; return None if it has no payload.
-
-        Args:
-            topic: name of the topic.
-            partition: number of the partition.
-            value: value of the message.
+    def encode(self, message: Message) -> Optional[EncodedRecord]:
+        """Encode a message; return None if it has a key, but no payload.
 
         Raises:
             ValueError: the message becomes a dead letter with this reason. No message causes another
                 error; StackError says that the registry does not respond.
         """
+        value = message.value()
         if value is None:
+            if message.key() is None:
+                raise ValueError("no value and no key")
             return None
         try:
             schema, content, line = self.converter.read(value)
             if content is None:
                 return None
             if self.sink.transforms:
-                record = apply(self.sink.transforms, Record(topic, None, None, content, schema))
+                record = Record(message.topic(), None, None, content, schema)
+                record = apply(self.sink.transforms, record)
                 schema, content, line = record.value_schema, record.value, None
-            folder = self.sink.partitioner.folder(content, partition)
+            folder = self.sink.record_folder(content, message.partition())
             schema, encode = self._encoder_for(schema)
             return EncodedRecord(folder, schema, encode(content, line))
         except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:
@@ -134,8 +126,8 @@ class RecordEncoder:
             ) from None
 
     def _encoder_for(self, schema: Any) -> tuple[Any, ValueEncoder]:
-        for entry in self.encoders_by_schema:
+        for entry in self._encoders:
             if entry[0] is schema or entry[0] == schema:
                 return entry
-        self.encoders_by_schema.append((schema, self.format.encoder_for(schema)))
-        return self.encoders_by_schema[-1]
+        self._encoders.append((schema, self.format.encoder_for(schema)))
+        return self._encoders[-1]

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import ContextManager, Iterable, Optional, Sequence, TypedDict
+from typing import ContextManager, Iterable, Iterator, Optional, Sequence, TypedDict, Union
 
 from confluent_kafka import Consumer
 from pyarrow import ArrowException
@@ -24,7 +24,7 @@ from ..base.paths import join_uri
 from ..spark.batch import Counts, read_dead_letters
 from ..topic import dlq, groups, registry, topics
 from ..topic.topics import Message
-from .formats import AvroContainer, FileFormat, JsonLines, MessageConverter, RecordEncoder
+from .formats import AvroContainer, JsonLines, RecordEncoder
 from .messages import AvroConverter, JsonConverter
 from .parquet import Parquet
 from .sinks import Sink, parse
@@ -32,6 +32,7 @@ from .writing import dead_letter_line, write_files
 
 LOGGER = logging.getLogger(__name__)
 PROGRESS_SUFFIX = ".progress.json"
+CLEAN_HINT = "start clean with landing.drop(world, config) and hudi.drop of its tables"
 
 
 class Progress(TypedDict):
@@ -105,56 +106,51 @@ def _landing_lock(world: World, sink: Sink, topic: str) -> ContextManager[object
 def _land_topic(
     world: World, encoder: RecordEncoder, consumer: Consumer, topic: str, batch: int
 ) -> LandingCounts:
-    prefix, total = encoder.sink.prefix_of(topic), LandingCounts()
-    progress = read_progress(world, prefix) or {
-        "topic_id": topics.topic_id(world, topic),
-        "offsets": {},
-        "planned": {},
-    }
-    ends = _plan(progress, topics.watermark_offsets(world, topic, consumer), batch, topic)
-    if any(progress["offsets"][p] < end for p, end in ends.items()):
-        _write_progress(world, prefix, progress)
-    for partition, end in ends.items():
-        while (start := progress["offsets"][partition]) < end:
-            stop = progress["planned"][partition]
-            span = {int(partition): start}, {int(partition): stop}
-            with contextlib.closing(topics.consume(world, topic, *span, consumer)) as messages:
-                total += _land_batch(world, encoder, topic, int(partition), start, messages)
-            progress["offsets"][partition] = stop
-            progress["planned"][partition] = min(stop + batch, end)
+    prefix, id = encoder.sink.prefix_of(topic), topics.topic_id(world, topic)
+    progress = read_progress(world, prefix) or {"topic_id": id, "offsets": {}, "planned": {}}
+    if progress["topic_id"] != id:
+        raise LakeError(
+            f"the topic {topic} was deleted and recreated since the last landing",
+            location=f"{topic}, id {id}; {progress_path(world, prefix)}",
+            expected=f"id {progress['topic_id']}",
+            hint=CLEAN_HINT,
+        )
+    offsets, planned = progress["offsets"], progress["planned"]
+    is_new, total = not offsets, LandingCounts()
+    watermarks = topics.watermark_offsets(world, topic, consumer)
+    for number, (low, _) in watermarks.items():
+        # a partition that was added later has to be complete
+        offsets.setdefault(str(number), low if is_new else 0)
+    for number, (low, high) in watermarks.items():
+        partition = str(number)
+        while (start := offsets[partition]) != high:
+            # A batch that was planned stays as it is: its files may be there, and have been read.
+            stop = planned.get(partition, start)
+            if stop <= start:
+                stop = min(start + batch, high)
+            if not low <= start < stop <= high:
+                raise _missing_messages_error(topic, partition, start, low, high)
+            planned[partition] = stop
+            _write_progress(world, prefix, progress)
+            messages = topics.consume(world, topic, {number: start}, {number: stop}, consumer)
+            with contextlib.closing(messages):
+                total += _land_batch(world, encoder, topic, number, start, messages)
+            offsets[partition] = stop
             _write_progress(world, prefix, progress)
     if encoder.sink.name:
         _commit_offsets(world, encoder.sink, topic, progress)
     return total
 
 
-def _plan(
-    progress: Progress, watermarks: dict[int, tuple[int, int]], batch: int, topic: str
-) -> dict[str, int]:
-    """Return {partition: end offset of this run, exclusive}; complete the progress with the first batches.
-
-    A batch that was planned before stays as it is: its files may be there, and have been read.
-
-    Raises:
-        LakeError: the topic does not have the next message to land.
-    """
-    is_new, ends = not progress["offsets"], {}
-    for number, (low, high) in watermarks.items():
-        partition = str(number)
-        # a partition that was added later has to be complete
-        start = progress["offsets"].setdefault(partition, low if is_new else 0)
-        planned = progress["planned"].get(partition, start)
-        stop = planned if planned > start else min(start + batch, high)
-        if not low <= start <= stop <= high:
-            raise LakeError(
-                f"partition {partition} of {topic} does not have the messages from offset {start} on, the next to land",
-                location=f"{topic}, offsets {low} to {high}",
-                expected="messages that stay until they are landed",
-                hint="the topic's retention is too short for the times between two landings. Start clean with "
-                "landing.drop(world, config) and hudi.drop of its tables",
-            )
-        progress["planned"][partition], ends[partition] = stop, high
-    return ends
+def _missing_messages_error(
+    topic: str, partition: str, start: int, low: int, high: int
+) -> LakeError:
+    return LakeError(
+        f"partition {partition} of {topic} does not have the messages from offset {start} on, the next to land",
+        location=f"{topic}, offsets {low} to {high}",
+        expected="messages that stay until they are landed",
+        hint=f"the topic's retention is too short for the times between two landings. {CLEAN_HINT}",
+    )
 
 
 def _commit_offsets(world: World, sink: Sink, topic: str, progress: Progress) -> None:
@@ -214,14 +210,17 @@ def record_encoder(world: World, sink: Sink, landed: Sequence[str] = ()) -> Reco
         sink: the parsed sink configuration.
         landed: names of its topics.
     """
-    converter: MessageConverter = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
-    if sink.message_format == "avro":
+    converter: Union[JsonConverter, AvroConverter]
+    is_json = sink.message_format == "json"
+    if is_json:
+        converter = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
+    else:
         known = registry.versions_by_schema_id(world, [f"{topic}-value" for topic in landed])
         converter = AvroConverter(world, sink.file_format != "avro", known)
-    formats: dict[str, FileFormat] = {
+    formats: dict[str, Union[JsonLines, AvroContainer, Parquet]] = {
         "json": JsonLines(),
         "avro": AvroContainer(),
-        "parquet": Parquet(sink.codec),
+        "parquet": Parquet(sink.codec, is_from_json=is_json),
     }
     return RecordEncoder(sink, converter, formats[sink.file_format])
 
@@ -230,8 +229,8 @@ def require_topics(world: World, sink: Sink) -> list[str]:
     """Return the topics of a sink.
 
     Raises:
-        LakeError: a topic was recreated since the last landing, a topic that the sink names is missing,
-            or no topic matches its pattern. Without this check the landing would silently do nothing.
+        LakeError: a topic that the sink names is missing, or no topic matches its pattern. Without this
+            check the landing would silently do nothing.
     """
     existing = topics.names(world)
     landed = sink.matching_topics(existing)
@@ -245,16 +244,6 @@ def require_topics(world: World, sink: Sink) -> list[str]:
             expected=did_you_mean(missing[0], existing) if existing else "Kafka has no topics yet",
             hint="the first message creates it: is the source connector RUNNING? (connect.status)",
         )
-    for topic in landed:
-        prefix, id = sink.prefix_of(topic), topics.topic_id(world, topic)
-        progress = read_progress(world, prefix)
-        if progress and progress["topic_id"] != id:
-            raise LakeError(
-                f"the topic {topic} was deleted and recreated since the last landing",
-                location=f"{topic}, id {id}; {progress_path(world, prefix)}",
-                expected=f"id {progress['topic_id']}",
-                hint="start clean with landing.drop(world, config) and hudi.drop of its tables",
-            )
     return landed
 
 
@@ -295,25 +284,8 @@ def reset_progress(world: World, config: dict[str, str]) -> None:
     Raises:
         LakeError: a landing of these topics is running.
     """
-    sink = parse(config)
-    for topic in _landed_topics(world, sink):
-        with _landing_lock(world, sink, topic):
-            _delete_offsets(world, sink.prefix_of(topic))
-    _delete_group(world, sink)
-
-
-def _delete_offsets(world: World, prefix: str) -> None:
-    """Delete the offsets of a topic; its id stays as long as its files are there."""
-    progress = read_progress(world, prefix)
-    if progress:
-        _write_progress(world, prefix, {**progress, "offsets": {}, "planned": {}})
-
-
-def _delete_group(world: World, sink: Sink) -> None:
-    """Delete the connector's group: a connector in Kafka Connect would continue where it ends."""
-    if sink.name:
-        with contextlib.suppress(StackError):  # the offsets in the lake count
-            groups.delete(world, sink.group)
+    with _without_offsets(world, parse(config)):
+        pass
 
 
 def drop(world: World, config: dict[str, str]) -> None:
@@ -323,21 +295,37 @@ def drop(world: World, config: dict[str, str]) -> None:
         LakeError: a landing of these topics is running.
     """
     sink = parse(config)
-    names = _landed_topics(world, sink)
     # The offsets are removed first. If the process is killed after that, the next run lands all
     # messages again. Remaining files may then contain a message twice, and the ingest deduplicates by
     # key and ordering field. In the opposite order the next run would skip the messages of removed
     # files. The topic ids are removed last, so that a recreated topic is still recognized.
-    with contextlib.ExitStack() as locks:
-        for topic in names:
-            locks.enter_context(_landing_lock(world, sink, topic))
-        for topic in names:
-            _delete_offsets(world, sink.prefix_of(topic))
+    with _without_offsets(world, sink) as names:
         for uri in _folders(world, sink, names):
             files.remove(uri)
         for topic in names:
             files.remove(progress_path(world, sink.prefix_of(topic)))
-    _delete_group(world, sink)
+
+
+@contextlib.contextmanager
+def _without_offsets(world: World, sink: Sink) -> Iterator[list[str]]:
+    """Delete the offsets and the connector's group, while no landing is running; yield the topics.
+
+    The id of a topic stays as long as its files are there. A connector in Kafka Connect would continue where
+    the group ends.
+    """
+    names = _landed_topics(world, sink)
+    with contextlib.ExitStack() as locks:
+        for topic in names:
+            locks.enter_context(_landing_lock(world, sink, topic))
+        for topic in names:
+            prefix = sink.prefix_of(topic)
+            progress = read_progress(world, prefix)
+            if progress:
+                _write_progress(world, prefix, {**progress, "offsets": {}, "planned": {}})
+        yield names
+    if sink.name:
+        with contextlib.suppress(StackError):  # the offsets in the lake count
+            groups.delete(world, sink.group)
 
 
 def folders(world: World, config: dict[str, str]) -> list[str]:
@@ -356,13 +344,8 @@ def _landed_topics(world: World, sink: Sink) -> list[str]:
     """Return the topics that this sink has landed, also deleted ones."""
     if not sink.is_confluent:
         return [*sink.topic_names]
-    recorded = files.list_dir(join_uri(f"{world.lake.checkpoints}/landing", sink.folder))
-    names = {
-        entry.base_name.removesuffix(PROGRESS_SUFFIX)
-        for entry in recorded
-        if entry.base_name.endswith(PROGRESS_SUFFIX)  # there are locks, too
-    }
     # folders without progress exist if the checkpoints were removed
-    landed = files.list_dir(join_uri(world.lake.landing, sink.folder))
-    names |= {entry.base_name for entry in landed if not entry.is_file}
-    return sink.matching_topics(sorted(names))
+    places = (f"{world.lake.checkpoints}/landing", world.lake.landing)
+    entries = [each for place in places for each in files.list_dir(join_uri(place, sink.folder))]
+    names = {each.base_name for each in entries if not each.base_name.endswith(".lock")}
+    return sink.matching_topics(sorted({name.removesuffix(PROGRESS_SUFFIX) for name in names}))

@@ -1,19 +1,23 @@
 """Converters of message values, JSON and Avro, which work like Connect's converters.
 
-A JSON value contains its schema or none, an Avro value the id of its schema. If a value cannot be
-read, a converter raises ValueError with the reason.
+A JSON value contains its schema or none, an Avro value the id of its schema. `read` of a converter returns
+(schema, value, line): the schema of the value; the value, None if the message has no payload; its original
+text if it is JSON on one line, else None. If a value cannot be read, it raises ValueError with the reason.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Any, Collection, NamedTuple, NoReturn, Optional
+from typing import Any, Collection, NoReturn, Optional
 
 from ..base import LakeError, World
 from ..topic import registry
 from ..topic.connect_schema import from_avro
+
+Converted = tuple[Any, Any, Optional[str]]
+SCHEMA_START = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+PAYLOAD_START = re.compile(r'\s*,\s*"payload"\s*:\s*')
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -23,41 +27,24 @@ def _reject_constant(name: str) -> NoReturn:
 DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
-class Converted(NamedTuple):
-    """A decoded value.
-
-    Attributes:
-        schema: the schema of the value.
-        value: the value, None if the message has no payload.
-        line: the original text of the value if it is JSON on one line, else None.
-    """
-
-    schema: Any
-    value: Any
-    line: Optional[str]
-
-
-@dataclass(frozen=True)
 class JsonConverter:
-    """Reads JSON.
+    """Reads JSON."""
 
-    Attributes:
-        has_envelope: whether values have the form {"schema": …, "payload": …}.
-        strict: whether a value without this envelope is rejected, as Connect's JsonConverter does,
-            and the schema is returned. Otherwise a text without an envelope is the value itself.
-        last_schema: cache with one entry, {text of the last message before its payload: schema}.
-    """
+    def __init__(self, has_envelope: bool, strict: bool = False):
+        """Create a converter.
 
-    has_envelope: bool
-    strict: bool = False
-    last_schema: dict[str, Any] = field(default_factory=dict)
+        Args:
+            has_envelope: whether values have the form {"schema": …, "payload": …}.
+            strict: whether a value without this envelope is rejected, as Connect's JsonConverter does,
+                and the schema is returned. Otherwise a text without an envelope is the value itself.
+        """
+        self.has_envelope, self.strict = has_envelope, strict
+        # the text of the last message before its payload, and its schema
+        self._prefix = ""
+        self._schema: Any = None
 
     def read(self, value: bytes) -> Converted:
-        """Read the value of a message.
-
-        Raises:
-            ValueError: the value cannot be read.
-        """
+        """Read the value of a message."""
         try:
             text = value.decode().rstrip()
         except UnicodeDecodeError:
@@ -78,7 +65,7 @@ class JsonConverter:
         if payload is not None and not isinstance(payload, dict):
             raise ValueError("not a JSON object")
         is_line = line and "\n" not in line and "\r" not in line
-        return Converted(schema if self.strict else None, payload, line if is_line else None)
+        return schema if self.strict else None, payload, line if is_line else None
 
     def _split_envelope(self, text: str) -> tuple[Any, str]:
         """Return the schema and the original text of the payload, which has all digits of numbers.
@@ -86,18 +73,18 @@ class JsonConverter:
         Returns None and the whole text if it does not begin with a schema, as JsonConverter writes
         it. A schema that equals that of the last message is not parsed again.
         """
-        for prefix, schema in self.last_schema.items():
-            if text.startswith(prefix) and text.endswith("}"):
-                return schema, text[len(prefix) : -1].rstrip()
-        start = re.match(r'\s*\{\s*"schema"\s*:\s*', text)
-        if start and text.endswith("}"):
+        if not text.endswith("}"):
+            return None, text
+        if not (self._prefix and text.startswith(self._prefix)):
+            start = SCHEMA_START.match(text)
+            if not start:
+                return None, text
             schema, end = DECODER.raw_decode(text, start.end())
-            payload = re.compile(r'\s*,\s*"payload"\s*:\s*').match(text, end)
-            if payload:
-                self.last_schema.clear()
-                self.last_schema[text[: payload.end()]] = schema
-                return schema, text[payload.end() : -1].rstrip()
-        return None, text
+            payload = PAYLOAD_START.match(text, end)
+            if not payload:
+                return None, text
+            self._prefix, self._schema = text[: payload.end()], schema
+        return self._schema, text[len(self._prefix) : -1].rstrip()
 
 
 class AvroConverter:
@@ -118,14 +105,9 @@ class AvroConverter:
         )
 
     def read(self, value: bytes) -> Converted:
-        """Read the value of a message.
-
-        Raises:
-            ValueError: the value cannot be read.
-            StackError: the registry does not respond.
-        """
+        """Read the value of a message. StackError says that the registry does not respond."""
         try:
             record, id, schema = self._decode(value)
         except LakeError as e:
             raise ValueError(e.message) from None
-        return Converted(schema if self.use_connect_schema else (id, schema), record, None)
+        return schema if self.use_connect_schema else (id, schema), record, None

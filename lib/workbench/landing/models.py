@@ -27,25 +27,24 @@ class JsonWriter(Settings):
     """Writes JSON with a schema."""
 
     schemas_enable: Literal["true"] = "true"
+
+
+class JsonValueWriter(JsonWriter):
+    """Writes JSON with a schema, and chooses how it writes decimals."""
+
     decimal_format: Literal["BASE64", "NUMERIC"] = "BASE64"
 
 
-class ApicurioSettings(Settings):
-    """The settings of Apicurio's converter."""
+class ApicurioConverter(Settings):
+    """Reads Avro, with the schemas of Apicurio Registry."""
 
     apicurio_registry_url: str = ""
-    apicurio_registry_headers_enabled: str = "false"
+    # Schema ids are read from values, not from headers (topic/wire.py).
+    apicurio_registry_headers_enabled: Literal["false"] = "false"
     auto_register: Ignored = Field("", alias="apicurio.registry.auto-register")
     """for a producer"""
     find_latest: Ignored = Field("", alias="apicurio.registry.find-latest")
     """for a producer"""
-
-
-class ApicurioConverter(ApicurioSettings):
-    """Reads Avro, with the schemas of Apicurio Registry."""
-
-    # Schema ids are read from values, not from headers (topic/wire.py).
-    apicurio_registry_headers_enabled: Literal["false"] = "false"
 
 
 class GlueConverter(Settings):
@@ -64,13 +63,14 @@ class GlueConverter(Settings):
     """for a producer"""
 
 
-class KeyConverter(JsonConverter, ApicurioSettings, GlueConverter):
+class KeyConverter(JsonConverter, ApicurioConverter, GlueConverter):
     """The settings of any converter. A sink does not store keys, so they have no effect."""
 
 
 # of the embedded worker
 DEFAULT_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-SOURCE_CONVERTERS = {DEFAULT_CONVERTER: JsonWriter}
+SOURCE_KEY_CONVERTERS = {DEFAULT_CONVERTER: JsonWriter}
+SOURCE_VALUE_CONVERTERS = {DEFAULT_CONVERTER: JsonValueWriter}
 LENSES_CONVERTERS = {DEFAULT_CONVERTER: JsonConverter}
 CONFLUENT_CONVERTERS: Plugins = {
     **LENSES_CONVERTERS,
@@ -99,36 +99,21 @@ class SinkSettings(ConnectorSettings):
 
     # Dead letters never stop a landing (docs/differences.md). The setting decides whether a topic gets
     # them.
-    errors_tolerance: str = "none"
+    errors_tolerance: Literal["none", "all"] = "none"
     errors_log_enable: Ignored
     """rejected messages are always reported"""
-    errors_log_include_messages: Ignored
-    """rejected messages are always reported"""
+    errors_deadletterqueue_topic_name: str = ""
+    errors_deadletterqueue_topic_replication_factor: Ignored
+    """the broker's default is used"""
+    # Connect's default is false. But a dead letter without the position of its message cannot be
+    # replayed.
+    errors_deadletterqueue_context_headers_enable: Literal["true"] = "true"
     # producer.override.* are settings of the producer of dead letters, without an effect
-    SECTIONS = [*ConnectorSettings.SECTIONS, "errors.deadletterqueue.", "producer.override."]
+    SECTIONS = [*ConnectorSettings.SECTIONS, "producer.override."]
     REJECTED = {
         "table.name.format": "table.name.format belongs to the JDBC sink. The published walkthrough has "
         "it here, where Connect ignores it"
     }
-
-
-class NoDeadLetterQueue(Settings):
-    """The settings of errors.deadletterqueue with errors.tolerance=none."""
-
-    topic_replication_factor: Ignored
-    """the broker's default is used"""
-
-
-class DeadLetterQueue(NoDeadLetterQueue):
-    """The settings of errors.deadletterqueue with errors.tolerance=all."""
-
-    topic_name: str = ""
-    # Connect's default is false. But a dead letter without the position of its message cannot be
-    # replayed.
-    context_headers_enable: Literal["true"] = "true"
-
-
-TOLERANCES = {"none": NoDeadLetterQueue, "all": DeadLetterQueue}
 
 
 class LensesSink(SinkSettings):
@@ -136,13 +121,12 @@ class LensesSink(SinkSettings):
 
     topics: Text
     """the topic that the KCQL reads"""
-    connect_s3_kcql: Text
-    """a statement"""
+    connect_s3_kcql: str
+    """INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b] [STOREAS `json`]
+    [WITH_FLUSH_INTERVAL = 60] [WITH_FLUSH_COUNT = 50]"""
     aws_region: Ignored
     """the environment defines the location of the lake"""
     aws_custom_endpoint: Ignored
-    """the environment defines the location of the lake"""
-    connect_s3_aws_region: Ignored
     """the environment defines the location of the lake"""
     REJECTED = {
         **SinkSettings.REJECTED,
@@ -150,45 +134,6 @@ class LensesSink(SinkSettings):
         "The published walkthrough has this mistake: Connect ignores the setting and removes the "
         "envelope all the same",
     }
-
-
-class Kcql(Settings):
-    """The clauses of a KCQL statement of the Lenses sink. A run is one flush, without an interval."""
-
-    insert_into: str = Field(alias="INSERT INTO", pattern=r"^[^\s:]+:[^\s`]+$")
-    """bucket:prefix"""
-    select: Literal["*"] = Field(alias="SELECT")
-    from_: str = Field(alias="FROM", pattern=r"^\S+$")
-    """a topic"""
-    partition_by: List[Annotated[str, Field(pattern=r"^\w+$")]] = Field((), alias="PARTITIONBY")
-    """the names of fields"""
-    store_as: Literal["json", "JSON"] = Field("json", alias="STOREAS")
-    flush_count: PositiveInteger = Field(50_000, alias="WITH_FLUSH_COUNT")
-    flush_interval: PositiveInteger = Field(3600, alias="WITH_FLUSH_INTERVAL")
-
-
-class LinesFormat(Settings):
-    """JSON lines."""
-
-
-class AvroFormat(Settings):
-    """Avro container files."""
-
-
-class ParquetFormat(Settings):
-    """Parquet files."""
-
-    codec: Literal["none", "snappy", "gzip", "zstd"] = "snappy"
-
-
-FORMATS: Plugins = {
-    "io.confluent.connect.s3.format.json.JsonFormat": LinesFormat,
-    "io.confluent.connect.s3.format.avro.AvroFormat": AvroFormat,
-    "io.confluent.connect.s3.format.parquet.ParquetFormat": ParquetFormat,
-}
-
-
-DEFAULT_PARTITIONER = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
 
 
 class ConfluentSink(SinkSettings):
@@ -202,8 +147,18 @@ class ConfluentSink(SinkSettings):
     """a folder such as topics"""
     flush_size: PositiveInteger
     storage_class: Literal["io.confluent.connect.s3.storage.S3Storage"]
-    format_class: str = ""
-    partitioner_class: str = DEFAULT_PARTITIONER
+    format_class: Literal[
+        "io.confluent.connect.s3.format.json.JsonFormat",
+        "io.confluent.connect.s3.format.avro.AvroFormat",
+        "io.confluent.connect.s3.format.parquet.ParquetFormat",
+    ]
+    parquet_codec: Literal["none", "snappy", "gzip", "zstd"] = "snappy"
+    partitioner_class: Literal[
+        "io.confluent.connect.storage.partitioner.DefaultPartitioner",
+        "io.confluent.connect.storage.partitioner.FieldPartitioner",
+    ] = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
+    partition_field_name: List[Annotated[str, Field(pattern=r"^[^/.\x00-\x1f\x7f]+$")]] = ()
+    """the names of fields of the record, without / and ."""
     schema_compatibility: Literal["NONE"] = "NONE"
     # With true, these would write further files with the keys and the headers.
     store_kafka_keys: Literal["false"] = "false"
@@ -219,29 +174,16 @@ class ConfluentSink(SinkSettings):
     """by the wall clock; a run is one flush and does not wait"""
     schema_generator_class: Ignored
     """for Hive"""
-    locale: Ignored
-    """for folders by time, which are not supported"""
     timezone: Ignored
     """for folders by time, which are not supported"""
-    SECTIONS = [*SinkSettings.SECTIONS, "parquet."]
 
 
-class ConfluentFieldSink(ConfluentSink):
-    """The S3 sink of Confluent with folders by the values of fields."""
-
-    partition_field_name: List[Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f]+$")]] = Field(
-        min_length=1
-    )
-    """the names of fields, without /"""
-
-
-CONFLUENT_SINKS = {
-    DEFAULT_PARTITIONER: ConfluentSink,
-    "io.confluent.connect.storage.partitioner.FieldPartitioner": ConfluentFieldSink,
-}
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
-SINKS: dict[str, type[SinkSettings]] = {LENSES: LensesSink, CONFLUENT: ConfluentSink}
+SINKS: dict[str, type[Union[LensesSink, ConfluentSink]]] = {
+    LENSES: LensesSink,
+    CONFLUENT: ConfluentSink,
+}
 
 # --- sources
 
@@ -266,12 +208,8 @@ class JdbcSource(ConnectorSettings):
     batch_max_rows: PositiveInteger = 100
     timestamp_delay_interval_ms: Integer = Field(0, ge=0)
     """a whole number from 0"""
-    numeric_mapping: Literal["none", "precision_only", "best_fit", "best_fit_eager_double"] = "none"
+    numeric_mapping: Literal["none", "best_fit"] = "none"
     validate_non_null: Boolean = True
-    db_timezone: Literal["UTC"] = "UTC"
-    table_types: Literal["TABLE"] = "TABLE"
-    timestamp_granularity: Literal["connect_logical"] = "connect_logical"
-    quote_sql_identifiers: Literal["always"] = "always"
     poll_interval_ms: Ignored
     """the caller decides when the next poll starts"""
     REJECTED = {
@@ -285,8 +223,8 @@ SOURCES = {JDBC: JdbcSource}
 
 # --- transforms
 # Kafka's transforms have further settings: partition.field, offset.field and timestamp.field, which a
-# source does not have; replace.null.with.default, which is true here as by default; paths into nested
-# structs.
+# source does not have; include and exclude; replace.null.with.default, which is true here as by default;
+# paths into nested structs.
 
 
 class TransformSettings(Settings):
@@ -303,23 +241,21 @@ class ValueToKey(TransformSettings):
 
 
 class ExtractField(TransformSettings):
-    """Replaces a struct by one of its fields."""
+    """Replaces the key by one of its fields."""
 
     field: Text
     """the name of a field"""
 
 
 class ReplaceField(TransformSettings):
-    """Removes and renames fields."""
+    """Renames fields of the value."""
 
-    exclude: List[str] = ()
-    include: List[str] = ()
-    renames: List[Annotated[str, Field(pattern="^[^:]+:[^:]+$")]] = ()
+    renames: List[Annotated[str, Field(pattern="^[^:]+:[^:]+$")]] = Field(min_length=1)
     """old:new,other:new2"""
 
 
 class InsertField(TransformSettings):
-    """Adds the name of the topic, or a text."""
+    """Adds the name of the topic, or a text, to the value."""
 
     topic_field: str = Field("", pattern="^(.*[^!?])?$")
     """the name of a field, with no ! or ? after it"""
@@ -328,13 +264,11 @@ class InsertField(TransformSettings):
     static_value: Optional[str] = None
 
 
+Transform = Union[ValueToKey, ExtractField, ReplaceField, InsertField]
 TRANSFORM_PACKAGE = "org.apache.kafka.connect.transforms."
-TRANSFORMS: dict[str, type[Union[ValueToKey, ExtractField, ReplaceField, InsertField]]] = {
+TRANSFORMS: dict[str, type[Transform]] = {
     f"{TRANSFORM_PACKAGE}ValueToKey": ValueToKey,
     f"{TRANSFORM_PACKAGE}ExtractField$Key": ExtractField,
-    f"{TRANSFORM_PACKAGE}ExtractField$Value": ExtractField,
-    f"{TRANSFORM_PACKAGE}ReplaceField$Key": ReplaceField,
     f"{TRANSFORM_PACKAGE}ReplaceField$Value": ReplaceField,
-    f"{TRANSFORM_PACKAGE}InsertField$Key": InsertField,
     f"{TRANSFORM_PACKAGE}InsertField$Value": InsertField,
 }

@@ -31,11 +31,11 @@ LOGICAL_TYPES = {
     ("int64", TIMESTAMP): pyarrow.timestamp("ms", tz="UTC"),
     ("int32", DATE): pyarrow.date32(),
 }
-# {Connect's type: Python types of its values}
-PYTHON_TYPES: dict[Any, tuple[type, ...]] = {
+# {Connect's type: Python types of its values in JSON}
+JSON_TYPES: dict[Any, tuple[type, ...]] = {
     "boolean": (bool,),
     "string": (str,),
-    "bytes": (bytes, str),
+    "bytes": (str,),  # base64
     "float": (float, int),
     "double": (float, int),
     "struct": (dict,),
@@ -47,9 +47,15 @@ Converter = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Parquet:
-    """The Parquet format. formats.JsonLines describes the interface."""
+    """The Parquet format. formats.JsonLines describes the interface.
+
+    Attributes:
+        codec: compression codec.
+        is_from_json: whether values were decoded from JSON. Those of Avro have the types of their schema.
+    """
 
     codec: str
+    is_from_json: bool
 
     @property
     def extension(self) -> str:
@@ -60,88 +66,107 @@ class Parquet:
         """Return the function that converts a value to one that pyarrow accepts for the schema."""
         if schema is None or schema.get("type") != "struct":
             raise ValueError("Parquet requires a struct with a schema")
-        _, convert = arrow_field(schema, "the record")
-        return lambda value, line: convert(value)
+        _, convert = arrow_field(schema, "the record", self.is_from_json)
+        return lambda value, line: convert(value) if convert else value
 
     def encode_file(self, schema: Any, records: list[Any], name: str) -> bytes:
         """Return the bytes of a file."""
-        field, _ = arrow_field(schema, "the record")
-        rows = pyarrow.Table.from_pylist(records, pyarrow.schema(list(field.type)))
+        field, _ = arrow_field(schema, "the record", self.is_from_json)
+        rows = pyarrow.Table.from_struct_array(pyarrow.array(records, field.type))
         out = io.BytesIO()
         parquet.write_table(rows, out, compression=self.codec, store_schema=False)
         return out.getvalue()
 
 
-def arrow_field(schema: dict[str, Any], path: str) -> tuple[pyarrow.Field, Converter]:
+def arrow_field(
+    schema: dict[str, Any], path: str, is_from_json: bool
+) -> tuple[pyarrow.Field, Optional[Converter]]:
     """Return Arrow's field for the values of a Connect schema, and the converter of a value.
 
-    The converter takes a value that was decoded from JSON or Avro. It replaces a null by the schema's
-    default, as Connect does, and raises ValueError if the value does not match the schema.
+    The converter raises ValueError if a value of JSON does not match the schema, or a decimal has too many
+    digits. None stands for a converter that returns each value unchanged.
 
     Args:
         schema: the Connect schema.
         path: path of the value in the record, for errors.
+        is_from_json: see Parquet.
 
     Raises:
         ValueError: Parquet has no such type, or Spark cannot read it.
     """
-    kind, default = schema.get("type"), schema.get("default")
-    optional = bool(schema.get("optional"))
-    arrow_type, convert = _arrow_type(schema, path)
-    valid_types = PYTHON_TYPES[kind]
-    int_bound = 1 << INTEGER_BITS[kind] - 1 if kind in INTEGER_BITS else None
-
-    def convert_nullable(value: Any) -> Any:
-        if value is None:
-            value = default
-            if value is None and optional:
-                return None
-        is_valid = type(value) in valid_types
-        if not is_valid or (int_bound and not -int_bound <= value < int_bound):
-            raise ValueError(f"{path} is {str(value)[:80]!r}, which is not a valid {kind}")
-        return convert(value)
-
-    name = schema.get("field", "element")
-    return pyarrow.field(name, arrow_type, nullable=optional), convert_nullable
-
-
-def _arrow_type(schema: dict[str, Any], path: str) -> tuple[pyarrow.DataType, Converter]:
     kind: Any = schema.get("type")
     name: Any = schema.get("name")
+    convert: Optional[Converter] = None
     if (kind, name) == ("bytes", DECIMAL):
-        return _decimal_type(schema.get("parameters") or {}, path)
-    if kind == "struct" and schema["fields"]:
+        arrow_type, convert = _decimal_type(schema.get("parameters") or {}, path)
+    elif kind == "struct" and schema["fields"]:
         by_name = {  # of fields with one name the last is kept: a file with both is unreadable
-            field["field"]: arrow_field(field, f"{path}.{field['field']}")
+            field["field"]: arrow_field(field, f"{path}.{field['field']}", is_from_json)
             for field in schema["fields"]
         }
-        fields = list(by_name.values())
-        converters = [(name, convert) for name, (_, convert) in by_name.items()]
-        return (
-            pyarrow.struct([field for field, _ in fields]),
-            lambda value: {name: convert(value.get(name)) for name, convert in converters},
-        )
-    if kind == "array":
-        item, convert_item = arrow_field(schema["items"], f"{path}[]")
-        return pyarrow.list_(item), lambda value: [convert_item(element) for element in value]
-    arrow_type = LOGICAL_TYPES.get((kind, name)) or ARROW_TYPES.get(kind)
-    if arrow_type is None:
-        raise ValueError(
-            f"{path} has type {kind!r}, which the landing cannot write to Parquet (a struct needs a "
-            "field)"
-        )
-    converters_by_type: dict[str, Converter] = {
-        "string": _validate_utf8,
-        "bytes": partial(_decode_bytes, path),
-        "float": float,
-        "double": float,
-    }
-    return arrow_type, converters_by_type.get(kind, lambda value: value)
+        arrow_type = pyarrow.struct([field for field, _ in by_name.values()])
+        convert = _struct_converter({n: change for n, (_, change) in by_name.items() if change})
+    elif kind == "array":
+        item, convert_item = arrow_field(schema["items"], f"{path}[]", is_from_json)
+        arrow_type = pyarrow.list_(item)
+        convert = _array_converter(convert_item)
+    else:
+        arrow_type = LOGICAL_TYPES.get((kind, name)) or ARROW_TYPES.get(kind)
+        if arrow_type is None:
+            raise ValueError(
+                f"{path} has type {kind!r}, which the landing cannot write to Parquet (a struct needs a "
+                "field)"
+            )
+    if is_from_json:
+        convert = _json_converter(schema, path, convert)
+    is_optional = bool(schema.get("optional"))
+    return pyarrow.field(schema.get("field", "element"), arrow_type, is_optional), convert
 
 
-def _decimal_type(
-    parameters: dict[str, str], path: str
-) -> tuple[pyarrow.DataType, Callable[[Any], decimal.Decimal]]:
+def _struct_converter(converters: dict[str, Converter]) -> Optional[Converter]:
+    def convert(struct: Any) -> Any:
+        if struct is not None:
+            for name, change in converters.items():
+                struct[name] = change(struct.get(name))
+        return struct
+
+    return convert if converters else None
+
+
+def _array_converter(convert_item: Optional[Converter]) -> Optional[Converter]:
+    if convert_item is None:
+        return None
+    return lambda items: items and [convert_item(item) for item in items]
+
+
+def _json_converter(schema: dict[str, Any], path: str, convert: Optional[Converter]) -> Converter:
+    """Return the converter of a value of JSON: checked, decoded, then converted like one of Avro.
+
+    It replaces a null by the schema's default, as Connect does.
+    """
+    kind, default = schema["type"], schema.get("default")
+    decode: Converter = JSON_DECODERS.get(kind, lambda value: value)
+    bound = 1 << INTEGER_BITS[kind] - 1 if kind in INTEGER_BITS else 0
+
+    def convert_json(value: Any) -> Any:
+        if value is None:
+            value = default
+            if value is None and schema.get("optional"):
+                return None
+        try:
+            if type(value) not in JSON_TYPES[kind] or (bound and not -bound <= value < bound):
+                raise ValueError("another type or range")
+            decoded = decode(value)
+        except ValueError as e:
+            raise ValueError(
+                f"{path} is {str(value)[:80]!r}, which is not a valid {kind}: {e}"
+            ) from None
+        return convert(decoded) if convert else decoded
+
+    return convert_json
+
+
+def _decimal_type(parameters: dict[str, str], path: str) -> tuple[pyarrow.DataType, Converter]:
     """Return Arrow's decimal and the converter of a value.
 
     The precision is that of the schema, but at most Spark's. It is Spark's if the schema has none.
@@ -155,28 +180,29 @@ def _decimal_type(
             f"{path} is a decimal with {scale} digits after the point; Spark has {MAX_DIGITS} in all"
         )
 
-    def convert(value: Any) -> decimal.Decimal:
-        unscaled = int.from_bytes(_decode_bytes(path, value), "big", signed=True)
-        if abs(unscaled) >= 10**precision:
+    bound = 10**precision
+
+    def convert(value: Optional[bytes]) -> Optional[decimal.Decimal]:
+        if value is None:
+            return None
+        unscaled = int.from_bytes(value, "big", signed=True)
+        if not -bound < unscaled < bound:
             raise ValueError(f"{path} has more than {precision} digits")
         return DECIMAL_CONTEXT.scaleb(unscaled, -scale)
 
     return pyarrow.decimal128(precision, scale), convert
 
 
-def _decode_bytes(path: str, value: Any) -> bytes:
-    """Return bytes unchanged, and decode the base64 text that JSON has instead."""
-    try:
-        return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
-    except ValueError:
-        raise ValueError(f"{path} is {value[:80]!r}, which is not base64") from None
-
-
 def _validate_utf8(text: str) -> str:
-    """Return a text unchanged.
-
-    Raises:
-        UnicodeEncodeError: the text has an unpaired surrogate.
-    """
+    """Return a text unchanged; raise UnicodeEncodeError if it has an unpaired surrogate."""
     text.encode()
     return text
+
+
+JSON_DECODERS: dict[str, Converter] = {
+    "float": float,
+    "double": float,
+    "string": _validate_utf8,
+    "bytes": partial(base64.b64decode, validate=True),
+    "struct": dict,  # a copy: the converter of a struct changes it, and it may be a schema's default
+}

@@ -16,7 +16,7 @@ import logging
 import re
 import time
 from dataclasses import dataclass, field
-from typing import Any, ContextManager, NamedTuple, Optional
+from typing import Any, ContextManager, Optional
 
 from psycopg import sql
 
@@ -24,6 +24,7 @@ from ..base import LakeError, SourceError, World, did_you_mean, files
 from ..base.paths import join_uri
 from ..source.snapshot import Snapshot, open_snapshot
 from ..topic import topics
+from ..topic.connect_schema import DECIMAL
 from . import transforms
 from .sources import Source, connect_field, parse, topic_name
 
@@ -56,13 +57,6 @@ class Polled:
             if n
         ]
         return f"polled {sum(self.messages.values()):,} messages: {by_topic}{''.join(missed)}"
-
-
-class TableColumns(NamedTuple):
-    """The columns of a table or query: the schema of the messages, and the SQL of the values."""
-
-    schema: dict[str, Any]
-    values: sql.Composed
 
 
 def poll(world: World, config: dict[str, str]) -> Polled:
@@ -100,20 +94,15 @@ def poll(world: World, config: dict[str, str]) -> Polled:
             if summary.rows:
                 query = ROWS_QUERY.format(values, statement)
                 rows = snapshot.json_rows(query, source.settings.batch_max_rows)
-                messages = (_encode_row(path, text, topic, schema, source) for text in rows)
+                messages = (encode_row(source, topic, schema, text) for text in rows)
                 topics.produce(world, topic, messages)
                 offsets[table] = {"timestamp": summary.last}
                 files.write_text(path, json.dumps(offsets, indent=1))
             polled.messages[topic] = summary.rows
             polled.statements[topic] = statement.as_string(None)
             polled.null_key_rows[topic] = summary.null_rows
-            LOGGER.info(
-                "%s: %d rows to %s in %.1f s",
-                source.location,
-                summary.rows,
-                topic,
-                time.monotonic() - started,
-            )
+            seconds = time.monotonic() - started
+            LOGGER.info("%s: %d rows in %.1f s", topic, summary.rows, seconds)
     return polled
 
 
@@ -138,8 +127,10 @@ def _poll_lock(path: str) -> ContextManager[object]:
     return files.exclusive_lock(path, "poll of this connector", "wait until it is done")
 
 
-def _describe_columns(snapshot: Snapshot, source: Source, table: str) -> TableColumns:
-    """Return the columns of a table, or of the query if `table` is empty.
+def _describe_columns(
+    snapshot: Snapshot, source: Source, table: str
+) -> tuple[dict[str, Any], sql.Composed]:
+    """Return the schema of the messages of a table, or of the query if `table` is empty, and the SQL of the values.
 
     Raises:
         SourceError: a column has an unsupported type, or a configured column does not exist or may be
@@ -179,70 +170,51 @@ def _describe_columns(snapshot: Snapshot, source: Source, table: str) -> TableCo
     schema = {"type": "struct", "fields": [*fields.values()], "optional": False}
     if table:
         schema["name"] = table.rpartition(".")[2]
-    return TableColumns(schema, sql.SQL(", ").join(values))
-
-
-def _encode_row(
-    path: str, text: str, topic: str, schema: dict[str, Any], source: Source
-) -> list[Optional[str]]:
-    """Return key and value of a row (see `encode_row`).
-
-    Raises:
-        LakeError: the row cannot be encoded.
-    """
-    chain = source.transform_chain
-    try:
-        return encode_row(text, topic, schema, chain, source.numeric_key, source.numeric_value)
-    except ValueError as e:
-        raise LakeError(
-            f"{topic} was not polled: {e}",
-            location=path,
-            hint="fix the cause and poll again; rows that were already produced are produced again",
-        ) from e
+    return schema, sql.SQL(", ").join(values)
 
 
 def encode_row(
-    text: str,
-    topic: str,
-    schema: dict[str, Any],
-    chain: tuple[transforms.Transform, ...],
-    numeric_key: bool = False,
-    numeric_value: bool = False,
+    source: Source, topic: str, schema: dict[str, Any], text: str
 ) -> list[Optional[str]]:
     """Return key and value of a row as Connect's JsonConverter writes them.
 
     Args:
-        text: the row as JSON of PostgreSQL.
+        source: the parsed configuration.
         topic: name of the topic.
         schema: Connect schema of the row.
-        chain: the transforms, in their order.
-        numeric_key: whether a Decimal in the key is a number (decimal.format=NUMERIC) instead of
-            base64.
-        numeric_value: whether a Decimal in the value is a number instead of base64.
+        text: the row as JSON of PostgreSQL.
 
     Raises:
-        ValueError: a number is not finite, which Connect's Decimal does not support; or a transform
+        LakeError: a number is not finite, which Connect's Decimal does not support; or a transform
             fails.
     """
     row = json.loads(text)
-    for column in schema["fields"]:
-        name, value = column["field"], row[column["field"]]
-        if value is not None and column.get("name", "").endswith("Decimal"):
-            if not value.lstrip("-").replace(".", "").isdecimal():
-                raise ValueError(f"{name} is {value}, which a Decimal cannot hold")
-            row[name] = NUMBER_MARK + value  # texts of PostgreSQL contain no NUL
-    record = transforms.apply(chain, transforms.Record(topic, None, None, row, schema))
+    try:
+        for field in schema["fields"]:
+            name, value = field["field"], row[field["field"]]
+            if value is not None and field.get("name") == DECIMAL:
+                if not value.lstrip("-").replace(".", "").isdecimal():
+                    raise ValueError(f"{name} is {value}, which a Decimal cannot hold")
+                row[name] = NUMBER_MARK + value  # texts of PostgreSQL contain no NUL
+        record = transforms.Record(topic, None, None, row, schema)
+        record = transforms.apply(source.transforms, record)
+    except ValueError as e:
+        raise LakeError(
+            f"{topic} was not polled: {e}",
+            location=source.location,
+            hint="fix the cause and poll again; rows that were already produced are produced again",
+        ) from e
+    value = _to_envelope(record.value_schema, record.value)
+    number = r"\1" if source.has_numbers else _to_base64
+    key = _to_envelope(record.key_schema, record.key) if record.key_schema else None
     return [
-        _to_envelope(record.key_schema, record.key, numeric_key),
-        _to_envelope(record.value_schema, record.value, numeric_value),
+        key and MARKED_NUMBER.sub(_to_base64, key),
+        MARKED_NUMBER.sub(number, value),
     ]
 
 
-def _to_envelope(schema: Optional[dict[str, Any]], payload: Any, numeric: bool) -> Optional[str]:
-    if not schema:
-        return None
-    text = _to_json({"schema": schema, "payload": payload})
-    return MARKED_NUMBER.sub(r"\1" if numeric else _to_base64, text)
+def _to_envelope(schema: Optional[dict[str, Any]], payload: Any) -> str:
+    return _to_json({"schema": schema, "payload": payload})
 
 
 def _to_json(value: Any) -> str:

@@ -7,25 +7,26 @@ supported. A setting that the landing does not support raises an error that name
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Iterable, Optional
+from dataclasses import dataclass, field, replace
+from typing import Any, Iterable, Optional
 
 from ..base import World
 from ..base.paths import is_safe_relative_path
 from ..base.registries import AVRO_CONVERTER, REGISTRY_V2, glue_registries
+from ..topic.topics import Message
 from . import models, transforms
-from .partitioners import (
-    FieldPartitioner,
-    NumberPartitioner,
-    Partitioner,
-    get_field,
-)
-from .settings import REMOVE_HINT, ConnectorConfig, Settings
+from .partitioners import folder_by_fields
+from .settings import REMOVE_HINT, ConnectorConfig, Settings, split_list, valid_values
 
 DLQ_TOPIC_KEY = "errors.deadletterqueue.topic.name"
-KCQL_CLAUSE = re.compile(
-    r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I
+# the clauses of WITH_… in any order
+KCQL = re.compile(
+    r"\s*INSERT\s+INTO\s+[^\s:]+:(?P<prefix>[^\s`]+)\s+SELECT\s+\*\s+FROM\s+`?(?P<topic>[^\s`;]+)`?"
+    r"(\s+PARTITIONBY\s+(?P<fields>\w+(\s*,\s*\w+)*))?(\s+STOREAS\s+`?json`?)?"
+    r"(\s+WITH_FLUSH_INTERVAL\s*=\s*[1-9]\d*|\s+WITH_FLUSH_COUNT\s*=\s*(?P<count>[1-9]\d*))*\s*;?\s*",
+    re.I,
 )
+DEFAULT_FLUSH_COUNT = 50_000
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,14 @@ class Sink:
         flush_count: maximum number of records in a file.
         topic_pattern: regular expression of the names of the topics.
         topic_names: the names of the topics; empty if the JSON has a pattern.
-        partitioner: the folder of a record, relative to the folder of its topic.
+        partition_fields: the fields whose values are the folder of a record; None for folders by the
+            number of the topic partition.
         has_envelope: whether JSON values have the form {"schema": …, "payload": …}.
         is_confluent: whether the plugin is Confluent's sink, whose file names and rotation differ from
             those of Lenses' sink.
         message_format: "json" or "avro".
         codec: compression codec of Parquet files.
-        transforms: transforms of the values, in their order.
+        transforms: transforms of the values.
         fail_on_null: whether a message without a value is an error.
         name: name of the connector.
         dlq_topic: name of the topic for dead letters; "" for none.
@@ -55,12 +57,12 @@ class Sink:
     flush_count: int
     topic_pattern: str
     topic_names: tuple[str, ...] = ()
-    partitioner: Partitioner = FieldPartitioner(())
+    partition_fields: Optional[tuple[str, ...]] = ()
     has_envelope: bool = True
     is_confluent: bool = False
     message_format: str = "json"
     codec: str = "none"
-    transforms: tuple[transforms.Transform, ...] = ()
+    transforms: transforms.Transforms = field(default_factory=dict)
     fail_on_null: bool = False
     name: str = ""
     dlq_topic: str = ""
@@ -90,11 +92,31 @@ class Sink:
         """Return the folder of a topic's files, below the environment's landing folder."""
         return f"{self.folder}/{topic}" if self.is_confluent else self.folder
 
-    def object_path(self, topic: str, partition: int, first_offset: int, folder: str) -> str:
-        """Return the path of a file, relative to the sink's folder, without its extension."""
+    def record_folder(self, record: dict[str, Any], partition: int) -> str:
+        """Return the folder of a record, relative to the folder of its topic.
+
+        Raises:
+            ValueError: Confluent's sink requires a field that the record does not have, or the name of the
+                folder is too long.
+        """
+        if self.partition_fields is None:
+            return f"partition={partition}"
+        for name in self.partition_fields:
+            if self.is_confluent and name not in record:
+                raise ValueError(f"there is no field {name}")
+        return folder_by_fields(self.partition_fields, record)
+
+    def object_path(self, first: Message, folder: str) -> str:
+        """Return the path of a file, relative to the sink's folder, without its extension.
+
+        Args:
+            first: the message of its first record.
+            folder: folder of its records.
+        """
+        topic, partition, offset = first.topic(), first.partition(), first.offset()
         if self.is_confluent:  # filename.offset.zero.pad.width is 10
-            return f"{topic}/{folder}/{topic}+{partition}+{first_offset:010d}"
-        return f"{folder}/{topic}-{partition}-{first_offset:020d}".lstrip("/")
+            return f"{topic}/{folder}/{topic}+{partition}+{offset:010d}"
+        return f"{folder}/{topic}-{partition}-{offset:020d}".lstrip("/")
 
 
 def parse(values: dict[str, str], world: Optional[World] = None) -> Sink:
@@ -113,19 +135,14 @@ def parse(values: dict[str, str], world: Optional[World] = None) -> Sink:
     config = ConnectorConfig(values, values.get("name", "the S3 sink's JSON"))
     # the class is not checked, because keys are not stored
     config.section("key.converter.").parse(models.KeyConverter, "a key converter")
-    if values.get("connector.class") != models.CONFLUENT:
-        settings = config.parse_plugin("connector.class", models.SINKS)
-        assert isinstance(settings, models.LensesSink)
+    settings = config.parse_plugin("connector.class", models.SINKS)
+    if isinstance(settings, models.LensesSink):
         sink = _lenses_sink(config, settings)
     else:
-        settings = confluent = config.parse_plugin(
-            "partitioner.class", models.CONFLUENT_SINKS, default=models.DEFAULT_PARTITIONER
-        )
-        sink = _confluent_sink(config, confluent, world)
-    queue = config.parse_plugin(
-        "errors.tolerance", models.TOLERANCES, "errors.deadletterqueue.", "none"
-    )
-    dlq_topic = queue.topic_name if isinstance(queue, models.DeadLetterQueue) else ""
+        sink = _confluent_sink(config, settings, world)
+    dlq_topic = settings.errors_deadletterqueue_topic_name
+    if dlq_topic and settings.errors_tolerance == "none":
+        raise config.error(DLQ_TOPIC_KEY, "errors.tolerance=all with it")
     if dlq_topic and sink.matching_topics([dlq_topic]):
         raise config.error(DLQ_TOPIC_KEY, "a topic that the sink does not land")
     return replace(sink, name=settings.name, dlq_topic=dlq_topic)
@@ -144,26 +161,22 @@ def _confluent_sink(
         "value.converter.",
         models.DEFAULT_CONVERTER,
     )
-    needs_schema = "a format that needs no schema of values, or"
-    avro = f"value.converter={AVRO_CONVERTER}"
+    file_format = settings.format_class.rpartition(".")[2].removesuffix("Format").lower()
     has_envelope, message_format = True, "avro"
     if isinstance(converter, models.JsonConverter):
         has_envelope, message_format = converter.schemas_enable, "json"
     elif world:
         _require_registry(config, converter, world)
-    file_format, codec = "json", "none"
-    chosen = config.parse_plugin("format.class", models.FORMATS, "parquet.")
-    if isinstance(chosen, models.AvroFormat):
-        file_format = "avro"
-        if message_format == "json":
-            raise config.error("format.class", f"{needs_schema} {avro}")
-        if settings.transforms:
-            raise config.error("transforms", "none with AvroFormat", REMOVE_HINT)
-    elif isinstance(chosen, models.ParquetFormat):
-        file_format, codec = "parquet", chosen.codec
-        if not has_envelope:
-            schemas = f"value.converter.schemas.enable=true, or {avro}"
-            raise config.error("format.class", f"{needs_schema} {schemas}")
+    if file_format == "avro" and message_format == "json":
+        raise config.error("format.class", f"JsonFormat, or value.converter={AVRO_CONVERTER}")
+    if file_format == "parquet" and not has_envelope:
+        raise config.error("format.class", "JsonFormat, or value.converter.schemas.enable=true")
+    if settings.transforms and (file_format == "avro" or not has_envelope):
+        raise config.error("transforms", "none with AvroFormat, or without schemas", REMOVE_HINT)
+    fields = settings.partition_field_name
+    is_by_field = settings.partitioner_class.endswith("FieldPartitioner")
+    if bool(fields) != is_by_field:
+        raise config.error("partition.field.name", "the names of fields for FieldPartitioner")
     pattern = settings.topics_regex.pattern
     if bool(settings.topics) == bool(pattern):
         raise config.error("topics", "either topics or topics.regex")
@@ -173,36 +186,27 @@ def _confluent_sink(
         settings.flush_size,
         pattern or "|".join(map(re.escape, settings.topics)),
         settings.topics,
-        _partitioner(settings),
+        fields if is_by_field else None,
         has_envelope,
         is_confluent=True,
         message_format=message_format,
-        codec=codec,
+        codec=settings.parquet_codec,
         transforms=transforms.parse(config),
         fail_on_null=settings.behavior_on_null_values == "fail",
     )
 
 
-def _partitioner(settings: models.ConfluentSink) -> Partitioner:
-    if isinstance(settings, models.ConfluentFieldSink):
-        return FieldPartitioner(settings.partition_field_name, get_field)
-    return NumberPartitioner()
-
-
 def _require_registry(config: ConnectorConfig, converter: Settings, world: World) -> None:
     """Raise ConnectorError if the Avro converter does not use the environment's registry."""
-    registry, url = f"the registry of {world.file}", world.registry.url.rstrip("/")
-    kind, key, valid = "apicurio", "value.converter.apicurio.registry.url", [url + REGISTRY_V2, url]
-    if isinstance(converter, models.GlueConverter):
-        kind, key = "glue", "value.converter.registry.name"
-    if kind != world.registry.kind:
-        raise config.error(
-            "value.converter", f"{world.registry.kind}, the converter for {registry}"
-        )
-    if kind == "glue":
-        valid = [glue_registries(world)["value"]]
+    registry, is_glue = f"the registry of {world.file}", world.registry.kind == "glue"
+    if isinstance(converter, models.GlueConverter) != is_glue:
+        expected = f"{world.registry.kind}, the converter for {registry}"
+        raise config.error("value.converter", expected)
+    if is_glue:
+        key, valid = "value.converter.registry.name", [glue_registries(world)["value"]]
     else:
-        valid += [f"{address}/" for address in valid]
+        key, url = "value.converter.apicurio.registry.url", world.registry.url.rstrip("/")
+        valid = [url + path for path in (REGISTRY_V2, f"{REGISTRY_V2}/", "", "/")]
     if config.values.get(key) not in valid:
         raise config.error(key, f"{registry}: {valid[0]}")
 
@@ -210,37 +214,30 @@ def _require_registry(config: ConnectorConfig, converter: Settings, world: World
 def _lenses_sink(config: ConnectorConfig, settings: models.LensesSink) -> Sink:
     """Read the JSON of Lenses' sink; a missing clause has the sink's default.
 
-    The statement `INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b] [STOREAS `json`]
-    [WITH_FLUSH_… = n]…` writes files `<prefix>/a=1/b=x/…json`.
+    The files are `<prefix>/a=1/b=x/<topic>-<partition>-<first offset>.json`.
     """
     converter = config.parse_plugin(
         "value.converter", models.LENSES_CONVERTERS, "value.converter.", models.DEFAULT_CONVERTER
     )
-    first, *parts = KCQL_CLAUSE.split(settings.connect_s3_kcql.strip().rstrip(";"))
-    names = [" ".join(name.upper().split()) for name in parts[::2]]
-    if first or len({*names}) < len(names):
+    statement = KCQL.fullmatch(settings.connect_s3_kcql)
+    prefix = statement["prefix"].rstrip("/") if statement else ""
+    if not statement or not is_safe_relative_path(prefix):
+        form = valid_values(models.LensesSink.model_fields["connect_s3_kcql"])
         raise config.error(
             "connect.s3.kcql",
-            "one statement, INSERT INTO bucket:prefix SELECT * FROM topic "
-            "PARTITIONBY a,b STOREAS `json` WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50",
+            f"{form}, with a prefix below the landing: no part of it empty, . or ..",
         )
-    clauses = dict(zip(names, (text.strip().strip("`") for text in parts[1::2])))
-    statement = ConnectorConfig(clauses, config.location, "KCQL: ")
-    kcql = statement.parse(models.Kcql, "the sink")
-    if settings.topics != kcql.from_:
-        raise config.error("topics", f"{kcql.from_}, which the KCQL reads")
-    prefix = kcql.insert_into.partition(":")[2].rstrip("/")
-    if not is_safe_relative_path(prefix):
-        raise statement.error(
-            "INSERT INTO", "bucket:prefix, a prefix below the landing: no part of it empty, . or .."
-        )
+    if settings.transforms:
+        raise config.error("transforms", "none with the Lenses sink", REMOVE_HINT)
+    topic = statement["topic"]
+    if settings.topics != topic:
+        raise config.error("topics", f"{topic}, which the KCQL reads")
     return Sink(
-        kcql.store_as.lower(),
+        "json",
         prefix,
-        kcql.flush_count,
-        re.escape(kcql.from_),
-        (kcql.from_,),
-        FieldPartitioner(kcql.partition_by),
+        int(statement["count"] or DEFAULT_FLUSH_COUNT),
+        re.escape(topic),
+        (topic,),
+        tuple(split_list(statement["fields"] or "")),
         converter.schemas_enable,
-        transforms=transforms.parse(config),
     )

@@ -15,6 +15,7 @@ from psycopg import sql
 from ..base import ConnectorError, World, yaml_files
 from ..source.names import identifier
 from ..source.snapshot import Column
+from ..topic.connect_schema import DECIMAL
 from . import models, transforms
 from .models import JDBC as JDBC
 from .settings import ConnectorConfig
@@ -22,6 +23,7 @@ from .settings import ConnectorConfig
 COLUMN_TYPES = yaml_files.load(Path(__file__).with_name("column_types.yaml"))
 # the rows after those of the last poll and before the end of this one
 CONDITION = " WHERE {timestamp} > {last} AND {timestamp} < {end} ORDER BY {timestamp} ASC"
+BEST_FIT_DIGITS = 18
 # {number of decimal digits: bits of the smallest integer type for them}
 INT_BITS = {2: 8, 4: 16, 9: 32, 18: 64}
 
@@ -35,19 +37,16 @@ class Source:
         settings: the settings of the connector.
         database: name of the database.
         tables: the tables as `schema.table`; [""] for a query.
-        transform_chain: the transforms of each message.
-        numeric_key: whether a Decimal in the key is a number (decimal.format=NUMERIC) instead of
-            base64.
-        numeric_value: whether a Decimal in the value is a number instead of base64.
+        transforms: the transforms of each message.
+        has_numbers: whether a Decimal in the value is a number (decimal.format=NUMERIC) instead of base64.
     """
 
     location: str
     settings: models.JdbcSource
     database: str
     tables: list[str]
-    transform_chain: tuple[transforms.Transform, ...]
-    numeric_key: bool
-    numeric_value: bool
+    transforms: transforms.Transforms
+    has_numbers: bool
 
     def select_all(self, table: str) -> sql.Composable:
         """Return the SELECT for all rows of a table, or of the query if `table` is empty.
@@ -86,9 +85,10 @@ def parse(values: dict[str, str], world: World) -> Source:
     """
     config = ConnectorConfig(values, values.get("name", "the JDBC source's JSON"))
     settings = config.parse_plugin("connector.class", models.SOURCES)
-    key_converter, value_converter = (
-        config.parse_plugin(name, models.SOURCE_CONVERTERS, f"{name}.", models.DEFAULT_CONVERTER)
-        for name in ("key.converter", "value.converter")
+    default = models.DEFAULT_CONVERTER
+    config.parse_plugin("key.converter", models.SOURCE_KEY_CONVERTERS, "key.converter.", default)
+    converter = config.parse_plugin(
+        "value.converter", models.SOURCE_VALUE_CONVERTERS, "value.converter.", default
     )
     database = _require_connection(config, settings, world)
     names, query = settings.table_whitelist, settings.query
@@ -107,8 +107,7 @@ def parse(values: dict[str, str], world: World) -> Source:
         database,
         tables,
         transforms.parse(config),
-        key_converter.decimal_format == "NUMERIC",
-        value_converter.decimal_format == "NUMERIC",
+        converter.decimal_format == "NUMERIC",
     )
 
 
@@ -118,15 +117,13 @@ def _require_connection(config: ConnectorConfig, settings: models.JdbcSource, wo
     Raises:
         ConnectorError: the server, user or password differs from the environment's.
     """
-    server, _, database = settings.connection_url.rpartition("/")
-    url = f"jdbc:postgresql://{world.postgres.host}:{world.postgres.port}"
-    user = world.postgres.replication_user
-    password = world.connect.password_reference
+    address = f"jdbc:postgresql://{world.postgres.host}:{world.postgres.port}"
     # the built-in poller uses the TLS settings of the world itself
-    name = re.fullmatch(r"([^?&;]+)(\?(&?ssl(mode|rootcert|factory)=[^?&;]*)+)?", database)
-    is_url = server == url and name
+    tls = r"(\?(&?ssl(mode|rootcert|factory)=[^?&;]*)+)?"
+    url = re.fullmatch(rf"{re.escape(address)}/([^?&;]+){tls}", settings.connection_url)
+    user, password = world.postgres.replication_user, world.connect.password_reference
     for key, is_valid, expected in (
-        ("connection.url", is_url, f"{url}/<database>"),
+        ("connection.url", url, f"{address}/<database>"),
         ("connection.user", settings.connection_user == user, user),
         ("connection.password", settings.connection_password == password, password),
     ):
@@ -138,8 +135,8 @@ def _require_connection(config: ConnectorConfig, settings: models.JdbcSource, wo
                 expected=expected,
                 hint="connect.placeholders(world) returns the values",
             )
-    assert name
-    return name[1]
+    assert url
+    return url[1]
 
 
 def topic_name(config: dict[str, str], table: str) -> str:
@@ -183,20 +180,14 @@ def connect_field(described: Column, mapping: str) -> Optional[tuple[dict[str, A
 
 
 def _numeric_type(described: Column, mapping: str) -> Optional[dict[str, Any]]:
-    """Return the type of a numeric: an integer or a double up to the mapping's digits, else a Decimal."""
-    int_digits = 0 if mapping == "none" else 18
-    double_digits = {"best_fit": 18, "best_fit_eager_double": 1000}.get(mapping, 0)
+    """Return the type of a numeric: with best_fit an integer or a double up to 18 digits, else a Decimal."""
     precision, scale = described.precision, described.scale
     if precision is None or scale is None or scale > 1000:  # psycopg's form of a negative scale
         return None
-    if scale == 0 and precision <= int_digits:
+    if mapping == "best_fit" and precision <= BEST_FIT_DIGITS:
+        if scale > 0:
+            return {"type": "double", "value": "{0}::float8"}
         bits = next(bits for digits, bits in INT_BITS.items() if precision <= digits)
         return {"type": f"int{bits}", "value": "{0}::int8"}
-    if scale > 0 and precision <= double_digits:
-        return {"type": "double", "value": "{0}::float8"}
-    decimal = {
-        "name": "org.apache.kafka.connect.data.Decimal",
-        "version": 1,
-        "parameters": {"scale": str(scale)},
-    }
+    decimal = {"name": DECIMAL, "version": 1, "parameters": {"scale": str(scale)}}
     return {"type": "bytes", "logical": decimal, "value": "{0}::text"}

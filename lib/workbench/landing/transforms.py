@@ -5,15 +5,16 @@ Other transforms are rejected.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Optional, Sequence
 
-from ..base import ConnectorError
 from . import models
 from .settings import ConnectorConfig, split_list
 
+Transforms = dict[str, models.Transform]  # {alias in the JSON: settings}, in their order
 # the fields of a struct: (field of the Connect schema, value) each
 StructFields = list[tuple[dict[str, Any], Any]]
+# Kafka's transforms copy these attributes of the value's schema, but not "optional"
+COPIED_ATTRIBUTES = ("name", "version", "doc", "parameters")
 
 
 @dataclass(frozen=True)
@@ -31,25 +32,8 @@ class Record:
     value_schema: Optional[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Transform:
-    """One transform.
-
-    Attributes:
-        name: alias in the JSON.
-        kind: name of the class, without package and `$Key` or `$Value`.
-        side: the side that is changed, "key" or "value".
-        change: takes the fields of a struct and the name of the topic, and returns the new fields.
-    """
-
-    name: str
-    kind: str
-    side: str
-    change: Callable[[StructFields, str], StructFields]
-
-
-def parse(config: ConnectorConfig) -> tuple[Transform, ...]:
-    """Read the transforms of a connector's JSON, in their order.
+def parse(config: ConnectorConfig) -> Transforms:
+    """Read the transforms of a connector's JSON.
 
     Raises:
         ConnectorError: a transform or one of its settings is not supported, or Kafka Connect itself
@@ -59,22 +43,16 @@ def parse(config: ConnectorConfig) -> tuple[Transform, ...]:
     prefixes = tuple(f"transforms.{name}." for name in names)
     for key in config.values:
         if key.startswith("transforms.") and not key.startswith(prefixes):
-            raise ConnectorError(
-                f"{key} belongs to no transform",
-                location=config.location,
-                expected=f"a name in transforms: {', '.join(names) or 'none is listed'}",
-            )
-    return tuple(_parse_transform(config, name) for name in names)
+            expected = f"a name in transforms: {', '.join(names) or 'none is listed'}"
+            raise config.error(key, expected, problem="belongs to no transform")
+    return {name: _parse_transform(config, f"transforms.{name}.") for name in names}
 
 
-def _parse_transform(config: ConnectorConfig, name: str) -> Transform:
-    prefix = f"transforms.{name}."
+def _parse_transform(config: ConnectorConfig, prefix: str) -> models.Transform:
     settings = config.parse_plugin(f"{prefix}type", models.TRANSFORMS, prefix)
-    change: Callable[[StructFields, str], StructFields]
     if isinstance(settings, models.InsertField):
-        static_field, text = settings.static_field, settings.static_value
-        inserts_text = static_field and text is not None
-        if not inserts_text and (static_field or not settings.topic_field):
+        lacks_text = settings.static_field and settings.static_value is None
+        if lacks_text or not (settings.static_field or settings.topic_field):
             # Kafka Connect reports: No field insertion configured
             raise config.error(
                 f"{prefix}static.value",
@@ -82,75 +60,80 @@ def _parse_transform(config: ConnectorConfig, name: str) -> Transform:
                 "published connector has this mistake)",
                 "add these settings, or remove the transform",
             )
-        change = partial(_insert_fields, settings.topic_field, static_field, text)
-    elif isinstance(settings, models.ReplaceField):
-        new_names = dict(pair.split(":") for pair in settings.renames)
-        change = partial(_replace_fields, settings.include, settings.exclude, new_names)
-    elif isinstance(settings, models.ExtractField):
-        change = partial(_select_fields, (settings.field,))
-    else:
-        change = partial(_select_fields, settings.fields)
-    kind, _, side = settings.type[len(models.TRANSFORM_PACKAGE) :].partition("$")
-    return Transform(name, kind, side.lower() or "key", change)
+    return settings
 
 
-def apply(transforms: tuple[Transform, ...], record: Record) -> Record:
+def apply(transforms: Transforms, record: Record) -> Record:
     """Return the record that results from these transforms, in their order.
 
     Raises:
         ValueError: Kafka Connect would fail the task: a field is missing or already exists, or a
             key or value is not a struct.
     """
-    for transform in transforms:
+    for name, settings in transforms.items():
         try:
-            record = _apply_one(transform, record)
+            record = _apply_one(settings, record)
         except ValueError as e:
-            raise ValueError(f"transform {transform.name} ({transform.kind}): {e}") from None
+            raise ValueError(f"transform {name} ({type(settings).__name__}): {e}") from None
     return record
 
 
-def _apply_one(transform: Transform, record: Record) -> Record:
-    kind, side = transform.kind, transform.side
-    source = "value" if kind == "ValueToKey" else side
-    struct, schema = getattr(record, source), getattr(record, f"{source}_schema")
-    if struct is None and kind != "ValueToKey":
+def _apply_one(settings: models.Transform, record: Record) -> Record:
+    if isinstance(settings, models.ValueToKey):
+        fields = _select(
+            settings.fields, _struct_fields("value", record.value, record.value_schema)
+        )
+        key, schema = _to_struct(fields)
+        return replace(record, key=key, key_schema=schema)
+    if isinstance(settings, models.ExtractField):
+        return _extract_key(settings.field, record)
+    if record.value is None:
         return record
-    if not isinstance(struct, dict):
-        raise ValueError(f"the {source} must be a struct, not {type(struct).__name__}")
-    fields = transform.change(_struct_fields(struct, schema), record.topic)
-    new: Any
-    if kind == "ExtractField":
-        field, new = fields[0]
-        new_schema = {key: value for key, value in field.items() if key != "field"} or None
+    fields = _struct_fields("value", record.value, record.value_schema)
+    if isinstance(settings, models.ReplaceField):
+        fields = _rename(dict(pair.split(":") for pair in settings.renames), fields)
     else:
-        new = {field["field"]: value for field, value in fields}
-        new_schema = schema and _struct_schema([field for field, _ in fields])
-        if schema and source == side:
-            # Kafka's transforms copy these attributes, but not "optional"
-            copied = ("name", "version", "doc", "parameters")
-            new_schema.update({key: schema[key] for key in copied if key in schema})
-    return replace(record, **{side: new, f"{side}_schema": new_schema})
+        fields += _inserted_fields(settings, record.topic)
+    value, schema = _to_struct(fields)
+    old_schema = record.value_schema or {}
+    schema.update({key: old_schema[key] for key in COPIED_ATTRIBUTES if key in old_schema})
+    return replace(record, value=value, value_schema=schema)
 
 
-def _struct_fields(struct: dict[str, Any], schema: Optional[dict[str, Any]]) -> StructFields:
+def _extract_key(name: str, record: Record) -> Record:
+    if record.key is None:
+        return record
+    [(field, key)] = _select([name], _struct_fields("key", record.key, record.key_schema))
+    schema = {attribute: value for attribute, value in field.items() if attribute != "field"}
+    return replace(record, key=key, key_schema=schema)
+
+
+def _rename(new_names: dict[str, str], fields: StructFields) -> StructFields:
+    return [
+        ({**field, "field": new_names.get(field["field"], field["field"])}, value)
+        for field, value in fields
+    ]
+
+
+def _inserted_fields(settings: models.InsertField, topic: str) -> StructFields:
+    texts = [(settings.topic_field, topic), (settings.static_field, settings.static_value)]
+    text_type = {"type": "string", "optional": True}
+    return [({**text_type, "field": name}, text) for name, text in texts if name]
+
+
+def _struct_fields(side: str, struct: Any, schema: Optional[dict[str, Any]]) -> StructFields:
     """Return the fields of a struct. A null is replaced by the default in its schema."""
-    declared = [{"field": name} for name in struct] if schema is None else schema["fields"]
+    if schema is None or not isinstance(struct, dict):
+        kind = type(struct).__name__
+        raise ValueError(f"the {side} must be a struct with a schema, not {kind}")
     fields = []
-    for field in declared:
+    for field in schema["fields"]:
         value = struct.get(field["field"])
         fields.append((field, field.get("default") if value is None else value))
     return fields
 
 
-def _struct_schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
-    names = [field["field"] for field in fields]
-    if len({*names}) < len(names):
-        raise ValueError(f"a field name would occur twice: {names}")
-    return {"type": "struct", "fields": fields, "optional": False}
-
-
-def _select_fields(names: Sequence[str], fields: StructFields, topic: str) -> StructFields:
-    """Return the named fields (ValueToKey, ExtractField)."""
+def _select(names: Sequence[str], fields: StructFields) -> StructFields:
     by_name = {field["field"]: (field, value) for field, value in fields}
     for name in names:
         if name not in by_name:
@@ -158,24 +141,10 @@ def _select_fields(names: Sequence[str], fields: StructFields, topic: str) -> St
     return [by_name[name] for name in names]
 
 
-def _insert_fields(
-    topic_field: str, static_field: str, text: Optional[str], fields: StructFields, topic: str
-) -> StructFields:
-    field = {"type": "string", "optional": True}
-    inserted = [(topic_field, topic), (static_field, text)]
-    return fields + [({**field, "field": name}, value) for name, value in inserted if name]
-
-
-def _replace_fields(
-    include: Sequence[str],
-    exclude: Sequence[str],
-    new_names: dict[str, str],
-    fields: StructFields,
-    topic: str,
-) -> StructFields:
-    renamed = []
-    for field, value in fields:
-        name = field["field"]
-        if name not in exclude and (not include or name in include):
-            renamed.append(({**field, "field": new_names.get(name, name)}, value))
-    return renamed
+def _to_struct(fields: StructFields) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a struct and its schema."""
+    struct = {field["field"]: value for field, value in fields}
+    if len(struct) < len(fields):
+        names = [field["field"] for field, _ in fields]
+        raise ValueError(f"a field name would occur twice: {names}")
+    return struct, {"type": "struct", "fields": [field for field, _ in fields], "optional": False}

@@ -11,7 +11,7 @@ from ..base import LakeError, World
 from ..base.added_columns import ADDED_COLUMNS
 from ..hudi import Table
 from ..landing import messages
-from ..landing.formats import JsonLines
+from ..landing.formats import to_json_line
 from ..landing.sinks import Sink
 from ..topic import registry, topics, wire
 
@@ -170,7 +170,7 @@ def _decode_value(
         raise LakeError(str(e)) from e
     if payload is None:
         raise LakeError("the payload is null")
-    return payload, JsonLines().encoder_for(None)(payload, line), "inline"
+    return payload, to_json_line(payload, line), "inline"
 
 
 def describe_change(before: Optional[dict[str, Any]], record: dict[str, Any]) -> str:

@@ -83,7 +83,7 @@ def _landed_file(world: World, table: TracedTable, change: Change) -> str:
     sink = table.sink
     if sink is None:
         return ""
-    partition_path = sink.partitioner.folder(change.record, change.partition)
+    partition_path = sink.record_folder(change.record, change.partition)
     prefix = "/".join(filter(None, (sink.prefix_of(table.topic), partition_path)))
     folder = join_uri(world.lake.landing, prefix)
     landed = [
