@@ -153,7 +153,7 @@ def test_names_that_differ_in_case_only_are_refused():
         "name": "i",
         "fields": [{"name": n, "type": "int"} for n in ("a", "b", "A")],
     }
-    with pytest.raises(avro.UnsafeSchema, match="r.x has A and a, which Spark"):
+    with pytest.raises(LakeError, match="r.x has A and a, which Spark"):
         avro.to_spark({"type": "record", "name": "r", "fields": [{"name": "x", "type": inner}]})
 
 

@@ -1,9 +1,13 @@
 """Connect schema → Avro → Spark, pure functions."""
 
+import json
+from collections import Counter
+
 import pytest
 from pyspark.sql import types as t
 from workbench.base.errors import LakeError
-from workbench.hudi import analyst_types
+from workbench.hudi import analyst_types, decode_json
+from workbench.hudi.decode_avro import LandedSchemas
 from workbench.topic.avro import connect_names, for_spark, full_name, to_spark
 from workbench.topic.connect_schema import to_avro
 
@@ -45,12 +49,7 @@ def test_connects_own_logical_types():
     )
     when = field("w", "int64", optional=True, name="org.apache.kafka.connect.data.Timestamp")
     made = to_spark(to_avro(struct(amount, when), "V"))
-    assert made == t.StructType(
-        [
-            t.StructField("n", t.DecimalType(10, 2), False),
-            t.StructField("w", t.TimestampType(), True),
-        ]
-    )
+    assert made == t.StructType().add("n", t.DecimalType(10, 2)).add("w", t.TimestampType())
 
 
 def test_nested_records_arrays_and_maps():
@@ -62,15 +61,12 @@ def test_nested_records_arrays_and_maps():
         {"field": "map", "type": "map", "keys": {"type": "string"}, "values": {"type": "double"}},
     )
     avro = to_avro(schema, "s.Value")
-    small = t.StructType([t.StructField("x", t.IntegerType(), False)])
-    assert to_spark(avro) == t.StructType(
-        [
-            t.StructField("one", small),
-            t.StructField("two", small),
-            t.StructField("list", t.ArrayType(t.StringType(), True), False),
-            t.StructField("map", t.MapType(t.StringType(), t.DoubleType(), False), False),
-        ]
-    )
+    assert [f.dataType.simpleString() for f in to_spark(avro)] == [
+        "struct<x:int>",
+        "struct<x:int>",
+        "array<string>",
+        "map<string,double>",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -159,3 +155,45 @@ def test_a_name_that_looks_like_many_names_is_refused_at_once():
 def test_each_analyst_type_says_what_it_holds():
     for name, rule in analyst_types.TYPES.items():
         assert rule.keys() == {"type", "value", "values"}, name
+
+
+# --- the schema of the rows
+
+
+def landed(*names):
+    fields = [{"name": name, "type": "int"} for name in names]
+    return json.dumps({"type": "record", "name": "Value", "fields": fields})
+
+
+def test_a_schema_of_very_many_columns_is_left_out():
+    """Also the newest one; the others are taken in."""
+    table = t.StructType([t.StructField("id", t.IntegerType())])
+    known = LandedSchemas(None, "t", None, table)
+    wide = landed("id", *(f"f{n}" for n in range(201)))
+    known.resolve(Counter([wide, landed("id", "a")]))
+    assert known.too_wide[wide] == 201 and known.row_schema.names == ["id", "a"]
+    assert known.latest_schema.names == ["id", "a"]
+    known.resolve(Counter([wide, landed("id", "a"), landed("id", "b")]))
+    assert known.row_schema.names == ["id", "a", "b"]
+
+
+def test_schemas_that_no_column_holds_change_nothing():
+    """The next batch begins with the schema of the last good one."""
+    known = LandedSchemas(None, "t")
+    known.resolve(Counter([landed("id", "a")]))
+    before = known.latest_schema, known.row_schema
+    with pytest.raises(LakeError, match="Value.a was int and becomes string"):
+        known.resolve(
+            Counter([landed("id", "a").replace('"a", "type": "int"', '"a", "type": "string"')])
+        )
+    assert (known.latest_schema, known.row_schema) == before and len(known.resolved) == 1
+
+
+def test_a_schema_that_messages_carry_is_read_once(monkeypatch):
+    read = []
+    monkeypatch.setattr(decode_json, "to_avro", lambda schema: read.append(1) or to_avro(schema))
+    known = decode_json.CarriedSchemas(None, "t", as_numbers=True)
+    ids = [json.dumps(struct(field("id", "int32"))), json.dumps(struct(field("a", "string")))]
+    for _ in range(2):
+        assert known.resolve(Counter(ids)) == ids
+    assert len(read) == 2

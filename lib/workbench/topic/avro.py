@@ -34,12 +34,10 @@ COMPATIBILITY_MODES = (
 MAX_SOURCE_DIGITS = 131_072 + 16_383  # digits of PostgreSQL's numeric, before and after the point
 MAX_DIGITS = 38  # digits of Spark's decimal
 # {"<Avro type> <logical type>": Spark's type}
-SPARK_TYPES = {avro: getattr(T, name)() for avro, name in TYPE_MAPPINGS["spark"].items()}
+SPARK_TYPES: dict[str, T.DataType] = {
+    avro: getattr(T, name)() for avro, name in TYPE_MAPPINGS["spark"].items()
+}
 Reader = Callable[[bytes], Any]
-
-
-class UnsafeSchema(LakeError):
-    """Two fields of a schema are the same column for Spark."""
 
 
 # --- one record
@@ -259,12 +257,12 @@ def is_record(avsc: Any) -> bool:
 
 
 def to_spark(avsc: Any) -> T.StructType:
-    """Return the Spark type of an Avro record schema.
+    """Return the Spark type of an Avro record schema, in which all may be null.
 
     Raises:
         LakeError: the schema is not a record schema, or has a type without an equivalent in Spark
-            (union of several types, fixed, time of day, recursion).
-        UnsafeSchema: the names of two fields of a record differ only in case.
+            (union of several types, fixed, time of day, recursion), or two fields of a record whose names
+            differ only in case, which are one column for Spark.
     """
     try:
         # expand_schema replaces each reference to a named type by its definition
@@ -301,24 +299,21 @@ def _connect_name(avsc: Any) -> str:
 
 def _struct_type(fields: Sequence[dict[str, Any]], path: str) -> T.StructType:
     names: dict[str, str] = {}
-    for name in (field["name"] for field in fields):
+    struct = T.StructType()
+    for field in fields:
+        name = field["name"]
         same_name = names.setdefault(name.lower(), name)
         if same_name != name:
-            raise UnsafeSchema(
+            raise LakeError(
                 f"{path} has {name} and {same_name}, which Spark and Athena take for one",
                 location=path,
                 hint="rename one at the source",
             )
-    return T.StructType(
-        [
-            T.StructField(field["name"], *_spark_type(field["type"], f"{path}.{field['name']}"))
-            for field in fields
-        ]
-    )
+        struct.add(name, _spark_type(field["type"], f"{path}.{name}"))
+    return struct
 
 
-def _spark_type(avsc: Any, path: str) -> tuple[T.DataType, bool]:
-    """Return (Spark's type, whether it is nullable)."""
+def _spark_type(avsc: Any, path: str) -> T.DataType:
     if isinstance(avsc, list):
         branches = [branch for branch in avsc if branch != "null"]
         if len(branches) != 1:
@@ -327,28 +322,25 @@ def _spark_type(avsc: Any, path: str) -> tuple[T.DataType, bool]:
                 location=path,
                 expected='["null", one type]',
             )
-        return _spark_type(branches[0], path)[0], "null" in avsc
+        return _spark_type(branches[0], path)
     if isinstance(avsc, str):
         avsc = {"type": avsc}
     kind, logical = avsc["type"], avsc.get("logicalType")
     if not isinstance(kind, str):  # a type within a type
         return _spark_type(kind, path)
-    spark_type = SPARK_TYPES.get(" ".join(filter(None, [kind, logical])))
     if kind == "record":
-        spark_type = _struct_type(avsc["fields"], path)
-    elif kind == "array":
-        spark_type = T.ArrayType(*_spark_type(avsc["items"], f"{path}[]"))
-    elif kind == "map":
-        spark_type = T.MapType(T.StringType(), *_spark_type(avsc["values"], f"{path}{{}}"))
-    elif kind in ("bytes", "fixed") and logical == "decimal":
-        precision = avsc.get("precision", MAX_DIGITS + 1)
-        if precision <= MAX_DIGITS:
-            spark_type = T.DecimalType(precision, avsc.get("scale", 0))
-    if spark_type is None:
-        suffix = f" with logicalType {logical!r}" if logical else ""
+        return _struct_type(avsc["fields"], path)
+    if kind == "array":
+        return T.ArrayType(_spark_type(avsc["items"], f"{path}[]"))
+    if kind == "map":
+        return T.MapType(T.StringType(), _spark_type(avsc["values"], f"{path}{{}}"))
+    if logical == "decimal" and avsc["precision"] <= MAX_DIGITS:
+        return T.DecimalType(avsc["precision"], avsc.get("scale", 0))
+    name = f"{kind} {logical}" if logical else kind
+    if name not in SPARK_TYPES:
         raise LakeError(
-            f"no Spark type for Avro type {kind!r}{suffix}",
+            f"no Spark type for Avro type {name!r}",
             location=path,
             expected=f"a decimal of at most {MAX_DIGITS} digits, {', '.join(SPARK_TYPES)}",
         )
-    return spark_type, False
+    return SPARK_TYPES[name]
