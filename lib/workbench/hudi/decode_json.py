@@ -13,8 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ..topic import avro
-from ..topic.connect_schema import DECIMAL, to_avro
+from ..topic.connect_schema import DECIMAL, to_spark
 from .analyst_types import MAX_VALUE_CHARS
 from .decode import ORIGIN, add_columns, is_not_utf8
 from .evolution import field_types, leaf_types
@@ -43,7 +42,7 @@ class CarriedSchemas(Schemas):
     """The schemas that JSON messages carry. The id of a schema is its JSON; "" if there is none.
 
     Attributes:
-        last_read: {id: Avro schema} of the last batch.
+        last_read: {id: schema} of the last batch.
     """
 
     last_read: Mapping[str, Any] = MappingProxyType({})
@@ -148,10 +147,10 @@ class PublishedSchema(CarriedSchemas):
 
 
 def _read_schema(id: str) -> Any:
-    """Return the Avro schema of a schema that messages carry; raise any error if Spark cannot read it."""
-    avsc = to_avro(json.loads(id))
-    avro.to_spark(avro.for_spark(avsc, as_numbers=True))
-    return avsc
+    """Return the schema that messages carry; raise any error if Spark cannot read it."""
+    schema = json.loads(id)
+    to_spark(schema, as_numbers=True)
+    return schema
 
 
 def _is_malformed() -> Column:

@@ -1,7 +1,7 @@
 """The schemas that the messages of a source were written with, and the schema of the rows they become.
 
 A message in Avro names a schema of the registry, a landed file of Avro contains its schema, and a
-message of Connect's JSON carries it. All three become Avro schemas here. The rows have the latest
+message of Connect's JSON carries it. All become schemas of Kafka Connect. The rows have the latest
 schema, plus the fields that only earlier schemas have. Fields are matched by name.
 """
 
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import LakeError, World
-from ..topic import avro
+from ..topic import connect_schema
 from . import analyst_types
 from .evolution import can_read, leaf_types, merge_schemas
 
@@ -54,7 +54,7 @@ class Schemas:
         scales: the digits after the point of analyst types (see analyst_types.convert); None for the
             types that are sent.
         as_numbers: whether dates and times are numbers to Spark, as analyst types need them.
-        resolved: {id: Avro schema as Spark reads it}.
+        resolved: {id: schema, in Avro or of Kafka Connect}.
         too_wide: {id: number of columns that the schema would add} of the schemas that are left out.
     """
 
@@ -75,7 +75,7 @@ class Schemas:
         self.is_explicit = reader_schema is not None
         self.table_schema = table_schema
         self.scales, self.as_numbers = scales, as_numbers
-        self._record_name = ""  # in the latest schema
+        self._latest: Any = None  # the latest schema
         self.resolved: dict[str, Any] = {}
         self.too_wide: dict[str, int] = {}
 
@@ -151,7 +151,7 @@ class Schemas:
         """Add schemas that were found, and update the reader schema.
 
         Args:
-            found: {id: Avro schema}; those that are resolved are ignored.
+            found: {id: schema}; those that are resolved are ignored.
             latest: the latest schema; None if it is not needed, or not known.
 
         Raises:
@@ -159,9 +159,9 @@ class Schemas:
         """
         # by number, the oldest first: the order of the columns in a new table
         ids = sorted(found.keys() - self.resolved.keys(), key=lambda id: (len(id), id))
-        new = {id: avro.for_spark(found[id], self.as_numbers) for id in ids}
+        new = {id: found[id] for id in ids}
         if latest is not None and self.needs_latest(new):
-            self._update_reader_schema(new, avro.for_spark(latest, self.as_numbers))
+            self._update_reader_schema(new, latest)
         if self.reader_schema is None:
             self.reader_schema = self.table_schema
         if self.reader_schema is None:
@@ -180,11 +180,11 @@ class Schemas:
         A schema that adds more than MAX_NEW_COLUMNS columns is left out: its messages are dead letters.
         After an error nothing is changed.
         """
-        name = avro.full_name(latest)
+        name = self.connect_schema(latest).get("name", "Value")
         latest_columns = self._columns(latest)
         known = self.reader_schema or self.table_schema or latest_columns
         too_wide, accepted = {}, []
-        for id, columns in [*self._readable_columns(new, name), ("", latest_columns)]:
+        for id, columns in [*self._readable_columns(new, latest), ("", latest_columns)]:
             added = leaf_types(columns).keys() - leaf_types(known).keys()
             if len(added) > MAX_NEW_COLUMNS:
                 too_wide[id] = len(added)
@@ -193,43 +193,35 @@ class Schemas:
         versions = [self.reader_schema] if self.reader_schema else []
         self.reader_schema = merge_schemas(name, *versions, *accepted or [known])
         self.latest_schema = accepted[-1] if accepted else self.latest_schema or known
-        self._record_name = name
+        self._latest = latest
         self.too_wide.update(too_wide)
 
     def _readable_columns(
-        self, new: dict[str, Any], record_name: str
+        self, new: dict[str, Any], latest: Any
     ) -> Iterator[tuple[str, T.StructType]]:
         """Yield (id, columns) of the new schemas whose messages become rows."""
-        for id, avsc in new.items():
+        for id, schema in new.items():
             try:
-                if not self._rejection(avsc, record_name):
-                    yield id, self._columns(avsc)
+                if not self.rejection(schema, latest):
+                    yield id, self._columns(schema)
             except LakeError:
                 pass  # what Spark cannot read is a dead letter
 
-    def _rejection(self, avsc: Any, record_name: str) -> str:
-        """Return why the messages of a schema are dead letters; "" if they are not."""
-        if self.is_explicit or not avro.is_record(avsc):
-            return ""
-        if avro.full_name(avsc) != record_name:
-            return f"its record is {avro.full_name(avsc)}, and the topic's is {record_name}"
-        loose = [
-            field["name"]
-            for field in avsc["fields"]
-            if "null" in field["type"] and field.get("default") is not None
-        ]
-        if not loose or self.scales is None:
-            return ""
-        return (
-            f"Avro cannot tell a null of {', '.join(loose)} from the column's default: drop the default, and update "
-            "the row; or capture the table again with --format json"
-        )
+    def connect_schema(self, schema: Any) -> dict[str, Any]:
+        """Return Connect's schema of one of `resolved`; raise LakeError if there is none."""
+        connect: dict[str, Any] = schema
+        return connect
 
-    def _columns(self, avsc: dict[str, Any]) -> T.StructType:
+    def rejection(self, schema: Any, latest: Any) -> str:
+        """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
+        return ""
+
+    def _columns(self, schema: Any) -> T.StructType:
         """Return the columns of rows that are sent with a schema."""
+        connect = self.connect_schema(schema)
         if self.scales is None:
-            return avro.to_spark(avsc)
-        return analyst_types.convert("row", avsc, self.scales).schema
+            return connect_schema.to_spark(connect, self.as_numbers)
+        return analyst_types.convert("row", connect, self.scales).schema
 
     def sent_type(self, id: str) -> T.StructType:
         """Return the type of the records of a resolved schema, as they are sent.
@@ -237,7 +229,8 @@ class Schemas:
         Raises:
             LakeError: Spark has no such type.
         """
-        return avro.to_spark(self.resolved[id])
+        connect = self.connect_schema(self.resolved[id])
+        return connect_schema.to_spark(connect, self.as_numbers)
 
     def convert(self, record: str, id: str) -> Conversion:
         """Convert a record of a resolved schema to the reader schema.
@@ -246,22 +239,25 @@ class Schemas:
             record: name of the column that has the record, and in a column `row` the result.
             id: id of its schema.
         """
-        avsc, want = self.resolved[id], self.row_schema
+        schema, want = self.resolved[id], self.row_schema
         row, lost = F.col(record), F.lit(None).cast("string")
         try:
             have = self.sent_type(id)
-            reason = self._rejection(avsc, self._record_name)
+            reason = "" if self.is_explicit else self.rejection(schema, self._latest)
             if id in self.too_wide:
                 reason = (
                     f"it adds {self.too_wide[id]:,} columns, and at most {MAX_NEW_COLUMNS} are taken: if they "
                     "are intended, name the columns with schema=… of hudi.ingest"
                 )
             if not reason:
+                connect = self.connect_schema(schema)
                 if self.scales is not None:
-                    have, row, lost = analyst_types.convert(record, avsc, self.scales, want.names)
-                return Conversion(_convert(row, have, want, avro.full_name(avsc)), lost)
+                    have, row, lost = analyst_types.convert(
+                        record, connect, self.scales, want.names
+                    )
+                return Conversion(_convert(row, have, want, connect.get("name", "Value")), lost)
         except LakeError as e:
-            reason = f"{e.message} ({e.location})"
+            reason = f"{e.message} ({e.location})" if e.location else e.message
         reason = f"schema {self.name(id)} cannot be read: {reason}"
         return Conversion(F.lit(None).cast(want), lost, reason)
 

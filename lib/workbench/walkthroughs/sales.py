@@ -74,9 +74,13 @@ def register_schemas(world: World) -> pandas.DataFrame:
 
 
 def read_csv(spark: SparkSession, world: World, artifact: str) -> DataFrame:
-    """Return a CSV file with the columns and types of its schema in the registry."""
+    """Return a CSV file with the columns and types of its schema in the registry.
+
+    All columns are nullable.
+    """
     name, separator = CSV_FILES[artifact]
-    columns = avro.to_spark(registry.latest(world, _artifact_id(world, artifact)))
+    schema = avro.to_spark(registry.latest(world, _artifact_id(world, artifact)))
+    columns = T.StructType([T.StructField(field.name, field.dataType) for field in schema])
     parsers: dict[T.DataType, Callable[[str], Any]] = {T.IntegerType(): int, T.FloatType(): float}
 
     def parse(text: str, type_: T.DataType) -> Any:
