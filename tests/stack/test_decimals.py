@@ -255,7 +255,6 @@ def test_a_decimal_within_structs_lists_and_maps(decoded):
     ("row", "reason"),
     [
         ({"price": {"net": 10**9, "x": 1, "currency": "EUR"}}, MISMATCH),
-        ({"price": {"net": 1, "x": "y"}}, MISMATCH),
         (
             {"price": "free"},
             "column price is free, which is no struct<net:decimal(8,2),x:double,currency:string>",
@@ -266,7 +265,6 @@ def test_a_decimal_within_structs_lists_and_maps(decoded):
             'column by is {"a":1000000000}, which is no map<string,decimal(8,2)>',
         ),
         ({"rates": [1], "lines": [{"sum": 1, "parts": [10**6]}]}, MISMATCH),
-        ({"rates": [1], "tags": [1, "x"]}, 'column tags is [1,"x"], which is no array<int>'),
         ({"tags": "x"}, "column tags is x, which is no array<int>"),
     ],
 )

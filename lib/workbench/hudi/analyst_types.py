@@ -68,14 +68,14 @@ def convert(
         if name in TYPES:
             row_value = F.col(f"row.`{field.name}`")
             scale = scales.get(field.name, DEFAULT_SCALE)
-            is_list = isinstance(field.dataType, T.ArrayType)
-            sent_list, row_list = (
-                (sent, row_value) if is_list else (F.array(sent), F.array(row_value))
-            )
-            kind, converted = _convert_list(sent_list, TYPES[name], scale)
-            field.dataType = T.ArrayType(kind) if is_list else kind
-            value = converted if is_list else F.get(converted, F.lit(0))
-            is_lost = F.size(F.array_compact(sent_list)) > F.size(F.array_compact(row_list))
+            if isinstance(field.dataType, T.ArrayType):
+                kind, value = _convert_list(sent, TYPES[name], scale)
+                field.dataType = T.ArrayType(kind)
+                is_lost = F.size(F.array_compact(sent)) > F.size(F.array_compact(row_value))
+            else:
+                field.dataType, converted = _convert_list(F.array(sent), TYPES[name], scale)
+                value = F.get(converted, F.lit(0))
+                is_lost = sent.isNotNull() & row_value.isNull()
             sent_json = F.to_json(F.struct(sent.alias(field.name)))
             accepted = f" is not {TYPES[name]['values'].format(38 - scale, scale)}"
             reason = F.concat(F.substring(sent_json, 1, MAX_VALUE_CHARS), F.lit(accepted))
