@@ -391,7 +391,7 @@ def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
     [
         (T.LongType(), T.IntegerType()),
         (T.StringType(), T.IntegerType()),
-        (T.IntegerType(), T.StringType()),
+        (T.LongType(), T.DoubleType()),
         (T.DecimalType(10, 2), T.DecimalType(10, 1)),
         (T.DecimalType(10, 2), T.DecimalType(10, 3)),
         (T.StructType([]), T.StringType()),
@@ -401,9 +401,6 @@ def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
 def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     with pytest.raises(LakeError, match=f"(?s)cannot be read as .*{want.simpleString()[:4]}.*a.b"):
         schemas._convert(None, have, want, "a.b")
-    if (have, want) != (T.IntegerType(), T.StringType()):  # which a person may ask for
-        with pytest.raises(LakeError, match="cannot be read as"):
-            schemas._convert(None, have, want, "a.b", is_explicit=True)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +413,7 @@ def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     ],
 )
 def test_a_decimal_with_more_digits_holds_it(have, want, fits):
-    assert evolution.is_wider_decimal(T.DecimalType(*have), T.DecimalType(*want)) is fits
+    assert evolution.can_read(T.DecimalType(*have), T.DecimalType(*want)) is fits
 
 
 def test_the_format_of_a_topic_and_the_deletes_of_a_table():

@@ -1,9 +1,8 @@
 """Analyst types: the types that charts and SQL work with, in place of Debezium's numbers and texts.
 
 analyst_types.yaml has the types, and is the one place that says what becomes of a value. It serves
-Avro and JSON: both have the names of Connect's types in the Avro schema of a message. (JSON has it
-from topic.connect_schema.to_avro.) Columns and lists are converted; what is within a record or a map
-stays as it is sent.
+Avro and JSON: both have the names of Connect's types in the schema of a message. Columns and lists are
+converted; what is within a record or a map stays as it is sent.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import yaml_files
-from ..topic import avro
+from ..topic.connect_schema import to_spark
 
 TYPES = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 # What Debezium sends for a large value that an update did not change, and that it could not read from the table: this
@@ -44,19 +43,23 @@ class ConvertedRow(NamedTuple):
 
 
 def convert(
-    record: str, avsc: Any, scales: Mapping[str, int], row_fields: Collection[str] = ()
+    record: str,
+    sent_schema: dict[str, Any],
+    scales: Mapping[str, int],
+    row_fields: Collection[str] = (),
 ) -> ConvertedRow:
     """Convert a record to analyst types.
 
     Args:
         record: name of the column that has the record, whose dates and times are numbers.
-        avsc: its schema.
+        sent_schema: its schema, of Kafka Connect.
         scales: {column: digits after the decimal point} of numeric columns without precision; by
             default DEFAULT_SCALE.
         row_fields: the fields that the column `row` has; `lost` is of these.
     """
     schema, values, reasons = T.StructType(), [], [F.lit(None).cast("string")]
-    for field, name in zip(avro.to_spark(avsc), avro.connect_names(avsc)):
+    for field, sent_field in zip(to_spark(sent_schema, as_numbers=True), sent_schema["fields"]):
+        name = _element_name(sent_field)
         sent = value = F.col(f"{record}.`{field.name}`")
         placeholder = _placeholder(field.dataType)
         if field.name in row_fields and placeholder is not None:
@@ -82,6 +85,11 @@ def convert(
         values.append(value.alias(field.name))
     row = F.when(F.col(record).isNotNull(), F.struct(*values))
     return ConvertedRow(schema, row, F.coalesce(*reasons))
+
+
+def _element_name(schema: dict[str, Any]) -> Optional[str]:
+    """Return the name of Connect's type of a value, of a list that of its elements."""
+    return _element_name(schema["items"]) if schema["type"] == "array" else schema.get("name")
 
 
 def _placeholder(kind: T.DataType) -> Optional[Column]:

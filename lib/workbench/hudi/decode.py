@@ -59,7 +59,7 @@ def reader_schema(name: str) -> T.StructType:
             hint='messages in Avro: hudi.Topic(…, format="avro"), which uses the registry; '
             "in JSON: put the Avro schema of the rows there, or give schema=… to hudi.ingest",
         )
-    return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
+    return avro.to_spark(json.loads(path.read_text(encoding="utf-8")), as_numbers=True)
 
 
 def rows(messages: DataFrame, schemas: Schemas, table: Table, in_memory: bool = False) -> DataFrame:

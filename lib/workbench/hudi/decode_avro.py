@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from ..base import LakeError, files
-from ..topic import avro, registry, wire
+from ..topic import avro, connect_schema, registry, wire
 from .decode import add_columns, null_message_columns
 from .schemas import MAX_SCHEMAS, Schemas
 
@@ -23,7 +23,34 @@ from .schemas import MAX_SCHEMAS, Schemas
 END_MARKER = b"\xffworkbench: end\xff"
 
 
-class AvroSchemas(Schemas):
+class _WriterSchemas(Schemas):
+    """The Avro schemas that messages or files were written with."""
+
+    def connect_schema(self, schema: Any) -> dict[str, Any]:
+        """Return Connect's schema."""
+        return connect_schema.from_avro(schema)
+
+    def rejection(self, schema: Any, latest: Any) -> str:
+        """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
+        if not avro.is_record(schema):
+            return ""
+        name, record_name = avro.full_name(schema), avro.full_name(latest)
+        if name != record_name:
+            return f"its record is {name}, and the topic's is {record_name}"
+        loose = [
+            field["name"]
+            for field in schema["fields"]
+            if "null" in field["type"] and field.get("default") is not None
+        ]
+        if not loose or self.scales is None:
+            return ""
+        return (
+            f"Avro cannot tell a null of {', '.join(loose)} from the column's default: drop the default, and update "
+            "the row; or capture the table again with --format json"
+        )
+
+
+class AvroSchemas(_WriterSchemas):
     """The schemas in the registry. The id of a schema is such as `globalId 7`."""
 
     limit_reason = ""  # why the registry may have an unknown schema nevertheless
@@ -61,11 +88,12 @@ class AvroSchemas(Schemas):
     def parse(self, id: str) -> Column:
         """Return struct<payload, end>; `end` is END_MARKER if the bytes are exactly one record."""
         end = {"type": "fixed", "name": "workbench_end", "size": len(END_MARKER)}
+        payload = avro.for_spark(self.resolved[id], self.as_numbers)
         message = {
             "type": "record",
             "name": "workbench_message",
             "fields": [
-                {"name": "payload", "type": self.resolved[id]},
+                {"name": "payload", "type": payload},
                 {"name": "end", "type": end},
             ],
         }
@@ -85,7 +113,7 @@ class AvroSchemas(Schemas):
         return F.coalesce(unknown, F.lit(wire.not_avro_reason(self.world)))
 
 
-class LandedSchemas(Schemas):
+class LandedSchemas(_WriterSchemas):
     """The schemas that landed Avro files contain. The id of a schema is its JSON."""
 
     def resolve(self, counts: Counter[str]) -> list[str]:
@@ -131,7 +159,8 @@ def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas)
         except LakeError:
             broken.update(dict.fromkeys(by_schema[id], reason))
             continue
-        records = _read_records(spark, by_schema[id], schemas.resolved[id])
+        avsc = avro.for_spark(schemas.resolved[id], schemas.as_numbers)
+        records = _read_records(spark, by_schema[id], avsc)
         decoded = add_columns(records, row=row)
         text = F.to_json("record", {"ignoreNullFields": "false"})
         error = F.lit(reason or None).cast("string")

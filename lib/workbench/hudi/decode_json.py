@@ -6,13 +6,14 @@ import contextlib
 import json
 import re
 from collections import Counter
+from types import MappingProxyType
+from typing import Any, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ..topic import avro
-from ..topic.connect_schema import DECIMAL, to_avro
+from ..topic.connect_schema import DECIMAL, to_spark
 from .analyst_types import MAX_VALUE_CHARS
 from .decode import ORIGIN, add_columns, is_not_utf8
 from .evolution import field_types, leaf_types
@@ -25,6 +26,9 @@ NO_SCHEMA = (
     f"{MAX_SCHEMAS} most frequent ones of the batch"
 )
 BASE64 = "a Decimal is BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
+MISMATCH = (
+    "the message is no record, or a value within a column does not have the type of its schema"
+)
 SCHEMA_END = '},"payload":'
 _CORRUPT = "_bad"
 # Keeps Spark from pruning the type to the selected fields, which would lose the corrupt-record field
@@ -35,7 +39,13 @@ QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
 
 
 class CarriedSchemas(Schemas):
-    """The schemas that JSON messages carry. The id of a schema is its JSON; "" if there is none."""
+    """The schemas that JSON messages carry. The id of a schema is its JSON; "" if there is none.
+
+    Attributes:
+        last_read: {id: schema} of the last batch.
+    """
+
+    last_read: Mapping[str, Any] = MappingProxyType({})
 
     def split(self, messages: DataFrame) -> DataFrame:
         """Return the messages as texts with `schema`, and `body`, the envelope without the schema."""
@@ -69,12 +79,10 @@ class CarriedSchemas(Schemas):
         """Read the most frequent schemas; the newest one is the latest."""
         found = {}
         frequent = dict(counts.most_common(MAX_SCHEMAS))
-        for id in counts:
+        for id in filter(frequent.get, counts):
             with contextlib.suppress(Exception):  # a message may contain anything there
-                if id in frequent:
-                    avsc = to_avro(json.loads(id))
-                    avro.to_spark(avro.for_spark(avsc, as_numbers=True))
-                    found[id] = avsc
+                found[id] = self.last_read.get(id) or _read_schema(id)
+        self.last_read = found  # the next batch has most of them
         self.add(found, next(iter(found.values()), None))
         return list(found)
 
@@ -138,6 +146,13 @@ class PublishedSchema(CarriedSchemas):
         return Conversion(F.col(record), F.lit(None).cast("string"))
 
 
+def _read_schema(id: str) -> Any:
+    """Return the schema that messages carry; raise any error if Spark cannot read it."""
+    schema = json.loads(id)
+    to_spark(schema, as_numbers=True)
+    return schema
+
+
 def _is_malformed() -> Column:
     return F.get_json_object("body", "$").isNull()
 
@@ -146,8 +161,7 @@ def _mismatch_reason(sent: Column, schema: T.StructType) -> Column:
     """Return the reason of a message that does not have its schema: the first column that is wrong.
 
     That is the first one that has a value in the message and none in the decoded row. A value within a
-    record or list of records is not found: the reason names these columns. The query has the same size
-    for any number of columns.
+    record or list of records is not found. The query has the same size for any number of columns.
 
     Args:
         sent: what is decoded of the message.
@@ -176,17 +190,7 @@ def _mismatch_reason(sent: Column, schema: T.StructType) -> Column:
             F.try_element_at(types, column["key"]),
         ),
     )
-    named = F.get(reasons, F.lit(0))
-    nested = [f.name for f in schema if "struct<" in f.dataType.simpleString()]
-    within = "a value does not have the type of the reader schema"
-    if nested:
-        within = f"a value within {' or '.join(nested)} does not have its type"
-    no_record = F.concat(
-        F.lit("the message is "),
-        F.substring(F.get_json_object("body", "$.payload"), 1, MAX_VALUE_CHARS),
-        F.lit(", which is no record"),
-    )
-    return F.coalesce(F.when(texts.isNull(), no_record), named, F.lit(within))
+    return F.coalesce(F.get(reasons, F.lit(0)), F.lit(MISMATCH))
 
 
 def _has_base64_decimal(schema: T.StructType) -> Column:

@@ -188,14 +188,16 @@ def _merge_types(old: T.DataType, new: T.DataType, path: str, as_text: bool = Fa
 
 def _can_widen(old: T.DataType, new: T.DataType) -> bool:
     widenings = LOSSLESS_WIDENINGS | SMALL_INTEGERS
-    return _type_names(old, new) in widenings or is_wider_decimal(old, new)
+    return _type_names(old, new) in widenings or _is_wider_decimal(old, new)
 
 
-def is_wider_decimal(old: T.DataType, new: T.DataType) -> bool:
-    """Return whether the decimal type `new` holds every value of the decimal type `old`.
+def can_read(written: T.DataType, column: T.DataType) -> bool:
+    """Return whether a column holds values of another simple type, a whole number as its text."""
+    return _can_widen(written, column) or _type_names(written, column) in TEXT_CONVERSIONS
 
-    Avro demands equal types here, although nothing is lost.
-    """
+
+def _is_wider_decimal(old: T.DataType, new: T.DataType) -> bool:
+    """Return whether the decimal type `new` holds every value of the decimal type `old`."""
     if not (isinstance(old, T.DecimalType) and isinstance(new, T.DecimalType)):
         return False
     return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale

@@ -1,37 +1,25 @@
 """The schemas that the messages of a source were written with, and the schema of the rows they become.
 
 A message in Avro names a schema of the registry, a landed file of Avro contains its schema, and a
-message of Connect's JSON carries it. All three become Avro schemas here. The rows have the latest
+message of Connect's JSON carries it. All become schemas of Kafka Connect. The rows have the latest
 schema, plus the fields that only earlier schemas have. Fields are matched by name.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from typing import Any, Collection, Mapping, NamedTuple, Optional
+from typing import Any, Collection, Iterator, Mapping, NamedTuple, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import LakeError, World
-from ..topic import avro
+from ..topic import connect_schema
 from . import analyst_types
-from .evolution import TEXT_CONVERSIONS, is_wider_decimal, leaf_types, merge_schemas
+from .evolution import can_read, leaf_types, merge_schemas
 
-# (from, to): the promotions of the Avro specification, "Schema Resolution"
-AVRO_PROMOTIONS = {
-    ("int", "bigint"),
-    ("int", "float"),
-    ("int", "double"),
-    ("bigint", "float"),
-    ("bigint", "double"),
-    ("float", "double"),
-    ("string", "binary"),
-    ("binary", "string"),
-}
-# Greatest number of columns that the schemas of one batch may add to a table. More are a mistake.
+# Greatest number of columns that a schema may add to a table. More are a mistake.
 MAX_NEW_COLUMNS = 200
 # Greatest number of schemas of one batch that are requested or read, besides the topic's own. A topic
 # has a few; garbage may name as many as it has messages.
@@ -66,7 +54,8 @@ class Schemas:
         scales: the digits after the point of analyst types (see analyst_types.convert); None for the
             types that are sent.
         as_numbers: whether dates and times are numbers to Spark, as analyst types need them.
-        resolved: {id: Avro schema as Spark reads it}.
+        resolved: {id: schema, in Avro or of Kafka Connect}.
+        too_wide: {id: number of columns that the schema would add} of the schemas that are left out.
     """
 
     differ = True
@@ -86,8 +75,9 @@ class Schemas:
         self.is_explicit = reader_schema is not None
         self.table_schema = table_schema
         self.scales, self.as_numbers = scales, as_numbers
-        self._record_name = ""  # in the latest schema
+        self._latest: Any = None  # the latest schema
         self.resolved: dict[str, Any] = {}
+        self.too_wide: dict[str, int] = {}
 
     @property
     def row_schema(self) -> T.StructType:
@@ -112,7 +102,7 @@ class Schemas:
         Raises:
             StackError: the registry does not respond.
             LakeError: there is no schema; the schemas have incompatible types, or the latest one has
-                unsupported types; or they add more than MAX_NEW_COLUMNS columns.
+                unsupported types.
         """
         raise NotImplementedError
 
@@ -161,7 +151,7 @@ class Schemas:
         """Add schemas that were found, and update the reader schema.
 
         Args:
-            found: {id: Avro schema}; those that are resolved are ignored.
+            found: {id: schema}; those that are resolved are ignored.
             latest: the latest schema; None if it is not needed, or not known.
 
         Raises:
@@ -169,9 +159,9 @@ class Schemas:
         """
         # by number, the oldest first: the order of the columns in a new table
         ids = sorted(found.keys() - self.resolved.keys(), key=lambda id: (len(id), id))
-        new = {id: avro.for_spark(found[id], self.as_numbers) for id in ids}
+        new = {id: found[id] for id in ids}
         if latest is not None and self.needs_latest(new):
-            self._update_reader_schema(new, avro.for_spark(latest, self.as_numbers))
+            self._update_reader_schema(new, latest)
         if self.reader_schema is None:
             self.reader_schema = self.table_schema
         if self.reader_schema is None:
@@ -185,49 +175,53 @@ class Schemas:
         self.resolved.update(new)  # last: after an error all are found again
 
     def _update_reader_schema(self, new: dict[str, Any], latest: dict[str, Any]) -> None:
-        """Merge the present reader schema, the new schemas and the latest one."""
-        self._record_name = avro.full_name(latest)
-        self.latest_schema = self._columns(latest)
+        """Merge the present reader schema, the new schemas and the latest one.
+
+        A schema that adds more than MAX_NEW_COLUMNS columns is left out: its messages are dead letters.
+        After an error nothing is changed.
+        """
+        name = self.connect_schema(latest).get("name", "Value")
+        latest_columns = self._columns(latest)
+        known = self.reader_schema or self.table_schema or latest_columns
+        too_wide, accepted = {}, []
+        for id, columns in [*self._readable_columns(new, latest), ("", latest_columns)]:
+            added = leaf_types(columns).keys() - leaf_types(known).keys()
+            if len(added) > MAX_NEW_COLUMNS:
+                too_wide[id] = len(added)
+            else:
+                accepted.append(columns)
         versions = [self.reader_schema] if self.reader_schema else []
-        for avsc in new.values():
-            with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
-                if not self._rejection(avsc):
-                    versions.append(self._columns(avsc))
-        merged = merge_schemas(self._record_name, *versions, self.latest_schema)
-        previous = self.reader_schema or self.table_schema or self.latest_schema
-        added = leaf_types(merged).keys() - leaf_types(previous).keys()
-        if len(added) > MAX_NEW_COLUMNS:
-            raise LakeError(
-                f"the schemas of a batch add {len(added):,} columns",
-                location=self.topic,
-                expected=f"at most {MAX_NEW_COLUMNS}",
-                hint="if they are intended, name the columns: hudi.ingest with schema=…",
-            )
-        self.reader_schema = merged
+        self.reader_schema = merge_schemas(name, *versions, *accepted or [known])
+        self.latest_schema = accepted[-1] if accepted else self.latest_schema or known
+        self._latest = latest
+        self.too_wide.update(too_wide)
 
-    def _rejection(self, avsc: Any) -> str:
-        """Return why the messages of a schema are dead letters; "" if they are not."""
-        if self.is_explicit or not avro.is_record(avsc):
-            return ""
-        if avro.full_name(avsc) != self._record_name:
-            return f"its record is {avro.full_name(avsc)}, and the topic's is {self._record_name}"
-        loose = [
-            field["name"]
-            for field in avsc["fields"]
-            if "null" in field["type"] and field.get("default") is not None
-        ]
-        if not loose or self.scales is None:
-            return ""
-        return (
-            f"Avro cannot tell a null of {', '.join(loose)} from the column's default: drop the default, and update "
-            "the row; or capture the table again with --format json"
-        )
+    def _readable_columns(
+        self, new: dict[str, Any], latest: Any
+    ) -> Iterator[tuple[str, T.StructType]]:
+        """Yield (id, columns) of the new schemas whose messages become rows."""
+        for id, schema in new.items():
+            try:
+                if not self.rejection(schema, latest):
+                    yield id, self._columns(schema)
+            except LakeError:
+                pass  # what Spark cannot read is a dead letter
 
-    def _columns(self, avsc: dict[str, Any]) -> T.StructType:
+    def connect_schema(self, schema: Any) -> dict[str, Any]:
+        """Return Connect's schema of one of `resolved`; raise LakeError if there is none."""
+        connect: dict[str, Any] = schema
+        return connect
+
+    def rejection(self, schema: Any, latest: Any) -> str:
+        """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
+        return ""
+
+    def _columns(self, schema: Any) -> T.StructType:
         """Return the columns of rows that are sent with a schema."""
+        connect = self.connect_schema(schema)
         if self.scales is None:
-            return avro.to_spark(avsc)
-        return analyst_types.convert("row", avsc, self.scales).schema
+            return connect_schema.to_spark(connect, self.as_numbers)
+        return analyst_types.convert("row", connect, self.scales).schema
 
     def sent_type(self, id: str) -> T.StructType:
         """Return the type of the records of a resolved schema, as they are sent.
@@ -235,7 +229,8 @@ class Schemas:
         Raises:
             LakeError: Spark has no such type.
         """
-        return avro.to_spark(self.resolved[id])
+        connect = self.connect_schema(self.resolved[id])
+        return connect_schema.to_spark(connect, self.as_numbers)
 
     def convert(self, record: str, id: str) -> Conversion:
         """Convert a record of a resolved schema to the reader schema.
@@ -244,66 +239,66 @@ class Schemas:
             record: name of the column that has the record, and in a column `row` the result.
             id: id of its schema.
         """
-        avsc, want = self.resolved[id], self.row_schema
+        schema, want = self.resolved[id], self.row_schema
         row, lost = F.col(record), F.lit(None).cast("string")
         try:
             have = self.sent_type(id)
-            reason = self._rejection(avsc)
+            reason = "" if self.is_explicit else self.rejection(schema, self._latest)
+            if id in self.too_wide:
+                reason = (
+                    f"it adds {self.too_wide[id]:,} columns, and at most {MAX_NEW_COLUMNS} are taken: if they "
+                    "are intended, name the columns with schema=… of hudi.ingest"
+                )
             if not reason:
+                connect = self.connect_schema(schema)
                 if self.scales is not None:
-                    have, row, lost = analyst_types.convert(record, avsc, self.scales, want.names)
-                row = _convert(row, have, want, avro.full_name(avsc), self.is_explicit)
-                return Conversion(row, lost)
+                    have, row, lost = analyst_types.convert(
+                        record, connect, self.scales, want.names
+                    )
+                return Conversion(_convert(row, have, want, connect.get("name", "Value")), lost)
         except LakeError as e:
-            reason = f"{e.message} ({e.location})"
+            reason = f"{e.message} ({e.location})" if e.location else e.message
         reason = f"schema {self.name(id)} cannot be read: {reason}"
         return Conversion(F.lit(None).cast(want), lost, reason)
 
 
-def _convert(
-    column: Column, have: T.DataType, want: T.DataType, path: str, is_explicit: bool = False
-) -> Column:
-    """Convert a value: records by field name (a missing one is null), numbers to wider ones.
+def _convert(value: Column, have: T.DataType, want: T.DataType, path: str) -> Column:
+    """Convert a value: records by field name (a missing one is null), others to wider types.
+
+    Not by a cast of the record: Spark matches its fields by position, and loses digits silently.
 
     Args:
-        column: the value.
+        value: the value.
         have: its type.
         want: the type of the result.
         path: name of the value, for error messages.
-        is_explicit: whether a user chose the type: then a whole number may also become a text.
 
     Raises:
-        LakeError: Avro does not allow this conversion; names the field.
+        LakeError: the type of the result does not hold the value; names the field.
     """
-    names = have.simpleString(), want.simpleString()
-    if names[0] == names[1]:
-        return column
+    if have.simpleString() == want.simpleString():
+        return value
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):
-        return _convert_record(column, have, want, path, is_explicit)
+        types = {f.name: f.dataType for f in have}
+        fields = []
+        for f in want:
+            field = F.lit(None).cast(f.dataType)
+            if f.name in types:
+                field_path = f"{path}.{f.name}"
+                field = _convert(value.getField(f.name), types[f.name], f.dataType, field_path)
+            fields.append(field.alias(f.name))
+        return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
         return F.transform(
-            column, lambda v: _convert(v, have.elementType, want.elementType, f"{path}[]")
+            value, lambda v: _convert(v, have.elementType, want.elementType, f"{path}[]")
         )
     if isinstance(have, T.MapType) and isinstance(want, T.MapType):
         return F.transform_values(
-            column, lambda _, v: _convert(v, have.valueType, want.valueType, f"{path}{{}}")
+            value, lambda _, v: _convert(v, have.valueType, want.valueType, f"{path}{{}}")
         )
-    is_text = is_explicit and names in TEXT_CONVERSIONS
-    if names in AVRO_PROMOTIONS or is_text or is_wider_decimal(have, want):
-        return column.cast(want)
-    raise LakeError(f"it is written as {names[0]} and cannot be read as {names[1]}", location=path)
-
-
-def _convert_record(
-    column: Column, have: T.StructType, want: T.StructType, path: str, is_explicit: bool
-) -> Column:
-    types = {f.name: f.dataType for f in have}
-    fields = []
-    for f in want:
-        if f.name in types:
-            field, field_path = column.getField(f.name), f"{path}.{f.name}"
-            value = _convert(field, types[f.name], f.dataType, field_path, is_explicit)
-        else:
-            value = F.lit(None).cast(f.dataType)
-        fields.append(value.alias(f.name))
-    return F.when(column.isNotNull(), F.struct(*fields))
+    if can_read(have, want):
+        return value.cast(want)
+    raise LakeError(
+        f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}",
+        location=path,
+    )

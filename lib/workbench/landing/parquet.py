@@ -18,8 +18,14 @@ from typing import Any, Callable, Optional
 import pyarrow
 from pyarrow import parquet
 
-from ..topic.avro import MAX_DIGITS, TYPE_MAPPINGS
-from ..topic.connect_schema import DATE, DECIMAL, PRECISION_PARAMETER, TIMESTAMP
+from ..topic.connect_schema import (
+    DATE,
+    DECIMAL,
+    MAX_DIGITS,
+    PRECISION_PARAMETER,
+    TIMESTAMP,
+    TYPE_MAPPINGS,
+)
 
 # {codec: suffix before .parquet}; the suffixes are those of Parquet's CompressionCodecName
 CODEC_SUFFIXES = {"none": "", "snappy": ".snappy", "gzip": ".gz", "zstd": ".zstd"}

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import Any, Callable, Sequence, Union
 
 import fastavro
 from pyspark.sql import types as T
 
-from ..base import LakeError, did_you_mean, yaml_files
+from ..base import LakeError, did_you_mean
+from . import connect_schema
+from .connect_schema import CONNECT_TYPES, MAX_DIGITS, TIMES
 
-TYPE_MAPPINGS = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 # BACKWARD: the next version of a schema can read data written with the previous version. FORWARD: the
 # previous version can read data written with the next one. FULL: both. TRANSITIVE: with all previous
 # versions.
@@ -32,14 +32,8 @@ COMPATIBILITY_MODES = (
     "FULL_TRANSITIVE",
 )
 MAX_SOURCE_DIGITS = 131_072 + 16_383  # digits of PostgreSQL's numeric, before and after the point
-MAX_DIGITS = 38  # digits of Spark's decimal
-# {"<Avro type> <logical type>": Spark's type}
-SPARK_TYPES = {avro: getattr(T, name)() for avro, name in TYPE_MAPPINGS["spark"].items()}
+SPARK_TIMES = {logical for _, logical, _ in TIMES.values()}
 Reader = Callable[[bytes], Any]
-
-
-class UnsafeSchema(LakeError):
-    """Two fields of a schema are the same column for Spark."""
 
 
 # --- one record
@@ -213,7 +207,7 @@ def check_compatibility(old: Sequence[Any], new: Any, mode: str) -> str:
 
 
 def for_spark(avsc: Any, as_numbers: bool = False) -> Any:
-    """Return an Avro schema of the registry with the logical types that Spark understands.
+    """Return an Avro schema of the registry with which Spark reads the types of `to_spark`.
 
     Debezium's dates and timestamps get Avro's logical types. A time of day becomes a plain number. A
     decimal with a higher precision than Spark's 38 gets precision 38, and a larger value fails to
@@ -222,27 +216,26 @@ def for_spark(avsc: Any, as_numbers: bool = False) -> Any:
 
     Args:
         avsc: the schema.
-        as_numbers: whether the dates and timestamps of Connect and Debezium stay numbers, as in JSON.
+        as_numbers: whether dates and timestamps stay numbers, as in JSON.
     """
-    return map_schema(avsc, _to_plain_type if as_numbers else _to_spark_logical_type)
+    return map_schema(avsc, _as_number if as_numbers else _as_time)
 
 
-def _to_plain_type(avsc: dict[str, Any]) -> dict[str, Any]:
-    avsc = _to_spark_logical_type(avsc)
-    if "connect.name" in avsc and avsc.get("logicalType") != "decimal":
-        avsc.pop("logicalType", None)
-    return avsc
-
-
-def _to_spark_logical_type(avsc: dict[str, Any]) -> dict[str, Any]:
-    kind, logical = TYPE_MAPPINGS["debezium"].get(avsc.get("connect.name", ""), (None, None))
-    if kind is not None and avsc.get("type") == kind:
+def _as_time(avsc: dict[str, Any]) -> dict[str, Any]:
+    kind, logical, _ = TIMES.get(avsc.get("connect.name", ""), (None, None, None))
+    if kind is None or CONNECT_TYPES.get(str(avsc.get("type"))) != kind:
+        logical = avsc.get("logicalType")
+    avsc = _as_number(avsc)
+    if logical in SPARK_TIMES:
         avsc["logicalType"] = logical
-    if avsc.get("logicalType") in ("time-millis", "time-micros"):
-        del avsc["logicalType"]
-    if avsc.get("logicalType") == "decimal" and avsc.get("precision", 0) > MAX_DIGITS:
-        avsc["precision"] = MAX_DIGITS
     return avsc
+
+
+def _as_number(avsc: dict[str, Any]) -> dict[str, Any]:
+    logical = avsc.get("logicalType")
+    if logical == "decimal":
+        return {**avsc, "precision": min(avsc.get("precision", 0), MAX_DIGITS)}
+    return avsc if logical == "uuid" else _without_logical_type(avsc)
 
 
 def full_name(avsc: Any) -> str:
@@ -258,97 +251,6 @@ def is_record(avsc: Any) -> bool:
     return isinstance(avsc, dict) and avsc.get("type") == "record"
 
 
-def to_spark(avsc: Any) -> T.StructType:
-    """Return the Spark type of an Avro record schema.
-
-    Raises:
-        LakeError: the schema is not a record schema, or has a type without an equivalent in Spark
-            (union of several types, fixed, time of day, recursion).
-        UnsafeSchema: the names of two fields of a record differ only in case.
-    """
-    try:
-        # expand_schema replaces each reference to a named type by its definition
-        expanded: Any = fastavro.schema.expand_schema(avsc)
-    except Exception as e:  # noqa: BLE001 - fastavro raises errors of many classes
-        raise LakeError(
-            f"not an Avro schema: {type(e).__name__}: {e}", location=full_name(avsc)
-        ) from None
-    if not is_record(expanded):
-        raise LakeError(
-            "the Avro schema is not a record",
-            location=str(avsc)[:80],
-            expected='{"type": "record", …}',
-        )
-    return _struct_type(expanded["fields"], expanded["name"])
-
-
-def connect_names(avsc: Any) -> list[str]:
-    """Return the name of Connect's type of each field of a record, of a list that of its elements.
-
-    It is "" for a type without a name.
-    """
-    expanded: Any = fastavro.schema.expand_schema(avsc)
-    return [_connect_name(field["type"]) for field in expanded["fields"]]
-
-
-def _connect_name(avsc: Any) -> str:
-    if isinstance(avsc, list):
-        return next(filter(None, map(_connect_name, avsc)), "")
-    if not isinstance(avsc, dict):
-        return ""
-    return avsc.get("connect.name") or _connect_name(avsc.get("items"))
-
-
-def _struct_type(fields: Sequence[dict[str, Any]], path: str) -> T.StructType:
-    names: dict[str, str] = {}
-    for name in (field["name"] for field in fields):
-        same_name = names.setdefault(name.lower(), name)
-        if same_name != name:
-            raise UnsafeSchema(
-                f"{path} has {name} and {same_name}, which Spark and Athena take for one",
-                location=path,
-                hint="rename one at the source",
-            )
-    return T.StructType(
-        [
-            T.StructField(field["name"], *_spark_type(field["type"], f"{path}.{field['name']}"))
-            for field in fields
-        ]
-    )
-
-
-def _spark_type(avsc: Any, path: str) -> tuple[T.DataType, bool]:
-    """Return (Spark's type, whether it is nullable)."""
-    if isinstance(avsc, list):
-        branches = [branch for branch in avsc if branch != "null"]
-        if len(branches) != 1:
-            raise LakeError(
-                f"no Spark type for a union of {len(branches)} types",
-                location=path,
-                expected='["null", one type]',
-            )
-        return _spark_type(branches[0], path)[0], "null" in avsc
-    if isinstance(avsc, str):
-        avsc = {"type": avsc}
-    kind, logical = avsc["type"], avsc.get("logicalType")
-    if not isinstance(kind, str):  # a type within a type
-        return _spark_type(kind, path)
-    spark_type = SPARK_TYPES.get(" ".join(filter(None, [kind, logical])))
-    if kind == "record":
-        spark_type = _struct_type(avsc["fields"], path)
-    elif kind == "array":
-        spark_type = T.ArrayType(*_spark_type(avsc["items"], f"{path}[]"))
-    elif kind == "map":
-        spark_type = T.MapType(T.StringType(), *_spark_type(avsc["values"], f"{path}{{}}"))
-    elif kind in ("bytes", "fixed") and logical == "decimal":
-        precision = avsc.get("precision", MAX_DIGITS + 1)
-        if precision <= MAX_DIGITS:
-            spark_type = T.DecimalType(precision, avsc.get("scale", 0))
-    if spark_type is None:
-        suffix = f" with logicalType {logical!r}" if logical else ""
-        raise LakeError(
-            f"no Spark type for Avro type {kind!r}{suffix}",
-            location=path,
-            expected=f"a decimal of at most {MAX_DIGITS} digits, {', '.join(SPARK_TYPES)}",
-        )
-    return spark_type, False
+def to_spark(avsc: Any, as_numbers: bool = False) -> T.StructType:
+    """Return the Spark type of an Avro record schema; see connect_schema.to_spark."""
+    return connect_schema.to_spark(connect_schema.from_avro(avsc), as_numbers)

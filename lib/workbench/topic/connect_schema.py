@@ -1,54 +1,62 @@
-"""Kafka Connect's schemas, as its JsonConverter writes them.
+"""Kafka Connect's schemas, as its JsonConverter writes them: the one model of the schema of a message.
 
 A schema is {"type": "struct", "fields": [{"field": …, "type": …, …}, …], "optional": …, "name": …}.
 The name may be that of a logical type, such as those below.
 
-The conversions from and to Avro follow AvroData of the Avro converters.
+The conversion of Avro follows AvroData of the Avro converters.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import fastavro
+from pyspark.sql import types as T
 
-from ..base import LakeError
-from .avro import MAX_DIGITS, TYPE_MAPPINGS
+from ..base import LakeError, yaml_files
 
+TYPE_MAPPINGS = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 LOGICAL_PREFIX = "org.apache.kafka.connect.data."
 DECIMAL = LOGICAL_PREFIX + "Decimal"
 DATE = LOGICAL_PREFIX + "Date"
 TIMESTAMP = LOGICAL_PREFIX + "Timestamp"
 # the parameter with a Decimal's precision; Avro converters write it if they know the precision
 PRECISION_PARAMETER = "connect.decimal.precision"
+MAX_DIGITS = 38  # digits of Spark's decimal
 CONNECT_TYPES, LOGICAL_NAMES = TYPE_MAPPINGS["connect"], TYPE_MAPPINGS["connect names"]
-AVRO_TYPES, AVRO_LOGICAL_TYPES = TYPE_MAPPINGS["avro"], TYPE_MAPPINGS["avro logical"]
+# {name of a type: (Connect's type, Avro's logical type, Spark's type)}
+TIMES: dict[str, tuple[str, str, str]] = TYPE_MAPPINGS["times"]
+SPARK_TYPES: dict[str, str] = TYPE_MAPPINGS["spark"]
 
 
 def from_avro(avsc: Any) -> dict[str, Any]:
     """Return the Connect schema of values that are encoded with an Avro schema.
 
-    Args:
-        avsc: the Avro schema, one that `avro.create_reader` accepts.
-
     Raises:
-        ValueError: the schema is recursive, or has a union of several types or an unknown type.
+        LakeError: it is no Avro schema; it is recursive, or has a union of several types.
     """
-    # expand_schema replaces each reference to a named type by its definition
-    return _connect_type(fastavro.schema.expand_schema(avsc), "the record")
+    try:
+        # expand_schema replaces each reference to a named type by its definition
+        expanded: Any = fastavro.schema.expand_schema(avsc)
+    except Exception as e:  # noqa: BLE001 - fastavro raises errors of many classes
+        raise LakeError(f"not an Avro schema: {type(e).__name__}: {e}") from None
+    return _connect_type(expanded, "the record")
 
 
 def _connect_type(avsc: Any, path: str) -> dict[str, Any]:
     if isinstance(avsc, list):
         branches = [branch for branch in avsc if branch != "null"]
         if len(branches) != 1:
-            raise ValueError(f"{path} is a union of {len(branches)} types")
+            raise LakeError(f"{path} is a union of {len(branches)} types")
         return {**_connect_type(branches[0], path), "optional": "null" in avsc}
     if not isinstance(avsc, dict):
         avsc = {"type": avsc}
     kind, logical = avsc["type"], avsc.get("logicalType")
-    name = avsc.get("connect.name") or LOGICAL_NAMES.get(f"{kind} {logical}")
+    if not isinstance(kind, str):  # a type within a type
+        return _connect_type(kind, path)
+    name = LOGICAL_NAMES.get(f"{kind} {logical}") or avsc.get("connect.name")
     schema = {"type": avsc.get("connect.type") or CONNECT_TYPES.get(kind), "optional": False}
     if kind == "record":
         fields = [
@@ -59,8 +67,11 @@ def _connect_type(avsc: Any, path: str) -> dict[str, Any]:
         name = avsc.get("connect.name", avsc["name"])
     elif kind == "array":
         schema.update(type="array", items=_connect_type(avsc["items"], f"{path}[]"))
+    elif kind == "map":
+        values = _connect_type(avsc["values"], f"{path}{{}}")
+        schema.update(type="map", keys={"type": "string"}, values=values)
     elif kind not in CONNECT_TYPES:
-        raise ValueError(f"{path} is of Avro's type {kind}")
+        raise LakeError(f"{path} is of Avro's type {kind}")
     if name == DECIMAL and logical == "decimal":
         precision = str(avsc["precision"])
         schema["parameters"] = {"scale": str(avsc.get("scale", 0)), PRECISION_PARAMETER: precision}
@@ -69,43 +80,74 @@ def _connect_type(avsc: Any, path: str) -> dict[str, Any]:
     return schema
 
 
-def to_avro(schema: dict[str, Any], path: str = "Value") -> Any:
-    """Return an Avro schema with the types of a Connect schema, for values in JSON.
+def to_spark(schema: dict[str, Any], as_numbers: bool = False) -> T.StructType:
+    """Return the Spark type of the records of a schema.
 
-    It differs from the one of Confluent's AvroConverter: records are named by their paths, and
-    neither defaults nor versions are kept. Debezium's types (io.debezium.time.Date, …) have no
-    logical type: the values stay numbers and texts, with their name in `connect.name`.
+    A decimal of more digits than Spark's 38 becomes one of 38.
 
     Args:
-        schema: Connect's schema.
-        path: where it stands in the message's schema, for error messages.
+        schema: the schema.
+        as_numbers: whether dates and times are numbers, as in JSON.
 
     Raises:
-        LakeError: Avro has no such type or field name.
+        LakeError: it is not the schema of a record; Spark has no such type; or two fields of a record
+            are one column to Spark, or Avro has no such name.
     """
-    kind, name = schema.get("type"), schema.get("name")
-    avsc: dict[str, Any] = {"type": AVRO_TYPES.get(kind)}
+    if schema.get("type") != "struct":
+        raise LakeError("the Avro schema is not a record", location=str(schema.get("type")))
+    return _struct_type(schema, as_numbers, schema.get("name") or "Value")
+
+
+def _struct_type(schema: dict[str, Any], as_numbers: bool, path: str) -> T.StructType:
+    names: dict[str, str] = {}
+    struct = T.StructType()
+    for field in schema["fields"]:
+        name = field["field"]
+        same_name = names.setdefault(name.lower(), name)
+        if same_name != name:
+            raise LakeError(
+                f"{path} has {name} and {same_name}, which Spark and Athena take for one",
+                location=path,
+                hint="rename one at the source",
+            )
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            raise LakeError(
+                f"a column cannot be called {name!r}",
+                location=path,
+                expected="letters, digits and _, as in Avro",
+                hint="Debezium: field.name.adjustment.mode=avro",
+            )
+        spark_type = _spark_type(field, as_numbers, f"{path}.{name}")
+        struct.add(name, spark_type, nullable=bool(field.get("optional")))
+    return struct
+
+
+def _spark_type(schema: dict[str, Any], as_numbers: bool, path: str) -> T.DataType:
+    kind, name = schema.get("type", ""), schema.get("name")
     if kind == "struct":
-        avsc["name"] = path
-        avsc["fields"] = [
-            {"name": field["field"], "type": to_avro(field, f"{path}.{field['field']}")}
-            for field in schema["fields"]
-        ]
-    elif kind == "array":
-        avsc["items"] = to_avro(schema["items"], f"{path}.items")
-    elif kind == "map" and schema["keys"].get("type") == "string":
-        avsc.update(type=kind, values=to_avro(schema["values"], f"{path}.values"))
-    if not avsc["type"] or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", path, re.ASCII):
-        raise LakeError(
-            f"Avro has no such name, or no type for Connect type {kind!r}",
-            location=path,
-            expected=f"{', '.join(AVRO_TYPES)}, map with text keys; a name of letters, digits and _",
-            hint="Debezium: field.name.adjustment.mode=avro",
-        )
-    if name:
-        avsc.update({"connect.name": name, "logicalType": AVRO_LOGICAL_TYPES.get(name)})
-    if name == DECIMAL:
+        return _struct_type(schema, as_numbers, path)
+    if kind == "array":
+        return T.ArrayType(_spark_type(schema["items"], as_numbers, f"{path}[]"))
+    if kind == "map" and schema["keys"]["type"] == "string":
+        values = _spark_type(schema["values"], as_numbers, f"{path}{{}}")
+        return T.MapType(T.StringType(), values)
+    if (kind, name) == ("bytes", DECIMAL):
         parameters = schema["parameters"]
-        avsc["scale"] = int(parameters["scale"])
-        avsc["precision"] = int(parameters.get(PRECISION_PARAMETER, MAX_DIGITS))
-    return ["null", avsc] if schema.get("optional") else avsc
+        precision = min(int(parameters.get(PRECISION_PARAMETER, MAX_DIGITS)), MAX_DIGITS)
+        scale = int(parameters["scale"])
+        if 0 <= scale <= precision:
+            return T.DecimalType(precision, scale)
+    elif not as_numbers and name in TIMES and TIMES[name][0] == kind:
+        return _type_of(TIMES[name][2])
+    elif kind in SPARK_TYPES:
+        return _type_of(SPARK_TYPES[kind])
+    raise LakeError(
+        f"no Spark type for {name or ''} {kind}".replace("  ", " "),
+        location=path,
+        expected=f"a decimal of at most {MAX_DIGITS} digits, map with text keys, {', '.join(SPARK_TYPES)}",
+    )
+
+
+def _type_of(class_name: str) -> T.DataType:
+    spark_type: T.DataType = getattr(T, class_name)()
+    return spark_type
