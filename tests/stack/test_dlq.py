@@ -3,11 +3,7 @@ repaired and sent back. The counts close: produced = landed + dead letters, and 
 = landed."""
 
 import re
-import signal
-import subprocess
-import sys
 import uuid
-from collections import Counter
 from types import SimpleNamespace
 
 import avro_bytes
@@ -314,87 +310,3 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
             dlq.replay(world, bench.dlq)
     finally:
         hudi.drop(spark, world, table)
-
-
-# the command line; its third batch waits in the middle until a line comes in
-HALTED = """
-import itertools
-import sys
-
-from workbench.cli import main as cli
-from workbench.topic import topics
-
-
-def halted(messages):
-    for number, message in enumerate(messages):
-        if number == len(messages) // 2:
-            sys.stdin.readline()
-        yield message
-
-
-def send(world, topic, messages, **more):
-    real(world, topic, halted(messages) if next(calls) == 3 else messages, **more)
-
-
-real, topics.produce, calls = topics.produce, send, itertools.count(1)
-cli.main()
-"""
-
-
-@pytest.mark.parametrize(
-    "interruption", ["Ctrl-C", pytest.param("Kafka is killed", marks=pytest.mark.drill)]
-)
-def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption):
-    origin, dead, count = new_topic(world), new_topic(world), 20_000
-    headers = [
-        (dlq.HEADER_PREFIX + name, value)
-        for name, value in (("topic", origin.encode()), ("partition", b"0"))
-    ]
-    topics.produce(
-        world,
-        dead,
-        [
-            (b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.HEADER_PREFIX}offset", b"%d" % n)]})
-            for n in range(count)
-        ],
-    )
-    command = ["dlq", "replay", dead]
-    replay = subprocess.Popen(
-        [sys.executable, "-c", HALTED, *command],
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    halfway = 2 * dlq.REPLAY_BATCH_SIZE + dlq.REPLAY_BATCH_SIZE // 2
-    topics.wait_for_messages(world, origin, halfway, timeout=120)
-    try:
-        if interruption == "Ctrl-C":
-            replay.send_signal(signal.SIGINT)
-            replay.wait(timeout=60)
-        else:
-            stack.kill("kafka")
-        output = replay.communicate(
-            "go on\n" if interruption == "Kafka is killed" else None, timeout=60
-        )
-    finally:
-        stack.ensure_running(world, "kafka")
-    assert replay.returncode == (130 if interruption == "Ctrl-C" else 1), output
-    assert "Traceback" not in "".join(output)
-    sent = topics.offset_span(world, origin)
-    assert sent == halfway, "it was interrupted in the middle of a batch"
-    again = subprocess.run(
-        [sys.executable, "-m", "workbench.cli", *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    marks = Counter(dict(m.headers())[dlq.REPLAYED_HEADER] for m in topics.read_all(world, origin))
-    assert len(marks) == count and max(marks.values()) <= 2, again.stdout
-    twice = sum(marks.values()) - count
-    print(f"{sent:,} sent before the interruption, {twice} sent twice")
-    assert twice == sent - 2 * dlq.REPLAY_BATCH_SIZE, "of the batch that was not recorded"
-    assert dlq.replay(world, dead) == 0
-    topics.delete(world, origin, dead)

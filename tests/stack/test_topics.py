@@ -65,15 +65,6 @@ def test_only_what_came_after(world, topic):
     assert topics.read(world, topic, limit=0).empty
 
 
-def test_empty_topic_reads_as_an_empty_frame(world, topic):
-    frame = topics.read(world, topic)
-    assert (
-        frame.empty
-        and list(frame.columns) == topics.COLUMNS
-        and topics.offset_span(world, topic) == 0
-    )
-
-
 def test_many_messages_are_all_read(world, topic):
     producer = Producer(
         {**topics.settings(world), "linger.ms": 50, "queue.buffering.max.messages": 100000}

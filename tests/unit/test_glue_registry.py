@@ -4,18 +4,14 @@ own model."""
 
 import io
 import json
-from collections import Counter
 from uuid import UUID
 
 import fastavro
-import landing_help
 import on_aws
 import pytest
 from workbench import landing, walkthroughs
 from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
-from workbench.hudi import decode_avro
-from workbench.landing import job
 from workbench.run import notebooks
 from workbench.topic import registry, wire
 from workbench.topic.glue_registry import GlueRegistry
@@ -171,16 +167,6 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
     assert seen.count("delete_schema") == 3 + 2, "gone meanwhile: fine"
     monkeypatch.setattr(aws, "paginate", None)
     registry.delete(WORLD)  # of a walkthrough that has none, nobody is asked
-
-
-def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
-    monkeypatch.setattr(GlueRegistry, "names", lambda _: ["t-value"])
-    monkeypatch.setattr(aws, "call", lambda *_, **__: {"SchemaStatus": "DELETING"})
-    monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
-    clock = iter(range(0, 1000, 20))
-    monkeypatch.setattr("workbench.base.wait.time.monotonic", lambda: next(clock))
-    with pytest.raises(StackError, match="waited 60 s for the schemas of t-value to be gone"):
-        registry.delete(WORLD, "t-value")
 
 
 def test_a_login_that_expires_while_schemas_go_is_told_at_once(monkeypatch):
@@ -353,26 +339,6 @@ def test_a_right_that_is_missing_is_no_unknown_schema():
                 ask()
 
 
-def test_a_schema_that_is_no_avro():
-    with on_aws.stubbed_client("glue") as stub:
-        stub.add_response(
-            "get_schema_version",
-            {"SchemaDefinition": "syntax = proto3", "SchemaArn": ARN},
-            {"SchemaVersionId": ID},
-        )
-        with pytest.raises(LakeError, match="(?s)not an Avro schema.*workbench-values/m.p.t"):
-            registry.find(WORLD, ID)
-
-
-def test_the_ingest_meets_schemas_of_glue(monkeypatch):
-    asked = []
-    monkeypatch.setattr(GlueRegistry, "find", lambda world, *given: asked.append(given) or ROW)
-    monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: MORE)
-    known = decode_avro.AvroSchemas(WORLD, "m.p.t")
-    assert known.resolve(Counter([f"globalId {ID}"])) == [f"globalId {ID}"]
-    assert asked == [(ID, "globalId")] and known.reader_schema.fieldNames() == ["id", "name"]
-
-
 # --- the landing, whose tasks cannot ask
 # ------------------------------------------------------------------------------
 
@@ -424,20 +390,6 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
         )
     with pytest.raises(ConnectorError, match="(?s)value.converter.compression is not supported"):
         landing.parse({**SINK, "value.converter.compression": "ZLIB"}, WORLD)
-
-
-def test_the_landing_reads_by_the_schemas_of_the_registry(monkeypatch):
-    value = framed(ID, ROW, {"id": 7})
-    requested = landing_help.register(monkeypatch, {ID: ROW})
-    converter = job.record_encoder(WORLD, landing.parse(SINK, WORLD)).converter
-    assert converter.read(value)[1] == {"id": 7} == converter.read(value)[1]
-    assert requested == [ID]
-    with pytest.raises(
-        ValueError, match=f"schema globalId {OTHER} is not in the registry .registry.wire is glue"
-    ):
-        converter.read(framed(OTHER, ROW, {"id": 7}))
-    with pytest.raises(ValueError, match="not Avro in wire format glue"):
-        converter.read(b"{}")
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for():

@@ -114,12 +114,6 @@ def test_credentials_that_have_expired_and_are_not_renewed(aws_config, tmp_path,
         topics.names(on_aws.world())
 
 
-def test_a_profile_that_is_not_there(aws_config, monkeypatch):
-    monkeypatch.setenv("AWS_PROFILE", "nobodys")
-    with pytest.raises(StackError, match="(?s)there are no AWS credentials: .*nobodys"):
-        topics.settings(on_aws.world())
-
-
 def test_credentials_that_end_while_a_client_is_at_work(signed_in, monkeypatch):
     """The client gets no other token and tells nobody: what it is asked for then does not come."""
     world, real, made = on_aws.world(**{"kafka/bootstrap": "127.0.0.1:1"}), kafka_iam.token, []

@@ -7,7 +7,6 @@ import json
 import sys
 import typing
 from decimal import Decimal
-from types import SimpleNamespace
 from uuid import UUID
 
 import fastavro
@@ -16,7 +15,6 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
-from workbench.base.registries import REGISTRY_V2
 from workbench.hudi import evolution, schemas
 from workbench.topic import apicurio, avro, registry, wire
 from workbench.topic.apicurio import ApicurioRegistry
@@ -55,19 +53,6 @@ def test_every_wire_that_a_world_may_name_is_known():
     assert set(typing.get_args(named)) == set(wire.WIRE_FORMATS)
 
 
-def test_what_the_registry_answers(answering):
-    starting = [(503, "starting"), (200, "1")]
-    answers = {"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting}
-    served = answering({REGISTRY_V2 + path: answer for path, answer in answers.items()})
-    request = ApicurioRegistry(with_registry(url=served.url + "/"))._request
-    assert request("/a") == b"{}" and request("/b") is None
-    with pytest.raises(
-        StackError, match="(?s)the schema registry responds with status 500: oops.*/c"
-    ):
-        request("/c")
-    assert request("/d") == b"1" and served.asked[-2:] == [REGISTRY_V2 + "/d"] * 2
-
-
 @pytest.mark.parametrize(
     "status, text, says",
     [
@@ -94,15 +79,6 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
     )
     with pytest.raises(StackError, match="rejects DELETE: referenced"):
         registry.delete(with_registry(url=served.url), "t-value")
-
-
-def test_a_rejection_without_words_is_one(monkeypatch):
-    text = '{"message": ""}'
-    silent = SimpleNamespace(status_code=409, json=lambda: json.loads(text), text=text, url="")
-    monkeypatch.setattr(ApicurioRegistry, "_call", lambda *_: silent)
-    assert ApicurioRegistry(WORLD).add("t-value", {}) == (0, text)
-    with pytest.raises(StackError, match="rejects DELETE"):
-        registry.delete(WORLD, "t-value")
 
 
 def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):

@@ -19,28 +19,6 @@ def test_absent_kafka_is_named(monkeypatch):
         topics.names(NOWHERE)
 
 
-def test_unknown_topic_names_the_nearest(monkeypatch):
-    class Nothing:
-        def list_topics(self, name, timeout):
-            return SimpleNamespace(
-                topics={name: SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))}
-            )
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(topics, "open_consumer", lambda world: Nothing())
-    monkeypatch.setattr(
-        topics,
-        "_list_names",
-        lambda *_: {"msk.datalake.cdc_events", "__consumer_offsets"},
-    )
-    for ask in (topics.offset_span, topics.end_offsets, topics.read):
-        with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
-            ask(WORLD, "msk.datalake.cdc_event")
-        assert "__consumer" not in str(e.value)
-
-
 def test_a_topic_without_a_leader_is_asked_again_and_any_other_error_is_raised(monkeypatch):
     codes = [KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION]
 
@@ -63,40 +41,6 @@ def test_a_topic_without_a_leader_is_asked_again_and_any_other_error_is_raised(m
     with pytest.raises(StackError):
         topics.watermark_offsets(WORLD, "t")
     assert not codes, "it is not asked again"
-
-
-def test_text_where_utf8_bytes_where_not():
-    assert topics._decode_text(None) is None
-    assert topics._decode_text("Genève".encode()) == "Genève"
-    assert topics._decode_text(b"\xff\x00") == b"\xff\x00"
-
-
-def test_topics_are_deleted_over_one_connection(monkeypatch):
-    made, there = [], {"a": [], "b": [], "c": []}
-
-    class Admin:
-        def __init__(self, settings):
-            made.append(self)
-            self.asked = 0
-
-        def list_topics(self, timeout):
-            self.asked += 1
-            return SimpleNamespace(topics={name: SimpleNamespace(partitions=[0]) for name in there})
-
-        def delete_topics(self, names, request_timeout):
-            def result(name):
-                if name not in there:
-                    raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-                there.pop(name)
-
-            return {
-                name: SimpleNamespace(result=lambda timeout, name=name: result(name))
-                for name in names
-            }
-
-    monkeypatch.setattr(topics, "AdminClient", Admin)
-    topics.delete(WORLD, "a", "b", "not there")
-    assert list(there) == ["c"] and len(made) == 1 and made[0].asked == 2
 
 
 def test_a_topic_that_is_not_created_is_an_error_whatever_its_code(monkeypatch):
