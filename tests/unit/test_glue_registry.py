@@ -71,12 +71,8 @@ def test_what_is_no_message_of_glue():
         match="(?s)not Avro in wire format glue: 03 00, 16 bytes of schema id.*7b 22",
     ):
         registry.inspect_message(WORLD, '{"a": 1}')
-    assert wire.not_avro_reason(WORLD).startswith(
-        "not Avro in wire format glue: 03 00, 16 bytes of schema id"
-    )
-    assert "03 05 is compressed" in wire.not_avro_reason(
-        WORLD
-    ) and "value.converter.compression" in wire.not_avro_reason(WORLD)
+    reason = wire.not_avro_reason(WORLD)
+    assert "03 05 is compressed" in reason and "value.converter.compression" in reason
 
 
 # --- what moto knows
@@ -281,18 +277,6 @@ def test_the_newest_version_is_the_last_one_that_may_be_used():
             "get_schema_version", {"SchemaDefinition": json.dumps(MORE), "SchemaArn": ARN}, asked
         )
         assert registry.latest(WORLD, "m.p.t-value") == MORE
-
-
-@pytest.mark.parametrize("name", ["moma.public.artist-value", "moma.public.artists", "-value"])
-def test_an_artifact_that_is_not_there_names_the_nearest(name):
-    with on_aws.stubbed_client("glue") as stub:
-        for _ in "ab":
-            listed(stub, KEYS)
-            listed(stub, VALUES, "moma.public.artists")
-        with pytest.raises(
-            LakeError, match="(?s)no artifact .*Glue schema .*moma.public.artists-value"
-        ):
-            registry.latest(WORLD, name)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import on_aws
 import pytest
-from confluent_kafka import Consumer
 from confluent_kafka.admin import NewTopic
 from workbench.base import params
 from workbench.base.errors import StackError
@@ -140,13 +139,6 @@ def test_a_broker_that_takes_no_token_is_told_after_a_while(signed_in, monkeypat
         StackError, match="(?s)Kafka does not answer.*127.0.0.1:1.*get-caller-identity.*Connect"
     ):
         topics.names(world)
-
-
-def test_the_client_asks_for_its_token_by_itself(signed_in, monkeypatch):
-    asked, real = [], kafka_iam.token
-    monkeypatch.setattr(kafka_iam, "token", lambda world: asked.append(world.region) or real(world))
-    Consumer(topics.settings(on_aws.world(), **{"group.id": "g"})).close()
-    assert asked == [on_aws.REGION, on_aws.REGION], "before there is a client, and by the client"
 
 
 def test_a_topics_replicas_are_the_brokers_default(monkeypatch):

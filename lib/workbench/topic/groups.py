@@ -15,6 +15,11 @@ from ..base import StackError, World, wait_until
 from . import topics
 
 
+def _open_consumer(world: World, group: str) -> Consumer:
+    """Return a consumer with the id of a group, which it never joins."""
+    return Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
+
+
 def lag(world: World, group: str, *names: str) -> dict[str, int]:
     """Return {topic: number of messages that a consumer group has not committed yet}.
 
@@ -31,8 +36,7 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
     partitions = [
         TopicPartition(name, p) for name, by_partition in watermarks.items() for p in by_partition
     ]
-    # a consumer that never joins the group
-    consumer = Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
+    consumer = _open_consumer(world, group)
     lags = dict.fromkeys(names, 0)
     with contextlib.closing(consumer), topics.translate_errors(world):
         # requested after the watermarks: messages that arrive in between do not count as lag
@@ -61,7 +65,7 @@ def commit(world: World, group: str, topic: str, offsets: dict[str, int]) -> Non
         StackError: Kafka does not respond, or the group has members.
     """
     positions = [TopicPartition(topic, int(p), offset) for p, offset in offsets.items()]
-    consumer = Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
+    consumer = _open_consumer(world, group)
     with contextlib.closing(consumer), topics.translate_errors(world, f"consumer group {group!r}"):
         for position in consumer.commit(offsets=positions, asynchronous=False) or ():
             if position.error:
