@@ -15,11 +15,6 @@ from ..base import StackError, World, wait_until
 from . import topics
 
 
-def _open_consumer(world: World, group: str) -> Consumer:
-    """Return a consumer with the id of a group, which it never joins."""
-    return Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
-
-
 def lag(world: World, group: str, *names: str) -> dict[str, int]:
     """Return {topic: number of messages that a consumer group has not committed yet}.
 
@@ -36,7 +31,8 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
     partitions = [
         TopicPartition(name, p) for name, by_partition in watermarks.items() for p in by_partition
     ]
-    consumer = _open_consumer(world, group)
+    # a consumer that never joins the group
+    consumer = Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
     lags = dict.fromkeys(names, 0)
     with contextlib.closing(consumer), topics.translate_errors(world):
         # requested after the watermarks: messages that arrive in between do not count as lag
@@ -65,7 +61,7 @@ def commit(world: World, group: str, topic: str, offsets: dict[str, int]) -> Non
         StackError: Kafka does not respond, or the group has members.
     """
     positions = [TopicPartition(topic, int(p), offset) for p, offset in offsets.items()]
-    consumer = _open_consumer(world, group)
+    consumer = Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
     with contextlib.closing(consumer), topics.translate_errors(world, f"consumer group {group!r}"):
         for position in consumer.commit(offsets=positions, asynchronous=False) or ():
             if position.error:
@@ -80,7 +76,7 @@ def names(world: World) -> list[str]:
     """
     with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world):
         future = admin.list_consumer_groups(request_timeout=topics.TIMEOUT_SECONDS)
-        groups = topics.await_result(future)
+        groups = topics.await_result(world, future)
         # after a timeout the list of groups is empty, and only `errors` reports the timeout
         for error in groups.errors:
             raise error if isinstance(error, KafkaException) else KafkaException(error)
@@ -107,7 +103,7 @@ def delete(world: World, group: str) -> None:
                 [group], request_timeout=3 * topics.TIMEOUT_SECONDS
             )
             try:
-                topics.await_result(futures[group])
+                topics.await_result(world, futures[group])
             except KafkaException as e:
                 if topics.error_code(e) != KafkaError.GROUP_ID_NOT_FOUND:
                     raise

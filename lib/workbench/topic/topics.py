@@ -185,16 +185,24 @@ def call_with_deadline(world: World, call: Callable[[float], T]) -> T:
         threading.Event().wait(RETRY_SECONDS)
 
 
-def await_result(future: "Future[T]") -> T:
+def await_result(world: World, future: "Future[T]") -> T:
     """Return the result of an admin client's request.
 
     Raises:
-        KafkaException: the request failed, or took longer than TIMEOUT_SECONDS.
+        ServiceLost: Kafka is down.
+        KafkaException: the request failed.
     """
-    try:
-        return future.result(TIMEOUT_SECONDS)
-    except FutureTimeout:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+
+    def wait(seconds: float) -> None:
+        try:
+            future.result(seconds)
+        except FutureTimeout:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+        except KafkaException:
+            pass  # the request has ended, so a second wait would not help
+
+    call_with_deadline(world, wait)
+    return future.result(0)
 
 
 def _list_names(world: World, admin: Optional[AdminClient] = None) -> set[str]:
@@ -316,7 +324,7 @@ def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> st
     client = admin or AdminClient(settings(world))
     with translate_errors(world, f"topic {name!r} at {world.kafka.bootstrap}"):
         futures = client.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_SECONDS)
-        return str(await_result(futures[name]).topic_id)
+        return str(await_result(world, futures[name]).topic_id)
 
 
 def wait_for_messages(
@@ -631,7 +639,7 @@ def _await_result_of(
     world: World, topic: str, future: "Future[None]", action: str, ignore: Optional[int] = None
 ) -> None:
     try:
-        await_result(future)
+        await_result(world, future)
     except KafkaException as e:
         if error_code(e) != ignore:
             raise WorkbenchError(
