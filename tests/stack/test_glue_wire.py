@@ -99,18 +99,6 @@ def glue(world, topic, monkeypatch):
     return other, asked
 
 
-def test_spark_finds_what_python_finds(spark, glue):
-    rows = [(b"k", value, "t", 0, n, None) for n, value in enumerate(MESSAGES)]
-    seen = (
-        wire.with_wire_columns(spark.createDataFrame(rows, wire.MESSAGE_COLUMNS), glue[0])
-        .orderBy("offset")
-        .collect()
-    )
-    for value, row in zip(MESSAGES, seen):
-        found = wire.parse_wire_format(glue[0], value)
-        assert (row.schema, row.body) == (found and found.schema, found and bytearray(found.body))
-
-
 @pytest.mark.parametrize("few", [2_000, 0])
 def test_a_topic_is_ingested(world, spark, glue, topic, monkeypatch, few):
     monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", few)

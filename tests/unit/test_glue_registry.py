@@ -14,7 +14,6 @@ from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.run import notebooks
 from workbench.topic import registry, wire
-from workbench.topic.glue_registry import GlueRegistry
 from workbench.walkthroughs import resources
 
 pytestmark = pytest.mark.aws
@@ -43,14 +42,6 @@ def framed(id, avsc, record, magic=b"\3\0"):
 
 # --- the wire format
 # -------------------------------------------------------------------------------------------------
-
-
-def test_a_message_is_taken_apart():
-    body = b"\x02 and more"
-    found = wire.parse_wire_format(WORLD, b"\3\0" + UUID(ID).bytes + body)
-    assert (
-        found == wire.WireMessage("glue", "globalId", ID, body) and found.schema == f"globalId {ID}"
-    )
 
 
 def test_what_is_no_message_of_glue():
@@ -163,19 +154,6 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
     assert seen.count("delete_schema") == 3 + 2, "gone meanwhile: fine"
     monkeypatch.setattr(aws, "paginate", None)
     registry.delete(WORLD)  # of a walkthrough that has none, nobody is asked
-
-
-def test_a_login_that_expires_while_schemas_go_is_told_at_once(monkeypatch):
-    monkeypatch.setattr(GlueRegistry, "names", lambda _: ["t-value"])
-    waited, id = [], {"SchemaId": {"RegistryName": VALUES, "SchemaName": "t"}}
-    monkeypatch.setattr("workbench.base.wait.time.sleep", on_aws.sleep_once(waited))
-    with on_aws.stubbed_client("glue") as stub:
-        stub.add_response("delete_schema", {}, id)
-        stub.add_client_error("get_schema", "ThrottlingException", "Rate exceeded")
-        stub.add_client_error("get_schema", "ExpiredTokenException", "expired")
-        with pytest.raises(StackError, match="credentials have expired"):
-            registry.delete(WORLD, "t-value")
-    assert len(waited) == 1
 
 
 # --- what it does not

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from workbench.base import params
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.topic import topics
@@ -67,65 +67,14 @@ def test_a_large_snapshot_is_waited_for_longer(monkeypatch):
     assert [round(seconds) for seconds in waited] == [60, 308, 5]
 
 
-class Reader:
-    """A consumer that gives these batches, one after the other, and then nothing; `passed` is its
-    position."""
-
-    def __init__(self, *batches, passed=0):
-        self.batches, self.passed, self.assigned = list(batches), passed, None
-
-    def assign(self, places):
-        self.assigned = [(p.partition, p.offset) for p in places]
-
-    def consume(self, most, timeout):
-        return [
-            SimpleNamespace(error=lambda: None, partition=lambda p=p: p, offset=lambda n=n: n)
-            for p, n in (self.batches.pop(0) if self.batches else [])
-        ]
-
-    def position(self, places):
-        return [TopicPartition(p.topic, p.partition, self.passed) for p in places]
-
-    def close(self):
-        self.assigned = []
-
-
-@pytest.fixture
-def messages(monkeypatch):
-    """`topics.consume` from such a reader."""
-
-    def read(reader, start, stop):
-        monkeypatch.setattr(topics, "open_consumer", lambda _: reader)
-        return topics.consume(WORLD, "t", start, stop)
-
-    return read
-
-
-def places(found):
-    return [(m.partition(), m.offset()) for m in found]
-
-
-def test_messages_end_where_they_are_to_and_what_is_done_is_not_asked_for(messages):
-    reader = Reader([(0, 3), (1, 0)], [(0, 4), (0, 5), (0, 6)])
-    assert places(messages(reader, {0: 3, 1: 0, 2: 7}, {0: 6, 1: 1, 2: 7})) == [
-        (0, 3),
-        (1, 0),
-        (0, 4),
-        (0, 5),
-    ]
-    assert reader.assigned == [] and not reader.batches
-    reader = Reader([(0, 3)])
-    found = messages(reader, {0: 3, 1: 9}, {0: 6, 1: 9})
-    assert next(found).offset() == 3 and reader.assigned == [(0, 3)]
-    found.close()
-    assert reader.assigned == [], "given up half way"
-
-
-def test_a_mark_of_a_transaction_is_passed_and_silence_is_an_error(monkeypatch, messages):
-    assert places(messages(Reader([(0, 0)], passed=2), {0: 0}, {0: 2})) == [(0, 0)]
+def test_silence_is_an_error(monkeypatch):
+    silent = SimpleNamespace(
+        assign=lambda _: None, consume=lambda *_: [], position=lambda _: [], close=lambda: None
+    )
+    monkeypatch.setattr(topics, "open_consumer", lambda _: silent)
     monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 0)
     monkeypatch.setattr(topics.stack, "service_down_error", lambda *_: None)
     with pytest.raises(
         StackError, match="(?s)Kafka sent no message.*'t', offsets {0: 1}.*nothing is lost"
     ):
-        places(messages(Reader([(0, 0)], passed=1), {0: 0}, {0: 2}))
+        list(topics.consume(WORLD, "t", {0: 1}, {0: 2}))
