@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from own_flow_help import PORT, execute, forget_all, reset
 from workbench import connect, explore, hudi, landing, operate
+from workbench.base import files as lake_files
 from workbench.base import wait_until
 from workbench.base.errors import (
     CheckFailed,
@@ -464,7 +465,7 @@ class TestDeadLetters:
     def bikes(self, server):
         """The world with the flow; afterwards there are no dead letters."""
         yield server
-        dlq.remove_files(dlq.folder_uri(server, "bikes/prices"))
+        lake_files.remove(dlq.folder_uri(server, "bikes/prices"))
 
     def make_a_dead_letter(self, bikes):
         """Follow a change that cannot be ingested."""
@@ -513,7 +514,7 @@ class TestDeadLetters:
         [observation] = operate.Watcher(bikes, "bikes").observe()
         assert sum(observation.dead_letters["prices"].values()) == 2
         assert "dead_letters" in {each.kind for each in observation.problems}
-        assert dlq.remove_files(hudi.dead_letters_path(at, table)) == 2
+        lake_files.remove(hudi.dead_letters_path(at, table))
         [observation] = operate.Watcher(bikes, "bikes").observe()
         assert observation.dead_letters == {"prices": {}}
 
@@ -527,7 +528,7 @@ class TestDeadLetters:
                 own.compare(bikes, "bikes")
         execute(bikes, "UPDATE prices SET price = 2.5 WHERE id = 1")
         own.follow(bikes, "bikes")
-        dlq.remove_files(dlq.folder_uri(bikes, "bikes/prices"))
+        lake_files.remove(dlq.folder_uri(bikes, "bikes/prices"))
         own.compare(bikes, "bikes")
 
     def test_a_dead_letter_whose_message_has_expired_stops_no_flow(self, bikes, spark):

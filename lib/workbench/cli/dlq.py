@@ -3,9 +3,13 @@
 Modules that are slow to import are imported when their command runs.
 """
 
+import base64
+from collections import Counter
+from typing import Any
+
 import typer
 
-from ..base import LakeError, World
+from ..base import LakeError, WorkbenchError, World, files
 from ..base.terminal import echo, escape_unprintable
 from .options import WORLD, YES, open_world
 
@@ -69,8 +73,18 @@ def _show_files(world: World, folder: str, limit: int) -> None:
         raise _nothing_found(folder)
     for record in records[:limit]:
         echo(f"{escape_unprintable(dlq.describe_origin(record))}: {record['reason']!r}")
-        echo(f"    {dlq.decode_text(world, record.get('text'))!r:.2000}")
+        echo(f"    {_decode_text(world, record.get('text'))!r:.2000}")
     echo(f"{min(limit, len(records))} of {len(records)} dead letters")
+
+
+def _decode_text(world: World, text: Any) -> Any:
+    """Return the text of a dead letter, or its record if it is an Avro message in base64."""
+    from ..topic import registry
+
+    try:
+        return registry.inspect_message(world, base64.b64decode(text, validate=True))["record"]
+    except (WorkbenchError, TypeError, ValueError):
+        return text
 
 
 def _nothing_found(folder: str) -> LakeError:
@@ -90,14 +104,18 @@ def remove(
     from ..topic import dlq
 
     uri = dlq.folder_uri(open_world(world), folder)
-    reasons = dlq.reasons(uri)
+    # those that arrive during the confirmation stay
+    listed = dlq.list_files(uri)
+    reasons = Counter(record["reason"] for file in listed for record in dlq.read_file(file))
     if not reasons:
         raise _nothing_found(folder)
     for reason, count in reasons.items():
         echo(f"{count} with the reason {reason!r}")
     if not yes:
         typer.confirm("Remove these dead letters?", default=False, abort=True)
-    echo(f"dead letters removed: {dlq.remove_files(uri)}")
+    for file in listed:
+        files.remove(file)
+    echo(f"dead letters removed: {sum(reasons.values())}")
 
 
 @app.command()

@@ -12,14 +12,14 @@ import base64
 import json
 import re
 from collections import Counter
-from typing import Any, Callable, Collection, Iterable, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Collection, NamedTuple, Optional, Sequence, Union
 
 import pandas
 
-from ..base import LakeError, WorkbenchError, World, files
+from ..base import LakeError, World, files
 from ..base.paths import join_uri
 from ..connect.validation import summarize_stacktrace
-from . import registry, topics
+from . import topics
 
 # prefix of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
 HEADER_PREFIX = "__connect.errors."
@@ -134,10 +134,10 @@ def summary(world: World) -> pandas.DataFrame:
         if _has_dead_letters(world, topic)
         for dead_letter in _read(world, topic)
     ]
-    root = world.lake.dead_letters
-    for path in _list_files(root):
-        folder = re.sub(r"(/\d+-[0-9a-f]+)?/[^/]+$", "", path)  # without the folder of a batch
-        for record in _read_lines(f"{root}/{path}"):
+    for uri in list_files(world.lake.dead_letters):
+        # without the folder of a batch
+        folder = re.sub(r"(/\d+-[0-9a-f]+)?/[^/]+$", "", folder_name(world, uri))
+        for record in read_file(uri):
             origin = record.get("topic") or record["file"]
             rows.append((f"files {folder}", origin, record["reason"], False))
     keys = ["location", "origin", "reason"]
@@ -155,7 +155,7 @@ def read_files(uri: str) -> list[dict[str, Any]]:
         Dicts with reason and text (the message; its base64 if it is not text); with topic, partition
         and offset, or with the landed file.
     """
-    return [record for path in _list_files(uri) for record in _read_lines(f"{uri}/{path}")]
+    return [record for file in list_files(uri) for record in read_file(file)]
 
 
 def reasons(uri: str) -> Counter[str]:
@@ -168,16 +168,23 @@ def describe_origin(record: dict[str, Any]) -> str:
     return record.get("file") or "{topic}, partition {partition}, offset {offset}".format(**record)
 
 
-def remove_files(uri: str) -> int:
-    """Remove the dead letters in a folder, after their cause was removed; return their number.
+def list_files(uri: str) -> list[str]:
+    """Return the URIs of the files of dead letters in a folder, the newest first.
 
-    Dead letters that a job writes meanwhile stay.
+    Unfinished files are skipped, and so are hidden folders: their batch is not committed.
     """
-    count = 0
-    for path in _list_files(uri):
-        count += len(_read_lines(f"{uri}/{path}"))
-        files.remove(f"{uri}/{path}")
-    return count
+    written_at = {
+        path: info.mtime_ns
+        for path, info in files.list_files(uri).items()
+        if path.endswith(".json") and not re.search(r"(^|/)(\.|_temporary/)", path)
+    }
+    newest_first = sorted(written_at, key=lambda path: (written_at[path], path), reverse=True)
+    return [f"{uri}/{path}" for path in newest_first]
+
+
+def read_file(uri: str) -> list[dict[str, Any]]:
+    """Return the dead letters in one file (see `read_files`)."""
+    return [json.loads(line) for line in files.read_bytes(uri).splitlines()]
 
 
 def folder_uri(world: World, folder: str) -> str:
@@ -190,14 +197,6 @@ def folder_name(world: World, uri: str) -> str:
     return uri.removeprefix(f"{world.lake.dead_letters}/")
 
 
-def decode_text(world: World, text: Any) -> Any:
-    """Return the text of a dead letter, or its record if it is an Avro message in base64."""
-    try:
-        return registry.inspect_message(world, base64.b64decode(text, validate=True))["record"]
-    except (WorkbenchError, TypeError, ValueError):
-        return text
-
-
 def _has_dead_letters(world: World, topic: str) -> bool:
     """Return whether the first message of a partition is a dead letter."""
     watermarks = topics.watermark_offsets(world, topic).items()
@@ -206,28 +205,15 @@ def _has_dead_letters(world: World, topic: str) -> bool:
     return any([_to_dead_letter(each).topic for each in topics.consume(world, topic, start, stop)])
 
 
-def _list_files(uri: str) -> list[str]:
-    """Return the paths of the files of dead letters below a URI, the newest first.
-
-    Unfinished files are skipped, and so are hidden folders: their batch is not committed.
-    """
-    found = {
-        path: info.mtime_ns
-        for path, info in files.list_files(uri).items()
-        if path.endswith(".json") and not re.search(r"(^|/)(\.|_temporary/)", path)
-    }
-    return sorted(found, key=lambda path: (found[path], path), reverse=True)
-
-
-def _read_lines(uri: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in files.read_bytes(uri).splitlines()]
-
-
 # --- replay
 
 
 def replay(
-    world: World, topic: str, *, offsets: Iterable[int] = (), transform: Optional[Transform] = None
+    world: World,
+    topic: str,
+    *,
+    offsets: Collection[int] = (),
+    transform: Optional[Transform] = None,
 ) -> int:
     """Publish dead letters to their original partitions, each once.
 
@@ -256,34 +242,25 @@ def replay(
             given for a topic with several partitions; another replay is running. In these cases,
             and if `transform` raises an error, nothing is published.
     """
-    with files.exclusive_lock(
-        f"{replay_folder(world, topic)}/replay", f"replay of {topic}", "wait until it is done"
-    ):
-        selected = _select(world, topic, set(offsets), transform)
-        _require_origins(world, topic, [dead_letter for dead_letter, _ in selected])
-        for first in range(0, len(selected), REPLAY_BATCH_SIZE):
-            _replay_batch(world, topic, selected[first : first + REPLAY_BATCH_SIZE])
-    return len(selected)
-
-
-def _select(
-    world: World, topic: str, offsets: set[int], transform: Optional[Transform]
-) -> list[tuple[DeadLetter, Optional[bytes]]]:
-    """Return the dead letters to replay, each with the value to publish."""
-    dead_letters = _read(world, topic)
     if offsets and len(topics.watermark_offsets(world, topic)) > 1:
         raise LakeError(
             f"{topic} has several partitions, so an offset does not identify a dead letter",
             hint="select by `transform`, which gets partition and offset: None skips a dead letter",
         )
-    selected = []
-    for dead_letter in dead_letters:
-        if dead_letter.replayed or (offsets and dead_letter.offset not in offsets):
-            continue
-        value = transform(dead_letter) if transform else dead_letter.value
-        if value is not None or transform is None:
-            selected.append((dead_letter, value))
-    return selected
+    with files.exclusive_lock(
+        f"{replay_folder(world, topic)}/replay", f"replay of {topic}", "wait until it is done"
+    ):
+        selected = [
+            (dead_letter, transform(dead_letter) if transform else dead_letter.value)
+            for dead_letter in _read(world, topic)
+            if not dead_letter.replayed and (not offsets or dead_letter.offset in offsets)
+        ]
+        if transform:
+            selected = [each for each in selected if each[1] is not None]
+        _require_origins(world, topic, [dead_letter for dead_letter, _ in selected])
+        for first in range(0, len(selected), REPLAY_BATCH_SIZE):
+            _replay_batch(world, topic, selected[first : first + REPLAY_BATCH_SIZE])
+    return len(selected)
 
 
 def _require_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -> None:
@@ -312,12 +289,9 @@ def _replay_batch(
     world: World, topic: str, batch: Sequence[tuple[DeadLetter, Optional[bytes]]]
 ) -> None:
     """Publish dead letters to their topics, and record them in the journal."""
-    records: dict[str, list[Record]] = {}
-    for dead_letter, value in batch:
-        record = _to_original(topic, dead_letter, value)
-        records.setdefault(dead_letter.topic, []).append(record)
-    for origin, of_origin in records.items():
-        topics.produce(world, origin, of_origin, **PRODUCER_SETTINGS)
+    for origin in dict.fromkeys(dead_letter.topic for dead_letter, _ in batch):
+        records = [_to_original(topic, *each) for each in batch if each[0].topic == origin]
+        topics.produce(world, origin, records, **PRODUCER_SETTINGS)
     positions = [(dead_letter.partition, dead_letter.offset) for dead_letter, _ in batch]
     name = "{}-{}.json".format(*positions[0])
     files.write_text(f"{_journal(world, topic)}/{name}", json.dumps(positions))
@@ -356,9 +330,12 @@ def _journal(world: World, topic: str) -> str:
 
 def _replayed_positions(journal: str) -> set[tuple[int, int]]:
     """Return (partition, offset) of the dead letters that were replayed."""
-    names = [name for name in files.list_files(journal) if name.endswith(".json")]
-    batches = [json.loads(files.read_bytes(f"{journal}/{name}")) for name in names]
-    return {(partition, offset) for batch in batches for partition, offset in batch}
+    return {
+        (partition, offset)
+        for name in files.list_files(journal)
+        if name.endswith(".json")
+        for partition, offset in json.loads(files.read_bytes(f"{journal}/{name}"))
+    }
 
 
 # --- publishing
@@ -381,23 +358,23 @@ def publish(world: World, topic: str, uri: str, connector: str, worker_class: st
     Returns:
         The number of published dead letters.
     """
-    found: dict[Any, Record] = {}
+    published = set()
+    if topic in topics.names(world):
+        published = {
+            (message.key(), message.value(), tuple(message.headers() or ()))
+            for message in topics.read_all(world, topic)
+        }
+    records: dict[Any, Record] = {}
     for record in sorted(read_files(uri), key=lambda record: record.get("offset", -1)):
         if "value" in record:
             key = base64.b64decode(record["key"]) if "key" in record else None
             value = base64.b64decode(record["value"])
             origin = record["topic"], record["partition"], record["offset"]
             headers = _error_headers(*origin, connector, worker_class, record["reason"])
-            found[_identity(key, value, headers)] = key, value, {"headers": headers}
-    for known in topics.read_all(world, topic) if topic in topics.names(world) else ():
-        found.pop(_identity(known.key(), known.value(), known.headers()), None)
-    _produce(world, topic, [*found.values()])
-    return len(found)
-
-
-def _identity(key: Optional[bytes], value: Optional[bytes], headers: Any) -> tuple[Any, ...]:
-    """Return what two copies of a dead letter have in common, and no other one."""
-    return key, value, tuple(headers or ())
+            records[key, value, tuple(headers)] = key, value, {"headers": headers}
+    new = [record for identity, record in records.items() if identity not in published]
+    _produce(world, topic, new)
+    return len(new)
 
 
 def publish_messages(
