@@ -26,9 +26,6 @@ NO_SCHEMA = (
     f"{MAX_SCHEMAS} most frequent ones of the batch"
 )
 BASE64 = "a Decimal is BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
-MISMATCH = (
-    "the message is no record, or a value within a column does not have the type of its schema"
-)
 SCHEMA_END = '},"payload":'
 _CORRUPT = "_bad"
 # Keeps Spark from pruning the type to the selected fields, which would lose the corrupt-record field
@@ -161,7 +158,8 @@ def _mismatch_reason(sent: Column, schema: T.StructType) -> Column:
     """Return the reason of a message that does not have its schema: the first column that is wrong.
 
     That is the first one that has a value in the message and none in the decoded row. A value within a
-    record or list of records is not found. The query has the same size for any number of columns.
+    record or list of records is not found: the reason names these columns. The query has the same size
+    for any number of columns.
 
     Args:
         sent: what is decoded of the message.
@@ -190,7 +188,17 @@ def _mismatch_reason(sent: Column, schema: T.StructType) -> Column:
             F.try_element_at(types, column["key"]),
         ),
     )
-    return F.coalesce(F.get(reasons, F.lit(0)), F.lit(MISMATCH))
+    named = F.get(reasons, F.lit(0))
+    nested = [f.name for f in schema if "struct<" in f.dataType.simpleString()]
+    within = "a value does not have the type of the reader schema"
+    if nested:
+        within = f"a value within {' or '.join(nested)} does not have its type"
+    no_record = F.concat(
+        F.lit("the message is "),
+        F.substring(F.get_json_object("body", "$.payload"), 1, MAX_VALUE_CHARS),
+        F.lit(", which is no record"),
+    )
+    return F.coalesce(F.when(texts.isNull(), no_record), named, F.lit(within))
 
 
 def _has_base64_decimal(schema: T.StructType) -> Column:
