@@ -4,6 +4,7 @@ through under which mode, and what a table of either kind makes of it."""
 import io
 import uuid
 from dataclasses import replace
+from decimal import Decimal
 from types import SimpleNamespace
 
 import fastavro
@@ -330,6 +331,11 @@ def test_numbers_that_were_not_read_before_become_texts_too(bench):
         assert (done.upserts, done.dead_letters) == (3, 0), bench.letters()
 
 
+def test_a_reader_that_is_fixed_on_the_first_version_overlooks_a_column(bench):
+    bench.send(CHANGES["add required"], {"id": 1, "__lsn": 1, "COUNTRY": "NZ"})
+    assert bench.go(schema=avro.to_spark(FIRST)).upserts == 1 and "COUNTRY" not in bench.rows()[1]
+
+
 def test_a_key_column_that_would_become_a_text_is_refused_before_anything_is_written(bench):
     bench.send(FIRST, *[{"id": n, "__lsn": n} for n in (1, 2, 3)])
     assert bench.go().upserts == 3
@@ -350,6 +356,44 @@ def test_a_key_column_that_would_become_a_text_is_refused_before_anything_is_wri
             bench.go(schema=T.StructType(fields), **knobs)
     assert bench.rows() == first and len(hudi.commits(bench.table)) == 1 and not bench.letters()
     assert bench.go().upserts == 1 and bench.rows()[2]["title"] == "new"
+
+
+@pytest.mark.parametrize(
+    "price, counts, changed",
+    [
+        (12, "int", "widened price decimal(10,2) to decimal(12,2)"),
+        (10, "long", "widened counts array<int> to array<bigint>"),
+    ],
+)
+def test_what_no_reader_of_hudi_sees_as_wider_rewrites_a_table(bench, price, counts, changed):
+    def record(price, counts):
+        kind = {"type": "bytes", "logicalType": "decimal", "precision": price, "scale": 2}
+        return {
+            "type": "record",
+            "name": "Value",
+            "fields": [
+                {"name": "id", "type": "int"},
+                {"name": "__lsn", "type": "int"},
+                {"name": "price", "type": kind},
+                {"name": "counts", "type": {"type": "array", "items": counts}},
+            ],
+        }
+
+    bench.send(record(10, "int"), {"id": 1, "__lsn": 1, "price": Decimal("1.25"), "counts": [1]})
+    bench.go()
+    bench.send(
+        record(price, counts), {"id": 2, "__lsn": 2, "price": Decimal("2.50"), "counts": [2]}
+    )
+    assert bench.go().upserts == 1
+    assert hudi.commits(bench.table)["operation"].tolist()[1:] == [
+        "INSERT_OVERWRITE_TABLE",
+        "UPSERT",
+    ]
+    assert hudi.schema_changes(bench.table)["change"].tolist() == [changed]
+    assert {n: (r["price"], r["counts"]) for n, r in bench.rows().items()} == {
+        1: (Decimal("1.25"), [1]),
+        2: (Decimal("2.50"), [2]),
+    }
 
 
 def test_key_ordering_and_partition_become_wider(bench):
@@ -382,6 +426,18 @@ def test_key_ordering_and_partition_become_wider(bench):
     if it.type == "mor":
         hudi.compact(bench.spark, it)
         assert go(record("int"), (2, 5, "late")) == {1: "newer", 2: "newer", 2**40: "new"}
+
+
+def test_names_that_are_one_to_spark_stop_the_ingest(bench):
+    bench.send(CHANGES["add required"], {"id": 1, "__lsn": 1, "COUNTRY": "NZ"})
+    bench.go()
+    lower = {**FIRST, "fields": [*FIRST["fields"], {"name": "country", "type": "string"}]}
+    bench.send(lower, {"id": 2, "__lsn": 2, "country": "NZ"})
+    with pytest.raises(
+        LakeError,
+        match="(?s)has COUNTRY and country, which Spark and Athena take for one.*rename one",
+    ):
+        bench.go()
 
 
 def test_the_catalogs_entries_follow(bench):

@@ -156,6 +156,18 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(lake, world, spark):
     assert it.go(change_record(4, 1)).messages == 1
 
 
+def test_a_replay_that_ends_half_way_keeps_the_dead_letters(lake, world, spark):
+    it = lake()
+    it.go(change_record(1, 1), change_record(2, 1), ("k", "{broken"))
+    job = hudi.IngestJob(spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True)
+    assert job.run(stop=lambda: True).batches == 1
+    assert [r["offset"] for r in hudi.dead_letters(spark, world, it.table).collect()] == [2], (
+        "not read again yet"
+    )
+    assert it.go(batch=2).messages == 1
+    assert hudi.dead_letters(spark, world, it.table).count() == 1
+
+
 def test_a_batch_that_fails_is_done_again_and_a_replay_that_fails_keeps_the_dead_letters(
     lake, world, spark
 ):
@@ -296,6 +308,14 @@ def test_a_topic_without_messages(lake, world, spark):
 def test_a_topic_that_is_not_there(world, spark):
     with pytest.raises(LakeError, match="(?s)there is no topic 'no_such_topic'.*connect.status"):
         hudi.ingest(spark, world, hudi.Topic("no_such_topic"), new_table(world), schema=SCHEMA)
+
+
+def test_large_messages_make_smaller_batches(lake, monkeypatch):
+    from workbench.hudi import changes
+
+    monkeypatch.setattr(changes, "SMALL_BATCH_BYTES", 1_000)
+    done = lake().go(*[change_record(n, 1, "x" * 600) for n in range(5)])
+    assert (done.messages, done.batches) == (5, 3)
 
 
 def test_two_ingests_into_one_table(lake, world):
