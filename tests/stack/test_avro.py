@@ -13,9 +13,11 @@ import pytest
 import requests
 from lake_help import following
 from workbench import connect, hudi, stack
-from workbench.base.errors import ConnectorError, StackError
+from workbench.base.errors import CheckFailed, ConnectorError, StackError
 from workbench.base.registries import AVRO_CONVERTER
 from workbench.base.wait import wait_until
+from workbench.checks import check
+from workbench.hudi import changes
 from workbench.source import postgres
 from workbench.stack import process
 from workbench.stack.services import SERVICES
@@ -41,6 +43,9 @@ TABLES = """
         (1, 'Picador', 'Print', 12345678.90, '1959-04-15', '2001-02-03 04:05:06.789012', '1969-12-31 23:59:59.999',
          '2001-02-03 04:05:06+02', '10:00', 1.5),
         (2, NULL, 'Print', -0.01, '0001-01-01', NULL, NULL, NULL, NULL, NULL)"""
+
+
+COLUMNS = "artwork_id, title, classification, price, acquired, seen, changed"
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +106,58 @@ def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
         "__deleted": "false",
         "__db": NAME,
     }
+    assert list(record)[-8:] == [
+        "__deleted",
+        "__op",
+        "__db",
+        "__table",
+        "__schema",
+        "__lsn",
+        "__source_ts_ms",
+        "__source_txId",
+    ]
     text = registry.schema(lab, int(mine["content_id"]), "contentId")
     assert (
         text
         == registry.latest(lab, f"{ARTISTS}-value")
         == registry.schema(lab, int(mine["global_id"]))
     )
+
+
+def test_every_type_is_exact(lab, spark, table, path):
+    it = table(**artworks())
+    done = hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
+    assert done.upserts == done.messages == 2, hudi.dead_letters(spark, lab, it).collect()
+    types = dict(hudi.read(spark, it).dtypes)
+    assert {
+        k: types[k] for k in ("price", "acquired", "seen", "changed", "zoned", "opens", "loose")
+    } == {
+        "price": "decimal(10,2)",
+        "acquired": "date",
+        "seen": "timestamp",
+        "changed": "timestamp",
+        "zoned": "string",
+        "opens": "bigint",
+        "loose": "struct<scale:int,value:binary>",
+    }
+    rows = {r.artwork_id: r for r in hudi.read(spark, it).collect()}
+    first = rows[1]
+    assert (first.price, first.acquired) == (Decimal("12345678.90"), dt.date(1959, 4, 15))
+    assert first.seen == dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
+    assert first.changed == dt.datetime(1969, 12, 31, 23, 59, 59, 999000)
+    assert (first.zoned, first.opens) == ("2001-02-03T02:05:06.000000Z", 36_000_000_000)
+    assert (first.loose.scale, bytes(first.loose.value)) == (1, b"\x0f")
+    assert (rows[2].price, rows[2].acquired, rows[2].seen) == (
+        Decimal("-0.01"),
+        dt.date(1, 1, 1),
+        None,
+    )
+    truth = postgres.query(lab, f"SELECT {COLUMNS} FROM artworks WHERE artwork_id = 1")
+    lake = hudi.read(spark, it).where("artwork_id = 1").selectExpr(*COLUMNS.split(", ")).toPandas()
+    check.same_rows(truth, lake, key=["artwork_id"])
+    lake["price"] += Decimal("0.01")
+    with pytest.raises(CheckFailed, match="price"):
+        check.same_rows(truth, lake, key=["artwork_id"])
 
 
 def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
@@ -145,6 +196,33 @@ def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     hudi.ingest(spark, lab, topic, soft)
     (back,) = hudi.read(spark, soft).where("artist_id = 441").collect()
     assert (back.nationality, back["__deleted"]) == ("German", "false")
+
+
+def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
+    topic = hudi.Topic(ARTISTS, format="avro")
+    older = table(**artists())
+    hudi.ingest(spark, lab, topic, older)
+    start = topics.end_offsets(lab, ARTISTS)[0]
+    postgres.execute(lab, "UPDATE artists SET birth_year = 1931 WHERE artist_id = 1")
+    postgres.execute(lab, "ALTER TABLE artists ADD COLUMN wealth numeric(8, 3)")
+    postgres.execute(lab, "UPDATE artists SET wealth = 7.125 WHERE artist_id = 299")
+    topics.wait_for_messages(lab, ARTISTS, start + 2, connector=SOURCE)
+    versions = registry.artifacts(lab).query(
+        "artifact == @name", local_dict={"name": f"{ARTISTS}-value"}
+    )
+    assert len(versions) == 2
+    for few, it in ((2_000, older), (2_000, table(**artists())), (0, table(**artists()))):
+        monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", few)
+        done = hudi.ingest(spark, lab, topic, it)
+        assert (done.batches, done.dead_letters) == (1, 0)
+        rows = {r.artist_id: r for r in hudi.read(spark, it).collect()}
+        assert dict(hudi.read(spark, it).dtypes)["wealth"] == "decimal(8,3)"
+        assert (rows[1].birth_year, rows[1].wealth, rows[299].wealth) == (
+            1931,
+            None,
+            Decimal("7.125"),
+        )
+        assert len(rows) == len(postgres.query(lab, "SELECT 1 FROM artists"))
 
 
 def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, spark, table, path):
@@ -189,6 +267,11 @@ def test_the_raw_envelope(lab, spark, table, path):
         dt.date(1959, 4, 15),
     )
     assert first.after.seen == dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
+    seen = registry.inspect_message(lab, topics.read(lab, topic, 1)["value"][0])
+    assert (seen["wire"], seen["record"]["after"]["price"]) == (
+        "apicurio_legacy8",
+        Decimal("12345678.90"),
+    )
 
 
 def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table):

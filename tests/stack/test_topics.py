@@ -5,6 +5,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer
@@ -64,6 +65,15 @@ def test_only_what_came_after(world, topic):
     assert topics.read(world, topic, limit=0).empty
 
 
+def test_empty_topic_reads_as_an_empty_frame(world, topic):
+    frame = topics.read(world, topic)
+    assert (
+        frame.empty
+        and list(frame.columns) == topics.COLUMNS
+        and topics.offset_span(world, topic) == 0
+    )
+
+
 def test_many_messages_are_all_read(world, topic):
     producer = Producer(
         {**topics.settings(world), "linger.ms": 50, "queue.buffering.max.messages": 100000}
@@ -113,19 +123,24 @@ def test_of_a_transaction_what_was_committed_is_read_and_its_marks_hold_nobody_u
     assert time.monotonic() - began < 5
 
 
-def test_a_wait_ends_with_the_message(world, topic):
-    stop = threading.Event()
+def test_a_wait_ends_with_the_message_and_does_not_poll(world, topic):
+    calls, stop, first = [], threading.Event(), time.monotonic()
 
     def ends(offsets):
         return {(topic, partition): offset for partition, offset in offsets.items()}
 
     with contextlib.closing(topics.open_consumer(world)) as consumer:
+        counting = SimpleNamespace(
+            assign=consumer.assign,
+            unassign=consumer.unassign,
+            consume=lambda *args: calls.append(1) or consumer.consume(*args),
+        )
         for partition in (0, 1, 2, 0):
             start = topics.end_offsets(world, topic)
             with ThreadPoolExecutor(1) as pool:
                 waiting = pool.submit(
                     lambda start=start: (
-                        topics.wait_for_message(consumer, ends(start), stop, 30),
+                        topics.wait_for_message(counting, ends(start), stop, 30),
                         time.monotonic(),
                     )
                 )
@@ -140,10 +155,12 @@ def test_a_wait_ends_with_the_message(world, topic):
             assert [m.offset() for m in topics.consume(world, topic, start, end, consumer)] == [
                 start[partition]
             ]
+        # each wait also makes a call that is not full, and one for messages of other topics
+        assert len(calls) <= (time.monotonic() - first) / 0.1 + 8, "one call in 0.1 s of the wait"
         begun = time.monotonic()
         threading.Timer(0.5, stop.set).start()
-        assert topics.wait_for_message(consumer, ends(end), stop, 30) == set()
+        assert topics.wait_for_message(counting, ends(end), stop, 30) == set()
         assert 0.4 < time.monotonic() - begun < 0.8, "stopped"
         begun = time.monotonic()
-        assert topics.wait_for_message(consumer, ends(end), threading.Event(), 0.5) == set()
+        assert topics.wait_for_message(counting, ends(end), threading.Event(), 0.5) == set()
         assert 0.5 <= time.monotonic() - begun < 0.8, "the time is over"

@@ -273,6 +273,24 @@ def test_ids_that_the_registry_does_not_have_do_not_hold_the_landing_up(land, mo
     )
 
 
+def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
+    good = avro.encode_container(ROW, [avro.create_reader(ROW, raw_values=True)(row(1))], b"s" * 16)
+    for name, data in (
+        ("a", good),
+        ("b", good[:-3]),
+        ("c", avro.encode_container(OTHER, [], b"s" * 16)),
+        ("d", b""),
+        ("e", good),
+    ):
+        (tmp_path / name).write_bytes(data)
+    whole, broken = decode_avro.group_by_schema([f"file:{tmp_path}/{n}" for n in "abcde"])
+    assert sorted(map(len, whole.values())) == [1, 2]
+    assert {a[-1]: why for a, why in broken.items()} == {
+        "b": "not a whole Avro file: ValueError: expected sync marker not found",
+        "d": "not a whole Avro file: ValueError: cannot read header - is it an avro file?",
+    }
+
+
 # --- the source
 # ------------------------------------------------------------------------------------------------------
 

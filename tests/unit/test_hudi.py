@@ -264,6 +264,16 @@ def test_the_partitions_of_all_new_commits_are_registered(tmp_path, monkeypatch)
     assert len(registered) == 2
 
 
+def test_a_table_keeps_its_type(tmp_path):
+    base = f"file:{tmp_path}"
+    timeline.check_type(table(base=base, type="mor"))
+    files.write_text(f"{base}/.hoodie/hoodie.properties", "hoodie.table.type=COPY_ON_WRITE\n")
+    timeline.check_type(table(base=base))
+    expected = '(?s)table t is COPY_ON_WRITE, not MERGE_ON_READ.*type="cow"'
+    with pytest.raises(LakeError, match=expected):
+        timeline.check_type(table(base=base, type="mor"))
+
+
 def test_no_table_is_said_so(tmp_path):
     with pytest.raises(LakeError, match="there is no Hudi table t"):
         hudi.properties(table(base=f"file:{tmp_path}"))
