@@ -424,12 +424,19 @@ def test_connections_that_fail_have_one_line_and_what_to_do(bikes):
         assert len([f for f in report.findings() if f.level == "problem"]) == 1
         return problem, "\n".join(statements)
 
+    problem, remedy = failure(port=1)
+    assert "Connection refused" in problem and "host and port" in remedy
+
     secrets.store("readiness.wrong", "wrong")
     problem, remedy = failure(password=secrets.Secret("readiness.wrong"))
     assert "password authentication failed" in problem
     assert 'ALTER ROLE "Ada ""Q"" Ü" LOGIN REPLICATION;\n\\password "Ada ""Q"" Ü"\n' in remedy
+    problem, remedy = failure(ssl="require")
+    assert "does not support SSL" in problem and "ssl: disable" in remedy
     problem, remedy = failure(database='no "such"')
     assert "does not exist" in problem and 'CREATE DATABASE "no ""such""";' in remedy
+    problem, remedy = failure(password=secrets.Secret("readiness.missing"))
+    assert "secret 'readiness.missing' is not set" in problem and "workbench secret" in remedy
     execute(bikes, "REVOKE CONNECT ON DATABASE {} FROM PUBLIC", DATABASE)
     problem, remedy = failure()
     assert "permission denied for database" in problem
@@ -596,11 +603,16 @@ def test_mariadb_connections_that_fail(stations):
         )
         return own, problems(readiness.check(own, "bikes"))
 
+    _, found = failure(port=1)
+    assert "Connection refused" in found["connection"][0]
+
     secrets.store("readiness.wrong", "wrong")
     own, found = failure(password=secrets.Secret("readiness.wrong"))
     assert "Access denied" in found["connection"][0]
     mariadb_client(stations, readiness.check(own, "bikes").script().replace("<password>", "wrong"))
     assert "connection" not in problems(readiness.check(own, "bikes"))
+    own, found = failure(ssl="require")
+    assert "SSL" in found["connection"][0] and "ssl: disable" in "".join(found["connection"][1])
     admin = {"user": stations.mysql.admin_user, "password": stations.mysql.admin_password}
     _, found = failure(database="missing", **admin)
     assert {*found} == {"database missing"}

@@ -74,7 +74,18 @@ def test_of_a_sink_without_progress_a_file_may_appear_after_a_later_one_of_anoth
     found, progress = landing.batches(progress)
     assert found == [[2]]
     landing.land(4)  # a sink never does this; a copy of its files may
-    with pytest.raises(LakeError, match="(?s)1 landed files appeared after later.*replay=True"):
+    with pytest.raises(LakeError, match="(?s)landed files appeared after later.*replay=True"):
+        landing.batches(progress)
+
+
+def test_a_landed_file_that_has_grown_since_it_was_read_is_an_error(landing):
+    landing.land(1, 2)
+    progress = landing.batches({})[1]
+    assert landing.batches(progress)[0] == []
+    landing.land(1, 3)
+    with pytest.raises(
+        LakeError, match="(?s)have grown since.*1 files that were read, 2,0.*replay"
+    ):
         landing.batches(progress)
 
 

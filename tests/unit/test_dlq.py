@@ -130,6 +130,16 @@ def test_a_letter_of_ours_has_the_headers_of_connects(monkeypatch):
     }
 
 
+def test_a_message_without_such_headers_came_from_nowhere():
+    letter = dlq._to_dead_letter(Message(0, None, key=None))
+    assert (letter.topic, letter.origin_offset, letter.reason, letter.value) == (
+        "",
+        -1,
+        "",
+        None,
+    )
+
+
 def test_a_message_goes_back_as_it_was_with_one_header_more(monkeypatch):
     [(*_, options)] = published(monkeypatch, Message(7, b"x", [("own", b"1")], topic="movies"))
     headers = [*options["headers"], (dlq.REPLAYED_HEADER, b"dead/0/1")]

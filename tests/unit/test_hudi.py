@@ -421,6 +421,7 @@ def test_the_next_ingest_continues_after_the_last_batch(job):
             "topic_id": "x",
             "offsets": {"0": 5},
             "start": 3,
+            "replaced": [],
             "fields": {"id": "bigint", "__lsn": "bigint"},
         }
     }
@@ -462,23 +463,34 @@ def test_dead_letters_of_a_commit_after_which_the_process_was_killed_are_not_los
     assert shown_dead_letters(world, it) == ["3", "5"]
 
 
-def test_dead_letters_of_messages_that_are_read_again_are_replaced(world, job, tmp_path):
-    """After a restore, and by a replay: of each batch when it is read, of all others at the end."""
+def test_dead_letters_of_a_commit_that_was_restored_go(world, job, tmp_path):
     it = job()
     it.run()
     (tmp_path / "tables" / "t" / ".hoodie" / "20260101120000001.commit").unlink()
-    job().run()
-    assert shown_dead_letters(world, it) == ["3", "5"]
+    job(killed=True)
+    with pytest.raises(KeyboardInterrupt):
+        it.run()
+    assert shown_dead_letters(world, it) == ["3"]
+
+
+def test_a_replay_keeps_all_dead_letters_until_it_is_complete(world, job, monkeypatch):
+    """Also those of another partition, whose messages it has not read when its position is beyond theirs."""
+    it = job()
+    it.run()
+    text = f"{dead_letters_path(world, it.table)}/topic-t/00000012/part-2.json"
+    files.write_text(text, "2")  # of an earlier version
+    first = changes.Batch(None, {"topic_id": "x", "offsets": {"0": 9, "1": 0}}, in_memory=True)
+    again = job(replay=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(again.reader, "next", lambda progress: first)
+        assert again.run(lambda: True).batches == 1
+    assert shown_dead_letters(world, it) == ["2", "3", "5", "9"]
     with pytest.raises(KeyboardInterrupt):
         job(killed=True, replay=True).run()
-    assert shown_dead_letters(world, job()) == ["3", "5"]
-    for name in (f"2-{'a' * 32}", f"9-{'b' * 32}"):  # "9" of a topic before it was made anew
-        text = f"{dead_letters_path(world, it.table)}/topic-t/{name}/part-0.json"
-        files.write_text(text, name[0])
-    again = job(replay=True)
-    again.run(lambda: True)
-    assert shown_dead_letters(world, it) == ["3", "5", "9"], "5 and 9 are not read again yet"
-    again.run()
+    assert shown_dead_letters(world, it) == ["2", "3", "5", "9"]
+    job().run()
+    assert shown_dead_letters(world, it) == ["9"]
+    job(replay=True).run()
     assert shown_dead_letters(world, it) == ["3", "5"]
 
 

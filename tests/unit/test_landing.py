@@ -62,6 +62,7 @@ def test_the_statement_of_the_walkthrough():
                 KCQL.replace("= 60", "= -1"),
                 KCQL.replace("FLUSH_COUNT", "FLUSH_SIZE"),
                 KCQL + " LIMIT",
+                KCQL + " WITH_FLUSH_COUNT = 500",
                 KCQL + ";" + KCQL,
                 "insert into lake select * from msk.t",
                 "upsert " + KCQL,

@@ -6,9 +6,9 @@ import re
 import pandas
 import pytest
 from typer.testing import CliRunner
-from workbench.base import params, secrets
+from workbench.base import params, paths, secrets
 from workbench.base.added_columns import is_data, is_reserved
-from workbench.base.errors import SourceError
+from workbench.base.errors import ParamsError, SourceError
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
 from workbench.hudi import decode
@@ -57,6 +57,15 @@ def test_a_ready_source():
     assert report.script() == "-- bikes: for the administrator of the server"
 
 
+def test_attention_is_a_warning_and_no_obstacle():
+    report = readiness.Report(
+        "local", "b", server(OK), tables({"table": "a", "attention": "x circle: not captured"})
+    )
+    finding = report.findings()[1]
+    assert (finding.level, finding.remedy) == ("warning", "x circle: not captured")
+    assert report.obstacles.empty and report.summary().level == "ok"
+
+
 def test_a_row_of_the_server_without_a_problem_may_need_attention():
     row = ("privilege PROCESS", "not granted", "", ["GRANT PROCESS ON *.* TO `ada`@`%`;"])
     report = readiness.Report("local", "b", server(row, OK[:3] + ([],)), tables())
@@ -94,6 +103,13 @@ def test_obstacles_of_the_server_and_of_tables():
         "-- table public.b: no SELECT; no replica identity",
         "two;",
     ]
+
+
+def test_a_name_with_a_line_break_stays_in_its_comment():
+    report = readiness.Report(
+        "local", "b", server(("table x\nDROP TABLE y;", "", "no\rkey", ["one;"])), tables()
+    )
+    assert report.script().split("\n")[1:] == ["-- table x\\nDROP TABLE y;: no\\rkey", "one;"]
 
 
 def make_world(host="127.0.0.1", **settings):
@@ -150,6 +166,30 @@ def test_a_script_has_sql_and_comments_only(failing):
         for line in failing(text).script().split("\n"):
             assert re.match(r"--|[A-Z]|\\password \"", line)
             assert not re.search(r"PASSWORD [':]", line), "the server could log it"
+
+
+def test_the_engine_of_the_source_is_asked(failing, monkeypatch):
+    failing("refused")
+    monkeypatch.setattr(postgres, "query", lambda *_: pytest.fail("PostgreSQL is queried"))
+    assert not readiness.check(make_world(engine="mysql"), "bikes").obstacles.empty
+    assert not readiness.check(make_world(), "mariadb").obstacles.empty
+    with pytest.raises(ParamsError, match="bikes, mariadb, postgres"):
+        readiness.check(make_world(), "cars")
+
+
+def test_the_queries_are_complete():
+    assert {
+        "postgres_server",
+        "postgres_tables",
+        "mariadb_server",
+        "mariadb_tables",
+        "all_slots",
+    } <= {*QUERIES}
+    files = [*(paths.ROOT / "lib/workbench/source").glob("*.sql")]
+    names = [
+        name for file in files for name in re.findall(r"^-- name: (\w+)", file.read_text(), re.M)
+    ]
+    assert len(names) == len(set(names)) == len(QUERIES)
 
 
 def test_the_command_and_the_doctor(monkeypatch, failing):

@@ -131,10 +131,38 @@ def test_a_schema_of_very_many_columns_is_left_out():
     known = LandedSchemas(None, "t", None, table)
     wide = landed("id", *(f"f{n}" for n in range(201)))
     known.resolve(Counter([wide, landed("id", "a")]))
-    assert known.too_wide[wide] == 201 and known.row_schema.names == ["id", "a"]
+    assert known.too_wide[wide] == 202 and known.row_schema.names == ["id", "a"]
     assert known.latest_schema.names == ["id", "a"]
     known.resolve(Counter([wide, landed("id", "a"), landed("id", "b")]))
     assert known.row_schema.names == ["id", "a", "b"]
+
+
+def test_schemas_that_add_very_many_columns_together_are_left_out():
+    table = t.StructType([t.StructField("id", t.IntegerType())])
+    known = LandedSchemas(None, "t", None, table)
+    wide = [landed("id", *(f"{name}{n}" for n in range(90))) for name in "abc"]
+    known.resolve(Counter([landed("id", "x"), *wide]))
+    assert len(known.row_schema) == 2 + 2 * 90 and len(known.too_wide) == 1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "bytes", "logicalType": "decimal"},
+        {"type": "bytes", "connect.name": DECIMAL},
+        {"type": "string", "connect.type": "struct"},
+        {"type": "string", "connect.type": "map"},
+    ],
+)
+def test_avro_that_is_written_by_hand_is_refused(kind):
+    with pytest.raises(LakeError, match="not a"):
+        avro.to_spark({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]})
+
+
+@pytest.mark.parametrize("wrong", [{"name": {}}, {"name": []}, {"type": []}, {"type": "array"}])
+def test_a_carried_schema_that_is_written_by_hand_is_refused(wrong):
+    with pytest.raises(LakeError):
+        to_spark(struct({**field("a", "int32"), **wrong}), as_numbers=True)
 
 
 def test_schemas_that_no_column_holds_change_nothing():

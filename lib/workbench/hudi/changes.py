@@ -56,17 +56,21 @@ class SourceProgress(TypedDict, total=False):
             `LandedFile.folder_key`: next first offset of a file}.
         start: the `position` at which the last batch began.
         dead_letters: name of the folder with the dead letters of the last batch.
+        replaced: names of such folders that are obsolete when the replay is complete.
         fields: {name: type}, the source's schema at the last batch.
         topic_id: Kafka's id of the topic.
         files: Landed only: number of the files that were read.
+        bytes: Landed only: their size.
     """
 
     offsets: dict[str, int]
     start: int
     dead_letters: str
+    replaced: list[str]
     fields: dict[str, str]
     topic_id: Optional[str]
     files: int
+    bytes: int
 
 
 def position(progress: SourceProgress) -> int:
@@ -403,12 +407,13 @@ class _LandedReader(Reader):
         sizes = self._list_files()
         unread = sorted(file for file in sizes if not file.is_read(offsets))
         count = len(sizes) - len(unread)
-        if count > progress.get("files", 0):
+        size = sum(sizes.values()) - sum(sizes[file] for file in unread)
+        if count > progress.get("files", 0) or size > progress.get("bytes", 0):
             raise LakeError(
-                f"{count - progress.get('files', 0)} landed files appeared after later ones of their folder were read",
+                "landed files appeared after later ones of their folder were read, or have grown since",
                 location=self.folder,
-                expected="files in the order of the offsets in their names",
-                hint=f"they are not ingested: {REPLAY_HINT}",
+                expected=f"{progress.get('files', 0)} files that were read, {progress.get('bytes', 0):,} bytes",
+                hint=f"{count} files, {size:,} bytes are there. The difference is not ingested: {REPLAY_HINT}",
             )
         planned = self._plan_files(unread, sizes)
         if not planned:
@@ -422,6 +427,7 @@ class _LandedReader(Reader):
             "topic_id": topic_id,
             "offsets": offsets,
             "files": count + len(planned),
+            "bytes": size + sum(sizes[file] for file in planned),
         }
         return Batch(self._decode(uris), read)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
 import re
 import threading
 import time
@@ -234,8 +233,8 @@ class IngestJob:
             read = {} if self.replay else last
             batch = self.reader.next(read)
             if batch is None:
-                if last:  # a replay is complete now; it may have begun in another run
-                    self._show_dead_letters(last, math.inf)
+                for name in last.get("replaced", []):  # a replay is complete now
+                    files.remove(f"{self._dead_letters}/{name}")
                 ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
                 self._last = last
                 return None
@@ -244,6 +243,7 @@ class IngestJob:
                 **batch.progress,
                 "start": changes.position(read),
                 "dead_letters": f"{changes.position(batch.progress)}-{uuid.uuid4().hex}",
+                "replaced": self._replaced_dead_letters(last),
                 "fields": evolution.field_types(latest_schema),
             }
             try:
@@ -268,7 +268,7 @@ class IngestJob:
     def _recover(self, actions: list[CompletedAction], last: SourceProgress) -> None:
         """Finish what an interrupted run has left, once for each run of the job."""
         finish_interrupted_rewrite(self.spark, self.table, actions)
-        self._show_dead_letters(last, changes.position(last))
+        self._recover_dead_letters(last)
         if self._last not in (None, last):  # another job wrote to the table, or dropped it
             self.reader = self._create_reader()
         self._is_recovered = True
@@ -298,28 +298,42 @@ class IngestJob:
                 },
             )
 
-    def _show_dead_letters(self, last: SourceProgress, stop: float) -> None:
-        """Show the dead letters of the last commit, and remove those that are obsolete.
+    def _recover_dead_letters(self, last: SourceProgress) -> None:
+        """Show the dead letters of the last commit; remove those of batches that no commit has.
 
-        The dead letters of a batch are written before its commit into a hidden folder, so that none is
-        lost if this process is killed after it. The commit names the folder; those of failed attempts it
-        does not.
+        These are of failed attempts, which are hidden, or of a commit that was restored.
 
         Args:
-            last: the progress in the last commit. The folder's name begins with its position.
-            stop: position in the source. The batches from the start of the last one up to here are
-                obsolete, but for the last one: a replay has read their messages again.
+            last: the progress in the last commit; empty if it is unknown.
         """
+        kept = {last.get("dead_letters"), *last.get("replaced", [])}
         for info in files.list_dir(self._dead_letters):
             match = re.fullmatch(r"(\.?)((\d+)-\w+)", info.base_name)
-            if not match:
-                continue
-            folder, is_hidden = f"{self._dead_letters}/{info.base_name}", bool(match[1])
-            if match[2] == last.get("dead_letters"):
-                if is_hidden:
-                    files.move(folder, f"{self._dead_letters}/{match[2]}")
-            elif is_hidden or last.get("start", 0) < int(match[3]) <= stop:
-                files.remove(folder)
+            if match:
+                is_hidden, name, end = bool(match[1]), match[2], int(match[3])
+                is_later = bool(last) and end > changes.position(last)
+                if name not in kept and (is_hidden or is_later):
+                    files.remove(f"{self._dead_letters}/{info.base_name}")
+        self._show_dead_letters(last)
+
+    def _show_dead_letters(self, progress: SourceProgress) -> None:
+        """Show the dead letters of a batch that is committed.
+
+        They are written before the commit into a hidden folder, so that none is lost if this process is
+        killed after it. The commit names the folder.
+        """
+        name = progress.get("dead_letters")
+        names = [info.base_name for info in files.list_dir(self._dead_letters)]
+        if f".{name}" in names:
+            files.move(f"{self._dead_letters}/.{name}", f"{self._dead_letters}/{name}")
+
+    def _replaced_dead_letters(self, last: SourceProgress) -> list[str]:
+        """Return the names of the folders that are obsolete when a replay has read all messages again."""
+        if not self.replay and not last.get("replaced"):
+            return []
+        names = [info.base_name for info in files.list_dir(self._dead_letters)]
+        shown = {name for name in names if not name.startswith(".")}
+        return sorted(shown if self.replay else shown & {*last["replaced"]})
 
     def _evolve_columns(
         self, actions: list[CompletedAction], progress: dict[str, SourceProgress]
@@ -388,6 +402,7 @@ class IngestJob:
                 hint="look for options in `extra` of the table that change its commits, "
                 "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again",
             )
+        self._show_dead_letters(expected)
         require_no_write_errors(action.metadata, self.location)
         return action.instant
 
@@ -400,6 +415,7 @@ class IngestJob:
         """
         if self._find_commit(progress) is None:
             return
+        self._show_dead_letters(progress)
         if not is_session_lost(error):
             raise LakeError(
                 f"a batch is committed, and the work of Hudi after the commit failed: {innermost_cause(str(error))}",
@@ -409,7 +425,7 @@ class IngestJob:
             ) from error
 
     def _find_commit(self, progress: SourceProgress) -> Optional[CompletedAction]:
-        """Return the last commit if it holds the progress of a batch, whose dead letters are shown then; else None.
+        """Return the last commit if it holds the progress of a batch; else None.
 
         Args:
             progress: the position in the source after the batch.
@@ -417,7 +433,6 @@ class IngestJob:
         action = last_ingest_action(completed_actions(self.table))
         if action is None or read_progress(action.metadata).get(self.source.id) != progress:
             return None
-        self._show_dead_letters(progress, changes.position(progress))
         return action
 
 

@@ -177,22 +177,26 @@ class Schemas:
     def _update_reader_schema(self, new: dict[str, Any], latest: dict[str, Any]) -> None:
         """Merge the present reader schema, the new schemas and the latest one.
 
-        A schema that adds more than MAX_NEW_COLUMNS columns is left out: its messages are dead letters.
+        A schema with which they add more than MAX_NEW_COLUMNS columns is left out: its messages are dead
+        letters.
         After an error nothing is changed.
         """
         name = self.connect_schema(latest).get("name", "Value")
         latest_columns = self._columns(latest)
         known = self.reader_schema or self.table_schema or latest_columns
-        too_wide, accepted = {}, []
-        for id, columns in [*self._readable_columns(new, latest), ("", latest_columns)]:
-            added = leaf_types(columns).keys() - leaf_types(known).keys()
-            if len(added) > MAX_NEW_COLUMNS:
-                too_wide[id] = len(added)
+        known_names = leaf_types(known).keys()
+        added: set[tuple[str, ...]] = set()
+        too_wide, accepted = {}, {}
+        for id, columns in [("", latest_columns), *self._readable_columns(new, latest)]:
+            more = added | (leaf_types(columns).keys() - known_names)
+            if len(more) > MAX_NEW_COLUMNS:
+                too_wide[id] = len(more)
             else:
-                accepted.append(columns)
+                accepted[id], added = columns, more
+        newest = accepted.pop("", self.latest_schema or known)
         versions = [self.reader_schema] if self.reader_schema else []
-        self.reader_schema = merge_schemas(name, *versions, *accepted or [known])
-        self.latest_schema = accepted[-1] if accepted else self.latest_schema or known
+        self.reader_schema = merge_schemas(name, *versions, *accepted.values(), newest)
+        self.latest_schema = newest
         self._latest = latest
         self.too_wide.update(too_wide)
 
@@ -246,8 +250,8 @@ class Schemas:
             reason = "" if self.is_explicit else self.rejection(schema, self._latest)
             if id in self.too_wide:
                 reason = (
-                    f"it adds {self.too_wide[id]:,} columns, and at most {MAX_NEW_COLUMNS} are taken: if they "
-                    "are intended, name the columns with schema=… of hudi.ingest"
+                    f"with it the schemas add {self.too_wide[id]:,} columns, and at most {MAX_NEW_COLUMNS} "
+                    "are taken: if they are intended, name the columns with schema=… of hudi.ingest"
                 )
             if not reason:
                 connect = self.connect_schema(schema)

@@ -347,5 +347,9 @@ def _landed_topics(world: World, sink: Sink) -> list[str]:
     # folders without progress exist if the checkpoints were removed
     places = (f"{world.lake.checkpoints}/landing", world.lake.landing)
     entries = [each for place in places for each in files.list_dir(join_uri(place, sink.folder))]
-    names = {each.base_name for each in entries if not each.base_name.endswith(".lock")}
-    return sink.matching_topics(sorted({name.removesuffix(PROGRESS_SUFFIX) for name in names}))
+    names = {
+        each.base_name.removesuffix(PROGRESS_SUFFIX)
+        for each in entries
+        if not each.is_file or each.base_name.endswith(PROGRESS_SUFFIX)
+    }
+    return sink.matching_topics(sorted(names))

@@ -35,16 +35,22 @@ class JsonValueWriter(JsonWriter):
     decimal_format: Literal["BASE64", "NUMERIC"] = "BASE64"
 
 
-class ApicurioConverter(Settings):
-    """Reads Avro, with the schemas of Apicurio Registry."""
+class ApicurioSettings(Settings):
+    """The settings of a converter with Apicurio Registry."""
 
     apicurio_registry_url: str = ""
-    # Schema ids are read from values, not from headers (topic/wire.py).
-    apicurio_registry_headers_enabled: Literal["false"] = "false"
+    apicurio_registry_headers_enabled: str = "false"
     auto_register: Ignored = Field("", alias="apicurio.registry.auto-register")
     """for a producer"""
     find_latest: Ignored = Field("", alias="apicurio.registry.find-latest")
     """for a producer"""
+
+
+class ApicurioConverter(ApicurioSettings):
+    """Reads Avro, with the schemas of Apicurio Registry."""
+
+    # Schema ids are read from values, not from headers (topic/wire.py).
+    apicurio_registry_headers_enabled: Literal["false"] = "false"
 
 
 class GlueConverter(Settings):
@@ -63,7 +69,7 @@ class GlueConverter(Settings):
     """for a producer"""
 
 
-class KeyConverter(JsonConverter, ApicurioConverter, GlueConverter):
+class KeyConverter(JsonConverter, ApicurioSettings, GlueConverter):
     """The settings of any converter. A sink does not store keys, so they have no effect."""
 
 
@@ -122,8 +128,7 @@ class LensesSink(SinkSettings):
     topics: Text
     """the topic that the KCQL reads"""
     connect_s3_kcql: str
-    """INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b] [STOREAS `json`]
-    [WITH_FLUSH_INTERVAL = 60] [WITH_FLUSH_COUNT = 50]"""
+    """INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b] [STOREAS `json`] [WITH_FLUSH_COUNT = 50]"""
     aws_region: Ignored
     """the environment defines the location of the lake"""
     aws_custom_endpoint: Ignored

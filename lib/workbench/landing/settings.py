@@ -49,7 +49,7 @@ class Settings(
 
 @dataclass(frozen=True)
 class ConnectorConfig:
-    """The JSON of a connector, the part of it with the settings of one plugin, or a KCQL statement.
+    """The JSON of a connector, or the part of it with the settings of one plugin.
 
     Attributes:
         values: {setting: text}.

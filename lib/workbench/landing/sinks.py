@@ -23,6 +23,7 @@ DLQ_TOPIC_KEY = "errors.deadletterqueue.topic.name"
 KCQL = re.compile(
     r"\s*INSERT\s+INTO\s+[^\s:]+:(?P<prefix>[^\s`]+)\s+SELECT\s+\*\s+FROM\s+`?(?P<topic>[^\s`;]+)`?"
     r"(\s+PARTITIONBY\s+(?P<fields>\w+(\s*,\s*\w+)*))?(\s+STOREAS\s+`?json`?)?"
+    r"(?!.*(?P<clause>WITH_FLUSH_\w+).*(?P=clause))"  # each clause once
     r"(\s+WITH_FLUSH_INTERVAL\s*=\s*[1-9]\d*|\s+WITH_FLUSH_COUNT\s*=\s*(?P<count>[1-9]\d*))*\s*;?\s*",
     re.I,
 )

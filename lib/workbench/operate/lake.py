@@ -53,7 +53,7 @@ class LakeReader:
         table: the table.
         source: id of the topic that is ingested into it.
         commits: {instant: ({partition: next offset}, time when it was complete)}, in their order.
-        is_landed: whether its messages come from landed files, whose offsets no commit has.
+        is_landed: whether its messages come from landed files, whose offsets are of files.
         base_files: {path: bytes} of the base files that a read needs, of the active timeline.
         log_bytes: bytes of the logs on top of them.
         waiting: sampled messages that are not in the lake.

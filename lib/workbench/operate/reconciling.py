@@ -231,7 +231,8 @@ class _Comparison:
             instant, latest = self.instant, self.read(condition, self.update)
             latest = {key: pair for key, pair in latest.items() if key in undecided}
             unchanged = {key for key, pair in latest.items() if pair == undecided[key]}
-            if "offsets" in self.progress(instant) and not all(latest[key][1] for key in unchanged):
+            is_complete = all(latest[key][1] for key in unchanged)
+            if isinstance(self.changes, changes.Topic) and not is_complete:
                 unchanged -= self.changed_keys(instant)  # a missing row has no version
             decided.update({key: latest[key] for key in unchanged})
             undecided = {k: pair for k, pair in latest.items() if k not in decided}
@@ -240,7 +241,7 @@ class _Comparison:
     def changed_keys(self, instant: str) -> set[int]:
         """Return the numbers of the keys that have messages after a commit."""
         progress, key = self.progress(instant), self.source.key
-        if "offsets" not in progress:
+        if "offsets" not in progress or not isinstance(self.changes, changes.Topic):
             raise LakeError(
                 f"which changes followed {instant} is unknown",
                 location=self.table.base,

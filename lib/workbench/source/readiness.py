@@ -28,6 +28,7 @@ COLUMNS = ["item", "value", "problem", "statements"]
 NAME, NAME_RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "only English letters, digits and _"
 # of readiness.sql: what also a poller needs
 READING_PROBLEMS = ("no USAGE on the schema", "no SELECT", "row security hides rows")
+LAST_LOG_FILE = 990_000
 CORRECT_NAME = "-- name a table: schema.table; not a view, and for a partition its table"
 
 
@@ -319,7 +320,7 @@ def _read_mariadb(
     schema = "information" if world.mysql.kind == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
     server = mariadb.query(world, statement, [database])
-    server = pandas.concat([server, _log_filters(world)], ignore_index=True)
+    server = pandas.concat([server, _binary_log(world)], ignore_index=True)
     shows_periods = not mariadb.query(world, QUERIES["mariadb_shows_periods"]).empty
     overlaps = QUERIES["mariadb_overlaps" if shows_periods else "mariadb_no_overlaps"]
     statement = QUERIES["mariadb_tables"].replace("{overlaps}", overlaps)
@@ -328,22 +329,24 @@ def _read_mariadb(
     return _split_statements(server), _split_statements(tables)
 
 
-def _log_filters(world: World) -> pandas.DataFrame:
-    """Return the rows of a report about databases that the binary log lacks."""
+def _binary_log(world: World) -> pandas.DataFrame:
+    """Return the rows of a report about the binary log that only SHOW MASTER STATUS has.
+
+    The lake orders changes by the name of their file, whose number has six digits at first.
+    """
     try:
         status = mariadb.query(world, "SHOW MASTER STATUS")  # no row without a log
     except SourceError:  # the row of its privilege says so
         return pandas.DataFrame(columns=COLUMNS)
-    rows = [
-        (
-            item.lower(),
-            value,
-            "the log lacks databases",
-            f"-- remove {item.lower()} from the server's configuration, and restart it",
-        )
-        for item in ("Binlog_Do_DB", "Binlog_Ignore_DB")
-        for value in filter(None, status[item])
-    ]
+    rows = []
+    for item in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
+        for value in filter(None, status[item]):
+            remedy = f"-- remove {item.lower()} from the server's configuration, and restart it"
+            rows.append((item.lower(), value, "the log lacks databases", remedy))
+    for file in status["File"]:
+        if mariadb.position_to_int(f"{file}:0") >> 32 > LAST_LOG_FILE:
+            problem = "after file 999999 the names of the files are in another order"
+            rows.append(("binary log", file, problem, "RESET MASTER; -- replicas start anew"))
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 

@@ -39,10 +39,11 @@ def from_avro(avsc: Any) -> dict[str, Any]:
     """
     try:
         # expand_schema replaces each reference to a named type by its definition
-        expanded: Any = fastavro.schema.expand_schema(avsc)
+        return _connect_type(fastavro.schema.expand_schema(avsc), "the record")
+    except LakeError:
+        raise
     except Exception as e:  # noqa: BLE001 - fastavro raises errors of many classes
         raise LakeError(f"not an Avro schema: {type(e).__name__}: {e}") from None
-    return _connect_type(expanded, "the record")
 
 
 def _connect_type(avsc: Any, path: str) -> dict[str, Any]:
@@ -94,8 +95,11 @@ def to_spark(schema: dict[str, Any], as_numbers: bool = False) -> T.StructType:
             are one column to Spark, or Avro has no such name.
     """
     if schema.get("type") != "struct":
-        raise LakeError("the Avro schema is not a record", location=str(schema.get("type")))
-    return _struct_type(schema, as_numbers, schema.get("name") or "Value")
+        raise LakeError("the schema is not that of a record", location=str(schema.get("type")))
+    try:
+        return _struct_type(schema, as_numbers, schema.get("name") or "Value")
+    except (KeyError, TypeError, ValueError, AttributeError) as e:  # written by hand
+        raise LakeError(f"not a schema of Kafka Connect: {type(e).__name__}: {e}") from None
 
 
 def _struct_type(schema: dict[str, Any], as_numbers: bool, path: str) -> T.StructType:
@@ -124,6 +128,8 @@ def _struct_type(schema: dict[str, Any], as_numbers: bool, path: str) -> T.Struc
 
 def _spark_type(schema: dict[str, Any], as_numbers: bool, path: str) -> T.DataType:
     kind, name = schema.get("type", ""), schema.get("name")
+    if not isinstance(name, (str, type(None))):
+        raise LakeError(f"the name of a type is {name}", location=path, expected="a text")
     if kind == "struct":
         return _struct_type(schema, as_numbers, path)
     if kind == "array":

@@ -334,7 +334,7 @@ class Decoder:
             known: ids that the registry has, such as `globalId 7`. They are requested also after
                 MAX_UNKNOWN_SCHEMAS unknown ids.
             convert_schema: takes an Avro schema, and returns the schema of decoded messages; by default
-                the same. It may raise ValueError.
+                the same. It may raise LakeError or ValueError.
         """
         self.world, self.raw_values, self.known = world, raw_values, known
         self._convert_schema = convert_schema
@@ -385,7 +385,9 @@ class Decoder:
             read = avro.create_reader(avro.for_spark(avsc), raw_values=self.raw_values)
             schema = self._convert_schema(avsc) if self._convert_schema else avsc
             return id, schema, read
-        except (LakeError, ValueError, KeyError, TypeError) as e:
+        except LakeError as e:
+            return f"schema {id} cannot be read: {e.message}"
+        except (ValueError, KeyError, TypeError) as e:
             return f"schema {id} cannot be read: {e}"
 
 

@@ -111,7 +111,7 @@ def find_commit(
             if is_ingested:
                 # The first action is ambiguous after earlier batches: an archived commit may have
                 # ingested the message.
-                return None if index == 0 and progress.get("start", 0) > 0 else action
+                return None if index == 0 and progress.get("start", 1) > 0 else action
     return None
 
 
