@@ -193,7 +193,8 @@ class Schemas:
                 too_wide[id] = len(more)
             else:
                 accepted[id], added = columns, more
-        newest = accepted.pop("", self.latest_schema or known)
+        previous = self.latest_schema or known
+        newest = accepted.pop("", None) or next(reversed(accepted.values()), previous)
         versions = [self.reader_schema] if self.reader_schema else []
         self.reader_schema = merge_schemas(name, *versions, *accepted.values(), newest)
         self.latest_schema = newest
