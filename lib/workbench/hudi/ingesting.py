@@ -233,8 +233,7 @@ class IngestJob:
             read = {} if self.replay else last
             batch = self.reader.next(read)
             if batch is None:
-                for name in last.get("replaced", []):  # a replay is complete now
-                    files.remove(f"{self._dead_letters}/{name}")
+                self._remove_replaced_dead_letters(last)
                 ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
                 self._last = last
                 return None
@@ -334,6 +333,13 @@ class IngestJob:
         names = [info.base_name for info in files.list_dir(self._dead_letters)]
         shown = {name for name in names if not name.startswith(".")}
         return sorted(shown if self.replay else shown & {*last["replaced"]})
+
+    def _remove_replaced_dead_letters(self, last: SourceProgress) -> None:
+        """Remove the dead letters that a replay has replaced, which is complete now."""
+        if last.get("replaced"):
+            names = {info.base_name for info in files.list_dir(self._dead_letters)}
+            for name in names & {*last["replaced"]}:
+                files.remove(f"{self._dead_letters}/{name}")
 
     def _evolve_columns(
         self, actions: list[CompletedAction], progress: dict[str, SourceProgress]
