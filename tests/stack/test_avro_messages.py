@@ -128,7 +128,7 @@ def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
         7: wire,
         8: not_there.format(2**63 + 5),
         9: f"schema globalId {other.glob} cannot be read: its record is t.Other, and the topic's is t.Value",
-        10: f"schema globalId {plain.glob} cannot be read: the Avro schema is not a record (string)",
+        10: f"schema globalId {plain.glob} cannot be read: the schema is not that of a record (string)",
         12: "no value and no key",
         13: bytes_of,
         14: bytes_of,

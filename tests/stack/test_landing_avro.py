@@ -317,7 +317,7 @@ def test_files_that_cannot_be_read_are_dead_letters(bench, world):
             '{"id":"a","part":"p","__lsn":1}',
         ),
         f"{bench.topic}+0+{2:010d}.avro": (
-            "schema string cannot be read: the Avro schema is not a record (string)",
+            "schema string cannot be read: the schema is not that of a record (string)",
             None,
         ),
         last.name: ("not a whole Avro file: ValueError: expected sync marker not found", None),
