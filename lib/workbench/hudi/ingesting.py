@@ -300,17 +300,19 @@ class IngestJob:
     def _recover_dead_letters(self, last: SourceProgress) -> None:
         """Show the dead letters of the last commit; remove those of batches that no commit has.
 
-        These are of failed attempts, which are hidden, or of a commit that was restored.
+        These are of failed attempts, which are hidden, or of a commit that was restored. If a replay begins
+        because the progress is unknown, nothing is known of those that are shown.
 
         Args:
-            last: the progress in the last commit; empty if it is unknown.
+            last: the progress in the last commit; empty without one.
         """
+        is_unknown = self.replay and not last
         kept = {last.get("dead_letters"), *last.get("replaced", [])}
         for info in files.list_dir(self._dead_letters):
             match = re.fullmatch(r"(\.?)((\d+)-\w+)", info.base_name)
             if match:
                 is_hidden, name, end = bool(match[1]), match[2], int(match[3])
-                is_later = bool(last) and end > changes.position(last)
+                is_later = end > changes.position(last) and not is_unknown
                 if name not in kept and (is_hidden or is_later):
                     files.remove(f"{self._dead_letters}/{info.base_name}")
         self._show_dead_letters(last)
