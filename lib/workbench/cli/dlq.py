@@ -4,7 +4,6 @@ Modules that are slow to import are imported when their command runs.
 """
 
 import base64
-from collections import Counter
 from typing import Any
 
 import typer
@@ -106,7 +105,7 @@ def remove(
     uri = dlq.folder_uri(open_world(world), folder)
     # those that arrive during the confirmation stay
     listed = dlq.list_files(uri)
-    reasons = Counter(record["reason"] for file in listed for record in dlq.read_file(file))
+    reasons = dlq.count_reasons(listed)
     if not reasons:
         raise _nothing_found(folder)
     for reason, count in reasons.items():

@@ -408,13 +408,7 @@ class _LandedReader(Reader):
         unread = sorted(file for file in sizes if not file.is_read(offsets))
         count = len(sizes) - len(unread)
         size = sum(sizes.values()) - sum(sizes[file] for file in unread)
-        if count > progress.get("files", 0) or size > progress.get("bytes", 0):
-            raise LakeError(
-                "landed files appeared after later ones of their folder were read, or have grown since",
-                location=self.folder,
-                expected=f"{progress.get('files', 0)} files that were read, {progress.get('bytes', 0):,} bytes",
-                hint=f"{count} files, {size:,} bytes are there. The difference is not ingested: {REPLAY_HINT}",
-            )
+        self._require_nothing_late(progress, count, size)
         planned = self._plan_files(unread, sizes)
         if not planned:
             return None
@@ -430,6 +424,17 @@ class _LandedReader(Reader):
             "bytes": size + sum(sizes[file] for file in planned),
         }
         return Batch(self._decode(uris), read)
+
+    def _require_nothing_late(self, progress: SourceProgress, count: int, size: int) -> None:
+        """Raise LakeError if more is there of the files that are read than was read of them."""
+        read_count, read_size = progress.get("files", 0), progress.get("bytes", 0)
+        if count > read_count or size > read_size:
+            raise LakeError(
+                "landed files appeared after later ones of their folder were read, or have grown since",
+                location=self.folder,
+                expected=f"{read_count} files that were read, {read_size:,} bytes",
+                hint=f"{count} files, {size:,} bytes are there. The difference is not ingested: {REPLAY_HINT}",
+            )
 
     def _list_files(self) -> dict[LandedFile, int]:
         """Return {file: size} of the finished files."""

@@ -125,17 +125,17 @@ def _land_topic(
         partition = str(number)
         while (start := offsets[partition]) != high:
             # A batch that was planned stays as it is: its files may be there, and have been read.
-            stop = planned.get(partition, start)
-            if stop <= start:
-                stop = min(start + batch, high)
+            is_planned = planned.get(partition, start) > start
+            stop = planned[partition] if is_planned else min(start + batch, high)
             if not low <= start < stop <= high:
                 raise _missing_messages_error(topic, partition, start, low, high)
-            planned[partition] = stop
-            _write_progress(world, prefix, progress)
+            if not is_planned:
+                planned[partition] = stop
+                _write_progress(world, prefix, progress)
             messages = topics.consume(world, topic, {number: start}, {number: stop}, consumer)
             with contextlib.closing(messages):
                 total += _land_batch(world, encoder, topic, number, start, messages)
-            offsets[partition] = stop
+            offsets[partition], planned[partition] = stop, min(stop + batch, high)
             _write_progress(world, prefix, progress)
     if encoder.sink.name:
         _commit_offsets(world, encoder.sink, topic, progress)

@@ -231,8 +231,8 @@ class _Comparison:
             instant, latest = self.instant, self.read(condition, self.update)
             latest = {key: pair for key, pair in latest.items() if key in undecided}
             unchanged = {key for key, pair in latest.items() if pair == undecided[key]}
-            is_complete = all(latest[key][1] for key in unchanged)
-            if isinstance(self.changes, changes.Topic) and not is_complete:
+            has_missing_rows = not all(latest[key][1] for key in unchanged)
+            if has_missing_rows and isinstance(self.changes, changes.Topic):
                 unchanged -= self.changed_keys(instant)  # a missing row has no version
             decided.update({key: latest[key] for key in unchanged})
             undecided = {k: pair for k, pair in latest.items() if k not in decided}

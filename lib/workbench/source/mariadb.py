@@ -293,16 +293,14 @@ def has_row_changes(world: World, start: str, end: str) -> bool:
         end: position after the last event.
     """
     files = list(query(world, "SHOW BINARY LOGS").iloc[:, 0])
-    file, position = start.rpartition(":")[0], int(start.rpartition(":")[2])
-    last_file = end.rpartition(":")[0]
+    file, _, offset = start.rpartition(":")
+    position, last_file, stop = int(offset), end.rpartition(":")[0], position_to_int(end)
     if file not in files or last_file not in files:  # the server has purged it
         return True
-    while position_to_int(f"{file}:{position}") < position_to_int(end):
+    while position_to_int(f"{file}:{position}") < stop:
         statement = f"SHOW BINLOG EVENTS IN %s FROM %s LIMIT {MAX_LOG_EVENTS}"
         events = query(world, statement, [file, position])
-        before_end = [
-            position_to_int(f"{file}:{at}") < position_to_int(end) for at in events["Pos"]
-        ]
+        before_end = [position_to_int(f"{file}:{at}") < stop for at in events["Pos"]]
         if events["Event_type"][before_end].str.contains("_rows").any():
             return True
         if len(events) == MAX_LOG_EVENTS:  # a part is held in memory

@@ -160,7 +160,12 @@ def read_files(uri: str) -> list[dict[str, Any]]:
 
 def reasons(uri: str) -> Counter[str]:
     """Return {reason: number of dead letters} of the files in a folder."""
-    return Counter(record["reason"] for record in read_files(uri))
+    return count_reasons(list_files(uri))
+
+
+def count_reasons(uris: Sequence[str]) -> Counter[str]:
+    """Return {reason: number of dead letters} of some files."""
+    return Counter(record["reason"] for uri in uris for record in read_file(uri))
 
 
 def describe_origin(record: dict[str, Any]) -> str:
