@@ -311,3 +311,17 @@ def test_a_column_that_readers_hide_is_refused():
 def test_queries_have_ascii_characters_only():
     """A database in another encoding refuses a statement with a character that it lacks."""
     assert [name for name, query in QUERIES.items() if not query.isascii()] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "ignored", "items"),
+    [
+        ("mariadb-bin.990000", "", []),
+        ("mariadb-bin.990001", "", ["binary log"]),
+        ("mariadb-bin.000001", "bikes", ["binlog_ignore_db"]),
+    ],
+)
+def test_the_binary_log_has_a_number_and_all_databases(monkeypatch, file, ignored, items):
+    status = {"File": [file], "Binlog_Do_DB": [""], "Binlog_Ignore_DB": [ignored]}
+    monkeypatch.setattr(mariadb, "query", lambda *_: pandas.DataFrame(status))
+    assert [*readiness._binary_log(make_world())["item"]] == items
