@@ -168,6 +168,21 @@ def test_a_replay_that_ends_half_way_keeps_the_dead_letters(lake, world, spark):
     assert hudi.dead_letters(spark, world, it.table).count() == 1
 
 
+def test_a_run_ends_although_messages_keep_arriving(lake, world, spark):
+    it = lake()
+    produce(world, it.topic, change_record(1, 1), change_record(2, 1), change_record(3, 1))
+    batches = []
+
+    def another_message():
+        batches.append(None)
+        produce(world, it.topic, change_record(3 + len(batches), 1))
+        return len(batches) == 9
+
+    job = hudi.IngestJob(spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2)
+    assert job.run(another_message).messages == 3, "of two batches, which two more messages follow"
+    assert job.run().messages == 2
+
+
 def test_a_batch_that_fails_is_done_again_and_a_replay_that_fails_keeps_the_dead_letters(
     lake, world, spark
 ):

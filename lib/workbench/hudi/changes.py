@@ -204,6 +204,8 @@ class Reader:
         """Create the schemas of the source."""
         # {partition: offset of the next message} of a topic, after `next` returned None
         self.end_offsets: dict[int, int] = {}
+        # {partition: offset after the last message} of a topic when a run began; empty before its first batch
+        self.run_end: dict[int, int] = {}
         self.source_schemas = _create_schemas(self.world, self.source, self.table, self.schema)
 
     def next(self, progress: SourceProgress) -> Optional[Batch]:
@@ -281,10 +283,11 @@ class _TopicReader(Reader):
     """Reads a topic by offsets."""
 
     def next(self, progress: SourceProgress) -> Optional[Batch]:
-        """Read the messages from the committed offsets on; None if there are none."""
+        """Read the messages from the committed offsets on; None if the run has read all that it found at its start."""
         topic = self.source.name
         with borrow_consumer(self.world) as consumer:
             watermarks = topics.watermark_offsets(self.world, topic, consumer)
+            self.run_end = self.run_end or {p: high for p, (_, high) in watermarks.items()}
             topic_id = self._read_topic_id(progress)
             start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
             if start == stop:
@@ -336,7 +339,8 @@ class _TopicReader(Reader):
                     location=f"{self.source.name}, partition {partition}",
                     hint=f"messages expired unread: {REPLAY_HINT}",
                 )
-            start[partition], stop[partition] = offset, min(high, offset + remaining)
+            run_end = max(offset, self.run_end.get(partition, 0))
+            start[partition], stop[partition] = offset, min(run_end, offset + remaining)
             remaining -= stop[partition] - offset
         return start, stop
 

@@ -192,7 +192,10 @@ class IngestJob:
         return f"{self.source} into {self.table.database}.{self.table.name} ({self.table.base})"
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Ingested:
-        """Ingest batch by batch until nothing is new, or `stop` returns true after a batch.
+        """Ingest batch by batch what the source has now, or until `stop` returns true after a batch.
+
+        Messages that arrive during the run are left to the next one, so a topic that never rests does not keep
+        a job from ending, and other tables from their turn.
 
         Returns:
             The counts of this run.
@@ -204,6 +207,7 @@ class IngestJob:
         with table_lock(self.world, self.table), java_stacktraces(self.spark):
             check_type(self.table)
             self._is_recovered = False
+            self.reader.run_end = {}
             while (batch := self._ingest_batch()) is not None:
                 ingested += batch
                 if stop():
