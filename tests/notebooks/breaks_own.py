@@ -121,6 +121,12 @@ _folder.rename(_folder.with_name("hidden"))""",
             undo='_folder.with_name("hidden").rename(_folder)',
         ),
         Break(
+            "listed = tables.set_index",
+            'tables["rows"] = tables["rows"] + 1',
+            {"rows in the list": "list"},
+            undo='tables["rows"] = tables["rows"] - 1',
+        ),
+        Break(
             "slider = explore.slider(",
             'where = "artist_id < 100"',
             {"rows of the selected frame": "slider"},

@@ -195,6 +195,7 @@ def test_a_table_with_a_pending_compaction_is_read_by_spark(past, spark):
 
 
 def test_the_lists_of_tables_and_of_instants(past, spark, monkeypatch):
+    hudi.compact(spark, past.tables[1])  # writes rows anew, and inserts none
     monkeypatch.setattr(views, "session", no_spark)
     found = explore.tables(past.lab).set_index("table")
     source = found.loc[f"postgres: {NAME}.public.artists"]
@@ -206,7 +207,8 @@ def test_the_lists_of_tables_and_of_instants(past, spark, monkeypatch):
         assert row["labels"].startswith("t0, t1, t2, t3") and row["lag_s"] >= 0
         history = explore.history(past.lab, table).frame
         assert set(LABELS) <= set(history["label"]) and history["readable"].all()
-        assert history["offsets"].str.startswith("0:").all()
+        ingests = history[history["operation"] != "COMPACT"]
+        assert ingests["offsets"].str.startswith("0:").all()
 
 
 def test_the_messages_that_a_table_has_not_ingested(past):
