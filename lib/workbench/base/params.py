@@ -24,7 +24,7 @@ import yaml
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 
-from . import aws, environment, paths, pidfiles, secrets, terminal, yaml_files
+from . import aws, environment, paths, secrets, terminal, yaml_files
 from .errors import ParamsError, did_you_mean, redact_credentials
 from .paths import LOOPBACK_ADDRESS
 from .secrets import Secret, s3_credentials_file
@@ -138,8 +138,6 @@ class Connect(Service):
     topic_prefix: str
     # The reference to a secret in a connector configuration. Only the Connect worker resolves it.
     password_reference: str
-    # Whether the embedded worker serves its and Debezium's JMX metrics for Prometheus.
-    jmx_metrics: bool = False
 
     @property
     def auth(self) -> Optional[tuple[str, bytes]]:
@@ -521,12 +519,6 @@ def load_file(path: Path) -> World:
         )
     if world.stack.embedded:
         _validate_embedded(world, file)
-    if world.connect.jmx_metrics and not world.manages("connect"):
-        raise ParamsError(
-            "connect.jmx_metrics is true, but this Kafka Connect is not the embedded one",
-            location=f"{file}: connect.jmx_metrics",
-            expected="false: whoever starts Kafka Connect also starts its JMX exporter",
-        )
     spark, kind = world.spark, os.environ.get("WORKBENCH_SPARK")
     # set in jobs on EMR and on the nodes of its cluster: they use the Spark that is installed there
     if kind and not world.stack.embedded:
@@ -641,11 +633,11 @@ def _reject_duplicate_keys(node: Optional[yaml.Node], file: str, path: str = "")
 def _port_base(raw: dict[str, Any], file: str) -> int:
     """Return the port base of this instance.
 
-    The first of these that exists: WORKBENCH_PORT_BASE, the port base of the running services, the
-    key of the file. Returns -1 if the key is missing or mistyped: `_to_params_error` reports that.
+    The first of these that exists: WORKBENCH_PORT_BASE, that of its creation, the key of
+    the file. Returns -1 if the key is missing or mistyped: `_to_params_error` reports that.
     """
     location = "the environment variable WORKBENCH_PORT_BASE"
-    value = os.environ.get("WORKBENCH_PORT_BASE") or pidfiles.running_port_base()
+    value = os.environ.get("WORKBENCH_PORT_BASE") or paths.stored_port_base()
     if not value:
         location = f"{file}: stack.port_base"
         value = _stack_section(raw).get("port_base")

@@ -109,7 +109,18 @@ def instance_name() -> str:
 
 def state_dir() -> Path:
     """Return the folder with this instance's service data, logs, pid files, secrets and lake."""
-    return VAR_DIR / instance_name()
+    return VAR_DIR / "instances" / instance_name()
+
+
+def port_base_file() -> Path:
+    """Return the file with the port base that this instance was created with."""
+    return state_dir() / "port_base"
+
+
+def stored_port_base() -> Optional[int]:
+    """Return the port base that this instance was created with, None before its first start."""
+    file = port_base_file()
+    return int(file.read_text()) if file.exists() else None
 
 
 def ensure_private_dir(folder: Path) -> Path:
