@@ -173,11 +173,7 @@ class Spark(Service):
     # in this process, for `master`; emr_serverless: Spark Connect on EMR Serverless.
     kind: Literal["connect", "existing", "classic", "emr_serverless"]
     url: str  # of Spark Connect, sc://…; on EMR Serverless the id of the application
-    master: str  # local[2], spark://…, yarn
-    # number of workers that the embedded stack starts for a spark:// master
-    workers: int = Field(
-        ge=0, le=2, description="0, 1 or 2; 0 for a cluster of your own, which has its workers"
-    )
+    master: str  # local[2], local-cluster[2,1,1024], spark://…, yarn
     driver_memory: str
     executor_memory: str
     parallelism: int
@@ -575,7 +571,6 @@ def _validate_embedded(world: World, file: str) -> None:
         "connect.url": world.connect.url,
         "registry.url": world.registry.url,
         "spark.url": world.spark.url,
-        "spark.master": world.spark.master if world.spark.workers else "",
     }
     for key, address in addresses.items():
         is_managed = getattr(world, key.partition(".")[0]).managed
