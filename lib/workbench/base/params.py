@@ -680,7 +680,7 @@ class ReferenceResolver:
             ParamsError: there is no such reference.
         """
         kind, _, arg = reference.partition(":")
-        if kind == "port" and arg.isdecimal() and int(arg) < 40:
+        if kind == "port" and arg.isdecimal() and int(arg) < paths.MAX_PORTS:
             return str(self.port_base + int(arg))
         if kind in self.values and not arg:
             return self.values[kind]

@@ -13,6 +13,7 @@ from .errors import LakeError, ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
 OWN_NOTEBOOKS = ROOT / "notebooks" / "own"  # those of the user, which `workbench run` runs by name
+MAX_PORTS = 40  # of an instance, from its port base on
 # A URI, or a host, on this machine.
 LOOPBACK_ADDRESS = re.compile(r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?")
 # TMPDIR and XDG_RUNTIME_DIR are not used: they can differ between two terminals of the same user.

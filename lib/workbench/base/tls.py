@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Union, cast
 from urllib.parse import urlsplit
 
-from . import pidfiles
-from .paths import state_dir, write_private_file
+from .paths import MAX_PORTS, state_dir, stored_port_base, write_private_file
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 KEYSTORE_PASSWORD = "changeit"  # noqa: S105 - Java requires one; the mode of the file protects the key
@@ -84,14 +83,14 @@ def verify(url: str) -> Union[bool, str]:
     """Return how a client verifies the server at a URL, as the `verify` argument of `requests`.
 
     Returns:
-        The path of this instance's certificate for HTTPS on loopback at a port that a service of
-        this instance was started with. Otherwise True: the issuers that the machine trusts, for
+        The path of this instance's certificate for HTTPS on loopback at a port of this instance.
+        Otherwise True: the issuers that the machine trusts, for
         example for a tunnel to another registry.
     """
     parts = urlsplit(url)
     is_own_service = (
         parts.scheme == "https"
         and parts.hostname in LOOPBACK_NAMES
-        and (parts.port or 443) in pidfiles.recorded_ports()
+        and (parts.port or 443) - (stored_port_base() or 0) in range(MAX_PORTS)
     )
     return str(certificate_files()[0]) if is_own_service else True

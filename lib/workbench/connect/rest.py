@@ -13,7 +13,6 @@ from . import validation
 from .configs import unknown_keys
 from .validation import ConnectorStatus, PartStatus
 
-
 # Without Kafka, Connect itself responds after 90 s.
 RESPONSE_SECONDS = 15
 BUSY_STATUSES = (409, 503)  # the workers are rebalancing; Connect is starting

@@ -9,7 +9,6 @@ time, and every later start of any instance uses it. Without a usable archive Ja
 import contextlib
 import hashlib
 import os
-import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -23,7 +22,6 @@ from . import artifacts
 FOLDER = artifacts.LIB / "cds"
 ARCHIVE_OPTION = "-XX:ArchiveClassesAtExit="
 MAX_ARCHIVES = 2  # of one service: for two combinations of world and settings
-MIN_FREE_BYTES = 2 << 30  # the archives of all services take about 450 MB
 
 
 def _archive(name: str, options: Sequence[str], files: Sequence[Path]) -> Path:
@@ -56,7 +54,12 @@ def create_base_archive() -> None:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         scratch = ensure_private_dir(FOLDER) / f"java.{os.getpid()}"
         java = artifacts.java_home() / "bin" / "java"
-        command = [java, "-XX:+UseSerialGC", "-Xshare:dump", f"-XX:SharedArchiveFile={scratch}"]
+        command = [
+            str(java),
+            "-XX:+UseSerialGC",
+            "-Xshare:dump",
+            f"-XX:SharedArchiveFile={scratch}",
+        ]
         subprocess.run(command, check=True, capture_output=True)
         scratch.replace(base)
 
@@ -81,8 +84,6 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
     archive = _archive(scratch.name, java_options, [_base_archive(), *class_path])
     if archive.exists():
         return _use(archive)  # it names the base archive
-    if shutil.disk_usage(FOLDER).free < MIN_FREE_BYTES:
-        return base
     return [*base, f"{ARCHIVE_OPTION}{scratch / archive.name}"]
 
 
@@ -115,7 +116,7 @@ def jar_of(folder: Path) -> Path:
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
     digest = hashlib.sha256(repr(files).encode()).hexdigest()
     jar = ensure_private_dir(FOLDER) / f"{folder.name}-{digest[:16]}.jar"
-    if not jar.exists():
+    if not zipfile.is_zipfile(jar):
         scratch = jar.with_suffix(f".{os.getpid()}")
         with zipfile.ZipFile(scratch, "w") as archive:
             for name, content in files.items():

@@ -183,13 +183,12 @@ def _check_files(*optional: str) -> Finding:
 
 
 def _check_ports(world: World) -> list[Finding]:
-    own_ports = process.bound_ports()
     names = [*services.default_services(world), *filter(world.manages, services.ON_DEMAND_SERVICES)]
     ports = [(name, port) for name in names for port in services.SERVICES[name].ports(world)]
     conflicts = [
         Finding(f"port {port} ({name})", f"held by {owner}", process.PORT_HINT)
         for name, port in ports
-        if port not in own_ports and (owner := process.port_owner(port))
+        if not process.running_process(name) and (owner := process.port_owner(port))
     ]
     if conflicts:
         return conflicts

@@ -7,14 +7,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Any, Collection, Optional
+from typing import Any, Optional
 
 import psutil
 
@@ -92,10 +91,6 @@ class Service(ABC):
     def ready(self, world: World) -> bool:
         """Probe the service in its own protocol; return False or raise if it is not ready."""
 
-    def extra_ports(self, world: World) -> tuple[int, ...]:
-        """Return further ports on which the service listens."""
-        return ()
-
     def settings(self, world: World) -> object:
         """Return the world's values that command line and configuration contain, beside the ports.
 
@@ -107,12 +102,12 @@ class Service(ABC):
         """Return variables to add to the environment of the process."""
         return {}
 
-    def initialize(self, world: World) -> None:
+    def initialize(self, world: World) -> None:  # noqa: B027 - most services need nothing
         """Do what the first start requires, such as initdb."""
 
     def ports(self, world: World) -> tuple[int, ...]:
         """Return all ports of the service in this world; the first is that of `address`."""
-        return (split_host_port(self.address(world))[1], *self.extra_ports(world))
+        return (split_host_port(self.address(world))[1],)
 
     def fingerprint(self, world: World) -> str:
         """Return the ports and settings as one text."""
@@ -158,18 +153,15 @@ def stdout_file(name: str) -> Path:
     return log_file(name).with_suffix(".out")
 
 
-def render_conf(name: str, **values: object) -> Path:
+def render_conf(service: str, template: str, **values: object) -> Path:
     """Fill in a template of conf/, write it to the state folder and return its path.
 
     No value is a secret.
     """
-    path = state_dir() / "conf" / name
+    path = state_dir() / "conf" / service / template
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Services that start in parallel may render the same file.
-    scratch = path.with_name(f".{name}.{threading.get_ident()}")
-    template = Template((CONF_DIR / name).read_text(encoding="utf-8"))
-    scratch.write_text(template.substitute(values), encoding="utf-8")
-    scratch.replace(path)
+    text = (CONF_DIR / template).read_text(encoding="utf-8")
+    path.write_text(Template(text).substitute(values), encoding="utf-8")
     return path
 
 
@@ -229,12 +221,6 @@ def running_process(name: str) -> Optional[psutil.Process]:
     return pidfiles.find_process(_read_pid_file(name))
 
 
-def bound_ports() -> set[int]:
-    """Return the ports of all running services of this instance, whichever world started them."""
-    running = filter(running_process, pidfiles.names())
-    return {port for name in running for port in _read_pid_file(name)["ports"]}
-
-
 def is_outdated(service: Service, world: World) -> bool:
     """Return whether the running process was started with other ports or settings than this world's."""
     record = _read_pid_file(service.name)
@@ -245,7 +231,7 @@ def is_outdated(service: Service, world: World) -> bool:
 def down_reason(name: str) -> str:
     """Return why a service is down: it is stopped, died or does not listen; "" if it listens."""
     if running_process(name):
-        if all(map(_listens, _read_pid_file(name)["ports"])):
+        if not any(map(_is_free, _read_pid_file(name)["ports"])):
             return ""
         # A process that ends closes its ports first, and a client notices that at once.
         with contextlib.suppress(WorkbenchError):
@@ -266,11 +252,11 @@ def is_ready(service: Service, world: World) -> bool:
     return False
 
 
-def _listens(port: int) -> bool:
-    """Return whether a process listens on a loopback port."""
+def _is_free(port: int) -> bool:
+    """Return whether no process listens on a loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def port_owner(port: int) -> Optional[str]:
@@ -279,7 +265,7 @@ def port_owner(port: int) -> Optional[str]:
     The text has the pid and the program, if the system reports them. It has no arguments, which may
     contain passwords.
     """
-    if not _listens(port):
+    if _is_free(port):
         return None
     with contextlib.suppress(psutil.Error, PermissionError):
         for connection in psutil.net_connections("tcp"):
@@ -308,7 +294,7 @@ def start(service: Service, world: World) -> str:
             if running_process(service.name):
                 raise
     kill_orphans(service.name)
-    require_free_ports(service, world)
+    _require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
@@ -331,25 +317,17 @@ def _wait_ready(service: Service, world: World) -> None:
     )
     # A client of the protocol takes processor time, which the start needs, and fills the log of a
     # service that is not ready. A connection to the port is cheap.
-    wait(lambda: _listens(port), f"{name} to listen on port {port}", interval=0.02)
+    wait(lambda: not _is_free(port), f"{name} to listen on port {port}", interval=0.02)
     wait(lambda: service.ready(world), f"{name} to respond on port {port}", interval=0.05)
 
 
-def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
-    """Raise StackError if another process has a port of a service.
-
-    Args:
-        service: the service that is about to start.
-        world: the world that it starts for.
-        ignored: ports of services that are stopped before this one starts.
-    """
+def _require_free_ports(service: Service, world: World) -> None:
+    """Raise StackError if another process has a port of a service."""
     # A predecessor that has just died may not have freed its ports yet.
     timeout = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
     for port in service.ports(world):
-        if port in ignored:
-            continue
         try:
-            wait_until(lambda port=port: not _listens(port), "", timeout=timeout, interval=0.05)
+            wait_until(partial(_is_free, port), "", timeout=timeout, interval=0.05)
         except WorkbenchError:
             raise StackError(
                 f"{service.name} cannot start: port {port} is taken",
