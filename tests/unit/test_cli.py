@@ -180,7 +180,7 @@ def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
 def folders(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
-    for name in (f"var/{paths.instance_name()}/lake", "var/lib/kafka", "runs/one"):
+    for name in (f"var/instances/{paths.instance_name()}/lake", "var/lib/kafka", "runs/one"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
@@ -193,14 +193,9 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
         patch.setattr(pidfiles, "running_instances", lambda: {paths.instance_name(), "bench"})
         refused = call("clean", "--yes", "--all").exception
     assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
-    assert (
-        call("clean", input="\n").exit_code == 1
-        and (folders / "var" / paths.instance_name() / "lake").exists()
-    )
+    assert call("clean", input="\n").exit_code == 1 and (paths.state_dir() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
-    assert (
-        not (folders / "var" / paths.instance_name()).exists() and not (folders / "runs").exists()
-    )
+    assert not paths.state_dir().exists() and not (folders / "runs").exists()
     assert (folders / "var/lib").exists()
     assert call("clean", "--yes", "--all").exit_code == 0 and not (folders / "var").exists()
     assert "nothing to remove" in call("clean").output
@@ -209,7 +204,9 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
 @pytest.fixture
 def going_on(folders, request):
     """Start a run of an instance, by default of this one, in another process that is still running; return its pid."""
-    lock = paths.VAR_DIR / getattr(request, "param", paths.instance_name()) / "run.lock"
+    lock = (
+        paths.state_dir().with_name(getattr(request, "param", paths.instance_name())) / "run.lock"
+    )
     lock.parent.mkdir(exist_ok=True)
     code = f"""import time; from pathlib import Path; from workbench.base.wait import file_lock
 with file_lock(Path({str(lock)!r})):"""

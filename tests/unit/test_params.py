@@ -373,7 +373,7 @@ def test_the_variables_of_libpq_are_left_to_worlds_of_others_services(monkeypatc
 
 def test_instances_have_folders_of_their_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", "other-1")
-    assert params.load("local").lake.root == f"file:{paths.VAR_DIR / 'other-1'}/lake"
+    assert params.load("local").lake.root == f"file:{paths.VAR_DIR}/instances/other-1/lake"
     for bad in ("../x", "", "a b", "A", "-a", "a" * 40):
         monkeypatch.setenv("WORKBENCH_INSTANCE", bad)
         with pytest.raises(ParamsError, match="WORKBENCH_INSTANCE"):
@@ -585,10 +585,6 @@ def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_p
         ("extends: mine\n", "the file extends itself: mine"),
         ("extends: local\nsources: {bikes: 7}\n", "sources.bikes is 7(?s:.*)a mapping with"),
         ("extends: local\nsources: 7\n", "sources is 7"),
-        (
-            "extends: local\nconnect: {managed: false, jmx_metrics: true}\n",
-            "is not the embedded one",
-        ),
         (
             f"extends: local\nsources: {{b: {{{SOURCE}, hots: x}}}}\n",
             "unknown key 'hots'(?s:.*)host",

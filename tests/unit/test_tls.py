@@ -1,22 +1,18 @@
 """The instance's certificate: which servers it verifies, and who may read its key."""
 
-import json
 import stat
 
 import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509 import load_pem_x509_certificate
-from workbench.base import paths, pidfiles, tls
+from workbench.base import paths, tls
 
 
 @pytest.fixture(autouse=True)
 def made(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     tls.ensure()
-    pidfiles.pid_file("x").parent.mkdir()
-    pidfiles.pid_file("apicurio").write_text(
-        json.dumps({"pid": 1, "born": 1, "ports": [21404, 21405]})
-    )
+    paths.port_base_file().write_text("21400")
 
 
 @pytest.mark.parametrize(
