@@ -3,8 +3,8 @@
 import importlib
 import itertools
 import json
-import socket
 import re
+import socket
 
 import on_aws
 import pytest
