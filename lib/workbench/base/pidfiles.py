@@ -19,14 +19,18 @@ def pid_file(name: str) -> Path:
     return paths.state_dir() / "run" / f"{name}.json"
 
 
-def read(pid_file: Path) -> dict[str, Any]:
-    """Return the record in a pid file; it is empty if the file does not exist or is damaged.
+def read(name: str) -> dict[str, Any]:
+    """Return the record of a service; it is empty if the pid file does not exist or is damaged.
 
     Raises:
         OSError: the file cannot be read.
     """
+    return _read(pid_file(name))
+
+
+def _read(file: Path) -> dict[str, Any]:
     try:
-        record = json.loads(pid_file.read_text())
+        record = json.loads(file.read_text())
         return record if isinstance(record, dict) else {}
     except (FileNotFoundError, ValueError):  # damaged, for example after a full disk
         return {}
@@ -40,7 +44,7 @@ def names() -> list[str]:
 def running_instances() -> set[str]:
     """Return the names of the instances of this checkout that have a running service."""
     files = paths.VAR_DIR.glob("instances/*/run/*.json")
-    return {file.parents[1].name for file in files if find_process(read(file))}
+    return {file.parents[1].name for file in files if find_process(_read(file))}
 
 
 def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:

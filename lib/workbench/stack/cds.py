@@ -9,6 +9,7 @@ time, and every later start of any instance uses it. Without a usable archive Ja
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -109,17 +110,8 @@ def keep(scratch: Path) -> None:
 
 
 def jar_of(folder: Path) -> Path:
-    """Return a jar with the files of a folder, since CDS accepts no folder on a class path.
-
-    Its name is a checksum of its content.
-    """
-    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
-    digest = hashlib.sha256(repr(files).encode()).hexdigest()
-    jar = ensure_private_dir(FOLDER) / f"{folder.name}-{digest[:16]}.jar"
+    """Return a jar with the files of a folder, since CDS accepts no folder on a class path."""
+    jar = _archive(folder.name, [], sorted(folder.iterdir())).with_suffix(".jar")
     if not zipfile.is_zipfile(jar):
-        scratch = jar.with_suffix(f".{os.getpid()}")
-        with zipfile.ZipFile(scratch, "w") as archive:
-            for name, content in files.items():
-                archive.writestr(name, content)
-        scratch.replace(jar)
+        os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
     return jar

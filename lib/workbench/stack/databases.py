@@ -9,7 +9,6 @@ import platform
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 from hashlib import sha1
 from pathlib import Path
@@ -95,8 +94,7 @@ def _init_data_dir(
             f"{capability} (a container: --cap-add={capability.upper()} --cap-add=SETPCAP)"
         )
     message = f"{Path(arguments[0]).name} failed"
-    # Only stderr: the error has the end of the output, which would be the progress on stdout.
-    run_command(as_user, message, hint=hint, input=stdin, cwd="/", stdout=subprocess.DEVNULL)
+    run_command(as_user, message, hint=hint, stdin=stdin)
     scratch.rename(folder)
 
 

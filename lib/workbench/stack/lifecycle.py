@@ -23,10 +23,6 @@ from .services import get_service, has_service, with_dependencies
 T = TypeVar("T")
 
 
-def _silent(text: str) -> None:
-    """Report no progress."""
-
-
 def _stack_lock() -> ContextManager[str]:
     """Hold the lock of this instance's stack while services are started or stopped."""
     paths.link_safe_root()
@@ -43,7 +39,9 @@ def _run_parallel(function: Callable[[str], T], names: Iterable[str]) -> list[T]
         return list(pool.map(function, names))
 
 
-def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) -> list[Status]:
+def up(
+    world: World, names: Sequence[str] = (), progress: Progress = lambda text: None
+) -> list[Status]:
     """Start services in parallel, and wait until each is ready. Missing jars are fetched first.
 
     The world stays active afterwards (see `params.activate`).
@@ -75,7 +73,7 @@ def up(world: World, names: Sequence[str] = (), progress: Progress = _silent) ->
     return [*(process.status(get_service(name), world) for name in selected), *reachable]
 
 
-def _start(world: World, names: list[str], progress: Progress = _silent) -> None:
+def _start(world: World, names: list[str], progress: Progress = lambda text: None) -> None:
     """Start these services in parallel. The caller holds the lock."""
     secrets.ensure(services.SECRETS)
     tls.ensure()
@@ -154,7 +152,7 @@ def _check_unmanaged(world: World, names: Sequence[str]) -> list[Status]:
     return remote.check_reachable(world, [name for name in names if not world.manages(name)])
 
 
-def down(progress: Progress = _silent) -> list[str]:
+def down(progress: Progress = lambda text: None) -> list[str]:
     """Stop every service of this instance, dependents first; return the names of those stopped."""
     with _stack_lock():
         return _stop(_known_names(), progress)
@@ -171,7 +169,7 @@ def stop(*names: str) -> list[str]:
         return _stop([get_service(name).name for name in names])
 
 
-def _stop(names: list[str], progress: Progress = _silent) -> list[str]:
+def _stop(names: list[str], progress: Progress = lambda text: None) -> list[str]:
     """Stop these services, dependents first; return the names of those that had a process."""
     stopped: list[str] = []
     known = [services.SERVICES[name] for name in names if name in services.SERVICES]
@@ -221,12 +219,14 @@ def status(world: World) -> list[Status]:
     """
     world = world.base
     external = [name for name in remote.service_names(world) if not world.manages(name)]
-    own: list[str] = []
-    if world.stack.embedded:
+    own = [*services.default_services(world), *services.ON_DEMAND_SERVICES, *pidfiles.names()]
+    own = [
+        name
+        for name in dict.fromkeys(own)
+        if name in services.SERVICES and has_service(world, name)
+    ]
+    if own:
         _require_port_base(world)
-        own = [*services.default_services(world), *services.ON_DEMAND_SERVICES]
-        own += [name for name in pidfiles.names() if name in services.SERVICES]
-        own = [name for name in dict.fromkeys(own) if has_service(world, name)]
     return [
         *_run_parallel(lambda name: process.status(get_service(name), world), own),
         *_run_parallel(lambda name: remote.probe(world, name), external),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Any, Optional
+from typing import Optional
 
 import psutil
 
@@ -53,6 +53,7 @@ MIN_FREE_BYTES = 64 << 20
 START_SECONDS = 90.0  # from the start of a service until it must be ready
 STOP_SECONDS = 15.0  # from the stop signal until the rest of a service is killed
 ARCHIVE_SECONDS = 45.0  # more time for writing an archive of classes, which happens once
+FREE_SECONDS = 2.0  # from the end of a process until its ports are free
 EXIT_SECONDS = 0.5  # from a process's last closed port to its end
 PORT_HINT = (
     "stop that process, or recreate the instance with other ports: `workbench down`, `workbench "
@@ -172,23 +173,24 @@ def data_dir(name: str) -> Path:
     return path
 
 
-def run_command(command: list[str], message: str, *, hint: str = "", **options: Any) -> None:
+def run_command(
+    command: list[str], message: str, *, hint: str = "", stdin: Optional[str] = None
+) -> None:
     """Run a command to its end.
 
     Args:
         command: program and arguments.
         message: message of the error.
         hint: hint of the error.
-        options: further arguments of subprocess.run.
+        stdin: standard input.
 
     Raises:
-        StackError: the exit code is not zero. The error has the end of the output, stderr last.
+        StackError: the exit code is not zero. The error has the end of the output.
     """
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    result = subprocess.run(command, text=True, **options)
+    result = subprocess.run(command, input=stdin, text=True, capture_output=True, cwd="/")
     if result.returncode:
-        output = (result.stdout or "") + result.stderr
-        raise StackError(message, location=output.strip()[-500:], hint=hint)
+        output = result.stderr.strip() or result.stdout.strip()
+        raise StackError(message, location=output[-500:], hint=hint)
 
 
 def disk_full_message() -> str:
@@ -209,21 +211,17 @@ def temp_dir(name: str) -> Path:
     return state_dir() / "tmp" / name
 
 
-def _read_pid_file(name: str) -> dict[str, Any]:
-    return pidfiles.read(pidfiles.pid_file(name))
-
-
 def running_process(name: str) -> Optional[psutil.Process]:
     """Return the process that a service's pid file names, None if it has ended.
 
     A later process with the same pid does not count.
     """
-    return pidfiles.find_process(_read_pid_file(name))
+    return pidfiles.find_process(pidfiles.read(name))
 
 
 def is_outdated(service: Service, world: World) -> bool:
     """Return whether the running process was started with other ports or settings than this world's."""
-    record = _read_pid_file(service.name)
+    record = pidfiles.read(service.name)
     is_running = pidfiles.find_process(record) is not None
     return is_running and record.get("fingerprint") != service.fingerprint(world)
 
@@ -231,7 +229,7 @@ def is_outdated(service: Service, world: World) -> bool:
 def down_reason(name: str) -> str:
     """Return why a service is down: it is stopped, died or does not listen; "" if it listens."""
     if running_process(name):
-        if not any(map(_is_free, _read_pid_file(name)["ports"])):
+        if not any(map(_is_free, pidfiles.read(name)["ports"])):
             return ""
         # A process that ends closes its ports first, and a client notices that at once.
         with contextlib.suppress(WorkbenchError):
@@ -308,32 +306,30 @@ def _wait_ready(service: Service, world: World) -> None:
             return None
         return f"the process of {name} ended. {disk_full_message()}\n{log_tail(name)}"
 
-    wait = partial(
-        wait_until,
+    wait_until(
+        # A client of the protocol takes processor time, which the start needs, and fills the log of a
+        # service that is not ready. A connection to the port is cheap.
+        lambda: not _is_free(port) and service.ready(world),
+        f"{name} to respond on port {port}",
         failure_reason=failure_reason,
         timeout=START_SECONDS,
+        interval=0.03,
         error=StackError,
         hint=f"read {log_file(name)}; restart it with `workbench down` and `workbench up`",
     )
-    # A client of the protocol takes processor time, which the start needs, and fills the log of a
-    # service that is not ready. A connection to the port is cheap.
-    wait(lambda: not _is_free(port), f"{name} to listen on port {port}", interval=0.02)
-    wait(lambda: service.ready(world), f"{name} to respond on port {port}", interval=0.05)
 
 
 def _require_free_ports(service: Service, world: World) -> None:
     """Raise StackError if another process has a port of a service."""
-    # A predecessor that has just died may not have freed its ports yet.
-    timeout = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
     for port in service.ports(world):
-        try:
-            wait_until(partial(_is_free, port), "", timeout=timeout, interval=0.05)
-        except WorkbenchError:
+        # A predecessor that has just died may not have freed its ports yet.
+        with contextlib.suppress(WorkbenchError):
+            wait_until(partial(_is_free, port), "", timeout=FREE_SECONDS, interval=0.05)
+        owner = port_owner(port)
+        if owner:
             raise StackError(
-                f"{service.name} cannot start: port {port} is taken",
-                location=port_owner(port) or "",
-                hint=PORT_HINT,
-            ) from None
+                f"{service.name} cannot start: port {port} is taken", location=owner, hint=PORT_HINT
+            )
 
 
 def _spawn(service: Service, world: World) -> None:
@@ -398,7 +394,7 @@ def stop(name: str) -> bool:
     process, archives, alive = running_process(name), writes_archive(name), []
     if process:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, _read_pid_file(name)["stop_signal"])
+            os.killpg(process.pid, pidfiles.read(name)["stop_signal"])
         seconds = STOP_SECONDS + ARCHIVE_SECONDS * archives
         alive = psutil.wait_procs([process, *_find_orphans(name)], timeout=seconds)[1]
     had_orphans = kill_orphans(name)
@@ -442,15 +438,15 @@ def _find_orphans(name: str) -> list[psutil.Process]:
     PostgreSQL's backends overwrite the marker with their title and leave the process group. Their
     program name and working folder, the data folder, identify them.
     """
-    folder = os.path.realpath(state_dir() / "data" / name)
-
-    def belongs_to_service(process: psutil.Process) -> bool:
-        info = process.info  # a value is None for a process of another user
-        has_marker = (info["environ"] or {}).get(SERVICE_ID_ENV) == service_id(name)
-        return has_marker or (info["name"], info["cwd"]) == (name, folder)
-
-    processes = psutil.process_iter(["environ", "name", "cwd"])
-    return [p for p in processes if belongs_to_service(p) and pidfiles.is_alive(p)]
+    program = (name, os.path.realpath(state_dir() / "data" / name))
+    return [
+        process
+        for process in psutil.process_iter(["environ", "name", "cwd"])
+        # a value of info is None for a process of another user
+        if (process.info["environ"] or {}).get(SERVICE_ID_ENV) == service_id(name)
+        or (process.info["name"], process.info["cwd"]) == program
+        if pidfiles.is_alive(process)
+    ]
 
 
 def log_tail(name: str, lines: int = 12) -> str:
@@ -487,7 +483,7 @@ def status(service: Service, world: World) -> Status:
     up = Status(name, "up", port, process.pid, age, memory, log)
     if is_outdated(service, world):
         detail = f"runs with other settings than those of world '{world.name}'; `workbench up` restarts it"
-        return replace(up, state="outdated", port=_read_pid_file(name)["ports"][0], detail=detail)
+        return replace(up, state="outdated", port=pidfiles.read(name)["ports"][0], detail=detail)
     return (
         up
         if is_ready(service, world)
