@@ -17,7 +17,7 @@ from psycopg import sql
 
 from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
-from ..base.params import Postgres
+from ..base.params import Server
 from ..stack.databases import libpq_defaults
 from . import column_types
 from .names import format_sql as format_sql
@@ -86,7 +86,7 @@ def connect(
         ) from None
 
 
-def _tls_options(server: Postgres) -> dict[str, Any]:
+def _tls_options(server: Server) -> dict[str, Any]:
     """Return libpq's options for TLS; "system" is the system's certificates (libpq 16).
 
     A server whose certificate is not verified does not get the password as plain text.

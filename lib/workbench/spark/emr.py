@@ -129,19 +129,19 @@ def _start_session(world: World, progress: Callable[[str], None]) -> str:
         configurationOverrides={"runtimeConfiguration": [conf]},
     )["sessionId"]
     _started_sessions(world).add(session_id)
-    atexit.register(world.state.close)
+    atexit.register(_end_started_sessions, world)
     return session_id
 
 
 def _started_sessions(world: World) -> set[str]:
-    """Return the sessions that this process has started, and ends with the world or at its exit."""
-
-    def terminate(sessions: set[str]) -> None:
-        while sessions:
-            _request_end(world, sessions.pop())
-
-    sessions: set[str] = world.state.get("EMR sessions", set, terminate)
+    """Return the sessions that this process has started, and ends at its exit."""
+    sessions: set[str] = world.state.get("EMR sessions", set)
     return sessions
+
+
+def _end_started_sessions(world: World) -> None:
+    for session_id in [*_started_sessions(world)]:
+        terminate_session(world, session_id)
 
 
 def _describe_state(session: dict[str, Any]) -> str:

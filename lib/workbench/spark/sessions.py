@@ -7,8 +7,8 @@ import socket
 import threading
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Iterator, Optional, Protocol, Union
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, Callable, Iterator, Optional, Protocol, Union
+from weakref import WeakKeyDictionary
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -19,7 +19,6 @@ from ..base import (
     StackError,
     WorkbenchError,
     World,
-    environment,
     params,
     split_host_port,
     wait_until,
@@ -40,8 +39,8 @@ SESSION_LOST_ERRORS = re.compile(
     re.I,
 )
 _lock = threading.Lock()
-# {session: world}. Functions that get a session have no other way to its world. `adopt`
-# removes the entries of a world that is closed.
+_process_state = State()  # of the sessions that `session` did not create
+# {session: world}. Functions that get a session have no other way to its world.
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 
 
@@ -81,26 +80,8 @@ class EmrServerless:
 
 
 @dataclass(frozen=True)
-class ExistingSession:
-    """The session of a kernel on an EMR cluster."""
-
-    world: World
-
-    def session(self) -> SparkSession:
-        """Return the active session."""
-        active = SparkSession.getActiveSession()
-        if active is None:
-            raise StackError(
-                "there is no Spark session in this kernel",
-                location=f"{self.world.file}: spark.kind",
-                hint="open the notebook with the cluster's PySpark kernel",
-            )
-        return _configure(active, self.world)
-
-
-@dataclass(frozen=True)
 class ClassicSession:
-    """A driver in this process, as in a step of an EMR cluster."""
+    """A driver in this process, as in a job on EMR. A kernel that has a session already keeps it."""
 
     world: World
 
@@ -118,7 +99,6 @@ class ClassicSession:
 PROVIDERS: dict[str, Callable[[World], SparkProvider]] = {
     "connect": ConnectServer,
     "emr_serverless": EmrServerless,
-    "existing": ExistingSession,
     "classic": ClassicSession,
 }
 
@@ -191,21 +171,8 @@ def _configure(spark: SparkSession, world: World) -> SparkSession:
 
 
 def adopt(spark: Any, world: World) -> None:
-    """Make a session one of a world, which closes it with its state."""
+    """Make a session one of a world."""
     _worlds[spark] = world
-
-    def close(sessions: Iterable[Any]) -> None:
-        for session in list(sessions):
-            # a world that was opened later may share the session
-            if session in _worlds and _worlds[session].state is world.state:
-                del _worlds[session]
-                # a classic session belongs to the process
-                if is_remote(session):
-                    with contextlib.suppress(Exception):  # the server may be down
-                        session.stop()
-
-    # weak: the world must not keep sessions that Spark has lost
-    world.state.get("sessions", WeakSet, close).add(spark)
 
 
 def _require_same_version(spark: Any) -> None:
@@ -270,9 +237,9 @@ def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
 
 
 def state_of(session: SparkSession) -> State:
-    """Return the state of a session's world; that of the process if `session` did not create it."""
+    """Return the state of a session's world; that of this process if `session` did not create it."""
     world = world_of(session)
-    return world.state if world else environment.active_state()
+    return world.state if world else _process_state
 
 
 def query_engine(session_or_world: Union[SparkSession, World]) -> str:
